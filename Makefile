@@ -1,0 +1,45 @@
+# Two commands: `make run` shows what is here, `make test` proves it. Both make their own environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+NATIVE := pyproject.toml CMakeLists.txt $(wildcard src/samebits/kernels/cpp/*.cpp)
+
+.PHONY: run test lint types docs format clean
+
+run: $(VENV)/.core
+	@$(BIN)/samebits tour
+
+test: $(VENV)/.dev lint types
+	@$(BIN)/pytest -n 2
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	@$(BIN)/mypy
+
+docs: $(VENV)/.core
+	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+$(BIN)/python:
+	@echo "making the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python $(NATIVE)
+	@echo "building and installing samebits"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "installing the test tools"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build

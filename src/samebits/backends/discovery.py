@@ -1,0 +1,72 @@
+"""Finding backends: those in the tree, then those of installed packages. No failure is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from samebits.backends.interface import INTERFACE_VERSION, Backend, Caps
+from samebits.core.errors import Unavailable, UnknownName
+
+GROUP = "samebits.backends"
+IN_TREE = {
+    "reference": "samebits.backends.reference:ReferenceBackend",
+    "null": "samebits.backends.null:NullBackend",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A backend by name: usable, or the reason why not."""
+
+    name: str
+    origin: str  # "built in", or the distribution that registered it
+    backend: Backend | None
+    caps: Caps | None
+    reason: str = ""
+
+
+def _load_in_tree(target: str) -> type[Backend]:
+    module, _, attribute = target.partition(":")
+    loaded: type[Backend] = getattr(import_module(module), attribute)
+    return loaded
+
+
+def _try(name: str, origin: str, load: Callable[[], type[Backend]]) -> Found:
+    """Loads and probes one backend; whatever goes wrong becomes its reason."""
+    try:
+        backend = load()()
+        if backend.interface_version != INTERFACE_VERSION:
+            reason = f"built for interface version {backend.interface_version}, this is {INTERFACE_VERSION}"
+            return Found(name, origin, None, None, reason)
+        return Found(name, origin, backend, backend.probe())
+    except Unavailable as error:
+        return Found(name, origin, None, None, str(error))
+    except Exception as error:  # a broken plug-in must not take the others with it
+        return Found(name, origin, None, None, f"failed to load: {type(error).__name__}: {error}")
+
+
+@cache
+def discover() -> tuple[Found, ...]:
+    """Every known backend, in-tree first. A plug-in may not take a name that is in use."""
+    found = [_try(name, "built in", lambda target=target: _load_in_tree(target)) for name, target in IN_TREE.items()]  # type: ignore[misc]
+    for entry in entry_points(group=GROUP):
+        origin = entry.dist.name if entry.dist else entry.value
+        if any(f.name == entry.name for f in found):
+            found.append(Found(entry.name, origin, None, None, f"the name {entry.name!r} is taken"))
+        else:
+            found.append(_try(entry.name, origin, entry.load))
+    return tuple(found)
+
+
+def get(name: str) -> Found:
+    """The usable backend of that name. UnknownName lists what there is, Unavailable carries the reason."""
+    matches = [f for f in discover() if f.name == name]
+    if not matches:
+        raise UnknownName("backend", name, [f.name for f in discover()])
+    if matches[0].backend is None:
+        raise Unavailable(f"backend {name}: {matches[0].reason}")
+    return matches[0]

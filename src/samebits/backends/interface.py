@@ -1,0 +1,149 @@
+"""All that a backend implements, on one page.
+
+Required: `name`, `probe`, `kernels`, `alloc`, `copy_in`, `copy_out`, `compile`.
+Optional: everything with a body.
+Memory is typed and has no address: a device may tile it, and need not be able to map it. Views are lazy:
+a view is a record of steps that a backend may honour in place or resolve by a copy.
+A backend outside the tree registers its class under the entry-point group `samebits.backends`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.format import FORMATS, HostTensor, Packed
+from samebits.core.shapes import TensorSpec
+from samebits.core.tiers import Tier
+from samebits.graph import Graph
+from samebits.kernels.record import KernelTable
+
+INTERFACE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it flushes denormals, say)."""
+
+    device: str
+    memory_bytes: int | None = None
+    features: tuple[str, ...] = ()
+    refuted: Mapping[Tier, str] = field(default_factory=dict)
+
+
+class Buffer(ABC):
+    """Device memory of one tensor. Opaque: only its own backend looks inside."""
+
+    spec: TensorSpec
+
+
+@dataclass(frozen=True)
+class View:
+    """A lazy view: steps applied to a buffer in order, each ("slice", axis, start, stop), ("permute", axes) or ("reshape", shape)."""
+
+    base: Buffer
+    steps: tuple[tuple[Any, ...], ...]
+    spec: TensorSpec
+
+    def resolve(self, host: HostTensor) -> HostTensor:
+        """The steps applied to a host copy of the base. Block formats allow them on all axes but the last."""
+        array = host.data if isinstance(host, Packed) else host
+        for kind, *arguments in self.steps:
+            if kind == "slice":
+                axis, start, stop = arguments
+                array = array[(slice(None),) * axis + (slice(start, stop),)]
+            elif kind == "permute":
+                array = array.transpose(arguments[0])
+            else:
+                shape = arguments[0]
+                stored = host.format.row_bytes(shape[-1]) if isinstance(host, Packed) else shape[-1]
+                array = array.reshape(*shape[:-1], stored)
+        return Packed(host.format, array, host.scale) if isinstance(host, Packed) else array
+
+
+class Executable(ABC):
+    """A compiled graph with its buffers bound. Nothing is allocated between `prepare` and the end of `run`."""
+
+    @abstractmethod
+    def bind(self, name: str, buffer: Buffer | View) -> None:
+        """Gives the graph input `name` its memory; caches are updated there, in place."""
+
+    def prepare(self, dims: Mapping[str, int]) -> None:
+        """Sets the symbolic dimensions of the coming step; optional for graphs without any."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Executes all nodes. May return before the device has finished; `Backend.sync` waits."""
+
+    @abstractmethod
+    def output(self, index: int) -> Buffer:
+        """The buffer of a graph output; its contents last until the next `run`."""
+
+
+class Backend(ABC):
+    """One kind of device. Has no method per op: a new op needs a kernel, never a change here."""
+
+    name: str
+    interface_version: int = INTERFACE_VERSION
+
+    @abstractmethod
+    def probe(self) -> Caps:
+        """What is here. Raises Unavailable with the reason; must not leave anything running."""
+
+    @abstractmethod
+    def kernels(self) -> tuple[KernelTable, ...]:
+        """Kernel tables by language, the preferred one first. Importing them here keeps toolchains lazy."""
+
+    @abstractmethod
+    def alloc(self, spec: TensorSpec, layout: str = "row-major") -> Buffer:
+        """Memory for a tensor, symbolic dimensions at their upper bound; contents undefined."""
+
+    @abstractmethod
+    def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
+        """Host to device. The host tensor has the buffer's shape and format and may be reused on return."""
+
+    @abstractmethod
+    def copy_out(self, buffer: Buffer | View) -> HostTensor:
+        """Device to a fresh host tensor; waits for the work before it."""
+
+    @abstractmethod
+    def compile(self, graph: Graph, tier: Tier) -> Executable:
+        """Chooses a kernel for every node. Unsupported names the node and every refusal."""
+
+    def sync(self) -> None:
+        """Waits for all work. Optional where every call is synchronous."""
+
+    def view(self, base: Buffer | View, step: tuple[Any, ...]) -> View:
+        """A lazy view one step further. Optional: the default only records the step."""
+        root, steps = (base.base, base.steps) if isinstance(base, View) else (base, ())
+        return View(root, (*steps, step), _viewed_spec(base.spec, step))
+
+    def materialize(self, view: View) -> Buffer:
+        """A buffer with the view's contents. Optional: the default goes through the host."""
+        buffer = self.alloc(view.spec)
+        self.copy_in(buffer, self.copy_out(view))
+        return buffer
+
+
+def _viewed_spec(spec: TensorSpec, step: tuple[Any, ...]) -> TensorSpec:
+    """The spec after one view step; BadInput when the step does not fit or would cut a block."""
+    kind, *arguments = step
+    shape = list(spec.shape)
+    rank, is_block = len(shape), FORMATS[spec.format].is_block
+    if kind == "slice" and len(arguments) == 3:
+        axis, start, stop = arguments
+        if 0 <= axis < rank - is_block and isinstance(shape[axis], int) and 0 <= start <= stop <= shape[axis]:
+            shape[axis] = stop - start
+            return TensorSpec(tuple(shape), spec.format)
+    elif kind == "permute" and sorted(arguments[0]) == list(range(rank)):
+        if not is_block or arguments[0][-1] == rank - 1:
+            return TensorSpec(tuple(shape[a] for a in arguments[0]), spec.format)
+    elif kind == "reshape" and arguments[0] and np.prod(arguments[0], dtype=int) == np.prod(shape, dtype=int):
+        if arguments[0][-1] % FORMATS[spec.format].block_len == 0:
+            return TensorSpec(tuple(arguments[0]), spec.format)
+    raise BadInput("view", "step", step, f"a slice, permute or reshape that fits {spec}")

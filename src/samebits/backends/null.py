@@ -1,0 +1,140 @@
+"""The null backend: computes nothing, on the strangest device we can think of.
+
+Its memory is tiled 32 x 32, cannot be mapped, and is only reached by whole-tensor copies. It finds code that
+assumes addresses, strides or row-major order, and it lets schedulers and servers be measured without a model.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NoReturn
+
+import numpy as np
+
+from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
+from samebits.backends.support import choose_kernel
+from samebits.core.errors import BadInput
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
+from samebits.core.shapes import TensorSpec, upper
+from samebits.core.tiers import Tier
+from samebits.graph import Graph
+from samebits.kernels.record import Kernel, KernelTable
+from samebits.ops import OPS
+from samebits.ops.evaluate import spec_of
+
+TILE = 32
+
+
+class TiledBuffer(Buffer):
+    """Bytes of a tensor as a [rows, row bytes] matrix cut into 32 x 32 tiles, tile after tile."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+        shape = tuple(upper(d) for d in spec.shape)
+        row_bytes = FORMATS[spec.format].row_bytes(shape[-1]) if shape else FORMATS[spec.format].block_bytes
+        self._rows = int(np.prod(shape[:-1], dtype=int))
+        self._row_bytes = row_bytes
+        self._scale = np.float32(1)
+        grid = (-(-self._rows // TILE), -(-row_bytes // TILE))
+        self._tiles = np.zeros((*grid, TILE, TILE), np.uint8)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise BadInput("null", "buffer", "a request to map it", "copy_out: this memory has no address")
+
+    def write(self, data: np.ndarray, scale: np.float32) -> None:
+        rows, cols = self._tiles.shape[0] * TILE, self._tiles.shape[1] * TILE
+        padded = np.zeros((rows, cols), np.uint8)
+        padded[: self._rows, : self._row_bytes] = data.reshape(self._rows, self._row_bytes)
+        self._tiles = padded.reshape(rows // TILE, TILE, cols // TILE, TILE).swapaxes(1, 2).copy()
+        self._scale = scale
+
+    def read(self) -> tuple[np.ndarray, np.float32]:
+        tall, wide = self._tiles.shape[:2]
+        rows = self._tiles.swapaxes(1, 2).reshape(tall * TILE, wide * TILE)
+        return rows[: self._rows, : self._row_bytes].copy(), self._scale
+
+
+def _nothing(**_: Any) -> tuple[()]:
+    """Stands for any kernel; the executable never calls it."""
+    return ()
+
+
+@cache
+def null_kernels() -> KernelTable:
+    table = KernelTable("null")
+    for op in OPS:
+        table.add(Kernel(op, "null", Tier.NONE, _nothing))
+    return table
+
+
+class NullExecutable(Executable):
+    """Checks that every node has a kernel and every input its memory; leaves outputs at zero."""
+
+    def __init__(self, backend: Backend, graph: Graph, tier: Tier) -> None:
+        for node in graph.nodes:
+            specs = {name: value.spec for name, value in node.inputs.items()}
+            choose_kernel(backend, OPS[node.op.name], specs, node.attrs, tier)
+        self._graph = graph
+        self._bound: dict[str, Buffer | View] = {}
+        self._aliases = {
+            node.outputs[i].name: node.inputs[result.alias_of].name
+            for node in graph.nodes
+            for i, result in enumerate(OPS[node.op.name].active_results(node.inputs, dict(node.attrs)))
+            if result.alias_of
+        }
+        self._outputs = {v.name: backend.alloc(v.spec) for v in graph.outputs if v.name not in self._aliases}
+
+    def bind(self, name: str, buffer: Buffer | View) -> None:
+        self._bound[name] = buffer
+
+    def run(self) -> None:
+        missing = [v.name for v in self._graph.inputs if v.name not in self._bound]
+        if missing:
+            raise BadInput("null", missing[0], "no buffer", "bind() before run()")
+
+    def output(self, index: int) -> Buffer:
+        name = self._graph.outputs[index].name
+        if name not in self._aliases:
+            return self._outputs[name]
+        while name in self._aliases:
+            name = self._aliases[name]
+        bound = self._bound[name]
+        return bound.base if isinstance(bound, View) else bound
+
+
+class NullBackend(Backend):
+    name = "null"
+
+    def probe(self) -> Caps:
+        return Caps(device="nothing, tiled 32 x 32", features=("computes nothing", "unmappable memory"))
+
+    def kernels(self) -> tuple[KernelTable, ...]:
+        return (null_kernels(),)
+
+    def alloc(self, spec: TensorSpec, layout: str = "row-major") -> TiledBuffer:
+        return TiledBuffer(spec)
+
+    def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
+        if not isinstance(buffer, TiledBuffer) or spec_of(host) != buffer.spec:
+            raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
+        if isinstance(host, Packed):
+            buffer.write(np.ascontiguousarray(host.data), host.scale)
+        else:
+            buffer.write(np.ascontiguousarray(host).view(np.uint8) if host.ndim else host.reshape(1).view(np.uint8), np.float32(1))
+
+    def copy_out(self, buffer: Buffer | View) -> HostTensor:
+        base = buffer.base if isinstance(buffer, View) else buffer
+        if not isinstance(base, TiledBuffer):
+            raise BadInput("copy_out", "buffer", type(base).__name__, "a buffer of this backend")
+        data, scale = base.read()
+        shape = tuple(upper(d) for d in base.spec.shape)
+        fmt = FORMATS[base.spec.format]
+        host: HostTensor
+        if isinstance(fmt, BlockFormat):
+            host = Packed(fmt, data.reshape(*shape[:-1], data.shape[-1]), scale)
+        else:
+            host = data.reshape(-1).view(fmt.dtype).reshape(shape)
+        return buffer.resolve(host) if isinstance(buffer, View) else host
+
+    def compile(self, graph: Graph, tier: Tier) -> NullExecutable:
+        return NullExecutable(self, graph, tier)

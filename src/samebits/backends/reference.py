@@ -1,0 +1,112 @@
+"""The reference backend: every op by its numpy definition, at every tier, on any machine."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
+from samebits.backends.support import choose_kernel
+from samebits.core.errors import BadInput
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
+from samebits.core.shapes import TensorSpec, upper
+from samebits.core.tiers import Tier
+from samebits.graph import Graph
+from samebits.kernels.record import Kernel, KernelTable
+from samebits.ops import OPS, bind, evaluate
+from samebits.ops.evaluate import spec_of
+from samebits.ops.record import Op
+
+
+class HostBuffer(Buffer):
+    """A host tensor under a backend's roof."""
+
+    def __init__(self, spec: TensorSpec, tensor: HostTensor) -> None:
+        self.spec = spec
+        self.tensor = tensor
+
+
+def host_tensor(spec: TensorSpec) -> HostTensor:
+    """A zeroed host tensor of the spec, symbols at their upper bound."""
+    shape = tuple(upper(d) for d in spec.shape)
+    fmt = FORMATS[spec.format]
+    if isinstance(fmt, BlockFormat):
+        return Packed(fmt, np.zeros((*shape[:-1], fmt.row_bytes(shape[-1])), np.uint8))
+    return np.zeros(shape, fmt.dtype)
+
+
+def _run_reference(op: Op, **arguments: Any) -> tuple[HostTensor, ...]:
+    return evaluate(bind(op, **arguments))
+
+
+@cache
+def reference_kernels() -> KernelTable:
+    """One kernel per op record: the definition itself."""
+    table = KernelTable("numpy")
+    for op in OPS:
+        run = partial(_run_reference, op)
+        run.__name__ = op.name  # type: ignore[attr-defined]
+        table.add(Kernel(op, "numpy", Tier.PORTABLE, run))
+    return table
+
+
+class ReferenceExecutable(Executable):
+    """Runs the chosen kernels one after another on host tensors."""
+
+    def __init__(self, backend: Backend, graph: Graph, tier: Tier) -> None:
+        self._graph = graph
+        self._backend = backend
+        self._values: dict[str, HostTensor] = {}
+        self._kernels = [
+            choose_kernel(backend, OPS[n.op.name], {k: v.spec for k, v in n.inputs.items()}, n.attrs, tier)
+            for n in graph.nodes
+        ]
+
+    def bind(self, name: str, buffer: Buffer | View) -> None:
+        base = buffer.base if isinstance(buffer, View) else buffer
+        if not isinstance(base, HostBuffer):
+            raise BadInput("reference", name, type(base).__name__, "a buffer of this backend")
+        self._values[name] = buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
+
+    def run(self) -> None:
+        for node, kernel in zip(self._graph.nodes, self._kernels, strict=True):
+            arguments = {name: self._values[value.name] for name, value in node.inputs.items()}
+            results = kernel.run(**arguments, **node.attrs)
+            self._values.update(zip((v.name for v in node.outputs), results, strict=True))
+
+    def output(self, index: int) -> Buffer:
+        value = self._graph.outputs[index]
+        return HostBuffer(value.spec, self._values[value.name])
+
+
+class ReferenceBackend(Backend):
+    name = "reference"
+
+    def probe(self) -> Caps:
+        return Caps(device=f"numpy {np.__version__}", features=("defines every op",))
+
+    def kernels(self) -> tuple[KernelTable, ...]:
+        return (reference_kernels(),)
+
+    def alloc(self, spec: TensorSpec, layout: str = "row-major") -> HostBuffer:
+        return HostBuffer(spec, host_tensor(spec))
+
+    def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
+        if not isinstance(buffer, HostBuffer) or spec_of(host) != buffer.spec:
+            raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
+        if isinstance(host, Packed):
+            buffer.tensor = Packed(host.format, host.data.copy(), host.scale)
+        else:
+            buffer.tensor = host.copy()
+
+    def copy_out(self, buffer: Buffer | View) -> HostTensor:
+        base = buffer.base if isinstance(buffer, View) else buffer
+        if not isinstance(base, HostBuffer):
+            raise BadInput("copy_out", "buffer", type(base).__name__, "a buffer of this backend")
+        host = buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
+        return Packed(host.format, host.data.copy(), host.scale) if isinstance(host, Packed) else host.copy()
+
+    def compile(self, graph: Graph, tier: Tier) -> ReferenceExecutable:
+        return ReferenceExecutable(self, graph, tier)

@@ -1,0 +1,1 @@
+"""The command line. Only this room may import anything."""

@@ -1,0 +1,34 @@
+"""Every error a user can cause. One line each: what was given, what is needed."""
+
+from __future__ import annotations
+
+
+class SamebitsError(Exception):
+    """Base of all errors raised on purpose; the command line prints it without a traceback."""
+
+
+class BadInput(SamebitsError, ValueError):
+    """An argument is wrong. Raised before anything is written."""
+
+    def __init__(self, where: str, argument: str, given: object, needed: str) -> None:
+        super().__init__(f"{where}: {argument}: got {given}; needs {needed}")
+        self.where = where
+        self.argument = argument
+
+
+class UnknownName(SamebitsError, KeyError):
+    """A name that no registry entry carries."""
+
+    def __init__(self, kind: str, name: str, known: list[str]) -> None:
+        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(sorted(known))}")
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0])
+
+
+class Unsupported(SamebitsError):
+    """No kernel of the backend honours the request; the text carries every refusal."""
+
+
+class Unavailable(SamebitsError):
+    """A backend cannot run here; the text is the reason."""

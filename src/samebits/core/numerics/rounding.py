@@ -1,0 +1,46 @@
+"""Moves between float32 and the 16-bit types, and the operands whose products are exact.
+
+float16 x float16 always has an exact float32 product. bfloat16 x bfloat16 has one while no product
+underflows or overflows, so an operand of a product is zero or of magnitude 2^-63 .. 2^63.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from samebits.core.errors import BadInput
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F16 = np.dtype(np.float16)
+F32 = np.dtype(np.float32)
+
+SMALLEST_BF16_OPERAND = np.float32(2.0**-63)
+LARGEST_BF16_OPERAND = np.float32(2.0**63)
+
+
+def widen(x: np.ndarray) -> np.ndarray:
+    """Exact float32 values of a float array; a float32 array is returned as it is."""
+    return x if x.dtype == F32 else x.astype(F32)
+
+
+def narrow(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """float32 to `dtype`, to nearest even, gradual underflow, overflow to infinity."""
+    with np.errstate(over="ignore"):  # overflow to infinity is the definition, not an accident
+        return x if dtype == F32 else x.astype(dtype)
+
+
+def as_operand(x: np.ndarray, dtype: np.dtype, where: str, argument: str) -> np.ndarray:
+    """float32 `x` rounded to `dtype` for use in a product; returns the rounded values widened to float32.
+
+    bfloat16 magnitudes below 2^-63 become +0. BadInput when a value is not finite or beyond the range
+    (float16: 65504; bfloat16: 2^63). float32 operands are only required to be finite.
+    """
+    rounded = widen(narrow(x, dtype))
+    limit = LARGEST_BF16_OPERAND if dtype == BF16 else np.float32(np.inf)
+    magnitude = np.abs(rounded)
+    if not (magnitude < np.inf).all() or (magnitude > limit).any():
+        raise BadInput(where, argument, "NaN, Inf or a value beyond the type's range", f"finite {dtype} values")
+    if dtype == BF16:
+        rounded = np.where(magnitude < SMALLEST_BF16_OPERAND, np.float32(0), rounded)
+    return rounded

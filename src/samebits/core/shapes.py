@@ -1,0 +1,107 @@
+"""Shapes whose dimensions may be symbols with an upper bound, and the small language ops state them in.
+
+An op writes dimensions as text: "T Hq D", "... K", "B+1", "2*H", "3". A name is bound by the first tensor
+that carries it and must agree everywhere else; "..." stands for any number of leading axes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+DIM_TEXT = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<name>[A-Za-z_]\w*)(?:\+(?P<plus>\d+))?$")
+
+
+@dataclass(frozen=True)
+class Sym:
+    """A dimension known only at run time, at most `upper`."""
+
+    name: str
+    upper: int
+
+    def __str__(self) -> str:
+        return f"{self.name}<={self.upper}"
+
+
+Dim = int | Sym
+Shape = tuple[Dim, ...]
+Env = dict[str, Dim | Shape]  # dimension name -> size; "..." -> the leading axes
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and format name: all a compiler may know of a tensor."""
+
+    shape: Shape
+    format: str
+
+    def __str__(self) -> str:
+        return f"{self.format}[{', '.join(str(d) for d in self.shape)}]"
+
+
+def upper(dim: Dim) -> int:
+    """The largest value a dimension can take."""
+    return dim.upper if isinstance(dim, Sym) else dim
+
+
+def _match_dim(text: str, size: Dim, env: Env) -> bool:
+    if text.isdigit():
+        return size == int(text)
+    parts = DIM_TEXT.match(text)
+    if parts is None:
+        raise ValueError(f"bad dimension text {text!r}")
+    name, factor, plus = parts["name"], int(parts["factor"] or 1), int(parts["plus"] or 0)
+    if isinstance(size, Sym):
+        bound: Dim = size if factor == 1 and plus == 0 else Sym(f"({size.name}-{plus})/{factor}", (size.upper - plus) // factor)
+    else:
+        bound, rest = divmod(size - plus, factor)
+        if rest or bound < 0:
+            return False
+    return bool(env.setdefault(name, bound) == bound)
+
+
+def match_shape(dims: str, shape: Shape, env: Env) -> bool:
+    """Whether `shape` fits the text; binds new names in `env`. On False `env` may hold partial bindings."""
+    texts = dims.split()
+    if texts and texts[0] == "...":
+        num_leading = len(shape) - (len(texts) - 1)
+        if num_leading < 0 or env.setdefault("...", shape[:num_leading]) != shape[:num_leading]:
+            return False
+        texts, shape = texts[1:], shape[num_leading:]
+    return len(texts) == len(shape) and all(_match_dim(t, d, env) for t, d in zip(texts, shape, strict=True))
+
+
+def build_shape(dims: str, env: Env) -> Shape:
+    """The shape that the text stands for under `env`; KeyError for an unbound name."""
+    shape: list[Dim] = []
+    for text in dims.split():
+        if text == "...":
+            leading = env["..."]
+            shape.extend(leading if isinstance(leading, tuple) else (leading,))
+            continue
+        if text.isdigit():
+            shape.append(int(text))
+            continue
+        parts = DIM_TEXT.match(text)
+        if parts is None:
+            raise ValueError(f"bad dimension text {text!r}")
+        bound = env[parts["name"]]
+        factor, plus = int(parts["factor"] or 1), int(parts["plus"] or 0)
+        if isinstance(bound, int):
+            shape.append(factor * bound + plus)
+        elif isinstance(bound, Sym):
+            same = factor == 1 and plus == 0
+            shape.append(bound if same else Sym(f"{factor}*{bound.name}+{plus}", factor * bound.upper + plus))
+        else:
+            raise ValueError(f"{parts['name']} is not one dimension")
+    return tuple(shape)
+
+
+def describe(dims: str, env: Env) -> str:
+    """The text with the sizes known so far, for an error message: "[T=3, K=64]"."""
+    shown = []
+    for text in dims.split():
+        parts = DIM_TEXT.match(text)
+        bound = env.get(parts["name"]) if parts else None
+        shown.append(text if bound is None else f"{text}, {parts['name']}={bound}" if parts and text != parts["name"] else f"{text}={bound}")
+    return f"[{', '.join(shown)}]"

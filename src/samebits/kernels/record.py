@@ -1,0 +1,85 @@
+"""The kernel record: one implementation of one op in one language, with the tier it claims."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from samebits.core.shapes import TensorSpec
+from samebits.core.tiers import Tier
+from samebits.ops.record import OPS, Op
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a kernel may know when it is chosen: formats, static sizes and attrs, never a batch size.
+
+    Dimensions along the op's invariant axes are symbols here.
+    """
+
+    op: Op
+    inputs: Mapping[str, TensorSpec]
+    attrs: Mapping[str, Any]
+    tier: Tier
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`run` takes the op's inputs and attrs in the language's own tensors and returns its results as a tuple.
+
+    when(request) returns nothing, or the reason why this kernel cannot serve it.
+    prepack(name, tensor) rearranges a constant input once at load; None: taken as it is.
+    """
+
+    op: Op
+    language: str
+    tier: Tier
+    run: Callable[..., Any]
+    when: Callable[[Request], str | None] | None = None
+    prepack: Callable[[str, Any], Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.language}/{self.run.__name__}"
+
+    def refusal(self, request: Request) -> str | None:
+        """Nothing if the kernel serves the request, else the reason."""
+        if self.tier < request.tier:
+            return f"{self.name} claims only {self.tier.label}"
+        return self.when(request) if self.when else None
+
+
+class KernelTable:
+    """The kernels of one language, in order of preference for each op."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self._by_op: dict[str, list[Kernel]] = {}
+
+    def add(self, kernel: Kernel) -> None:
+        self._by_op.setdefault(kernel.op.name, []).append(kernel)
+
+    def __getitem__(self, op_name: str) -> list[Kernel]:
+        return self._by_op.get(op_name, [])
+
+    def implements(
+        self,
+        op_name: str,
+        *,
+        tier: Tier,
+        when: Callable[[Request], str | None] | None = None,
+        prepack: Callable[[str, Any], Any] | None = None,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Registers the decorated function; its parameters must be the op's, or the import fails."""
+
+        def register(run: Callable[..., Any]) -> Callable[..., Any]:
+            op = OPS[op_name]
+            wanted = list(inspect.signature(op.reference).parameters)
+            if list(inspect.signature(run).parameters) != wanted:
+                raise TypeError(f"kernel {run.__name__}: parameters must be those of {op_name}: {wanted}")
+            self.add(Kernel(op, self.language, tier, run, when, prepack))
+            return run
+
+        return register

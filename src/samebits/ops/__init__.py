@@ -1,0 +1,26 @@
+"""WHAT is computed: one record per op, its numpy reference the definition.
+
+A new op is a new module (or a function in a fitting one) listed here. Gated delta net, ssm scan and causal
+conv get modules of their own beside these.
+"""
+
+from samebits.ops import (  # noqa: F401  (importing registers)
+    activation,
+    append,
+    attention,
+    elementwise,
+    embedding,
+    gemm,
+    norm,
+    quantize,
+    rope,
+    sampling,
+    select,
+    softmax,
+    state,
+)
+from samebits.ops.cases import make_inputs
+from samebits.ops.evaluate import Bound, bind, call, evaluate
+from samebits.ops.record import OPS, Op
+
+__all__ = ["OPS", "Bound", "Op", "bind", "call", "evaluate", "make_inputs"]

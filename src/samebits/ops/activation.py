@@ -1,0 +1,71 @@
+"""Gated activations on a row that holds the gate and the up projection side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.core.numerics.elementary import erfc, sigmoid
+from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.sizes import MODELS
+
+F = np.float32
+SQRT_2_OVER_PI = F(0.7978845608028654)
+SQRT_HALF = F(0.7071067811865476)
+GATED = [Tensor("x", "... 2*H", FLOATS, "gate in the first half, up in the second")]
+GATED_TOLERANCE = Tolerance(2.0**-7, 1e-5, "one elementary function and two products, then one rounding (bf16: 2^-8)")
+
+
+def _sizes(num_rows: int, half: int) -> dict[str, object]:
+    return {"...": (num_rows,), "H": half}
+
+
+GATED_CASES = [
+    *(Case(f"small-{f}", _sizes(3, 48), {}, {"x": f}) for f in FLOATS),
+    Case("one-element", _sizes(2, 1)),
+    Case("zero-rows", _sizes(0, 32)),
+    *(Case(name, _sizes(4, m[1])) for name, m in MODELS.items()),
+    Case("prefill-llama-7b", _sizes(256, 11008), full=True),
+]
+
+
+@define_op(
+    inputs=GATED,
+    results=[Result("y", "... H", "=x")],
+    tolerance=GATED_TOLERANCE,
+    cases=GATED_CASES,
+    invariant_axes=("...",),
+)
+def silu_and_mul(x: np.ndarray) -> np.ndarray:
+    """(gate * sigmoid(gate)) * up."""
+    gate, up = np.split(x, 2, axis=-1)
+    return (gate * sigmoid(gate)) * up
+
+
+def _form(name: str) -> str | None:
+    return None if name in ("tanh", "erf") else "'tanh' or 'erf'"
+
+
+@define_op(
+    aliases=("gelu_tanh_and_mul",),
+    inputs=GATED,
+    attrs=[Attr("form", str, "tanh", "'tanh' (Gemma) or 'erf'", _form)],
+    results=[Result("y", "... H", "=x")],
+    tolerance=GATED_TOLERANCE,
+    cases=[
+        *GATED_CASES,
+        *(Case(f"erf-{f}", _sizes(3, 48), {"form": "erf"}, {"x": f}) for f in FLOATS),
+    ],
+    invariant_axes=("...",),
+)
+def gelu_and_mul(x: np.ndarray, *, form: str = "tanh") -> np.ndarray:
+    """gelu(gate) * up.
+
+    tanh: gate * sigmoid(2u), u = sqrt(2/pi) * (gate + 0.044715 * gate^3), which is 0.5 * gate * (1 + tanh u).
+    erf: (0.5 * gate) * erfc(-gate * sqrt(1/2)).
+    """
+    gate, up = np.split(x, 2, axis=-1)
+    if form == "tanh":
+        cube = (gate * gate) * gate
+        u = SQRT_2_OVER_PI * (gate + F(0.044715) * cube)
+        return (gate * sigmoid(u + u)) * up
+    return ((F(0.5) * gate) * erfc(-(gate * SQRT_HALF))) * up

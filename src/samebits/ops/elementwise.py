@@ -1,0 +1,77 @@
+"""Element by element: add, mul, scale, cast."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.sizes import float_cases, rows
+
+ONE_ROUNDING = Tolerance(2.0**-7, 1e-6, "one float32 operation, then one rounding to the output type (bf16: 2^-8)")
+OTHER = ("... K", "K")
+BINARY = [
+    Tensor("x", "... K", FLOATS, "left operand"),
+    Tensor("y", OTHER, FLOATS, "right operand, or one row for all"),
+]
+BINARY_CASES = [
+    *float_cases("x", "y"),
+    Case("one-row", rows(5, 64), extra={"y_dims": 1}),
+    Case("empty", rows(0, 64)),
+    Case("llama-7b", rows(128, 4096), full=True),
+]
+
+
+@define_op(
+    inputs=BINARY,
+    results=[Result("z", "... K", "=x")],
+    tolerance=ONE_ROUNDING,
+    cases=BINARY_CASES,
+    invariant_axes=("...",),
+)
+def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x + y."""
+    return x + y
+
+
+@define_op(
+    inputs=BINARY,
+    results=[Result("z", "... K", "=x")],
+    tolerance=ONE_ROUNDING,
+    cases=BINARY_CASES,
+    invariant_axes=("...",),
+)
+def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x * y."""
+    return x * y
+
+
+@define_op(
+    inputs=[Tensor("x", "... K", FLOATS, "input")],
+    attrs=[Attr("factor", float, 1.0, "rounded to float32 first")],
+    results=[Result("y", "... K", "=x")],
+    tolerance=ONE_ROUNDING,
+    cases=[*float_cases("x", attrs={"factor": 0.125}), Case("gemma-2", rows(7, 2304), {"factor": 48.0})],
+    invariant_axes=("...",),
+)
+def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
+    """x * factor."""
+    return x * np.float32(factor)
+
+
+def _float_format(name: str) -> str | None:
+    return None if name in FLOATS else f"one of {', '.join(FLOATS)}"
+
+
+@define_op(
+    inputs=[Tensor("x", "... K", FLOATS, "input")],
+    attrs=[Attr("format", str, "f32", "the format to round to", _float_format)],
+    results=[Result("y", "... K", "@format")],
+    tolerance=EXACT,
+    cases=[
+        Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS
+    ],
+    invariant_axes=("...",),
+)
+def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
+    """x in another float format, rounded to nearest even."""
+    return x

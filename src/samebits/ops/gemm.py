@@ -1,0 +1,187 @@
+"""Matrix products: gemm and grouped_gemm. y = x @ weight^T, weight [N, K] as model files store it.
+
+Three arithmetics, chosen by the weight's format alone:
+  f32         products rounded, canonical order
+  f16, bf16   x rounded to that type, so products are exact; canonical order
+  blocks      x in int8 blocks of 32, exact integer sums, one float32 term a block;
+              terms in order inside a chunk of 8 blocks that starts at +0, chunks in order
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.format import BLOCK, Codes, HostTensor, Packed
+from samebits.core.numerics.counter import Stream
+from samebits.core.numerics.rounding import as_operand, widen
+from samebits.core.numerics.sums import canonical_dot
+from samebits.ops.cases import default_inputs
+from samebits.ops.quantize import int8_blocks
+from samebits.ops.ragged import check_index_range, check_indptr
+from samebits.ops.record import FLOATS, INDEX, WEIGHTS, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.sizes import MODELS
+
+F = np.float32
+CHUNK_BLOCKS = 8
+GEMM_TOLERANCE = Tolerance(
+    2e-2, 2e-2, "fast kernels may keep x in 16 bits or in int8 with other scales; errors average over K"
+)
+
+
+def block_terms(codes: Codes, block: int, x: np.ndarray, x_scale: np.ndarray) -> np.ndarray:
+    """The term of one block of 32 for all pairs of rows; float32 [T, N].
+
+    x int8 [T, 32], x_scale float32 [T]. Integer sums go through float32 BLAS: every value and partial sum
+    is an integer below 2^24, so it is exact in any order.
+    """
+    a, q = x.astype(np.float32), codes.q[:, block].astype(np.float32)
+    if codes.sub is None:
+        scaled = a @ q.T
+    elif codes.sub.shape[-1] == 1:
+        scaled = (a @ q.T) * codes.sub[:, block, 0]
+    else:
+        half = BLOCK // 2
+        low = (a[:, :half] @ q[:, :half].T) * codes.sub[:, block, 0]
+        high = (a[:, half:] @ q[:, half:].T) * codes.sub[:, block, 1]
+        scaled = low + high
+    term = scaled * (codes.d[:, block] * x_scale[:, None])
+    if codes.m is None:
+        return term
+    asum = a.sum(axis=1, keepdims=True)  # integers below 2^12: exact
+    if codes.msub is not None:
+        asum = asum * codes.msub[:, block]
+    return term + asum * (codes.m[:, block] * x_scale[:, None])
+
+
+def block_matmul(x: np.ndarray, codes: Codes, where: str) -> np.ndarray:
+    """float32 x [T, K] times a block-quantized weight [N, K]; float32 [T, N]."""
+    num_blocks = codes.q.shape[1]
+    a, x_scale = int8_blocks(x.reshape(len(x), num_blocks, BLOCK), where)
+    total = np.zeros((len(x), len(codes.q)), np.float32)
+    for start in range(0, num_blocks, CHUNK_BLOCKS):
+        chunk = np.zeros_like(total)
+        for block in range(start, min(start + CHUNK_BLOCKS, num_blocks)):
+            chunk += block_terms(codes, block, a[:, block], x_scale[:, block])
+        total += chunk
+    return total
+
+
+def dense_matmul(x: np.ndarray, weight: np.ndarray, where: str) -> np.ndarray:
+    """float32 x [T, K] times a weight [N, K] in f32, f16 or bf16; float32 [T, N]."""
+    a = as_operand(x, weight.dtype, where, "x").T
+    w = as_operand(widen(weight), weight.dtype, where, "weight").T
+    return canonical_dot(
+        len(a), (x.shape[0], weight.shape[0]), lambda start, stop: a[start:stop, :, None] * w[start:stop, None, :]
+    )
+
+
+def matmul(x: np.ndarray, weight: HostTensor, where: str) -> np.ndarray:
+    """float32 x [T, K] times a weight [N, K] in any format; float32 [T, N]."""
+    if isinstance(weight, Packed):
+        return block_matmul(x, weight.codes(), where)
+    return dense_matmul(x, weight, where)
+
+
+def _decompose_bias(b: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    y = b.gemm(x, weight)
+    return y if bias is None else b.add(y, bias)
+
+
+def _sizes(t: int, n: int, k: int) -> dict[str, int]:
+    return {"T": t, "N": n, "K": k}
+
+
+def _model_cases() -> list[Case]:
+    cases = []
+    for name, (hidden, ffn, *_) in MODELS.items():
+        full = name != "smollm2-135m"
+        cases.append(Case(f"decode-{name}", _sizes(1, ffn, hidden), {}, {"weight": "q8_0"}, full=full))
+        cases.append(Case(f"prefill-{name}", _sizes(64, hidden, ffn), {}, {"weight": "q4_0"}, full=full))
+    return cases
+
+
+@define_op(
+    aliases=("matmul",),
+    inputs=[
+        Tensor("x", "T K", FLOATS, "activations"),
+        Tensor("weight", "N K", WEIGHTS, "one row per output", raw=True),
+        Tensor("bias", "N", FLOATS, "added last", optional=True),
+    ],
+    results=[Result("y", "T N", "=x")],
+    tolerance=GEMM_TOLERANCE,
+    cases=[
+        *(Case(f"small-{f}", _sizes(3, 40, 512), {}, {"weight": f}) for f in WEIGHTS),
+        *(Case(f"bias-{f}", _sizes(2, 16, 256), {}, {"weight": f}, given=("bias",)) for f in ("bf16", "q4_1")),
+        Case("odd-k-f16", _sizes(3, 5, 131), {}, {"weight": "f16"}),
+        Case("tail-chunk-q8_0", _sizes(3, 24, 576), {}, {"weight": "q8_0"}),
+        Case("bf16-all", _sizes(4, 24, 300), {}, {"x": "bf16", "weight": "bf16"}),
+        Case("no-tokens", _sizes(0, 24, 64), {}, {"weight": "q8_0"}),
+        *_model_cases(),
+    ],
+    invariant_axes=("T",),
+    decompose=_decompose_bias,
+)
+def gemm(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None = None) -> np.ndarray:
+    """x @ weight^T + bias."""
+    y = matmul(x, weight, "gemm")
+    return y if bias is None else y + bias
+
+
+def _check_groups(x: Any, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None) -> None:
+    check_indptr("grouped_gemm", "seg_indptr", seg_indptr, len(x))
+    num_segments = len(seg_indptr) - 1
+    if weight_indices is None:
+        if num_segments != weight.shape[0]:
+            raise BadInput("grouped_gemm", "seg_indptr", f"{num_segments} segments", f"one per weight: {weight.shape[0]}")
+    else:
+        check_index_range("grouped_gemm", "weight_indices", weight_indices, weight.shape[0])
+
+
+def _grouped_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    inputs = default_inputs(op, case, stream)
+    lengths = case.extra["lengths"]
+    inputs["seg_indptr"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    if "weight_indices" in inputs:
+        inputs["weight_indices"] = stream.child("weight_indices").integers(0, case.dims["E"], (len(lengths),))
+    return inputs
+
+
+def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
+    dims = {"T": sum(lengths), "E": e, "N": n, "K": k, "S": len(lengths)}
+    return Case(case_id, dims, {}, {"weight": fmt}, extra={"lengths": lengths}, **kw)
+
+
+@define_op(
+    inputs=[
+        Tensor("x", "T K", FLOATS, "activations, segment after segment"),
+        Tensor("weight", "E N K", WEIGHTS, "one matrix per group", raw=True),
+        Tensor("seg_indptr", "S+1", INDEX, "segment s is rows seg_indptr[s] .. seg_indptr[s+1] - 1"),
+        Tensor("weight_indices", "S", INDEX, "which matrix a segment takes; its own number if absent", optional=True),
+    ],
+    results=[Result("y", "T N", "=x")],
+    tolerance=GEMM_TOLERANCE,
+    cases=[
+        *(_grouped_case(f"small-{f}", (2, 0, 3), 3, 16, 256, f) for f in WEIGHTS),
+        _grouped_case("indices", (1, 4, 2, 1), 3, 16, 64, "q8_0", given=("weight_indices",)),
+        _grouped_case("empty", (0, 0), 2, 8, 32, "f16"),
+        _grouped_case("moe-decode", (1, 1, 2, 1, 3), 8, 64, 576, "q4_0", given=("weight_indices",)),
+    ],
+    invariant_axes=("T",),
+    check=_check_groups,
+    make_inputs=_grouped_inputs,
+)
+def grouped_gemm(
+    x: np.ndarray, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None = None
+) -> np.ndarray:
+    """y[i] = x[i] @ weight[g]^T for every row i of a segment whose group is g."""
+    num_rows = weight.shape[1]
+    y = np.zeros((len(x), num_rows), np.float32)
+    for segment in range(len(seg_indptr) - 1):
+        start, stop = seg_indptr[segment], seg_indptr[segment + 1]
+        group = segment if weight_indices is None else int(weight_indices[segment])
+        if start < stop:
+            y[start:stop] = matmul(x[start:stop], weight[group], "grouped_gemm")
+    return y

@@ -1,0 +1,161 @@
+"""Cases of the ops on paged caches: scattered pages, poisoned unused cells, every layout and format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
+from samebits.core.numerics.counter import Stream
+from samebits.ops.kv_codec import encode_rows
+from samebits.ops.paged import Cache, cache_views
+from samebits.ops.record import Case, Op
+
+POISON_BYTE = 0xFF  # NaN as float16, float32 and bfloat16 alike
+
+
+def empty_cache(fmt: str, shape: tuple[int, ...]) -> HostTensor:
+    """A cache of NaN: a cell that is read before it is written spoils the result."""
+    record = FORMATS[fmt]
+    if isinstance(record, BlockFormat):
+        num_blocks = -(-shape[-1] // record.block_len)
+        return Packed(record, np.full((*shape[:-1], num_blocks * record.block_bytes), POISON_BYTE, np.uint8))
+    dtype = record.dtype
+    if dtype is None:
+        raise TypeError(f"{fmt} is neither plain nor a block format")
+    return np.full((*shape[:-1], shape[-1] * dtype.itemsize), POISON_BYTE, np.uint8).view(dtype)
+
+
+def make_cache(extra: dict[str, Any], num_pages: int, page_size: int) -> dict[str, HostTensor]:
+    """Poisoned k_cache (and v_cache) of the case's kind, layout and formats."""
+    heads, head, v_dim = extra["heads"], extra["head"], extra["v_dim"]
+    if extra["kind"] == "mla":
+        return {"k_cache": empty_cache(extra["k"], (num_pages, page_size, head))}
+    inner = (page_size, heads) if extra["layout"] == "NHD" else (heads, page_size)
+    if extra["kind"] == "unified":
+        return {"k_cache": empty_cache(extra["k"], (num_pages, 2, *inner, head))}
+    return {
+        "k_cache": empty_cache(extra["k"], (num_pages, *inner, head)),
+        "v_cache": empty_cache(extra["v"], (num_pages, *inner, v_dim)),
+    }
+
+
+def make_table(extra: dict[str, Any], stream: Stream) -> tuple[dict[str, HostTensor], int, int]:
+    """Index arrays for the case's lengths, pages scattered; (arrays, num_pages, page_size)."""
+    lengths, page_size = extra["lengths"], extra["page_size"]
+    if not extra["table"]:
+        last = {"kv_last_page_len": np.array(lengths, np.int32)}
+        return last, len(lengths), max((*lengths, 1))  # type: ignore[return-value]
+    counts = [-(-n // page_size) for n in lengths]
+    num_pages = sum(counts) + 3
+    last_lens = [n - (c - 1) * page_size if c else 0 for n, c in zip(lengths, counts, strict=True)]
+    arrays: dict[str, HostTensor] = {
+        "kv_last_page_len": np.array(last_lens, np.int32),
+        "kv_indptr": np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+        "kv_indices": stream.permutation(num_pages)[: sum(counts)].copy(),
+    }
+    return arrays, num_pages, page_size
+
+
+def fill(cache: HostTensor, rows: np.ndarray, pages: np.ndarray, slots: np.ndarray) -> None:
+    """Stores float32 rows [n, H, D] in cells of a logical view."""
+    target = cache.data if isinstance(cache, Packed) else cache
+    target[pages, slots] = encode_rows(rows, cache, "case", "rows")
+
+
+def cells_of(arrays: dict[str, Any], sequence: int, positions: np.ndarray, page_size: int) -> tuple[np.ndarray, np.ndarray]:
+    if "kv_indices" not in arrays:
+        return np.full(len(positions), sequence), positions
+    pages = arrays["kv_indices"][arrays["kv_indptr"][sequence] :]
+    return pages[positions // page_size], positions % page_size
+
+
+def filled_inputs(extra: dict[str, Any], stream: Stream, counts: list[int]) -> dict[str, HostTensor]:
+    """Cache and table with the first counts[b] tokens of sequence b stored."""
+    arrays, num_pages, page_size = make_table(extra, stream.child("pages"))
+    caches = make_cache(extra, num_pages, page_size)
+    views: Cache = cache_views("case", caches["k_cache"], caches.get("v_cache"), extra["layout"], extra["head"], extra["v_dim"])
+    for b, count in enumerate(counts):
+        pages, slots = cells_of(arrays, b, np.arange(count), page_size)
+        keys = stream.child(f"k{b}").normal((count, extra["heads"], extra["head"]))
+        fill(views.k, keys, pages, slots)
+        if extra["kind"] != "mla":
+            fill(views.v, stream.child(f"v{b}").normal((count, extra["heads"], extra["v_dim"])), pages, slots)
+    return {**caches, **arrays}
+
+
+def kv_extra(**given: Any) -> dict[str, Any]:
+    """A case's cache description with defaults filled in."""
+    extra: dict[str, Any] = {
+        "kind": "split",
+        "layout": "NHD",
+        "k": "f16",
+        "v": "f16",
+        "heads": 2,
+        "head": 32,
+        "v_dim": 0,
+        "lengths": (5, 16, 40),
+        "page_size": 16,
+        "table": True,
+    }
+    extra.update(given)
+    extra["v_dim"] = extra["v_dim"] or extra["head"]
+    return extra
+
+
+def append_case(case_id: str, *, new: tuple[int, ...] = (2, 16, 7), full: bool = False, **given: Any) -> Case:
+    """`new` tokens at the end of each sequence are the ones to append."""
+    extra = kv_extra(new=new, **given)
+    return Case(case_id, {}, {"layout": extra["layout"]}, extra=extra, full=full)
+
+
+def append_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    """Old tokens stored, new ones given with their right-aligned positions."""
+    extra = case.extra
+    old = [n - new for n, new in zip(extra["lengths"], extra["new"], strict=True)]
+    inputs = filled_inputs(extra, stream, old)
+    total = sum(extra["new"])
+    inputs["key"] = stream.child("key").normal((total, extra["heads"], extra["head"]))
+    if extra["kind"] != "mla":
+        inputs["value"] = stream.child("value").normal((total, extra["heads"], extra["v_dim"]))
+    inputs["batch_indices"] = np.repeat(np.arange(len(old)), extra["new"]).astype(np.int32)
+    spans = [np.arange(o, n) for o, n in zip(old, extra["lengths"], strict=True)]
+    inputs["positions"] = np.concatenate(spans).astype(np.int32)
+    return inputs
+
+
+def attention_case(
+    case_id: str,
+    *,
+    queries: tuple[int, ...] = (5, 1, 9),
+    group: int = 2,
+    attrs: dict[str, Any] | None = None,
+    given: tuple[str, ...] = (),
+    full: bool = False,
+    **cache: Any,
+) -> Case:
+    """`queries` tokens at the end of each sequence look at its cache; `group` query heads a KV head."""
+    extra = kv_extra(queries=queries, group=group, **cache)
+    stated = {"layout": extra["layout"], "v_dim": extra["v_dim"], **(attrs or {})}
+    return Case(case_id, {}, stated, given=given, extra=extra, full=full)
+
+
+def attention_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    """Queries, a filled cache and whatever optional inputs the case names."""
+    extra = case.extra
+    inputs = filled_inputs(extra, stream, list(extra["lengths"]))
+    num_heads = extra["heads"] * extra["group"]
+    q = stream.child("q").normal((sum(extra["queries"]), num_heads, extra["head"]))
+    inputs["q"] = q.astype(FORMATS[extra.get("q", "f32")].dtype)
+    inputs["qo_indptr"] = np.concatenate([[0], np.cumsum(extra["queries"])]).astype(np.int32)
+    if "alibi_slopes" in case.given:
+        inputs["alibi_slopes"] = np.array([2.0 ** -(h + 1) for h in range(num_heads)], np.float32)
+    if "sinks" in case.given:
+        inputs["sinks"] = stream.child("sinks").normal((num_heads,))
+    if "custom_mask" in case.given:
+        total = sum(n * m for n, m in zip(extra["queries"], extra["lengths"], strict=True))
+        inputs["custom_mask"] = stream.child("mask").uniform(0, 1, (total,)) < 0.6
+    return inputs
+
+

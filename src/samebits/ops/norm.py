@@ -1,0 +1,116 @@
+"""Normalisation over the last axis: rms_norm, fused_add_rms_norm, layer_norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samebits.core.numerics.elementary import rsqrt
+from samebits.core.numerics.sums import canonical_sum
+from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.sizes import MODELS, float_cases, rows
+
+F = np.float32
+ALL = ("weight", "bias")
+NORM_TOLERANCE = Tolerance(2.0**-7, 1e-5, "a sum of K squares in any order, then one rounding (bf16: 2^-8)")
+
+
+def _not_negative(x: float) -> str | None:
+    return None if x >= 0 else "0 or more"
+
+
+EPS = Attr("eps", float, 1e-5, "added to the mean square", _not_negative)
+X = Tensor("x", "... K", FLOATS, "rows to normalise")
+WEIGHT = Tensor("weight", "K", FLOATS, "multiplies the normalised row", optional=True)
+BIAS = Tensor("bias", "K", FLOATS, "is added last", optional=True)
+
+NORM_CASES = [
+    *(Case(c.id, c.dims, c.attrs, {"x": f, "weight": f}, given=("weight",)) for c, f in zip(float_cases("x"), FLOATS, strict=True)),
+    Case("plain", rows(4, 64)),
+    Case("mul-add", rows(4, 64), given=ALL),
+    Case("odd-width", rows(2, 257), given=("weight",)),
+    Case("one-element", rows(3, 1), given=("weight",)),
+    Case("zero-rows", rows(0, 64), given=("weight",)),
+    *(Case(name, rows(8, m[0]), {"eps": 1e-6}, given=("weight",)) for name, m in MODELS.items()),
+    Case("prefill-llama-7b", rows(512, 4096), given=("weight",), full=True),
+]
+
+
+def mean(x: np.ndarray) -> np.ndarray:
+    """Canonical sum over the last axis times float32(1/K); keeps the axis."""
+    width = x.shape[-1]
+    return (canonical_sum(x) * F(1.0 / width if width else 0.0))[..., None]
+
+
+@define_op(
+    aliases=("rmsnorm",),
+    inputs=[X, WEIGHT, BIAS],
+    attrs=[EPS],
+    results=[Result("y", "... K", "=x")],
+    tolerance=NORM_TOLERANCE,
+    cases=NORM_CASES,
+    invariant_axes=("...",),
+)
+def rms_norm(
+    x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5
+) -> np.ndarray:
+    """((x * rsqrt(mean(x * x) + eps)) * weight) + bias."""
+    y = x * rsqrt(mean(x * x) + F(eps))
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias
+
+
+def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: float) -> tuple[Any, Any]:
+    total = b.add(residual, x)
+    return b.rms_norm(total, weight, eps=eps), total
+
+
+@define_op(
+    aliases=("fused_add_rmsnorm",),
+    inputs=[
+        Tensor("x", "... K", FLOATS, "what the last layer adds"),
+        Tensor("residual", "... K", FLOATS, "residual stream, updated in place", raw=True),
+        Tensor("weight", "K", FLOATS, "multiplies the normalised row"),
+    ],
+    attrs=[EPS],
+    results=[
+        Result("y", "... K", "=x"),
+        Result("new_residual", "... K", "=residual", "residual + x", alias_of="residual"),
+    ],
+    tolerance=NORM_TOLERANCE,
+    cases=[
+        *float_cases("x", "residual", "weight"),
+        Case("f32-residual-bf16-x", rows(3, 96), {}, {"x": "bf16"}),
+        *(Case(name, rows(8, m[0])) for name, m in MODELS.items()),
+    ],
+    invariant_axes=("...",),
+    decompose=_decompose_add_rms_norm,
+)
+def fused_add_rms_norm(
+    x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, eps: float = 1e-5
+) -> tuple[np.ndarray, np.ndarray]:
+    """residual += x, rounded to its format; y = rms_norm(residual) * weight."""
+    with np.errstate(over="ignore"):  # a 16-bit residual overflows to infinity, as its type says
+        residual[...] = residual.astype(np.float32) + x
+    return rms_norm(residual.astype(np.float32), weight, eps=eps), residual
+
+
+@define_op(
+    inputs=[X, WEIGHT, BIAS],
+    attrs=[EPS],
+    results=[Result("y", "... K", "=x")],
+    tolerance=NORM_TOLERANCE,
+    cases=NORM_CASES,
+    invariant_axes=("...",),
+)
+def layer_norm(
+    x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5
+) -> np.ndarray:
+    """c = x - mean(x); ((c * rsqrt(mean(c * c) + eps)) * weight) + bias."""
+    centred = x - mean(x)
+    y = centred * rsqrt(mean(centred * centred) + F(eps))
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias

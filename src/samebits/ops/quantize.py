@@ -1,0 +1,54 @@
+"""Activations in int8 blocks of 32: what every block-quantized matmul reads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.format import BLOCK
+from samebits.core.numerics.elementary import recip, round_to_int
+from samebits.ops.record import FLOATS, Case, Result, Tensor, Tolerance, define_op
+
+F = np.float32
+INV_127 = F(1.0 / 127.0)
+SMALLEST_AMAX = F(2.0**-100)  # a block below it is all zeros, so that recip stays in its domain
+LARGEST_AMAX = F(2.0**126)
+
+
+def block_range(amax: np.ndarray, where: str) -> np.ndarray:
+    """Which blocks are not flushed to zero; BadInput for NaN, Inf or a magnitude beyond 2^126."""
+    if not (amax <= LARGEST_AMAX).all():
+        raise BadInput(where, "x", "NaN, Inf or a magnitude above 2^126", "finite values")
+    return amax >= SMALLEST_AMAX
+
+
+def int8_blocks(x: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """float32 [..., nb, 32] to (codes int8 [..., nb, 32], scale float32 [..., nb])."""
+    amax = np.abs(x).max(axis=-1, initial=0)
+    alive = block_range(amax, where)
+    to_code = F(127) * recip(np.where(alive, amax, F(1)))
+    codes = round_to_int(x * to_code[..., None])
+    codes = np.where(alive[..., None], codes, F(0)).astype(np.int8)
+    return codes, np.where(alive, amax * INV_127, F(0))
+
+
+@define_op(
+    inputs=[Tensor("x", "... 32*NB", FLOATS, "rows of whole blocks of 32")],
+    results=[
+        Result("codes", "... 32*NB", "i8", "-127 .. 127"),
+        Result("scales", "... NB", "f32", "one per block"),
+    ],
+    tolerance=Tolerance(0.0, 1.0, "a code may fall on the other side of a tie: one step"),
+    cases=[
+        *(Case(f"small-{f}", {"...": (3,), "NB": 4}, {}, {"x": f}) for f in FLOATS),
+        Case("smollm2-135m", {"...": (5,), "NB": 18}),
+        Case("llama-7b", {"...": (4,), "NB": 344}),
+        Case("zero-rows", {"...": (0,), "NB": 2}),
+    ],
+    invariant_axes=("...",),
+)
+def quantize_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of 32 to int8: code = rint(x * (127 * recip(amax))), scale = amax * (1/127)."""
+    blocks = x.reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
+    codes, scales = int8_blocks(blocks, "quantize_q8")
+    return codes.reshape(x.shape), scales

@@ -1,0 +1,204 @@
+"""The op record: everything the project knows of an op, in one place.
+
+The conformance cases, the support matrix, the docs table and the functional API follow from it.
+An op is declared by decorating its reference, which is its definition:
+
+    @define_op(
+        inputs=[Tensor("x", "... K", FLOATS), Tensor("weight", "K", FLOATS, optional=True)],
+        attrs=[Attr("eps", float, 1e-5)],
+        results=[Result("y", "... K", "=x")],
+        ...)
+    def rms_norm(x, weight=None, *, eps=1e-5): ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import samebits.formats  # noqa: F401  (fills FORMATS)
+from samebits.core.format import HostTensor
+from samebits.core.registry import Registry
+from samebits.core.shapes import Env, TensorSpec, build_shape
+
+FLOATS = ("f32", "f16", "bf16")
+WEIGHTS = (*FLOATS, "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4")
+CACHES = (*FLOATS, "q8_0", "q4_0")
+INDEX = ("i32",)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input. Float inputs reach the reference widened to float32 unless `raw`."""
+
+    name: str
+    dims: str | tuple[str, ...]  # alternatives, the first that fits is taken
+    formats: tuple[str, ...]
+    doc: str
+    optional: bool = False
+    raw: bool = False  # the reference needs the stored format: weights and caches
+
+    @property
+    def dims_choices(self) -> tuple[str, ...]:
+        return (self.dims,) if isinstance(self.dims, str) else self.dims
+
+
+@dataclass(frozen=True)
+class Attr:
+    """A constant argument. `accepts` returns nothing, or what is needed instead."""
+
+    name: str
+    kind: type
+    default: Any
+    doc: str
+    accepts: Callable[[Any], str | None] | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output. `format` is a format name, "=x" for that of input x, or "@a" for that named by attr a."""
+
+    name: str
+    dims: str
+    format: str
+    doc: str = ""
+    alias_of: str | None = None  # the input it is written into, in place
+    when: str | None = None  # a bool attr without which the result is not returned
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What `fast` may deviate: |got - want| <= absolute + relative * |want|, and why that much."""
+
+    relative: float
+    absolute: float
+    reason: str
+
+
+EXACT = Tolerance(0.0, 0.0, "moves, compares or selects values: there is nothing to round")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes, formats and attrs of one conformance case. Inputs follow from it and a seed, see ops/cases.py."""
+
+    id: str
+    dims: dict[str, Any]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    formats: dict[str, str] = field(default_factory=dict)  # input name -> format; the first accepted one otherwise
+    given: tuple[str, ...] = ()  # optional inputs that take part
+    extra: dict[str, Any] = field(default_factory=dict)  # what an op's own input maker reads
+    full: bool = False  # left out of the quick set
+
+
+@dataclass(frozen=True)
+class Op:
+    """See the module text. `reference(**inputs, **attrs)` returns one array or a tuple of them."""
+
+    name: str
+    summary: str
+    reference: Callable[..., Any]
+    inputs: tuple[Tensor, ...]
+    attrs: tuple[Attr, ...]
+    results: tuple[Result, ...]
+    tolerance: Tolerance
+    invariant_axes: tuple[str, ...]  # dimensions along which a row's bits do not depend on the others
+    cases: tuple[Case, ...]
+    aliases: tuple[str, ...] = ()
+    check: Callable[..., None] | None = None  # cross-argument checks, same arguments as the reference
+    make_inputs: Callable[..., dict[str, HostTensor]] | None = None  # overrides the default maker, see ops/cases.py
+    decompose: Callable[..., Any] | None = None  # (builder, **inputs, **attrs): the unfused graph
+    shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None  # dims results need beyond inputs
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Inputs that are updated in place."""
+        return tuple(r.alias_of for r in self.results if r.alias_of)
+
+    @property
+    def format_axis(self) -> Tensor:
+        """The input whose format the support matrix varies: the first raw one, else the first float one."""
+        raw = [t for t in self.inputs if t.raw]
+        return raw[0] if raw else self.inputs[0]
+
+    def active_results(self, present: Iterable[str], attrs: dict[str, Any]) -> tuple[Result, ...]:
+        """The results of a call with these inputs: none is written into an absent input."""
+        return tuple(
+            r
+            for r in self.results
+            if (r.when is None or attrs[r.when]) and (r.alias_of is None or r.alias_of in present)
+        )
+
+    def infer(self, specs: dict[str, TensorSpec], attrs: dict[str, Any], env: Env) -> tuple[TensorSpec, ...]:
+        """The specs of the results, given the bound dimensions."""
+        named: Env = {**env, **{k: v for k, v in attrs.items() if type(v) is int}}
+        if self.shape_env is not None:
+            named.update(self.shape_env(specs, attrs))
+        return tuple(
+            specs[r.alias_of] if r.alias_of else TensorSpec(build_shape(r.dims, named), _result_format(r, specs, attrs))
+            for r in self.active_results(specs, attrs)
+        )
+
+
+OPS: Registry[Op] = Registry("op")
+
+
+def _result_format(result: Result, specs: dict[str, TensorSpec], attrs: dict[str, Any]) -> str:
+    if result.format.startswith("="):
+        return specs[result.format[1:]].format
+    if result.format.startswith("@"):
+        return str(attrs[result.format[1:]])
+    return result.format
+
+
+def _check_signature(function: Callable[..., Any], inputs: Iterable[Tensor], attrs: Iterable[Attr]) -> None:
+    """The reference's parameters are the record's, in order: inputs by position, attrs by keyword."""
+    found = [(p.name, p.kind is p.KEYWORD_ONLY) for p in inspect.signature(function).parameters.values()]
+    stated = [(t.name, False) for t in inputs] + [(a.name, True) for a in attrs]
+    if found != stated:
+        raise TypeError(f"{function.__name__}: parameters {found} differ from the record's {stated}")
+
+
+def define_op(
+    *,
+    inputs: list[Tensor],
+    results: list[Result],
+    tolerance: Tolerance,
+    cases: list[Case],
+    attrs: list[Attr] | None = None,
+    aliases: tuple[str, ...] = (),
+    invariant_axes: tuple[str, ...] = (),
+    check: Callable[..., None] | None = None,
+    make_inputs: Callable[..., dict[str, HostTensor]] | None = None,
+    decompose: Callable[..., Any] | None = None,
+    shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers the decorated reference as an op of its own name; returns the reference unchanged."""
+
+    def register(reference: Callable[..., Any]) -> Callable[..., Any]:
+        attr_records = tuple(attrs or ())
+        _check_signature(reference, inputs, attr_records)
+        if len({c.id for c in cases}) != len(cases) or not cases:
+            raise TypeError(f"{reference.__name__}: case ids must exist and be unique")
+        op = Op(
+            name=reference.__name__,
+            summary=(reference.__doc__ or "").strip().splitlines()[0],
+            reference=reference,
+            inputs=tuple(inputs),
+            attrs=attr_records,
+            results=tuple(results),
+            tolerance=tolerance,
+            invariant_axes=invariant_axes,
+            cases=tuple(cases),
+            aliases=aliases,
+            check=check,
+            make_inputs=make_inputs,
+            decompose=decompose,
+            shape_env=shape_env,
+        )
+        OPS.add(op.name, op, aliases)
+        return reference
+
+    return register

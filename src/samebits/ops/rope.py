@@ -1,0 +1,122 @@
+"""Rotary position embedding from a table of cosines and sines, and the tables themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor
+from samebits.core.numerics.angles import MAX_ANGLE, rotary_frequencies, sin_cos
+from samebits.core.numerics.counter import Stream
+from samebits.ops.cases import default_inputs
+from samebits.ops.ragged import check_index_range
+from samebits.ops.record import FLOATS, INDEX, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.sizes import MODELS
+
+
+def llama31_frequencies(
+    frequencies: np.ndarray, *, factor: float, low: float, high: float, old_context_len: int
+) -> np.ndarray:
+    """Llama-3.1's scaling: slow frequencies divided by `factor`, fast ones kept, a ramp between; float64."""
+    ramp = frequencies * old_context_len / (2 * math.pi * (high - low)) - 1 / (high / low - 1)
+    smooth = np.minimum(np.maximum(ramp, 0.0), 1.0)
+    return (1 - smooth) * frequencies / factor + smooth * frequencies
+
+
+def rope_table(
+    num_positions: int,
+    rotary_dim: int,
+    *,
+    theta: float = 10000.0,
+    scaling: str = "plain",
+    factor: float = 1.0,
+    low: float = 1.0,
+    high: float = 4.0,
+    old_context_len: int = 8192,
+) -> np.ndarray:
+    """float32 [num_positions, rotary_dim/2, 2] of (cos, sin). scaling: 'plain', 'linear' or 'llama31'.
+
+    Made once on the host in float64, the angle position * frequency rounded once; devices only read it.
+    """
+    if rotary_dim <= 0 or rotary_dim % 2:
+        raise BadInput("rope_table", "rotary_dim", rotary_dim, "an even number above 0")
+    if not 0 <= num_positions <= MAX_ANGLE:
+        raise BadInput("rope_table", "num_positions", num_positions, f"0 .. {int(MAX_ANGLE)}")
+    if not theta > 1 or not factor >= 1 or not 0 < low < high or old_context_len <= 0:
+        given = f"theta={theta} factor={factor} low={low} high={high} old_context_len={old_context_len}"
+        raise BadInput("rope_table", "parameters", given, "theta > 1, factor >= 1, 0 < low < high, old_context_len > 0")
+    frequencies = rotary_frequencies(theta, rotary_dim)
+    if scaling == "linear":
+        frequencies = frequencies / factor
+    elif scaling == "llama31":
+        frequencies = llama31_frequencies(
+            frequencies, factor=factor, low=low, high=high, old_context_len=old_context_len
+        )
+    elif scaling != "plain":
+        raise BadInput("rope_table", "scaling", repr(scaling), "'plain', 'linear' or 'llama31'")
+    angles = np.arange(num_positions, dtype=np.float64)[:, None] * frequencies
+    sine, cosine = sin_cos(angles)
+    return np.stack([cosine, sine], axis=-1)
+
+
+def _check(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, interleave: bool) -> None:
+    check_index_range("rope", "pos_ids", pos_ids, table.shape[0])
+    if 2 * table.shape[1] > x.shape[-1]:
+        raise BadInput("rope", "table", f"rotary size {2 * table.shape[1]}", f"at most the head size {x.shape[-1]}")
+
+
+def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    inputs = default_inputs(op, case, stream)
+    num_positions = case.dims["P"]
+    inputs["table"] = rope_table(num_positions, 2 * case.dims["R"], **case.extra.get("table", {}))
+    inputs["pos_ids"] = stream.child("pos_ids").integers(0, num_positions, (case.dims["T"],))
+    return inputs
+
+
+def _case(case_id: str, heads: int, head: int, rotary: int, attrs: dict[str, Any] | None = None, **kw: Any) -> Case:
+    dims = {"T": kw.pop("tokens", 5), "H": heads, "D": head, "P": kw.pop("positions", 512), "R": rotary // 2}
+    return Case(case_id, dims, attrs or {}, kw.pop("formats", {}), extra={"table": kw.pop("table", {})}, **kw)
+
+
+LLAMA31 = {"scaling": "llama31", "theta": 5e5, "factor": 8.0}
+
+
+@define_op(
+    aliases=("apply_rope_pos_ids",),
+    inputs=[
+        Tensor("x", "T H D", FLOATS, "query or key heads"),
+        Tensor("pos_ids", "T", INDEX, "position of each token, a row of the table"),
+        Tensor("table", "P R 2", ("f32",), "rope_table(): cos and sin; the rotary size is 2R"),
+    ],
+    attrs=[Attr("interleave", bool, False, "pairs (2i, 2i+1) instead of (i, i+R)")],
+    results=[Result("y", "T H D", "=x")],
+    tolerance=Tolerance(2.0**-7, 1e-5, "two products and a sum, then one rounding (bf16: 2^-8)"),
+    cases=[
+        *(_case(f"small-{f}", 3, 16, 16, formats={"x": f}) for f in FLOATS),
+        _case("interleave", 3, 16, 16, {"interleave": True}),
+        _case("partial", 2, 32, 8),
+        _case("partial-interleave", 2, 32, 8, {"interleave": True}),
+        _case("linear", 2, 64, 64, table={"scaling": "linear", "factor": 4.0}),
+        _case("llama31", 8, 128, 128, table=LLAMA31, positions=4096),
+        _case("no-tokens", 2, 16, 16, tokens=0),
+        *(_case(name, m[2], m[4], m[4], tokens=16) for name, m in MODELS.items()),
+        _case("far-positions", 4, 128, 128, table=LLAMA31, positions=131072, full=True),
+    ],
+    invariant_axes=("T", "H"),
+    check=_check,
+    make_inputs=_inputs,
+)
+def rope(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, *, interleave: bool = False) -> np.ndarray:
+    """(a * cos - b * sin, b * cos + a * sin) for each pair (a, b) of the first 2R elements of a head."""
+    num_pairs = table.shape[1]
+    cos, sin = (table[pos_ids, None, :, i] for i in (0, 1))
+    first = slice(0, 2 * num_pairs, 2) if interleave else slice(0, num_pairs)
+    second = slice(1, 2 * num_pairs, 2) if interleave else slice(num_pairs, 2 * num_pairs)
+    a, b = x[..., first], x[..., second]
+    y = x.copy()
+    y[..., first] = a * cos - b * sin
+    y[..., second] = b * cos + a * sin
+    return y

@@ -1,0 +1,104 @@
+"""softmax over the last axis, with what attention-like callers add to it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor
+from samebits.core.numerics.counter import Stream
+from samebits.core.numerics.elementary import exp, recip, tanh
+from samebits.core.numerics.sums import canonical_sum
+from samebits.ops.cases import default_inputs
+from samebits.ops.record import FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.sizes import float_cases, rows
+
+F = np.float32
+NEG_INF = F(-np.inf)
+
+
+def soft_capped(s: np.ndarray, cap: float) -> np.ndarray:
+    """cap * tanh(s * recip(cap)); s itself when cap is 0."""
+    if cap == 0:
+        return s
+    return F(cap) * tanh(s * recip(F(cap)))
+
+
+def shifted_exp(s: np.ndarray, keep: np.ndarray, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The exact maximum, exp(s - maximum) and exp(sink - maximum), masked places +0.
+
+    s, keep [..., n]; sinks [...] or None. Returns (maximum [...], p [..., n], sink term [...]);
+    a row with nothing to look at has maximum -inf and zeros.
+    """
+    maximum = np.where(keep, s, NEG_INF).max(axis=-1, initial=NEG_INF)
+    if sinks is not None:
+        maximum = np.maximum(maximum, sinks)
+    shift = np.where(maximum == NEG_INF, F(0), maximum)
+    p = np.where(keep, exp(np.where(keep, s, NEG_INF) - shift[..., None]), F(0))
+    sink_term = np.zeros_like(maximum) if sinks is None else exp(sinks - shift)
+    return maximum, p, sink_term
+
+
+def normalizer(total: np.ndarray) -> np.ndarray:
+    """recip(total), or 0 for a row with nothing to look at."""
+    return np.where(total > F(0), recip(np.where(total > F(0), total, F(1))), F(0))
+
+
+def not_negative(x: float) -> str | None:
+    return None if x >= 0 else "0 (off) or more"
+
+
+def _check(
+    x: np.ndarray, mask: np.ndarray | None, sinks: np.ndarray | None, scale: float, soft_cap: float
+) -> None:
+    if np.isnan(x).any() or (x == np.inf).any():
+        raise BadInput("softmax", "x", "NaN or +Inf", "finite values or -Inf")
+
+
+def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    inputs = default_inputs(op, case, stream)
+    if "mask" in inputs:
+        inputs["mask"] = stream.child("mask").uniform(0, 1, inputs["mask"].shape) < case.extra.get("kept", 0.7)
+    return inputs
+
+
+@define_op(
+    inputs=[
+        Tensor("x", "... K", FLOATS, "logits; -Inf is allowed"),
+        Tensor("mask", ("... K", "K"), ("bool",), "true keeps", optional=True),
+        Tensor("sinks", "...", FLOATS, "one more logit a row, in the sum but not in the result", optional=True),
+    ],
+    attrs=[
+        Attr("scale", float, 1.0, "multiplies x first"),
+        Attr("soft_cap", float, 0.0, "then cap * tanh(x / cap); 0 is off", not_negative),
+    ],
+    results=[Result("y", "... K", "=x")],
+    tolerance=Tolerance(2.0**-7, 1e-6, "exp and a sum of K terms, then one rounding (bf16: 2^-8)"),
+    cases=[
+        *float_cases("x"),
+        Case("scale-cap", rows(3, 70), {"scale": 0.125, "soft_cap": 30.0}),
+        Case("mask", rows(4, 300), given=("mask",)),
+        Case("mask-all", rows(4, 33), given=("mask",), extra={"kept": 0.0}),
+        Case("sinks", rows(4, 128), given=("sinks", "mask")),
+        Case("one", rows(3, 1)),
+        Case("zero-rows", rows(0, 9)),
+        Case("smollm2-vocabulary", rows(2, 49152)),
+        Case("llama-3-vocabulary", rows(4, 128256), full=True),
+    ],
+    invariant_axes=("...",),
+    check=_check,
+    make_inputs=_inputs,
+)
+def softmax(
+    x: np.ndarray,
+    mask: np.ndarray | None = None,
+    sinks: np.ndarray | None = None,
+    *,
+    scale: float = 1.0,
+    soft_cap: float = 0.0,
+) -> np.ndarray:
+    """exp(s - max s) * recip(sum), s = capped(x * scale); a fully masked row is 0."""
+    s = soft_capped(x * F(scale), soft_cap)
+    keep = np.ones(x.shape, bool) if mask is None else np.broadcast_to(mask, x.shape)
+    _, p, sink_term = shifted_exp(s, keep, sinks)
+    return p * normalizer(canonical_sum(p) + sink_term)[..., None]

@@ -1,0 +1,99 @@
+"""merge_state and the conversion between cache layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor, Packed
+from samebits.core.numerics.counter import Stream
+from samebits.core.numerics.elementary import exp, log2
+from samebits.ops.cases import default_inputs
+from samebits.ops.paged import LAYOUTS
+from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.softmax import normalizer
+
+F = np.float32
+LN2 = F(0.6931471805599453)
+
+
+def _check_merge(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarray) -> None:
+    for name, s in (("s_a", s_a), ("s_b", s_b)):
+        if np.isnan(s).any() or (s == np.inf).any():
+            raise BadInput("merge_state", name, "NaN or +Inf", "finite values or -Inf")
+
+
+def _merge_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    inputs: dict[str, Any] = default_inputs(op, case, stream)
+    for name in case.extra.get("empty", ()):
+        inputs[f"s_{name}"][::2] = -np.inf
+        inputs[f"v_{name}"][::2] = 0
+    return inputs
+
+
+SIZES = {"T": 5, "H": 4, "D": 32}
+
+
+@define_op(
+    inputs=[
+        Tensor("v_a", "T H D", FLOATS, "partial output"),
+        Tensor("s_a", "T H", ("f32",), "its log-sum-exp, base 2; -Inf for an empty state"),
+        Tensor("v_b", "T H D", FLOATS, "the other partial output"),
+        Tensor("s_b", "T H", ("f32",), "its log-sum-exp"),
+    ],
+    results=[Result("v", "T H D", "=v_a"), Result("s", "T H", "f32", "log-sum-exp of both, base 2")],
+    tolerance=Tolerance(2.0**-7, 1e-5, "two exponentials and a quotient, then one rounding (bf16: 2^-8)"),
+    cases=[
+        *(Case(f"small-{f}", SIZES, {}, {"v_a": f, "v_b": f}) for f in FLOATS),
+        Case("one-empty", SIZES, extra={"empty": ("a",)}),
+        Case("both-empty", SIZES, extra={"empty": ("a", "b")}),
+        Case("no-tokens", {**SIZES, "T": 0}),
+    ],
+    invariant_axes=("T", "H"),
+    check=_check_merge,
+    make_inputs=_merge_inputs,
+)
+def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """w = 2^(s - max); (v_a * w_a + v_b * w_b) * recip(w_a + w_b). Two empty states give 0 and -Inf."""
+    maximum = np.maximum(s_a, s_b)
+    shift = np.where(maximum == -np.inf, F(0), maximum)
+    w_a, w_b = (exp((s - shift) * LN2) for s in (s_a, s_b))
+    total = w_a + w_b
+    v = (v_a * w_a[..., None] + v_b * w_b[..., None]) * normalizer(total)[..., None]
+    s = maximum + log2(np.where(total > 0, total, F(1)))
+    return v, s
+
+
+def _layout(name: str) -> str | None:
+    return None if name in LAYOUTS else "'NHD' or 'HND'"
+
+
+@define_op(
+    inputs=[Tensor("cache", "... A B D", CACHES, "a split or unified cache in any format", raw=True)],
+    attrs=[
+        Attr("source", str, "NHD", "layout it is in", _layout),
+        Attr("target", str, "HND", "layout to give", _layout),
+    ],
+    results=[Result("converted", "... O I D", "=cache", "freshly written")],
+    tolerance=EXACT,
+    cases=[
+        *(Case(f"split-{f}", {"...": (3,), "A": 4, "B": 2, "D": 64}, {}, {"cache": f}) for f in CACHES),
+        Case("unified-back", {"...": (3, 2), "A": 2, "B": 16, "D": 32}, {"source": "HND", "target": "NHD"}),
+        Case("same", {"...": (2,), "A": 4, "B": 2, "D": 32}, {"target": "NHD"}),
+    ],
+    invariant_axes=("...",),
+    shape_env=lambda specs, attrs: dict(
+        zip("OI", specs["cache"].shape[-3:-1][:: 1 if attrs["source"] == attrs["target"] else -1], strict=True)
+    ),
+)
+def convert_kv_layout(cache: HostTensor, *, source: str = "NHD", target: str = "HND") -> HostTensor:
+    """Slots and heads of every page exchanged, or a copy where the layouts agree."""
+    if isinstance(cache, Packed):
+        return Packed(cache.format, _exchange(cache.data, source, target), cache.scale)
+    return _exchange(cache, source, target)
+
+
+def _exchange(x: np.ndarray, source: str, target: str) -> np.ndarray:
+    return x.copy() if source == target else np.ascontiguousarray(x.swapaxes(-3, -2))

@@ -1,0 +1,132 @@
+"""How far decode(encode(x)) may lie from x. The bounds follow from the encoding rules, in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from format_samples import BLOCK_FORMATS, name_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+F16_RELATIVE = 2.0**-11  # of rounding to float16, for a normal value
+F16_ABSOLUTE = 2.0**-25  # for a denormal one
+F32_SLOP = 2.0**-20  # of a few float32 operations, relative to the block's largest magnitude
+
+
+def f16_error(v):
+    return np.abs(v) * F16_RELATIVE + F16_ABSOLUTE
+
+
+def blocks(x, length):
+    return x.astype(np.float64).reshape(-1, length)
+
+
+def signed_bound(x, half):
+    """Half a step, a whole one where the far side saturates, and d's rounding times the code."""
+    b = blocks(x, 32)
+    step = np.abs(b).max(-1, keepdims=True) / half
+    near_the_end = np.abs(b) > step * (half - 0.5)
+    return np.where(near_the_end, step, step / 2) + half * f16_error(step)
+
+
+def offset_bound(x, top):
+    b = blocks(x, 32)
+    low = b.min(-1, keepdims=True)
+    step = (b.max(-1, keepdims=True) - low) / top
+    return step / 2 + top * f16_error(step) + f16_error(low)
+
+
+def eight_bit_bound(x):
+    b = blocks(x, 32)
+    step = np.abs(b).max(-1, keepdims=True) / 127
+    return step / 2 + 127 * f16_error(step)
+
+
+def superblock_bound(x, top):
+    """Half a step; at the ends also what the 6-bit scale (half of d) and min (half of dmin) miss."""
+    b = blocks(x, 256).reshape(-1, 8, 32)
+    offset = np.maximum(-b.min(-1), 0)
+    step = (b.max(-1) + offset) / top
+    missed_step = step.max(-1, keepdims=True) / 63 / 2 + 64 * f16_error(step.max(-1, keepdims=True) / 63)
+    missed_min = offset.max(-1, keepdims=True) / 63 / 2 + 64 * f16_error(offset.max(-1, keepdims=True) / 63)
+    return ((step + missed_step) / 2 + top * missed_step + missed_min)[..., None]
+
+
+def six_bit_bound(x):
+    """A whole step at the saturated end, and 32 times what the 8-bit scale misses: at most one d."""
+    b = blocks(x, 256).reshape(-1, 16, 16)
+    step = np.abs(b).max(-1) / 32
+    d = step.max(-1, keepdims=True) / 128
+    missed_step = d + 129 * f16_error(d)
+    return (step + 33 * missed_step)[..., None]
+
+
+def nvfp4_bound(x):
+    """Half the widest E2M1 gap (1) in units of the block scale, or what a scale rounded down saturates."""
+    b = blocks(x, 16)
+    unit = np.abs(b).max() / 2688
+    s = np.abs(b).max(-1, keepdims=True) / 6
+    missed_s = np.maximum(s / 16, unit * 2.0**-10)
+    return np.maximum(s + missed_s, 6 * missed_s)
+
+
+BOUNDS = {
+    "q4_0": lambda x: signed_bound(x, 8),
+    "q4_1": lambda x: offset_bound(x, 15),
+    "q5_0": lambda x: signed_bound(x, 16),
+    "q5_1": lambda x: offset_bound(x, 31),
+    "q8_0": eight_bit_bound,
+    "q4_k": lambda x: superblock_bound(x, 15),
+    "q5_k": lambda x: superblock_bound(x, 31),
+    "q6_k": six_bit_bound,
+    "nvfp4": nvfp4_bound,
+}
+
+
+def assert_within_bound(fmt, x):
+    error = np.abs(fmt.pack(x).unpack().astype(np.float64) - x)
+    bound = BOUNDS[fmt.name](x)
+    slop = F32_SLOP * np.abs(x).max()
+    excess = error.reshape(*bound.shape[:-1], -1) - bound
+    assert (excess <= slop).all(), f"error beyond its bound by {excess.max()}"
+
+
+@pytest.mark.parametrize("fmt", BLOCK_FORMATS, ids=name_of)
+@pytest.mark.parametrize("magnitude", [1e-7, 1e-5, 1e-2, 1.0, 1e4])
+def test_normal_values(fmt, magnitude):
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((32, 512)) * magnitude * 10.0 ** rng.uniform(-3, 0, (32, 16)).repeat(32, axis=1)
+    assert_within_bound(fmt, x.astype(np.float32))
+
+
+@pytest.mark.parametrize("fmt", BLOCK_FORMATS, ids=name_of)
+@settings(max_examples=50, deadline=None)
+@given(
+    x=hnp.arrays(np.float32, (2, 256), elements=st.floats(-1e4, 1e4, width=32)),
+    exponent=st.integers(-20, 0),
+    shift=st.sampled_from([0, 0, 2e4, -2e4]),
+)
+def test_any_values(fmt, x, exponent, shift):
+    assert_within_bound(fmt, ((x + np.float32(shift)) * np.float32(2.0**exponent)).astype(np.float32))
+
+
+# Root mean square error of unit normal values, a little above what is measured.
+TYPICAL_ERROR = {
+    "q4_0": 0.090,
+    "q4_1": 0.080,
+    "q5_0": 0.045,
+    "q5_1": 0.039,
+    "q8_0": 0.0057,
+    "q4_k": 0.080,
+    "q5_k": 0.039,
+    "q6_k": 0.020,
+    "nvfp4": 0.097,
+}
+
+
+@pytest.mark.parametrize("fmt", BLOCK_FORMATS, ids=name_of)
+def test_typical_error(fmt):
+    x = np.random.default_rng(6).standard_normal((64, 1024)).astype(np.float32)
+    error = fmt.pack(x).unpack() - x
+    assert np.sqrt(np.mean(error.astype(np.float64) ** 2)) < TYPICAL_ERROR[fmt.name]
