@@ -49,7 +49,9 @@ def main() -> None:
     show("exp", *fit(lambda r: (np.expm1(r) - r) / r**2, lambda r: r**2, -half_ln2, half_ln2, 4))
     # log(1+f) = f - (f*f/2 - f*f*f*P(f))
     low, high = math.sqrt(0.5) - 1, math.sqrt(2) - 1
-    show("log", *fit(lambda f: (np.log1p(f) - f + f * f / 2) / f**3, lambda f: np.abs(f**3 / np.log1p(f)), low, high, 7))
+    show(
+        "log", *fit(lambda f: (np.log1p(f) - f + f * f / 2) / f**3, lambda f: np.abs(f**3 / np.log1p(f)), low, high, 7)
+    )
     # tanh(x) = x + x*x2*P(x2), x2 = x*x, |x| < 0.625
     root = np.sqrt
     show("tanh", *fit(lambda s: (np.tanh(root(s)) / root(s) - 1) / s, lambda s: s, 1e-6, 0.625**2, 4))

@@ -4,12 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -91,16 +91,24 @@ struct Candidate {
 
 // Candidates alternate; each round gives a ratio to the fastest, so drift of the machine cancels.
 inline void race(const std::string& table, const std::string& label, std::vector<Candidate> cands, double work_per_call = 1,
-                 int rounds = 31) {
-    using clock = std::chrono::steady_clock;
-    auto time_us = [](Candidate& c, int reps) {
-        auto t = clock::now();
-        for (int i = 0; i < reps; i++) c.run();
-        return std::chrono::duration<double, std::micro>(clock::now() - t).count() / reps;
+                 int rounds = 41) {
+    auto now_us = [] {  // CPU time of this thread: waiting behind other processes does not count
+        timespec t;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
     };
-    double once = time_us(cands[0], 1);
-    for (auto& c : cands) once = std::min(once, time_us(c, 2));
-    int reps = std::max(1, int(2000 / once));  // at least 2 ms a sample
+    auto time_us = [&](Candidate& c, int reps) {
+        double best = INFINITY;
+        for (int slice = 0; slice < 3; slice++) {
+            double start = now_us();
+            for (int i = 0; i < reps; i++) c.run();
+            best = std::min(best, (now_us() - start) / reps);
+        }
+        return best;
+    };
+    double once = INFINITY;
+    for (auto& c : cands) once = std::min(once, time_us(c, 1));
+    int reps = std::max(1, int(1000 / once));  // a sample is the best of three slices of at least 1 ms
     std::vector<std::vector<double>> us(cands.size());
     for (int r = 0; r < rounds; r++)
         for (size_t i = 0; i < cands.size(); i++) us[i].push_back(time_us(cands[i], reps) / work_per_call);
@@ -121,4 +129,26 @@ inline void race(const std::string& table, const std::string& label, std::vector
     }
     printf("]}\n");
     fflush(stdout);
+}
+
+struct NamedSum {
+    const char* name;
+    float (*sum)(const float*, int);
+};
+
+// rms of (order - float64) over rms of the float64 sum; fill(term) draws float32 terms and returns their float64 sum.
+template <class Fill>
+void report_errors(const std::string& table, const std::string& label, std::vector<NamedSum> orders, int num_terms, int samples, Fill fill) {
+    std::vector<float> term(num_terms);
+    std::vector<double> square(orders.size());
+    double norm = 0;
+    for (int s = 0; s < samples; s++) {
+        double exact = fill(term);
+        norm += exact * exact;
+        for (size_t o = 0; o < orders.size(); o++) square[o] += std::pow(orders[o].sum(term.data(), num_terms) - exact, 2);
+    }
+    printf("{\"table\": \"%s\", \"case\": \"%s\", \"errors\": {", table.c_str(), label.c_str());
+    for (size_t o = 0; o < orders.size(); o++)
+        printf("%s\"%s\": %.3g", o ? ", " : "", orders[o].name, std::sqrt(square[o] / norm));
+    printf("}}\n");
 }

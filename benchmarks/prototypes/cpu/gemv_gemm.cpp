@@ -243,32 +243,24 @@ void bench(int n, int k, int tokens) {
     race(tokens == 1 ? "gemv, 1 token" : "gemm, 64 tokens", label, cands);
 }
 
-// rms of (order - float64) over rms of the float64 sum; `positive` removes the cancellation between blocks.
-void errors(int k, bool positive) {
-    const int samples = 20000;
+void errors(int k, bool positive) {  // positive: no cancellation between blocks
     Rng rng;
-    double square[3] = {}, norm = 0;
-    Sum sums[3] = {chain, blocks8, trees8};
-    std::vector<float> term(k / 32);
-    for (int s = 0; s < samples; s++) {
-        double exact = 0;
-        for (auto& t : term) {
-            int isum = 0;
-            for (int i = 0; i < 32; i++) {
-                int prod = rng.integer(-8, 7) * rng.integer(-127, 127);
-                isum += positive ? std::abs(prod) : prod;
-            }
-            float d = F16::value(F16::bits(0.01f * (0.5f + rng.uniform()))), sa = 0.02f * (0.5f + rng.uniform());
-            t = float(isum) * (d * sa);
-            exact += double(isum) * double(d) * double(sa);
-        }
-        norm += exact * exact;
-        for (int o = 0; o < 3; o++) square[o] += std::pow(sums[o](term.data(), k / 32) - exact, 2);
-    }
-    printf("{\"table\": \"error against float64, rms relative\", \"case\": \"K=%d%s\", \"errors\": {", k, positive ? ", all terms positive" : "");
-    for (int o = 0; o < 3; o++)
-        printf("%s\"%s\": %.3g", o ? ", " : "", (const char*[]){"flat", "chunk8", "tree8"}[o], std::sqrt(square[o] / norm));
-    printf("}}\n");
+    std::string label = "K=" + std::to_string(k) + (positive ? ", all terms positive" : "");
+    report_errors("matmul: error against float64, rms relative", label, {{"flat", chain}, {"chunk8", blocks8}, {"tree8", trees8}}, k / 32,
+                  20000, [&](std::vector<float>& term) {
+                      double exact = 0;
+                      for (auto& t : term) {
+                          int isum = 0;
+                          for (int i = 0; i < 32; i++) {
+                              int product = rng.integer(-8, 7) * rng.integer(-127, 127);
+                              isum += positive ? std::abs(product) : product;
+                          }
+                          float d = F16::value(F16::bits(0.01f * (0.5f + rng.uniform()))), sa = 0.02f * (0.5f + rng.uniform());
+                          t = float(isum) * (d * sa);
+                          exact += double(isum) * double(d) * double(sa);
+                      }
+                      return exact;
+                  });
 }
 
 template <class Q>

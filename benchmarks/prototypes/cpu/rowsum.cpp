@@ -194,23 +194,16 @@ void bench() {
 }
 
 void errors(int width) {
-    Sum sums[4] = {pair_tree, fold_tree, cuts256, lanes256};
-    double square[4] = {}, norm = 0;
     Rng rng;
-    std::vector<float> term(width);
-    for (int s = 0; s < 2000; s++) {
-        double exact = 0;
-        for (auto& t : term) {
-            float x = rng.normal();
-            t = x * x, exact += double(x) * x;
-        }
-        norm += exact * exact;
-        for (int o = 0; o < 4; o++) square[o] += std::pow(sums[o](term.data(), width) - exact, 2);
-    }
-    printf("{\"table\": \"sum of squares: error against float64, rms relative\", \"case\": \"width %d\", \"errors\": {", width);
-    const char* names[4] = {PairTree::name, FoldTree::name, Cuts::name, Lanes::name};
-    for (int o = 0; o < 4; o++) printf("%s\"%s\": %.3g", o ? ", " : "", names[o], std::sqrt(square[o] / norm));
-    printf("}}\n");
+    report_errors("sum of squares: error against float64, rms relative", "width " + std::to_string(width),
+                  {{"RA", pair_tree}, {"RF", fold_tree}, {"RC", cuts256}, {"RL", lanes256}}, width, 2000, [&](std::vector<float>& term) {
+                      double exact = 0;
+                      for (auto& t : term) {
+                          float x = rng.normal();
+                          t = x * x, exact += double(x) * x;
+                      }
+                      return exact;
+                  });
 }
 
 int main() {

@@ -3,11 +3,11 @@
 import sys
 from types import SimpleNamespace
 
+import attention_cuda as cuda
+import attention_kernels as kernels
 import numpy as np
 import torch
 import triton
-
-import attention_kernels as kernels
 from common import DEVICE, INTERPRET, best_of, chain, median_us, num_sets, require_same_bits, table, tree
 
 G, D, PAGE, CUT = 4, 128, 16, 256
@@ -17,6 +17,8 @@ SHAPES = [(64, 4096), (16, 512), (1, 4096)]
 
 BY_TOKEN = [dict(T=t, warps=w) for t, w in ((64, 2), (128, 4), (256, 4), (128, 2), (256, 8))]
 BY_ROW = [dict(T=t, warps=w) for t, w in ((32, 4), (64, 4), (64, 8))]
+BY_LANE = [dict(T=t, warps=w) for t, w in ((32, 2), (64, 4), (128, 4), (128, 8), (64, 2))]
+BY_SLOT = [dict(warps=w, stages=s) for w in (4, 8) for s in (1, 3, 5)]
 K_VARIANTS = {  # name: (kernel, order, launch configurations)
     "QA token": (kernels.scores_by_token, "QA", BY_TOKEN),
     "QA row": (kernels.scores_by_row, "QA", BY_ROW),
@@ -25,13 +27,20 @@ K_VARIANTS = {  # name: (kernel, order, launch configurations)
     "QC row": (kernels.scores_by_row, "QC", BY_ROW),
     "QCt token": (kernels.scores_by_token, "QCt", BY_TOKEN),
     "QCt row": (kernels.scores_by_row, "QCt", BY_ROW),
+    "QA lane": (kernels.scores_by_lane, "QA", BY_LANE),
+    "QCt lane": (kernels.scores_by_lane, "QCt", BY_LANE),
     "QD slot": (kernels.scores_by_slot, "QD", [dict(T=t, warps=w) for t, w in ((64, 4), (128, 4), (64, 2))]),
 }
 V_VARIANTS = {
     "PA row": (kernels.values_by_row, "PA", [dict(warps=w, stages=1) for w in (1, 2)]),
     "PB row": (kernels.values_by_row, "PB", [dict(warps=w, stages=1) for w in (1, 2)]),
-    "PC slot": (kernels.values_by_slot, "PC", [dict(warps=w, stages=s) for w in (4, 8) for s in (1, 3, 5)]),
+    "PC slot": (kernels.values_by_slot, "PC", BY_SLOT),
+    "PD row": (kernels.values_by_row, "PD", [dict(warps=w, stages=1) for w in (1, 2)]),
+    "PD slot": (kernels.values_by_slot, "PD", BY_SLOT),
 }
+if not INTERPRET:
+    K_VARIANTS |= {f"{order} cuda": (cuda, order, [dict(T=cuda.TILE)]) for order in cuda.Q_ORDERS}
+    V_VARIANTS |= {f"{order} cuda": (cuda, order, [dict(words=2), dict(words=4)]) for order in cuda.P_ORDERS}
 
 
 def make_inputs(batch, ctx, seed):
@@ -44,7 +53,7 @@ def make_inputs(batch, ctx, seed):
         q_by_d=q.float().transpose(2, 3).contiguous(),
         k=randn(pages, PAGE, HKV, D).bfloat16(), v=randn(pages, PAGE, HKV, D).bfloat16(),
         pages=torch.randperm(pages, device=DEVICE, generator=gen).int().view(batch, -1),
-        s=torch.empty(batch, HKV, G, ctx, device=DEVICE),
+        s=torch.empty(batch, HKV, ctx, G, device=DEVICE),
         maxima=torch.empty(batch * HKV * G * ctx // 32, device=DEVICE),
         p=torch.empty(batch * HKV * ctx * G, device=DEVICE),
         o=torch.empty(batch, HKV, ctx // CUT, G, D, device=DEVICE),
@@ -55,14 +64,18 @@ def make_inputs(batch, ctx, seed):
 
 def k_pass(x, variant, config):
     kernel, order, _ = K_VARIANTS[variant]
+    if kernel is cuda:
+        return cuda.k_pass(x, order, SCALE, HKV)
     kernel[(x.ctx // config["T"], HKV, x.batch)](
-        x.q_by_d, x.k, x.pages, x.s, x.maxima, SCALE, x.ctx, HKV, order, config["T"], G, D,
+        x.q_by_d, x.k, x.pages, x.s, x.maxima, SCALE, x.ctx, HKV, order, config["T"], G, D, INTERPRET,
         num_warps=config["warps"], enable_fp_fusion=False)
 
 
 def v_pass(x, variant, config, tile):
     kernel, order, _ = V_VARIANTS[variant]
     tiles = x.ctx // tile
+    if kernel is cuda:
+        return cuda.v_pass(x, order, config["words"], tiles, HKV)
     kernel[(x.ctx // CUT, HKV, x.batch)](
         x.s, x.maxima, x.v, x.pages, x.p, x.o, x.l, x.ctx, tiles, HKV, order, config["stages"],
         triton.next_power_of_2(tiles), G, D, num_warps=config["warps"], enable_fp_fusion=False)
@@ -99,8 +112,9 @@ def over_d(terms, order):
 
 def over_cut(terms, order):
     """Sum over axis 0 (256 positions) in one of the candidate orders."""
-    if order == "PC":
-        return chain(chain(terms.reshape(16, 16, *terms.shape[1:])))
+    pages = terms.reshape(16, 16, *terms.shape[1:])
+    if order in ("PC", "PD"):
+        return chain(chain(pages if order == "PC" else pages.swapaxes(0, 1)))
     return tree(terms) if order == "PA" else chain(terms)
 
 
@@ -112,16 +126,16 @@ def gather(cache, pages):
 def reference_scores(x, seq, order):
     k, q = gather(x.k, x.pages[seq]), x.q[seq].float().cpu().numpy()
     terms = np.moveaxis(q[:, :, None, :] * k[:, None, :, :], 3, 0)
-    return over_d(terms, order) * np.float32(SCALE)
+    return np.ascontiguousarray((over_d(terms, order) * np.float32(SCALE)).swapaxes(1, 2))
 
 
 def reference_output(x, seq, scores, order):
     v = gather(x.v, x.pages[seq])
-    p = reference_exp(scores - scores.max(axis=2, keepdims=True))
+    p = reference_exp(scores - scores.max(axis=1, keepdims=True))
     p = torch.from_numpy(p).bfloat16().float().numpy()
     out = np.empty((HKV, G, D), np.float32)
     for h in range(HKV):
-        ph = p[h].reshape(G, -1, CUT).transpose(2, 1, 0)
+        ph = p[h].reshape(-1, CUT, G).swapaxes(0, 1)
         vh = v[h].reshape(-1, CUT, D).swapaxes(0, 1)
         num = chain(over_cut(ph[..., None] * vh[:, :, None, :], order))
         out[h] = num / chain(over_cut(ph, order))[:, None]
@@ -167,8 +181,7 @@ def measure(batch, ctx):
     print(f"\nB {batch} ctx {ctx}, each pass\n\n" + table(["order", "µs", "TB/s", "configuration"], rows), flush=True)
 
     rows = []
-    k_best = min((n for n in K_VARIANTS), key=lambda n: best[n][0])
-    for k_name in dict.fromkeys([k_best, "QC token"]):
+    for k_name in ("QCt lane", "QCt cuda"):
         for v_name in V_VARIANTS:
             def whole(x, k_name=k_name, v_name=v_name):
                 k_pass(x, k_name, best[k_name][1])

@@ -151,7 +151,7 @@ def dot_by_token(row, q, ORDER: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def scores_by_token(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
-                    T: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
+                    T: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
     tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     pos = tile * T + tl.arange(0, T)
     page = tl.load(table_ptr + seq * (ctx // PAGE) + pos // PAGE)
@@ -159,13 +159,13 @@ def scores_by_token(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, OR
     group = seq * HKV + head
     s = dot_by_token(row, q_ptr + group * (D * G), ORDER, G, D) * scale
     heads = tl.arange(0, G)
-    tl.store(s_ptr + (group * G + heads)[None, :] * ctx + pos[:, None], s)
+    tl.store(s_ptr + (group * ctx + pos)[:, None] * G + heads[None, :], s)
     tl.store(max_ptr + (group * G + heads) * tl.num_programs(0) + tile, tl.max(s, axis=0))
 
 
 @triton.jit
 def scores_by_row(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
-                  T: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
+                  T: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
     """Neighbouring threads share a token (coalesced rows), so block sums cross threads at the end."""
     tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     pos = tile * T + tl.arange(0, T)
@@ -188,13 +188,73 @@ def scores_by_row(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDE
             part = tl.fma(k7, q7, tl.fma(k6, q6, part))
             s = sum16_in_order(part) if ORDER == "QC" else tree_of_last(part, 4)
         s = s * scale
-        tl.store(s_ptr + (group * G + g) * ctx + pos, s)
+        tl.store(s_ptr + (group * ctx + pos) * G + g, s)
         tl.store(max_ptr + (group * G + g) * tl.num_programs(0) + tile, tl.max(s, axis=0))
+
+
+SUM16_LANES: tl.constexpr = tl.constexpr("""{
+    .reg .f32 t;
+    shfl.sync.bfly.b32 t, $1, 1, 0x1f, 0xffffffff;
+    add.rn.f32 $0, $1, t;
+    shfl.sync.bfly.b32 t, $0, 2, 0x1f, 0xffffffff;
+    add.rn.f32 $0, $0, t;
+    shfl.sync.bfly.b32 t, $0, 4, 0x1f, 0xffffffff;
+    add.rn.f32 $0, $0, t;
+    shfl.sync.bfly.b32 t, $0, 8, 0x1f, 0xffffffff;
+    add.rn.f32 $0, $0, t;
+}""")
+
+
+@triton.jit
+def tree_over_lanes(x, EMULATE: tl.constexpr):
+    """[T, 16] -> its adjacent-pair row sums in every column; needs the 16 columns in 16 neighbouring lanes."""
+    if EMULATE:
+        return tl.zeros([x.shape[0], 16], tl.float32) + tree_of_last(x, 4)[:, None]
+    return tl.inline_asm_elementwise(SUM16_LANES, "=&f,f", [x], tl.float32, False, 1)
+
+
+@triton.jit
+def opaque(x, EMULATE: tl.constexpr):
+    """x, with its divisibility hidden from the compiler."""
+    return x if EMULATE else tl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,r", [x], tl.int32, True, 1)
+
+
+@triton.jit
+def scores_by_lane(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
+                   T: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
+    """QA, QCt: 16 lanes share a token, each sums 8 consecutive d; four butterfly shuffles are the tree."""
+    tl.static_assert(D == 128 and G <= 16)
+    tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    pos = tile * T + tl.arange(0, T)
+    page = tl.load(table_ptr + seq * (ctx // PAGE) + pos // PAGE)
+    row = k_ptr + ((page * PAGE + pos % PAGE).to(tl.int64) * HKV + head) * D
+    k0, k1, k2, k3, k4, k5, k6, k7 = split8(tl.load(row[:, None] + tl.arange(0, D)[None, :]).to(tl.float32))
+    group = seq * HKV + head
+    lane = tl.arange(0, 16)[None, :]
+    s = tl.zeros([T, 16], tl.float32)
+    for g in tl.static_range(G):
+        q = q_ptr + group * (D * G) + lane * (8 * G) + g
+        q0, q1, q2, q3 = tl.load(q), tl.load(q + G), tl.load(q + 2 * G), tl.load(q + 3 * G)
+        q4, q5, q6, q7 = tl.load(q + 4 * G), tl.load(q + 5 * G), tl.load(q + 6 * G), tl.load(q + 7 * G)
+        if ORDER == "QA":
+            part = ((tl.fma(k1, q1, k0 * q0) + tl.fma(k3, q3, k2 * q2))
+                    + (tl.fma(k5, q5, k4 * q4) + tl.fma(k7, q7, k6 * q6)))
+        else:
+            part = tl.fma(k1, q1, tl.fma(k0, q0, 0.0))
+            part = tl.fma(k3, q3, tl.fma(k2, q2, part))
+            part = tl.fma(k5, q5, tl.fma(k4, q4, part))
+            part = tl.fma(k7, q7, tl.fma(k6, q6, part))
+        s = tl.where(lane == g, tree_over_lanes(part, EMULATE), s)
+    s = s * scale
+    # A store that could be wider than one value a lane would pull the whole computation into its layout.
+    tl.store(s_ptr + opaque((group * ctx + pos) * G, EMULATE)[:, None] + lane, s, mask=lane < G)
+    heads = tl.arange(0, 16)
+    tl.store(max_ptr + (group * G + heads) * tl.num_programs(0) + tile, tl.max(s, axis=0), mask=heads < G)
 
 
 @triton.jit
 def scores_by_slot(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
-                   T: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
+                   T: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
     """QD: a [T, 16] piece of the rows at a time, slot sums elementwise, slots added at the end."""
     tl.static_assert(G == 4)
     tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -212,36 +272,36 @@ def scores_by_slot(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORD
         a1 = tl.fma(k, tl.load(q + step * 16 * G + 1), a1)
         a2 = tl.fma(k, tl.load(q + step * 16 * G + 2), a2)
         a3 = tl.fma(k, tl.load(q + step * 16 * G + 3), a3)
-    store_slots(a0, s_ptr, max_ptr, scale, ctx, group * G, pos, tile)
-    store_slots(a1, s_ptr, max_ptr, scale, ctx, group * G + 1, pos, tile)
-    store_slots(a2, s_ptr, max_ptr, scale, ctx, group * G + 2, pos, tile)
-    store_slots(a3, s_ptr, max_ptr, scale, ctx, group * G + 3, pos, tile)
+    store_slots(a0, s_ptr, max_ptr, scale, ctx, group, 0, pos, tile, G)
+    store_slots(a1, s_ptr, max_ptr, scale, ctx, group, 1, pos, tile, G)
+    store_slots(a2, s_ptr, max_ptr, scale, ctx, group, 2, pos, tile, G)
+    store_slots(a3, s_ptr, max_ptr, scale, ctx, group, 3, pos, tile, G)
 
 
 @triton.jit
-def store_slots(acc, s_ptr, max_ptr, scale, ctx, head, pos, tile):
+def store_slots(acc, s_ptr, max_ptr, scale, ctx, group, g, pos, tile, G: tl.constexpr):
     s = sum16_in_order(acc) * scale
-    tl.store(s_ptr + head * ctx + pos, s)
-    tl.store(max_ptr + head * tl.num_programs(0) + tile, tl.max(s, axis=0))
+    tl.store(s_ptr + (group * ctx + pos) * G + g, s)
+    tl.store(max_ptr + (group * G + g) * tl.num_programs(0) + tile, tl.max(s, axis=0))
 
 
 @triton.jit
 def write_probabilities(s_ptr, max_ptr, p_ptr, ctx, num_tiles, group, cut, G: tl.constexpr, TILES: tl.constexpr):
     """p of this cut as f32 [256, G] in scratch: every thread needs every p, registers cannot be indexed."""
-    heads = group * G + tl.arange(0, G)
-    tiles = tl.arange(0, TILES)
-    maxima = tl.load(max_ptr + heads[:, None] * num_tiles + tiles[None, :], tiles[None, :] < num_tiles, float("-inf"))
-    pos = tl.arange(0, CUT)
-    s = tl.load(s_ptr + heads[:, None] * ctx + cut * CUT + pos[None, :])
-    p = round_to_bf16(exp_nonpositive(s - tl.max(maxima, axis=1)[:, None]))
-    tl.store(p_ptr + pos[None, :] * G + tl.arange(0, G)[:, None], p)
+    heads = tl.arange(0, G)[None, :]
+    tiles = tl.arange(0, TILES)[:, None]
+    maxima = tl.load(max_ptr + (group * G + heads) * num_tiles + tiles, tiles < num_tiles, float("-inf"))
+    at = tl.arange(0, CUT)[:, None] * G + heads
+    s = tl.load(s_ptr + (group * ctx + cut * CUT) * G + at)
+    p = round_to_bf16(exp_nonpositive(s - tl.max(maxima, axis=0)[None, :]))
+    tl.store(p_ptr + at, p)
     tl.debug_barrier()
 
 
 @triton.jit
 def values_by_slot(s_ptr, max_ptr, v_ptr, table_ptr, p_ptr, o_ptr, l_ptr, ctx, num_tiles, HKV, ORDER: tl.constexpr,
                    STAGES: tl.constexpr, TILES: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
-    """PC: row j of a page is slot j, so the chain over pages is elementwise."""
+    """PC: slot = row of a page, chain over pages. PD: slot = page, chain over its rows. Both are elementwise."""
     tl.static_assert(G == 4)
     cut, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     group = seq * HKV + head
@@ -255,10 +315,11 @@ def values_by_slot(s_ptr, max_ptr, v_ptr, table_ptr, p_ptr, o_ptr, l_ptr, ctx, n
     l0 = tl.zeros([16, 1], tl.float32)
     l1, l2, l3 = l0, l0, l0
     for i in tl.range(0, 16, num_stages=STAGES):
-        page = tl.load(table_ptr + seq * (ctx // PAGE) + cut * 16 + i)
-        row = (page * PAGE + slot).to(tl.int64) * HKV + head
+        pos = i * 16 + slot if ORDER == "PC" else slot * 16 + i
+        page = tl.load(table_ptr + seq * (ctx // PAGE) + cut * 16 + pos // PAGE)
+        row = (page * PAGE + pos % PAGE).to(tl.int64) * HKV + head
         v = tl.load(v_ptr + row[:, None] * D + d[None, :]).to(tl.float32)
-        p = p_ptr + (i * 16 + slot)[:, None] * G
+        p = p_ptr + pos[:, None] * G
         p0, p1, p2, p3 = tl.load(p), tl.load(p + 1), tl.load(p + 2), tl.load(p + 3)
         a0, l0 = tl.fma(p0, v, a0), l0 + p0
         a1, l1 = tl.fma(p1, v, a1), l1 + p1
@@ -295,7 +356,7 @@ def row_quad(v_page, p_page, r, HKV, G: tl.constexpr, D: tl.constexpr):
 @triton.jit
 def values_by_row(s_ptr, max_ptr, v_ptr, table_ptr, p_ptr, o_ptr, l_ptr, ctx, num_tiles, HKV, ORDER: tl.constexpr,
                   STAGES: tl.constexpr, TILES: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
-    """PA and PB: a thread owns columns of D and meets the positions one by one."""
+    """PA, PB, PD: a thread owns columns of D and meets the positions one by one."""
     cut, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     group = seq * HKV + head
     index = group * tl.num_programs(0) + cut
@@ -313,6 +374,12 @@ def values_by_row(s_ptr, max_ptr, v_ptr, table_ptr, p_ptr, o_ptr, l_ptr, ctx, nu
             for r in tl.static_range(16):
                 v, p = row_at(v_page, p_page, r, HKV, G, D)
                 acc, total = tl.fma(p, v, acc), total + p
+        elif ORDER == "PD":
+            x0, y0 = tl.zeros([G, D], tl.float32), tl.zeros([G, 1], tl.float32)
+            for r in tl.static_range(16):
+                v, p = row_at(v_page, p_page, r, HKV, G, D)
+                x0, y0 = tl.fma(p, v, x0), y0 + p
+            acc, total = acc + x0, total + y0
         else:
             x0, y0 = row_quad(v_page, p_page, 0, HKV, G, D)
             x1, y1 = row_quad(v_page, p_page, 4, HKV, G, D)

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-
 from common import DEVICE, INTERPRET, best_of, chain, num_sets, require_same_bits, table, tree
 
 BLOCK, CHUNK = 32, 8
@@ -125,7 +124,7 @@ def gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N):
 
 @triton.jit
 def gemm(a_ptr, sa_ptr, w_ptr, d_ptr, y_ptr, M, N, K, ORDER: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-         STAGES: tl.constexpr):
+         STAGES: tl.constexpr, NESTED: tl.constexpr):
     """int8 tensor-core dot per block of 32, then the float stage."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -133,6 +132,12 @@ def gemm(a_ptr, sa_ptr, w_ptr, d_ptr, y_ptr, M, N, K, ORDER: tl.constexpr, BM: t
     if ORDER == "flat":
         for b in tl.range(0, K // 32, num_stages=STAGES):
             total = total + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N)
+    elif ORDER == "chunk8" and NESTED:
+        for c in tl.range(0, K // 256, num_stages=STAGES):
+            part = tl.zeros([BM, BN], tl.float32)
+            for i in tl.static_range(8):
+                part = part + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + i, K, M, N)
+            total = total + part
     elif ORDER == "chunk8":
         part = tl.zeros([BM, BN], tl.float32)
         for b in tl.range(0, K // 32, num_stages=STAGES):
@@ -200,7 +205,7 @@ def run_gemv(x, order, config):
 
 def run_gemm(x, order, config):
     gemm[(x.M // config["BM"], x.N // config["BN"])](
-        x.a, x.sa, x.w, x.d, x.y, x.M, x.N, x.K, order, config["BM"], config["BN"], config["stages"],
+        x.a, x.sa, x.w, x.d, x.y, x.M, x.N, x.K, order, config["BM"], config["BN"], config["stages"], config["nested"],
         num_warps=config["warps"], enable_fp_fusion=False)
 
 
@@ -222,8 +227,14 @@ def gemv_configs(order):
     return serial + [dict(rows=r, warps=r // 32, per_program=p) for r in (64, 128) for p in (1, 2, 4)]
 
 
-GEMM_CONFIGS = [dict(BM=m, BN=n, warps=w, stages=s)
+GEMM_CONFIGS = [dict(BM=m, BN=n, warps=w, stages=s, nested=False)
                 for m, n, w in ((128, 128, 8), (64, 128, 4), (64, 128, 8), (64, 64, 4)) for s in (3, 4)]
+NESTED_CONFIGS = [dict(BM=m, BN=n, warps=w, stages=s, nested=True)
+                  for m, n, w in ((128, 128, 8), (64, 128, 4), (64, 64, 4)) for s in (1, 2)]
+
+
+def gemm_configs(order):
+    return GEMM_CONFIGS + (NESTED_CONFIGS if order == "chunk8" else [])
 
 
 def check():
@@ -240,7 +251,7 @@ def check():
     x = make_inputs(128, 512, "Q8_0", 128, 3) if INTERPRET else make_inputs(1024, 4096, "Q8_0", 256, 3)
     for order in ORDERS:
         want = reference(x, order, columns)
-        for config in GEMM_CONFIGS[: 1 if INTERPRET else None]:
+        for config in gemm_configs(order)[: 1 if INTERPRET else None]:
             x.y.fill_(float("nan"))
             run_gemm(x, order, config)
             require_same_bits(f"gemm {order} {config}", x.y[:, columns].contiguous(), want)
@@ -262,7 +273,7 @@ def measure():
     rows = []
     sets = [make_inputs(14336, 4096, "Q8_0", 4096, i) for i in range(2)]
     for order in ORDERS:
-        time, config = best_of(GEMM_CONFIGS, lambda c: [lambda x=x: run_gemm(x, order, c) for x in sets])
+        time, config = best_of(gemm_configs(order), lambda c: [lambda x=x: run_gemm(x, order, c) for x in sets])
         rows.append([order, f"{time:.0f}", f"{2 * 4096 * 14336 * 4096 / time / 1e6:.0f}", config])
     print("\ngemm Q8_0, 4096 tokens, 14336×4096\n\n" + table(["order", "µs", "TFLOP/s", "configuration"], rows), flush=True)
 

@@ -5,7 +5,6 @@ import sys
 import torch
 import triton
 import triton.language as tl
-
 from attention_kernels import sum16_in_order, tree_of_last
 from common import DEVICE, INTERPRET, best_of, chain, num_sets, require_same_bits, table, tree
 

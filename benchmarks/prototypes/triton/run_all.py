@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CHECKS = [["gemv_gemm.py"], ["rowsum.py"]] + [["attention.py", name] for name in ("QA", "QB", "QC ", "QCt", "QD", "PA", "PB", "PC")]
+CHECKS = [["gemv_gemm.py"], ["rowsum.py"]] + [["attention.py", name] for name in ("QA", "QB", "QC ", "QCt", "QD", "PA", "PB", "PC", "PD")]
 
 
 def start(script, *args):

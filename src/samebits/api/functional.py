@@ -36,7 +36,9 @@ def run_op(bound: Bound, backend: str, numerics: str | None) -> tuple[HostTensor
     device, caps = found.backend, found.caps
     if device is None or caps is None:
         raise Unsupported(f"backend {backend}: {found.reason}")
-    tier = strongest_tier(device, caps, bound.op, bound.specs, bound.attrs) if numerics is None else Tier.parse(numerics)
+    tier = (
+        strongest_tier(device, caps, bound.op, bound.specs, bound.attrs) if numerics is None else Tier.parse(numerics)
+    )
     tier = Tier.FAST if tier is None else tier  # compile then says why no kernel serves
     check_tier(device, caps, tier)
     builder = GraphBuilder()

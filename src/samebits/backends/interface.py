@@ -9,16 +9,15 @@ A backend outside the tree registers its class under the entry-point group `same
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, HostTensor, Packed
-from samebits.core.shapes import TensorSpec
+from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.record import KernelTable
@@ -44,7 +43,10 @@ class Buffer(ABC):
 
 @dataclass(frozen=True)
 class View:
-    """A lazy view: steps applied to a buffer in order, each ("slice", axis, start, stop), ("permute", axes) or ("reshape", shape)."""
+    """A lazy view: steps applied to a buffer in order.
+
+    A step is ("slice", axis, start, stop), ("permute", axes) or ("reshape", shape).
+    """
 
     base: Buffer
     steps: tuple[tuple[Any, ...], ...]
@@ -143,7 +145,7 @@ def _viewed_spec(spec: TensorSpec, step: tuple[Any, ...]) -> TensorSpec:
     elif kind == "permute" and sorted(arguments[0]) == list(range(rank)):
         if not is_block or arguments[0][-1] == rank - 1:
             return TensorSpec(tuple(shape[a] for a in arguments[0]), spec.format)
-    elif kind == "reshape" and arguments[0] and np.prod(arguments[0], dtype=int) == np.prod(shape, dtype=int):
+    elif kind == "reshape" and arguments[0] and math.prod(arguments[0]) == math.prod(map(upper, shape)):
         if arguments[0][-1] % FORMATS[spec.format].block_len == 0:
             return TensorSpec(tuple(arguments[0]), spec.format)
     raise BadInput("view", "step", step, f"a slice, permute or reshape that fits {spec}")

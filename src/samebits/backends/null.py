@@ -120,7 +120,10 @@ class NullBackend(Backend):
         if isinstance(host, Packed):
             buffer.write(np.ascontiguousarray(host.data), host.scale)
         else:
-            buffer.write(np.ascontiguousarray(host).view(np.uint8) if host.ndim else host.reshape(1).view(np.uint8), np.float32(1))
+            buffer.write(
+                np.ascontiguousarray(host).view(np.uint8) if host.ndim else host.reshape(1).view(np.uint8),
+                np.float32(1),
+            )
 
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
         base = buffer.base if isinstance(buffer, View) else buffer
@@ -133,7 +136,7 @@ class NullBackend(Backend):
         if isinstance(fmt, BlockFormat):
             host = Packed(fmt, data.reshape(*shape[:-1], data.shape[-1]), scale)
         else:
-            host = data.reshape(-1).view(fmt.dtype).reshape(shape)
+            host = np.frombuffer(data.tobytes(), fmt.dtype).reshape(shape).copy()
         return buffer.resolve(host) if isinstance(buffer, View) else host
 
     def compile(self, graph: Graph, tier: Tier) -> NullExecutable:

@@ -46,12 +46,16 @@ def print_devices(console: Console) -> None:
     for found in discover():
         facts = _as_json(found)
         refuted = [f"cannot keep {Tier[t.upper()].label}: {why}" for t, why in facts["refuted_tiers"].items()]
-        notes = "; ".join([*facts["features"], *refuted]) if facts["available"] else f"[red]unavailable:[/] {found.reason}"
+        notes = (
+            "; ".join([*facts["features"], *refuted]) if facts["available"] else f"[red]unavailable:[/] {found.reason}"
+        )
         table.add_row(found.name, found.origin, facts["device"] or "-", ", ".join(facts["languages"]) or "-", notes)
     console.print(table)
     part = native_part()
     if part["built"]:
-        console.print(f"native CPU kernels: built; this CPU has {', '.join(part['cpu_features']) or 'no extra features'}")
+        console.print(
+            f"native CPU kernels: built; this CPU has {', '.join(part['cpu_features']) or 'no extra features'}"
+        )
     else:
         console.print(f"native CPU kernels: {part['reason']}")
 

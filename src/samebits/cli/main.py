@@ -11,9 +11,7 @@ from samebits import NUMERICS_VERSION, __version__
 from samebits.cli import devices, support, tour
 from samebits.core.errors import SamebitsError
 
-app = typer.Typer(
-    help="LLM inference with the same bits under any load.", no_args_is_help=True, add_completion=False
-)
+app = typer.Typer(help="LLM inference with the same bits under any load.", no_args_is_help=True, add_completion=False)
 app.command("devices")(devices.devices)
 app.command("support")(support.support)
 app.command("tour")(tour.tour)

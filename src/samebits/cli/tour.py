@@ -15,7 +15,7 @@ from samebits.cli.devices import print_devices
 from samebits.cli.support import print_matrix
 from samebits.core.numerics.counter import Stream
 from samebits.core.tiers import Tier
-from samebits.formats import FORMATS
+from samebits.formats import Q4_1
 from samebits.ops import OPS
 
 BATCHES = (1, 3, 8, 33)
@@ -28,7 +28,7 @@ def _hash(x: np.ndarray) -> str:
 def _one_op_at_each_tier(console: Console) -> None:
     stream = Stream("tour")
     x = stream.child("x").normal((max(BATCHES), 576))
-    weight = FORMATS["q4_1"].pack(stream.child("w").normal((64, 576), 0.05))  # type: ignore[attr-defined]
+    weight = Q4_1.pack(stream.child("w").normal((64, 576), 0.05))
     table = Table(title="gemm, Q4_1 weights: SHA-256 of row 0's bits, alone and in a batch")
     for column in ("numerics", *(f"batch {b}" for b in BATCHES)):
         table.add_column(column)

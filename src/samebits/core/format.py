@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -54,9 +55,7 @@ class Format:
     def row_bytes(self, num_elements: int) -> int:
         """Bytes of a row; BadInput unless it holds whole blocks."""
         if num_elements % self.block_len:
-            raise BadInput(
-                self.name, "row length", num_elements, f"a multiple of the block length {self.block_len}"
-            )
+            raise BadInput(self.name, "row length", num_elements, f"a multiple of the block length {self.block_len}")
         return num_elements // self.block_len * self.block_bytes
 
 
@@ -75,7 +74,8 @@ class BlockFormat(Format):
 
     def pack(self, x: np.ndarray) -> Packed:
         """x float32 [..., n] as a packed tensor; BadInput for a ragged row or a non-finite value."""
-        x = np.ascontiguousarray(x, dtype=np.float32)
+        with np.errstate(over="ignore"):  # beyond float32 becomes Inf, refused below
+            x = np.ascontiguousarray(x, dtype=np.float32)
         self.row_bytes(x.shape[-1])
         if not np.isfinite(x).all():
             raise BadInput(f"{self.name}.pack", "x", "NaN or Inf", "finite values")
@@ -110,6 +110,8 @@ class Packed:
                 f"rows of {self.data.shape[-1]} bytes",
                 f"whole {self.format.name} blocks of {self.format.block_bytes} bytes",
             )
+        if not isinstance(self.scale, np.float32):
+            raise BadInput("Packed", "scale", type(self.scale).__name__, "a numpy float32")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,9 +122,9 @@ class Packed:
     def ndim(self) -> int:
         return self.data.ndim
 
-    def __getitem__(self, index: object) -> Packed:
+    def __getitem__(self, index: Any) -> Packed:
         """A view by whole rows: the index must leave the last axis alone."""
-        return Packed(self.format, self.data[index], self.scale)  # type: ignore[index]
+        return Packed(self.format, self.data[index], self.scale)
 
     def unpack(self) -> np.ndarray:
         """float32 [..., n], freshly allocated."""
@@ -135,11 +137,19 @@ class Packed:
 HostTensor = np.ndarray | Packed
 
 
+def dtype_name(x: np.ndarray) -> str:
+    """The name of the plain format with this dtype, or of the dtype itself where we have no format for it."""
+    for fmt in FORMATS:
+        if fmt.dtype is not None and fmt.dtype == x.dtype:  # numpy holds float64 equal to None
+            return fmt.name
+    return str(x.dtype)
+
+
 def format_of(x: HostTensor) -> Format:
     """The format of a host tensor; BadInput for a dtype we have no format for."""
     if isinstance(x, Packed):
         return x.format
-    for fmt in FORMATS:
-        if fmt.dtype is not None and fmt.dtype == x.dtype:  # numpy holds float64 equal to None
-            return fmt
-    raise BadInput("tensor", "dtype", x.dtype, f"one of {', '.join(f.name for f in FORMATS if f.dtype)}")
+    name = dtype_name(x)
+    if name not in FORMATS:
+        raise BadInput("tensor", "dtype", name, f"one of {', '.join(f.name for f in FORMATS if f.dtype)}")
+    return FORMATS[name]

@@ -52,7 +52,9 @@ def _match_dim(text: str, size: Dim, env: Env) -> bool:
         raise ValueError(f"bad dimension text {text!r}")
     name, factor, plus = parts["name"], int(parts["factor"] or 1), int(parts["plus"] or 0)
     if isinstance(size, Sym):
-        bound: Dim = size if factor == 1 and plus == 0 else Sym(f"({size.name}-{plus})/{factor}", (size.upper - plus) // factor)
+        bound: Dim = (
+            size if factor == 1 and plus == 0 else Sym(f"({size.name}-{plus})/{factor}", (size.upper - plus) // factor)
+        )
     else:
         bound, rest = divmod(size - plus, factor)
         if rest or bound < 0:
@@ -103,5 +105,11 @@ def describe(dims: str, env: Env) -> str:
     for text in dims.split():
         parts = DIM_TEXT.match(text)
         bound = env.get(parts["name"]) if parts else None
-        shown.append(text if bound is None else f"{text}, {parts['name']}={bound}" if parts and text != parts["name"] else f"{text}={bound}")
+        shown.append(
+            text
+            if bound is None
+            else f"{text}, {parts['name']}={bound}"
+            if parts and text != parts["name"]
+            else f"{text}={bound}"
+        )
     return f"[{', '.join(shown)}]"

@@ -8,7 +8,6 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
-from samebits.core.numerics.counter import Stream
 from samebits.ops.kv_cases import append_case, append_inputs
 from samebits.ops.kv_codec import encode_rows
 from samebits.ops.paged import (
@@ -53,14 +52,18 @@ def _cells(
     if outside.any():
         t = int(np.argmax(outside))
         length = table.lengths[batch_indices[t]]
-        raise BadInput(OP, "positions", f"{positions[t]} for token {t}", f"0 .. {length - 1} in sequence {batch_indices[t]}")
+        raise BadInput(
+            OP, "positions", f"{positions[t]} for token {t}", f"0 .. {length - 1} in sequence {batch_indices[t]}"
+        )
     pages, slots = np.zeros(len(positions), np.int64), np.zeros(len(positions), np.int64)
     for b in np.unique(batch_indices):
         here = batch_indices == b
         pages[here], slots[here] = table.cells(int(b), positions[here], cache.page_size)
     owners = np.bincount(np.concatenate([*table.page_ids, np.zeros(0, np.int32)]).astype(np.int64), minlength=1)
     if (owners[pages] > 1).any():
-        raise BadInput(OP, "kv_indices", f"page {pages[np.argmax(owners[pages] > 1)]} listed twice", "a page of its own to write")
+        raise BadInput(
+            OP, "kv_indices", f"page {pages[np.argmax(owners[pages] > 1)]} listed twice", "a page of its own to write"
+        )
     cells, counts = np.unique(pages * cache.page_size + slots, return_counts=True)
     if (counts > 1).any():
         page, slot = divmod(int(cells[np.argmax(counts > 1)]), cache.page_size)

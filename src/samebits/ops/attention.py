@@ -23,9 +23,9 @@ from samebits.core.numerics.elementary import LOG2E, log2
 from samebits.core.numerics.rounding import F32, as_operand, narrow, widen
 from samebits.core.numerics.sums import canonical_dot, canonical_sum
 from samebits.core.shapes import Env, TensorSpec
+from samebits.ops.attention_cases import ATTENTION_CASES
 from samebits.ops.gemm import block_matmul
 from samebits.ops.kv_cases import attention_inputs
-from samebits.ops.attention_cases import ATTENTION_CASES
 from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE, cache_views, page_table
 from samebits.ops.ragged import check_indptr
 from samebits.ops.record import FLOATS, INDEX, Attr, Result, Tensor, Tolerance, define_op
@@ -80,9 +80,7 @@ def _stored_operand(x: np.ndarray, argument: str) -> np.ndarray:
     return as_operand(widen(x), x.dtype, OP, argument) if x.dtype != F32 else x
 
 
-def kept(
-    q_positions: np.ndarray, kv_len: int, causal: bool, window_left: int, custom: np.ndarray | None
-) -> np.ndarray:
+def kept(q_positions: np.ndarray, kv_len: int, causal: bool, window_left: int, custom: np.ndarray | None) -> np.ndarray:
     """Which of kv_len positions each query looks at; bool [Tq, kv_len]. Queries sit at absolute positions."""
     kv = np.arange(kv_len)[None, :]
     q = q_positions[:, None]
@@ -131,20 +129,22 @@ def _size(value: int) -> str | None:
     return None if value >= 0 else "0 (that of q) or more"
 
 
-def _check(q: np.ndarray, k_cache: HostTensor, qo_indptr: np.ndarray, kv_last_page_len: np.ndarray, **given: Any) -> None:
+def _check(
+    q: np.ndarray, k_cache: HostTensor, qo_indptr: np.ndarray, kv_last_page_len: np.ndarray, **given: Any
+) -> None:
     v_dim = given["v_dim"] or q.shape[-1]
     cache = cache_views(OP, k_cache, given["v_cache"], given["layout"], q.shape[-1], v_dim)
     num_kv_heads = cache.k.shape[2]
     if num_kv_heads == 0 or q.shape[1] % num_kv_heads or cache.v.shape[2] != num_kv_heads:
         raise BadInput(OP, "q", f"{q.shape[1]} heads", f"a multiple of the cache's {num_kv_heads}")
     check_indptr(OP, "qo_indptr", qo_indptr, len(q))
-    table = page_table(
-        OP, given["kv_indptr"], given["kv_indices"], kv_last_page_len, cache.num_pages, cache.page_size
-    )
+    table = page_table(OP, given["kv_indptr"], given["kv_indices"], kv_last_page_len, cache.num_pages, cache.page_size)
     query_counts = np.diff(qo_indptr)
     if given["causal"] and (query_counts > table.lengths).any():
         b = int(np.argmax(query_counts > table.lengths))
-        raise BadInput(OP, "qo_indptr", f"{query_counts[b]} queries in sequence {b}", f"at most its length {table.lengths[b]}")
+        raise BadInput(
+            OP, "qo_indptr", f"{query_counts[b]} queries in sequence {b}", f"at most its length {table.lengths[b]}"
+        )
     mask, total = given["custom_mask"], int((query_counts * table.lengths).sum())
     if mask is not None and len(mask) != total:
         raise BadInput(OP, "custom_mask", f"{len(mask)} entries", f"queries x length of every sequence: {total}")

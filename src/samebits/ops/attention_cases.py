@@ -37,7 +37,15 @@ ATTENTION_CASES: list[Case] = [
     attention_case("empty-sequence", queries=(0, 3, 0), lengths=(0, 8, 5)),
     attention_case("no-queries", queries=(0,), lengths=(4,)),
     *(
-        attention_case(f"ragged-{name}", heads=m[3], group=m[2] // m[3], head=m[4], lengths=(47, 213, 891), queries=(1, 33, 2), full=True)
+        attention_case(
+            f"ragged-{name}",
+            heads=m[3],
+            group=m[2] // m[3],
+            head=m[4],
+            lengths=(47, 213, 891),
+            queries=(1, 33, 2),
+            full=True,
+        )
         for name, m in MODELS.items()
     ),
 ]

@@ -22,7 +22,11 @@ def make_inputs(op: Op, case: Case, seed: int = 0) -> dict[str, Any]:
 
 def default_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     """Bell-shaped values for every required or given float input; zeros for indices."""
-    return {t.name: default_input(t, case, stream.child(t.name)) for t in op.inputs if not t.optional or t.name in case.given}
+    return {
+        t.name: default_input(t, case, stream.child(t.name))
+        for t in op.inputs
+        if not t.optional or t.name in case.given
+    }
 
 
 def default_input(tensor: Tensor, case: Case, stream: Stream) -> HostTensor:

@@ -67,9 +67,7 @@ def _float_format(name: str) -> str | None:
     attrs=[Attr("format", str, "f32", "the format to round to", _float_format)],
     results=[Result("y", "... K", "@format")],
     tolerance=EXACT,
-    cases=[
-        Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS
-    ],
+    cases=[Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS],
     invariant_axes=("...",),
 )
 def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:

@@ -6,13 +6,14 @@ backend: a kernel never sees arguments that the record does not allow.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import FORMATS, HostTensor, Packed, format_of
+from samebits.core.format import FORMATS, HostTensor, Packed, dtype_name, format_of
 from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.shapes import Env, TensorSpec, describe, match_shape
 from samebits.ops.record import FLOATS, Attr, Op, Tensor
@@ -71,7 +72,9 @@ def evaluate(bound: Bound) -> tuple[HostTensor, ...]:
     returned = op.reference(**_arguments(bound))
     values = returned if isinstance(returned, tuple) else (returned,)
     finished: list[HostTensor] = []
-    for result, value, spec in zip(op.active_results(bound.tensors, bound.attrs), values, bound.result_specs(), strict=True):
+    for result, value, spec in zip(
+        op.active_results(bound.tensors, bound.attrs), values, bound.result_specs(), strict=True
+    ):
         if result.alias_of is None and spec.format in FLOATS:
             value = narrow(value, FORMATS[spec.format].dtype)  # type: ignore[arg-type]
         finished.append(value)
@@ -102,12 +105,14 @@ def _by_name(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 def _check_tensor(op: Op, tensor: Tensor, value: Any, env: Env) -> HostTensor:
     if not isinstance(value, (np.ndarray, Packed)):
         raise BadInput(op.name, tensor.name, type(value).__name__, "a numpy array or a packed tensor")
-    found = value.format.name if isinstance(value, Packed) else _plain_name(value)
+    found = value.format.name if isinstance(value, Packed) else dtype_name(value)
     if found not in tensor.formats:
         raise BadInput(op.name, tensor.name, found, " or ".join(tensor.formats))
     storage = value.data if isinstance(value, Packed) else value
     if not storage.flags.aligned:
-        raise BadInput(op.name, tensor.name, "a misaligned buffer", f"an address that is a multiple of {storage.itemsize}")
+        raise BadInput(
+            op.name, tensor.name, "a misaligned buffer", f"an address that is a multiple of {storage.itemsize}"
+        )
     if tensor.name in op.writes and not storage.flags.writeable:
         raise BadInput(op.name, tensor.name, "a read-only buffer", "one that can be written in place")
     for dims in tensor.dims_choices:
@@ -119,10 +124,6 @@ def _check_tensor(op: Op, tensor: Tensor, value: Any, env: Env) -> HostTensor:
     raise BadInput(op.name, tensor.name, f"shape {list(value.shape)}", needed)
 
 
-def _plain_name(x: np.ndarray) -> str:
-    return next((f.name for f in FORMATS if f.dtype == x.dtype), str(x.dtype))
-
-
 def _check_attr(op: Op, attr: Attr, value: Any) -> Any:
     if value is None and attr.default is None:
         return None
@@ -132,7 +133,7 @@ def _check_attr(op: Op, attr: Attr, value: Any) -> Any:
         value = int(value)
     if not isinstance(value, attr.kind):
         raise BadInput(op.name, attr.name, repr(value), attr.kind.__name__)
-    if attr.kind is float and not np.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise BadInput(op.name, attr.name, value, "a finite number")
     needed = attr.accepts(value) if attr.accepts else None
     if needed:
@@ -145,7 +146,7 @@ def _arguments(bound: Bound) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for tensor in bound.op.inputs:
         value = bound.tensors.get(tensor.name)
-        if isinstance(value, np.ndarray) and not tensor.raw and _plain_name(value) in FLOATS:
+        if isinstance(value, np.ndarray) and not tensor.raw and dtype_name(value) in FLOATS:
             value = widen(value)
         arguments[tensor.name] = value
     return {**arguments, **bound.attrs}

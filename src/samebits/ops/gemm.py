@@ -135,7 +135,9 @@ def _check_groups(x: Any, weight: HostTensor, seg_indptr: np.ndarray, weight_ind
     num_segments = len(seg_indptr) - 1
     if weight_indices is None:
         if num_segments != weight.shape[0]:
-            raise BadInput("grouped_gemm", "seg_indptr", f"{num_segments} segments", f"one per weight: {weight.shape[0]}")
+            raise BadInput(
+                "grouped_gemm", "seg_indptr", f"{num_segments} segments", f"one per weight: {weight.shape[0]}"
+            )
     else:
         check_index_range("grouped_gemm", "weight_indices", weight_indices, weight.shape[0])
 

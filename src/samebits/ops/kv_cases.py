@@ -64,7 +64,9 @@ def fill(cache: HostTensor, rows: np.ndarray, pages: np.ndarray, slots: np.ndarr
     target[pages, slots] = encode_rows(rows, cache, "case", "rows")
 
 
-def cells_of(arrays: dict[str, Any], sequence: int, positions: np.ndarray, page_size: int) -> tuple[np.ndarray, np.ndarray]:
+def cells_of(
+    arrays: dict[str, Any], sequence: int, positions: np.ndarray, page_size: int
+) -> tuple[np.ndarray, np.ndarray]:
     if "kv_indices" not in arrays:
         return np.full(len(positions), sequence), positions
     pages = arrays["kv_indices"][arrays["kv_indptr"][sequence] :]
@@ -75,7 +77,9 @@ def filled_inputs(extra: dict[str, Any], stream: Stream, counts: list[int]) -> d
     """Cache and table with the first counts[b] tokens of sequence b stored."""
     arrays, num_pages, page_size = make_table(extra, stream.child("pages"))
     caches = make_cache(extra, num_pages, page_size)
-    views: Cache = cache_views("case", caches["k_cache"], caches.get("v_cache"), extra["layout"], extra["head"], extra["v_dim"])
+    views: Cache = cache_views(
+        "case", caches["k_cache"], caches.get("v_cache"), extra["layout"], extra["head"], extra["v_dim"]
+    )
     for b, count in enumerate(counts):
         pages, slots = cells_of(arrays, b, np.arange(count), page_size)
         keys = stream.child(f"k{b}").normal((count, extra["heads"], extra["head"]))
@@ -157,5 +161,3 @@ def attention_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor
         total = sum(n * m for n, m in zip(extra["queries"], extra["lengths"], strict=True))
         inputs["custom_mask"] = stream.child("mask").uniform(0, 1, (total,)) < 0.6
     return inputs
-
-

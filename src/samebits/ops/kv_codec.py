@@ -48,5 +48,3 @@ def _q4_0(blocks: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
     codes = np.where(alive[..., None], codes, F(8)).astype(np.uint8)
     scale = np.where(alive, extreme * F(-0.125), F(0))
     return scale, codes[..., : BLOCK // 2] | (codes[..., BLOCK // 2 :] << 4)
-
-

@@ -26,7 +26,10 @@ WEIGHT = Tensor("weight", "K", FLOATS, "multiplies the normalised row", optional
 BIAS = Tensor("bias", "K", FLOATS, "is added last", optional=True)
 
 NORM_CASES = [
-    *(Case(c.id, c.dims, c.attrs, {"x": f, "weight": f}, given=("weight",)) for c, f in zip(float_cases("x"), FLOATS, strict=True)),
+    *(
+        Case(c.id, c.dims, c.attrs, {"x": f, "weight": f}, given=("weight",))
+        for c, f in zip(float_cases("x"), FLOATS, strict=True)
+    ),
     Case("plain", rows(4, 64)),
     Case("mul-add", rows(4, 64), given=ALL),
     Case("odd-width", rows(2, 257), given=("weight",)),

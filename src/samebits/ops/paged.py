@@ -11,6 +11,7 @@ A null table (no kv_indices) is the contiguous cache: page b is the whole of seq
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,7 +31,9 @@ def _layout(name: str) -> str | None:
 LAYOUT = Attr("layout", str, "NHD", "order of slots and heads inside a page", _layout)
 K_CACHE = Tensor("k_cache", CACHE_DIMS, CACHES, "split, unified or MLA cache, see ops/paged.py", raw=True)
 V_CACHE = Tensor("v_cache", "P I J Dv_stored", CACHES, "values of a split cache", optional=True, raw=True)
-KV_INDPTR = Tensor("kv_indptr", "B+1", INDEX, "pages of sequence b: kv_indices[kv_indptr[b] : kv_indptr[b+1]]", optional=True)
+KV_INDPTR = Tensor(
+    "kv_indptr", "B+1", INDEX, "pages of sequence b: kv_indices[kv_indptr[b] : kv_indptr[b+1]]", optional=True
+)
 KV_INDICES = Tensor("kv_indices", "NI", INDEX, "page ids in token order; absent: page b is sequence b", optional=True)
 KV_LAST = Tensor("kv_last_page_len", "B", INDEX, "tokens in the last page, 1 .. ps (0 for a sequence without pages)")
 
@@ -71,7 +74,9 @@ def cache_views(
     """The cache as logical views; BadInput when its shape does not carry heads of k_dim and v_dim."""
     if v_cache is not None:
         if k_cache.ndim != 4:
-            raise BadInput(where, "v_cache", f"a tensor beside k_cache of {k_cache.ndim} axes", "a split k_cache of 4 axes")
+            raise BadInput(
+                where, "v_cache", f"a tensor beside k_cache of {k_cache.ndim} axes", "a split k_cache of 4 axes"
+            )
         cache = Cache(_to_nhd(k_cache, layout), _to_nhd(v_cache, layout))
     elif k_cache.ndim == 5:
         cache = Cache(_to_nhd(k_cache[:, 0], layout), _to_nhd(k_cache[:, 1], layout))
@@ -84,7 +89,9 @@ def cache_views(
         raise BadInput(where, "v_cache", "nothing", "values beside a split k_cache")
     for name, view, dim in (("k_cache", cache.k, k_dim), ("v_cache", cache.v, v_dim)):
         if view.shape[-1] != stored_width(dim, view):
-            raise BadInput(where, name, f"heads of {view.shape[-1]}", f"heads of {stored_width(dim, view)} for size {dim}")
+            raise BadInput(
+                where, name, f"heads of {view.shape[-1]}", f"heads of {stored_width(dim, view)} for size {dim}"
+            )
     return cache
 
 
@@ -131,4 +138,4 @@ def page_table(
         needed = f"{smallest[b]} .. {largest[b]} for {page_counts[b]} pages of {page_size}"
         raise BadInput(where, "kv_last_page_len", f"{last[b]} for sequence {b}", needed)
     lengths = np.where(page_counts > 0, page_size * (page_counts - 1) + last, 0)
-    return PageTable([kv_indices[i:j] for i, j in zip(kv_indptr, kv_indptr[1:], strict=False)], lengths)
+    return PageTable([kv_indices[i:j] for i, j in pairwise(kv_indptr)], lengths)

@@ -29,7 +29,7 @@ TOP_P_ONE = 2**16
 def penalized(
     x: np.ndarray, counts: np.ndarray, repetition: np.ndarray, presence: np.ndarray, frequency: np.ndarray
 ) -> np.ndarray:
-    """Tokens seen before: divided (positive) or multiplied (negative) by repetition, then presence and frequency taken off."""
+    """Logits of seen tokens: x * recip(repetition), x * repetition below 0; then - counts * frequency - presence."""
     seen = counts > 0
     repeated = np.where(x > F(0), x * recip(repetition), x * repetition)
     lowered = (repeated - counts.astype(np.float32) * frequency) - presence
@@ -86,7 +86,9 @@ def _check(logits: np.ndarray, **rows: Any) -> None:
     for name, (low, high) in bounds.items():
         values = rows[name]
         if values is not None and not ((values >= low) & (values <= high)).all():
-            raise BadInput("sample", name, values[~((values >= low) & (values <= high))][:1].tolist(), f"{low} .. {high}")
+            raise BadInput(
+                "sample", name, values[~((values >= low) & (values <= high))][:1].tolist(), f"{low} .. {high}"
+            )
     small = (rows["temperature"] > 0) & (rows["temperature"] < 1e-4)
     if small.any():
         raise BadInput("sample", "temperature", rows["temperature"][small][:1].tolist(), "0, or 0.0001 and more")
@@ -102,7 +104,12 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
         inputs[name] = np.full(num_rows, value, np.int32 if name == "top_k" else np.float32)
     if "counts" in case.given:
         inputs["counts"] = stream.child("counts").integers(0, 3, (num_rows, num_tokens))
-        inputs.update({n: np.full(num_rows, v, np.float32) for n, v in (("repetition", 1.3), ("presence", 0.2), ("frequency", 0.1))})
+        inputs.update(
+            {
+                n: np.full(num_rows, v, np.float32)
+                for n, v in (("repetition", 1.3), ("presence", 0.2), ("frequency", 0.1))
+            }
+        )
     return inputs
 
 

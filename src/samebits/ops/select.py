@@ -32,9 +32,9 @@ def _check_top_k(x: np.ndarray, k: int) -> None:
 
 def _ties(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     """Some cases round the values so coarsely that most of them are equal."""
-    inputs = default_inputs(op, case, stream)
+    inputs: dict[str, Any] = default_inputs(op, case, stream)
     if case.extra.get("ties"):
-        inputs["x"] = np.rint(inputs["x"])  # type: ignore[call-overload]
+        inputs["x"] = np.rint(inputs["x"])
     return inputs
 
 

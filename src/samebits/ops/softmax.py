@@ -21,7 +21,8 @@ def soft_capped(s: np.ndarray, cap: float) -> np.ndarray:
     """cap * tanh(s * recip(cap)); s itself when cap is 0."""
     if cap == 0:
         return s
-    return F(cap) * tanh(s * recip(F(cap)))
+    cap32 = np.array(cap, np.float32)
+    return cap32 * tanh(s * recip(cap32))
 
 
 def shifted_exp(s: np.ndarray, keep: np.ndarray, sinks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -48,9 +49,7 @@ def not_negative(x: float) -> str | None:
     return None if x >= 0 else "0 (off) or more"
 
 
-def _check(
-    x: np.ndarray, mask: np.ndarray | None, sinks: np.ndarray | None, scale: float, soft_cap: float
-) -> None:
+def _check(x: np.ndarray, mask: np.ndarray | None, sinks: np.ndarray | None, scale: float, soft_cap: float) -> None:
     if np.isnan(x).any() or (x == np.inf).any():
         raise BadInput("softmax", "x", "NaN or +Inf", "finite values or -Inf")
 

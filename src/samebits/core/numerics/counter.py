@@ -29,7 +29,7 @@ def threefry(key: U32Pair, counter: U32Pair) -> U32Pair:
     return x0, x1
 
 
-def split_seed(seed: np.ndarray) -> U32Pair:
+def split_seed(seed: np.ndarray | np.uint64) -> U32Pair:
     """A uint64 seed as the two words of a key, low word first."""
     seed = np.asarray(seed, np.uint64)
     return (seed & np.uint64(0xFFFFFFFF)).astype(np.uint32), (seed >> np.uint64(32)).astype(np.uint32)
@@ -76,7 +76,9 @@ class Stream:
         words = self._words(2 * count).reshape(2, count)
         total = sum(((words >> np.uint32(shift)) & np.uint32(0xFF)).sum(axis=0) for shift in (0, 8, 16, 24))
         unit = 1.0 / float(np.sqrt(8 * (256**2 - 1) / 12))
-        return ((np.asarray(total).astype(np.float32) - np.float32(8 * 127.5)) * np.float32(unit * scale)).reshape(shape)
+        return ((np.asarray(total).astype(np.float32) - np.float32(8 * 127.5)) * np.float32(unit * scale)).reshape(
+            shape
+        )
 
     def permutation(self, n: int) -> np.ndarray:
         """int32 [n], each of 0 .. n - 1 once."""

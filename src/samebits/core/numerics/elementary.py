@@ -16,7 +16,8 @@ LOG2E = F(1.44269504)
 LN2_HIGH = F(0.693359375)  # 10 bits, so n * LN2_HIGH is exact for |n| < 2^14
 LN2_LOW = F(-2.12194440e-4)
 ROUND_MAGIC = F(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer, half to even
-SQRT_HALF = F(0.70710678)
+ROUND_MAGIC_BITS = np.int32(0x4B400000)
+SQRT_HALF_BITS = np.int32(0x3F3504F3)
 
 EXP_LOWEST = F(-87.0)  # below it exp is +0, so no result is a denormal
 EXP_HIGHEST = F(88.0)  # above it exp is +inf
@@ -71,7 +72,7 @@ def exp(x: np.ndarray) -> np.ndarray:
     n = shifted - ROUND_MAGIC
     r = (clamped - n * LN2_HIGH) - n * LN2_LOW
     mantissa = F(1) + (r + (r * r) * horner(EXP_POLY, r))
-    exponent = bits(shifted) - bits(ROUND_MAGIC)
+    exponent = bits(shifted) - ROUND_MAGIC_BITS
     result = from_bits(bits(mantissa) + (exponent << 23))
     result = np.where(x < EXP_LOWEST, F(0), result)
     result = np.where(x > EXP_HIGHEST, F(np.inf), result)
@@ -102,7 +103,7 @@ def _log1p_poly(f: np.ndarray) -> np.ndarray:
 
 def _split_log(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """x = 2^e * (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2); (e, f) as float32."""
-    exponent = (bits(x) - bits(SQRT_HALF)) >> 23
+    exponent = (bits(x) - SQRT_HALF_BITS) >> 23
     f = from_bits(bits(x) - (exponent << 23)) - F(1)
     return exponent.astype(np.float32), f
 
@@ -130,8 +131,9 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def tanh(x: np.ndarray) -> np.ndarray:
     """The hyperbolic tangent."""
-    x2 = x * x
-    small = x + (x * x2) * horner(TANH_POLY, np.minimum(x2, F(1)))
+    z = np.minimum(np.maximum(x, F(-0.625)), F(0.625))
+    z2 = z * z
+    small = z + (z * z2) * horner(TANH_POLY, z2)
     t = exp(F(-2) * np.abs(x))
     large = np.copysign((F(1) - t) * recip(F(1) + t), x)
     return np.where(np.abs(x) < F(0.625), small, large)

@@ -38,9 +38,7 @@ def chain(x: np.ndarray) -> np.ndarray:
     return total
 
 
-def canonical_dot(
-    num_elements: int, shape: tuple[int, ...], products: Callable[[int, int], np.ndarray]
-) -> np.ndarray:
+def canonical_dot(num_elements: int, shape: tuple[int, ...], products: Callable[[int, int], np.ndarray]) -> np.ndarray:
     """Sum of products over `num_elements` in canonical order without holding them all; float32 [*shape].
 
     products(start, stop) returns the products of elements start .. stop - 1, at most 16 of them:
