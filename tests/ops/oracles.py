@@ -125,12 +125,12 @@ def rms_norm(i: dict, case: Case) -> list[Expect]:
 def layer_norm(i: dict, case: Case) -> list[Expect]:
     x = wide(i["x"])
     weight, bias = (wide(i[n]) if n in i else d for n, d in (("weight", np.float64(1)), ("bias", np.float64(0))))
-    centred = x - x.mean(axis=-1, keepdims=True) if x.size else x
-    y = rms(centred, weight, np.float64(0), i.get("eps", 1e-5))
-    lost = rms(np.full_like(x, np.abs(x).mean(axis=-1, keepdims=True)), weight, 0, i.get("eps", 1e-5)) if x.size else y
-    spread = np.sqrt(centred.var(axis=-1, keepdims=True) + i.get("eps", 1e-5)) if x.size else 1
-    mean_size = np.abs(x).mean(axis=-1, keepdims=True) / spread * np.abs(weight) if x.size else lost.value
-    return [Expect(y.value + bias, y.unit + mean_size + np.abs(bias))]
+    if not x.size:
+        return [Expect(x)]
+    eps, mean = i.get("eps", 1e-5), x.mean(axis=-1, keepdims=True)
+    y = rms(x - mean, weight, np.float64(0), eps)
+    lost = np.abs(x).mean(axis=-1, keepdims=True) / np.sqrt(x.var(axis=-1, keepdims=True) + eps)  # by taking off the mean
+    return [Expect(y.value + bias, y.unit + lost * np.abs(weight) + np.abs(bias))]
 
 
 def fused_add_rms_norm(i: dict, case: Case) -> list[Expect]:

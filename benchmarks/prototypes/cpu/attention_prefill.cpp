@@ -105,8 +105,8 @@ void errors() {
     for (int d : {64, 128})
         report_errors("Q.K over D: error against float64, rms relative", "D=" + std::to_string(d),
                       {{"QA", pair_tree}, {"QB", chain}, {"QC", blocks8}, {"QD", slots16}}, d, 20000, fill([&] { return rng.normal(); }));
-    report_errors("P.V inside a cut: error against float64, rms relative", "256 positions", {{"PA", pair_tree}, {"PB", chain}, {"PC", slots16}},
-                  kCut, 20000, fill([&] { return std::exp(rng.normal() - 3); }));
+    report_errors("P.V inside a cut: error against float64, rms relative", "256 positions",
+                  {{"PA", pair_tree}, {"PB", chain}, {"PC", slots16}}, kCut, 20000, fill([&] { return std::exp(rng.normal() - 3); }));
 }
 
 int main() {

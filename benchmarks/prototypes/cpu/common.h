@@ -138,7 +138,8 @@ struct NamedSum {
 
 // rms of (order - float64) over rms of the float64 sum; fill(term) draws float32 terms and returns their float64 sum.
 template <class Fill>
-void report_errors(const std::string& table, const std::string& label, std::vector<NamedSum> orders, int num_terms, int samples, Fill fill) {
+void report_errors(const std::string& table, const std::string& label, std::vector<NamedSum> orders, int num_terms, int samples,
+                   Fill fill) {
     std::vector<float> term(num_terms);
     std::vector<double> square(orders.size());
     double norm = 0;

@@ -54,13 +54,13 @@ struct PairTree {
 struct FoldTree {
     static constexpr const char* name = "RF fold tree";
     static constexpr Sum sum = fold_tree;
-    // Fold of the N vectors x[start + i * stride], those at or past Count being padding.
-    template <int N, int Count>
+    // The last fold adds even and odd positions, so the recursion splits by parity.
+    template <int N>
     static INLINE __m512 fold(const __m512* v, int start, int step) {
         if constexpr (N == 1) {
             return v[start];
         } else {
-            return _mm512_add_ps(fold<N / 2, Count>(v, start, 2 * step), fold<N / 2, Count>(v, start + step, 2 * step));
+            return _mm512_add_ps(fold<N / 2>(v, start, 2 * step), fold<N / 2>(v, start + step, 2 * step));
         }
     }
     template <int Width>
@@ -72,10 +72,11 @@ struct FoldTree {
             __m512 v[16];
 #pragma GCC unroll 16
             for (int j = 0; j < 16; j++) v[j] = j < count ? square(x + i + j * stride) : _mm512_setzero_ps();
-            _mm512_store_ps(rest + i, fold<16, count>(v, 0, 1));
+            _mm512_store_ps(rest + i, fold<16>(v, 0, 1));
         }
         for (int half = stride / 2; half >= 16; half /= 2)
-            for (int i = 0; i < half; i += 16) _mm512_store_ps(rest + i, _mm512_add_ps(_mm512_load_ps(rest + i), _mm512_load_ps(rest + i + half)));
+            for (int i = 0; i < half; i += 16)
+                _mm512_store_ps(rest + i, _mm512_add_ps(_mm512_load_ps(rest + i), _mm512_load_ps(rest + i + half)));
         __m512 s = _mm512_load_ps(rest);
         __m256 h = _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
         __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
