@@ -19,18 +19,36 @@ ORACLES = {
     op.name: next(getattr(m, op.name) for m in (oracles, oracles_cache, oracles_sample) if hasattr(m, op.name))
     for op in OPS
 }
-BOUNDS = dict.fromkeys(ORACLES, 1e9)
+# In float32 roundings (half ulps) of the unit each oracle states, beyond the rounding of the result's format.
+# 1.5 to 2 times the worst of six seeds over all quick cases, so a wrong term of 1e-6 shows.
+BOUNDS = {
+    **dict.fromkeys(("cast", "embedding", "convert_kv_layout", "append_paged_kv_cache"), 0.0),  # values are moved
+    **dict.fromkeys(("top_k", "top_k_mask_logits", "argmax", "sample"), 0.0),  # values are chosen
+    **dict.fromkeys(("add", "mul", "scale"), 1.0),  # one operation; 16-bit results round a second time
+    "quantize_q8": 1.0,  # of the scale: amax * float32(1/127)
+    "silu_and_mul": 4.0,  # of |y|: exp, recip and three products
+    "gelu_and_mul": 5.0,  # of |y|, magnified by the exponent of its tail
+    "rms_norm": 5.0,  # of |x * r * w| + |bias|: the mean square's sum counts half, rsqrt, three products
+    "fused_add_rms_norm": 5.0,  # as rms_norm, on the residual as it is stored
+    "layer_norm": 4.0,  # of |y| + mean|x| / deviation: taking off the mean cancels
+    "softmax": 4.0,  # of y * (1 + |s| + |max|): exp turns an error of s into a relative one
+    "rope": 3.0,  # of |a * cos| + |b * sin|: the table, two products, one sum
+    "gemm": 1.0,  # of sum |x * w|: errors of a long sum are independent, so they stay below one rounding
+    "grouped_gemm": 1.0,
+    "paged_attention": 2.0,  # of sum p * (1 + size of s) * |v| / l, and the same without v for the lse
+    "merge_state": 3.0,  # of the weighted sum of |v|, magnified by |s_a - s_b|
+}
 HALF_ULP = {"f32": (2.0**-24, 2.0**-150), "f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}
 
 
-def distance(got: HostTensor, want: Expect, exact: bool) -> np.ndarray:
+def distance(got: HostTensor, want: Expect) -> np.ndarray:
     """|got - want| beyond slack and the result's own rounding, in float32 roundings of the unit."""
     g, w = wide(got), np.asarray(want.value, np.float64)
     assert g.shape == w.shape, f"shape {g.shape}, the oracle's is {w.shape}"
     same = (g == w) | (np.isnan(g) & np.isnan(w))
     relative, absolute = HALF_ULP.get(format_of(got).name, (0.0, 0.0))
     with np.errstate(invalid="ignore"):
-        over = np.abs(g - w) - want.slack - (0 if exact else relative * np.abs(w) + absolute)
+        over = np.abs(g - w) - want.slack - (relative * np.abs(w) + absolute)
     over = np.where(same, 0.0, np.where(np.isnan(over), np.inf, np.maximum(over, 0.0)))
     unit = np.broadcast_to(np.asarray(want.unit, np.float64), g.shape) * 2.0**-24
     return np.where(over == 0, 0.0, over / np.where(unit > 0, unit, 2.0**-1000))
@@ -41,4 +59,4 @@ def worst(op: Op, case: Case, inputs: dict[str, Any], called_with: dict[str, Any
     expected = ORACLES[op.name](copied(inputs), case)
     results = results_of(op, copied(called_with or inputs))
     assert len(results) == len(expected)
-    return max(float(distance(g, w, False).max(initial=0)) for g, w in zip(results, expected, strict=True))
+    return max(float(distance(g, w).max(initial=0)) for g, w in zip(results, expected, strict=True))

@@ -11,9 +11,7 @@ from samebits.core.format import HostTensor, Packed
 from samebits.ops import OPS, bind, call, evaluate, make_inputs
 from samebits.ops.record import Case, Op
 
-QUICK = [
-    pytest.param(op, case, id=f"{op.name}/{case.id}") for op in OPS for case in op.cases if not case.full
-]
+QUICK = [pytest.param(op, case, id=f"{op.name}/{case.id}") for op in OPS for case in op.cases if not case.full]
 
 
 def case_of(op_name: str, case_id: str) -> tuple[Op, Case]:

@@ -129,7 +129,9 @@ def layer_norm(i: dict, case: Case) -> list[Expect]:
         return [Expect(x)]
     eps, mean = i.get("eps", 1e-5), x.mean(axis=-1, keepdims=True)
     y = rms(x - mean, weight, np.float64(0), eps)
-    lost = np.abs(x).mean(axis=-1, keepdims=True) / np.sqrt(x.var(axis=-1, keepdims=True) + eps)  # by taking off the mean
+    lost = np.abs(x).mean(axis=-1, keepdims=True) / np.sqrt(
+        x.var(axis=-1, keepdims=True) + eps
+    )  # by taking off the mean
     return [Expect(y.value + bias, y.unit + lost * np.abs(weight) + np.abs(bias))]
 
 
@@ -212,7 +214,7 @@ def argmax(i: dict, case: Case) -> list[Expect]:
 
 def quantize_q8(i: dict, case: Case) -> list[Expect]:
     x = wide(i["x"])
-    codes, step, near = int8_codes(x.reshape(*x.shape[:-1], -1, 32))
+    codes, step, near = int8_codes(x.reshape(*x.shape[:-1], x.shape[-1] // 32, 32))
     flip = (near > 0).astype(float)
     return [Expect(codes.reshape(x.shape), 0.0, flip.reshape(x.shape)), Expect(step[..., 0], step[..., 0])]
 

@@ -15,7 +15,7 @@ from oracles import Expect, capped, int8_codes, rounded, split_blocks, wide
 from samebits.core.format import HostTensor, Packed
 from samebits.ops.record import Case
 
-ROUNDINGS = 64 * 2.0**-24  # how far float32 may be from float64 before a 16-bit rounding, relative to a unit
+ROUNDINGS = 4 * 2.0**-24  # how far float32 may be from float64 before a 16-bit rounding, relative to a unit
 
 
 def nearest(x: np.ndarray, dtype: Any, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +37,7 @@ def product(x: np.ndarray, weight: HostTensor) -> Expect:
         return Expect(a @ w.T, np.abs(a) @ np.abs(w).T)
     num_blocks = w.shape[1] // 32
     codes, step, near = int8_codes(wide(x).reshape(len(x), num_blocks, 32))
-    a, near = (codes * step).reshape(len(x), -1), near.reshape(len(x), -1)
+    a, near = (codes * step).reshape(x.shape), near.reshape(x.shape)
     # offsets cancel inside a block: its largest weight is the size of what is added up
     largest = np.abs(w).reshape(len(w), num_blocks, 32).max(axis=-1)
     sizes = np.abs(a).reshape(len(x), num_blocks, 32).sum(axis=-1)
@@ -162,14 +162,34 @@ def attention(i: dict, *, modelled: bool) -> list[Expect]:
             values = values[..., :width]
         per_kv = num_heads // keys.shape[1]
         for h in range(num_heads):
-            got = one_head(i, q[rows.start : rows.stop, h], keys[:, h // per_kv], values[:, h // per_kv], keep, places, h, width, modelled)
+            got = one_head(
+                i,
+                q[rows.start : rows.stop, h],
+                keys[:, h // per_kv],
+                values[:, h // per_kv],
+                keep,
+                places,
+                h,
+                width,
+                modelled,
+            )
             for whole, part in zip((*out, *lse), got, strict=True):
                 whole[rows.start : rows.stop, h] = part
     results = [Expect(*out), Expect(*lse)]
     return results if i.get("return_lse") else results[:1]
 
 
-def one_head(i: dict, q: np.ndarray, k: HostTensor, v: HostTensor, keep: np.ndarray, places: np.ndarray, h: int, width: int, modelled: bool) -> tuple:
+def one_head(
+    i: dict,
+    q: np.ndarray,
+    k: HostTensor,
+    v: HostTensor,
+    keep: np.ndarray,
+    places: np.ndarray,
+    h: int,
+    width: int,
+    modelled: bool,
+) -> tuple:
     """(out, unit, slack, lse, unit, slack) of one head of one sequence."""
     keys = wide(k)
     if modelled:
@@ -191,7 +211,14 @@ def one_head(i: dict, q: np.ndarray, k: HostTensor, v: HostTensor, keep: np.ndar
     size = 1 + np.abs(q) @ np.abs(keys).T * abs(sm_scale) + np.where(keep, np.abs(s), 0) + np.abs(safe)[:, None]
     flip = (near @ np.abs(keys).T * abs(sm_scale)).max(axis=1)
     if not modelled:
-        return p @ wide(v)[:, :width] / seen, 0, 0, np.where(total > 0, np.log2(seen[:, 0]) + safe / math.log(2), -np.inf), 0, 0
+        return (
+            p @ wide(v)[:, :width] / seen,
+            0,
+            0,
+            np.where(total > 0, np.log2(seen[:, 0]) + safe / math.log(2), -np.inf),
+            0,
+            0,
+        )
     value, magnitude, edge = weighted(p, p * (size * ROUNDINGS + flip[:, None]), v, width)
     mean_size = (p * size).sum(axis=1, keepdims=True) / seen
     largest = np.where(keep, size, 0).max(axis=1, keepdims=True)
@@ -215,9 +242,10 @@ def stored(x: np.ndarray, cache: HostTensor) -> tuple[np.ndarray, np.ndarray]:
         extreme = np.take_along_axis(blocks, at, axis=-1)
         ratio = blocks * -8 / np.where(extreme == 0, 1, extreme)
         codes, scale = np.clip(np.rint(ratio), -8, 7), extreme / -8
-        near = (np.abs(np.abs(ratio - np.rint(ratio)) - 0.5) < 1e-5) * np.abs(scale)
+        near = np.abs(np.abs(ratio - np.rint(ratio)) - 0.5) < 1e-5
     d, edge = nearest(scale, np.float16, np.abs(scale) * 2.0**-22)
-    return (codes * d).reshape(padded.shape), (near + np.abs(codes) * edge).reshape(padded.shape)
+    step_slack = (near > 0) * np.abs(d) + np.abs(codes) * edge
+    return (codes * d).reshape(padded.shape), step_slack.reshape(padded.shape)
 
 
 def append_paged_kv_cache(i: dict, case: Case) -> list[Expect]:
@@ -229,5 +257,3 @@ def append_paged_kv_cache(i: dict, case: Case) -> list[Expect]:
                 name, at = cell(i, which, int(b), int(position))
                 expect[name].value[at], expect[name].slack[at] = stored(wide(i[source][t]), i[name])
     return [expect[n] for n in names]
-
-

@@ -52,23 +52,22 @@ template <QOrder ORDER> __global__ void __launch_bounds__(TILE) scores(
     for (int c = 0; c < 16; c++) {
         uint4 raw = rows[t * 16 + (c ^ (t & 7))];
         uint32_t pairs[4] = {raw.x, raw.y, raw.z, raw.w};
-        Vec<G> block = Vec<G>::zero(), tree[4];
+        Vec<G> block = Vec<G>::zero(), pair, tree[3];
         #pragma unroll
         for (int i = 0; i < 8; i++) {
             float x = i % 2 ? high_bf16(pairs[i / 2]) : low_bf16(pairs[i / 2]);
             float4 q4 = qs[c * 8 + i];
             float qv[G] = {q4.x, q4.y, q4.z, q4.w};
-            Vec<G> term;
             #pragma unroll
             for (int g = 0; g < G; g++) {
-                if (ORDER == QA) term.x[g] = x * qv[g];
+                if (ORDER == QA) pair.x[g] = i % 2 ? __fmaf_rn(x, qv[g], pair.x[g]) : x * qv[g];
                 else if (ORDER == QB) acc.x[g] = __fmaf_rn(x, qv[g], acc.x[g]);
                 else if (ORDER == QD) slots[(c * 8 + i) % 16].x[g] = __fmaf_rn(x, qv[g], slots[(c * 8 + i) % 16].x[g]);
                 else block.x[g] = __fmaf_rn(x, qv[g], block.x[g]);
             }
-            if (ORDER == QA) push<G, 3>(tree, term, i);
+            if (ORDER == QA && i % 2) push<G, 2>(tree, pair, i / 2);
         }
-        if (ORDER == QA) push<G, 4>(stack, tree[3], c);
+        if (ORDER == QA) push<G, 4>(stack, tree[2], c);
         if (ORDER == QCt) push<G, 4>(stack, block, c);
         if (ORDER == QC) acc = acc + block;
     }
@@ -117,7 +116,7 @@ template <POrder ORDER, int N> __device__ Vec<N> over16(Vec<N> (&terms)[16]) {
 
 // 16 groups of threads; a group owns 16 positions of the cut (PA, PD a page; PC one row of every page),
 // a thread of it W 32-bit words (2 W values) of each row. Group sums meet in shared memory.
-template <POrder ORDER, int W> __global__ void __launch_bounds__(16 * 64 / W) values(
+template <POrder ORDER, int W> __global__ void __launch_bounds__(16 * 64 / W, ORDER == PA ? 2 : W == 4 ? 3 : 1) values(
         const float* s, const float* maxima, const uint32_t* v, const int* pages, float* o, float* l, int ctx, int tiles, int hkv) {
     constexpr int PER_ROW = 64 / W, THREADS = 16 * PER_ROW, E = 2 * W, AHEAD = 8;
     __shared__ float4 ps[CUT];
@@ -148,25 +147,24 @@ template <POrder ORDER, int W> __global__ void __launch_bounds__(16 * 64 / W) va
     }
     __syncthreads();
 
-    Vec<E * G> acc = Vec<E * G>::zero(), stack[5];
+    Vec<E * G> acc = Vec<E * G>::zero(), pair, stack[4];
     #pragma unroll
     for (int i = 0; i < 16; i++) {
         Words w = raw[i % AHEAD];
         if (i + AHEAD < 16) raw[i % AHEAD] = fetch(i + AHEAD);
         float4 p4 = ps[position(i)];
         float p[G] = {p4.x, p4.y, p4.z, p4.w};
-        Vec<E * G> term;
         #pragma unroll
         for (int e = 0; e < E; e++) {
             float x = e % 2 ? high_bf16(w.x[e / 2]) : low_bf16(w.x[e / 2]);
             #pragma unroll
             for (int g = 0; g < G; g++)
-                if (ORDER == PA) term.x[g * E + e] = p[g] * x;
+                if (ORDER == PA) pair.x[g * E + e] = i % 2 ? __fmaf_rn(p[g], x, pair.x[g * E + e]) : p[g] * x;
                 else acc.x[g * E + e] = __fmaf_rn(p[g], x, acc.x[g * E + e]);
         }
-        if (ORDER == PA) push<E * G, 4>(stack, term, i);
+        if (ORDER == PA && i % 2) push<E * G, 3>(stack, pair, i / 2);
     }
-    if (ORDER == PA) acc = stack[4];
+    if (ORDER == PA) acc = stack[3];
     #pragma unroll
     for (int g = 0; g < G; g++)
         #pragma unroll
@@ -193,14 +191,16 @@ template <POrder ORDER, int W> __global__ void __launch_bounds__(16 * 64 / W) va
     }
 }
 
-extern "C" int k_pass(int order, void* q, void* k, void* pages, void* s, void* maxima, float scale, int ctx, int hkv, int batch, void* stream) {
+extern "C" int k_pass(int order, void* q, void* k, void* pages, void* s, void* maxima, float scale,
+                      int ctx, int hkv, int batch, void* stream) {
     auto kernel = order == QA ? scores<QA> : order == QB ? scores<QB> : order == QC ? scores<QC> : order == QCt ? scores<QCt> : scores<QD>;
     kernel<<<dim3(ctx / TILE, hkv, batch), TILE, 0, (cudaStream_t)stream>>>(
         (float4*)q, (uint4*)k, (int*)pages, (float*)s, (float*)maxima, scale, ctx, hkv);
     return cudaGetLastError();
 }
 
-extern "C" int v_pass(int order, int words, void* s, void* maxima, void* v, void* pages, void* o, void* l, int ctx, int tiles, int hkv, int batch, void* stream) {
+extern "C" int v_pass(int order, int words, void* s, void* maxima, void* v, void* pages, void* o, void* l,
+                      int ctx, int tiles, int hkv, int batch, void* stream) {
     auto kernel = order == PA ? (words == 2 ? values<PA, 2> : values<PA, 4>)
                 : order == PC ? (words == 2 ? values<PC, 2> : values<PC, 4>) : (words == 2 ? values<PD, 2> : values<PD, 4>);
     kernel<<<dim3(ctx / CUT, hkv, batch), 16 * 64 / words, 0, (cudaStream_t)stream>>>(

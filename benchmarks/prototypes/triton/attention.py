@@ -4,11 +4,12 @@ import sys
 from types import SimpleNamespace
 
 import attention_cuda as cuda
-import attention_kernels as kernels
+import attention_k
+import attention_v
 import numpy as np
 import torch
 import triton
-from common import DEVICE, INTERPRET, best_of, chain, median_us, num_sets, require_same_bits, table, tree
+from common import DEVICE, INTERPRET, best_of, chain, median_us, num_sets, require_same_bits, rotated, table, tree
 
 G, D, PAGE, CUT = 4, 128, 16, 256
 HKV = 1 if INTERPRET else 8  # the interpreter is slow
@@ -17,27 +18,31 @@ SHAPES = [(64, 4096), (16, 512), (1, 4096)]
 
 BY_TOKEN = [dict(T=t, warps=w) for t, w in ((64, 2), (128, 4), (256, 4), (128, 2), (256, 8))]
 BY_ROW = [dict(T=t, warps=w) for t, w in ((32, 4), (64, 4), (64, 8))]
-BY_LANE = [dict(T=t, warps=w) for t, w in ((32, 2), (64, 4), (128, 4), (128, 8), (64, 2))]
+BY_LANE = [dict(T=t, STEP=s, warps=w)
+           for t, s, w in ((256, 32, 4), (256, 64, 4), (256, 32, 2), (128, 32, 4), (64, 32, 2), (64, 64, 4))]
 BY_SLOT = [dict(warps=w, stages=s) for w in (4, 8) for s in (1, 3, 5)]
 K_VARIANTS = {  # name: (kernel, order, launch configurations)
-    "QA token": (kernels.scores_by_token, "QA", BY_TOKEN),
-    "QA row": (kernels.scores_by_row, "QA", BY_ROW),
-    "QB token": (kernels.scores_by_token, "QB", BY_TOKEN),
-    "QC token": (kernels.scores_by_token, "QC", BY_TOKEN),
-    "QC row": (kernels.scores_by_row, "QC", BY_ROW),
-    "QCt token": (kernels.scores_by_token, "QCt", BY_TOKEN),
-    "QCt row": (kernels.scores_by_row, "QCt", BY_ROW),
-    "QA lane": (kernels.scores_by_lane, "QA", BY_LANE),
-    "QCt lane": (kernels.scores_by_lane, "QCt", BY_LANE),
-    "QD slot": (kernels.scores_by_slot, "QD", [dict(T=t, warps=w) for t, w in ((64, 4), (128, 4), (64, 2))]),
+    "QA token": (attention_k.scores_by_token, "QA", BY_TOKEN),
+    "QA row": (attention_k.scores_by_row, "QA", BY_ROW),
+    "QB token": (attention_k.scores_by_token, "QB", BY_TOKEN),
+    "QC token": (attention_k.scores_by_token, "QC", BY_TOKEN),
+    "QC row": (attention_k.scores_by_row, "QC", BY_ROW),
+    "QCt token": (attention_k.scores_by_token, "QCt", BY_TOKEN),
+    "QCt row": (attention_k.scores_by_row, "QCt", BY_ROW),
+    "QA lane": (attention_k.scores_by_lane, "QA", BY_LANE),
+    "QCt lane": (attention_k.scores_by_lane, "QCt", BY_LANE),
+    "QD slot": (attention_k.scores_by_slot, "QD", [dict(T=t, warps=w) for t, w in ((64, 4), (128, 4), (64, 2))]),
 }
 V_VARIANTS = {
-    "PA row": (kernels.values_by_row, "PA", [dict(warps=w, stages=1) for w in (1, 2)]),
-    "PB row": (kernels.values_by_row, "PB", [dict(warps=w, stages=1) for w in (1, 2)]),
-    "PC slot": (kernels.values_by_slot, "PC", BY_SLOT),
-    "PD row": (kernels.values_by_row, "PD", [dict(warps=w, stages=1) for w in (1, 2)]),
-    "PD slot": (kernels.values_by_slot, "PD", BY_SLOT),
+    "PA row": (attention_v.values_by_row, "PA", [dict(warps=w, stages=1) for w in (1, 2)]),
+    "PB row": (attention_v.values_by_row, "PB", [dict(warps=w, stages=1) for w in (1, 2)]),
+    "PC slot": (attention_v.values_by_slot, "PC", BY_SLOT),
+    "PD row": (attention_v.values_by_row, "PD", [dict(warps=w, stages=1) for w in (1, 2)]),
+    "PD slot": (attention_v.values_by_slot, "PD", BY_SLOT),
 }
+PAIRS = [("QCt lane", "PB row"), ("QCt lane", "PC slot"), ("QCt lane", "PD row"), ("QCt lane", "PD cuda"),
+         ("QA cuda", "PA cuda"), ("QB cuda", "PB row"), ("QB cuda", "PC cuda"), ("QC cuda", "PD cuda"),
+         ("QCt cuda", "PC cuda"), ("QCt cuda", "PD cuda"), ("QD cuda", "PC cuda")]
 if not INTERPRET:
     K_VARIANTS |= {f"{order} cuda": (cuda, order, [dict(T=cuda.TILE)]) for order in cuda.Q_ORDERS}
     V_VARIANTS |= {f"{order} cuda": (cuda, order, [dict(words=2), dict(words=4)]) for order in cuda.P_ORDERS}
@@ -46,7 +51,10 @@ if not INTERPRET:
 def make_inputs(batch, ctx, seed):
     gen = torch.Generator(device=DEVICE).manual_seed(seed)
     pages = batch * ctx // PAGE
-    randn = lambda *shape: torch.randn(shape, device=DEVICE, generator=gen)
+
+    def randn(*shape):
+        return torch.randn(shape, device=DEVICE, generator=gen)
+
     q = randn(batch, HKV, G, D).bfloat16()
     return SimpleNamespace(
         batch=batch, ctx=ctx, q=q,
@@ -65,24 +73,28 @@ def make_inputs(batch, ctx, seed):
 def k_pass(x, variant, config):
     kernel, order, _ = K_VARIANTS[variant]
     if kernel is cuda:
-        return cuda.k_pass(x, order, SCALE, HKV)
+        cuda.k_pass(x, order, SCALE, HKV)
+        return
     kernel[(x.ctx // config["T"], HKV, x.batch)](
-        x.q_by_d, x.k, x.pages, x.s, x.maxima, SCALE, x.ctx, HKV, order, config["T"], G, D, INTERPRET,
+        x.q if "STEP" in config else x.q_by_d, x.k, x.pages, x.s, x.maxima, SCALE, x.ctx, HKV, ORDER=order, G=G, D=D,
+        **{k: v for k, v in config.items() if k != "warps"}, EMULATE=INTERPRET,
         num_warps=config["warps"], enable_fp_fusion=False)
 
 
-def v_pass(x, variant, config, tile):
+def v_pass(x, variant, tile, config):
     kernel, order, _ = V_VARIANTS[variant]
     tiles = x.ctx // tile
     if kernel is cuda:
-        return cuda.v_pass(x, order, config["words"], tiles, HKV)
+        cuda.v_pass(x, order, config["words"], tiles, HKV)
+        return
     kernel[(x.ctx // CUT, HKV, x.batch)](
         x.s, x.maxima, x.v, x.pages, x.p, x.o, x.l, x.ctx, tiles, HKV, order, config["stages"],
         triton.next_power_of_2(tiles), G, D, num_warps=config["warps"], enable_fp_fusion=False)
 
 
 def combine(x):
-    kernels.combine_cuts[(x.batch * HKV, G)](x.o, x.l, x.out, x.ctx // CUT, G, D, num_warps=1, enable_fp_fusion=False)
+    grid = (x.batch * HKV, G)
+    attention_v.combine_cuts[grid](x.o, x.l, x.out, x.ctx // CUT, G, D, num_warps=1, enable_fp_fusion=False)
 
 
 def reference_exp(x):
@@ -156,7 +168,7 @@ def check(batch, ctx, k_names=K_VARIANTS, v_names=V_VARIANTS, limit=None):
         order = V_VARIANTS[name][1]
         for config in V_VARIANTS[name][2][:limit]:
             x.out.fill_(float("nan"))
-            v_pass(x, name, config, BY_TOKEN[1]["T"])
+            v_pass(x, name, BY_TOKEN[1]["T"], config)
             combine(x)
             for seq in {0, batch - 1}:
                 if (order, seq) not in want:
@@ -165,41 +177,44 @@ def check(batch, ctx, k_names=K_VARIANTS, v_names=V_VARIANTS, limit=None):
     print(f"attention {', '.join([*k_names, *v_names])}: bits equal the reference", flush=True)
 
 
+def whole(x, k_name, k_config, v_name, v_config):
+    k_pass(x, k_name, k_config)
+    v_pass(x, v_name, k_config["T"], v_config)
+    combine(x)
+
+
 def measure(batch, ctx):
     one_cache = batch * ctx * HKV * D * 2
     sets = [make_inputs(batch, ctx, i) for i in range(num_sets(one_cache))]
-    calls = lambda fn: [lambda x=x: fn(x) for x in sets] * max(1, 20 // len(sets))
+    best = {name: best_of(configs, k_pass, sets, name) for name, (_, _, configs) in K_VARIANTS.items()}
     for x in sets:
         k_pass(x, "QB token", BY_TOKEN[1])
-    rows, best = [], {}
-    for name, (_, _, configs) in K_VARIANTS.items():
-        best[name] = best_of(configs, lambda c: calls(lambda x: k_pass(x, name, c)))
-    for name, (_, _, configs) in V_VARIANTS.items():
-        best[name] = best_of(configs, lambda c: calls(lambda x: v_pass(x, name, c, 128)))
-    for name, (time, config) in best.items():
-        rows.append([name, f"{time:.1f}", f"{one_cache / time / 1e6:.2f}", config])
+    best |= {name: best_of(configs, v_pass, sets, name, 128) for name, (_, _, configs) in V_VARIANTS.items()}
+    rows = [[name, f"{time:.1f}", f"{one_cache / time / 1e6:.2f}", config] for name, (time, config) in best.items()]
     print(f"\nB {batch} ctx {ctx}, each pass\n\n" + table(["order", "µs", "TB/s", "configuration"], rows), flush=True)
 
     rows = []
-    for k_name in ("QCt lane", "QCt cuda"):
-        for v_name in V_VARIANTS:
-            def whole(x, k_name=k_name, v_name=v_name):
-                k_pass(x, k_name, best[k_name][1])
-                v_pass(x, v_name, best[v_name][1], best[k_name][1]["T"])
-                combine(x)
-            time = median_us(calls(whole))
-            rows.append([f"{k_name} + {v_name}", f"{time:.1f}", f"{2 * one_cache / time / 1e6:.2f}"])
+    last = batch - 1
+    for k_name, v_name in PAIRS:
+        args = (k_name, best[k_name][1], v_name, best[v_name][1])
+        whole(sets[0], *args)
+        scores = reference_scores(sets[0], last, K_VARIANTS[k_name][1])
+        want = reference_output(sets[0], last, scores, V_VARIANTS[v_name][1])
+        require_same_bits(f"{k_name} + {v_name}", sets[0].out[last], want)
+        time = median_us(rotated(whole, sets, *args))
+        rows.append([f"{k_name} + {v_name}", f"{time:.1f}", f"{2 * one_cache / time / 1e6:.2f}"])
     print(f"\nB {batch} ctx {ctx}, K pass + V pass + combine\n\n" + table(["orders", "µs", "TB/s"], rows), flush=True)
 
 
 def main():
     if INTERPRET:
-        return check(1, 256, limit=1)
-    if "--check" in sys.argv:
-        wanted = tuple(sys.argv[sys.argv.index("--check") + 1:])
-        return check(3, 1024, [n for n in K_VARIANTS if n.startswith(wanted)], [n for n in V_VARIANTS if n.startswith(wanted)])
-    for batch, ctx in SHAPES:
-        measure(batch, ctx)
+        check(1, 256, limit=1)
+    elif "--check" in sys.argv:
+        wanted = tuple(sys.argv[sys.argv.index("--check") + 1:]) or ("Q", "P")
+        check(3, 1024, *([n for n in names if n.startswith(wanted)] for names in (K_VARIANTS, V_VARIANTS)))
+    else:
+        for batch, ctx in SHAPES:
+            measure(batch, ctx)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ TILE = 128
 @cache
 def library():
     target = Path(tempfile.mkdtemp()) / "attention.so"
-    subprocess.run(["nvcc", "-O3", "-fmad=false", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC",
-                    Path(__file__).with_name("attention.cu"), "-o", target], check=True)
+    flags = ["-O3", "-fmad=false", "-gencode=arch=compute_90a,code=sm_90a", "-shared", "-Xcompiler", "-fPIC"]
+    subprocess.run(["nvcc", *flags, Path(__file__).with_name("attention.cu"), "-o", target], check=True)
     return ctypes.CDLL(str(target))
 
 

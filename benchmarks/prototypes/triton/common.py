@@ -2,6 +2,7 @@
 
 import os
 import statistics
+from functools import partial
 
 import numpy as np
 import torch
@@ -40,7 +41,8 @@ def num_sets(bytes_per_call):
 def bits_differing(got, want):
     got = got.detach().cpu().numpy() if isinstance(got, torch.Tensor) else got
     want = want.detach().cpu().numpy() if isinstance(want, torch.Tensor) else want
-    assert got.shape == want.shape and got.dtype == want.dtype == np.float32, (got.shape, want.shape)
+    assert got.shape == want.shape, (got.shape, want.shape)
+    assert got.dtype == want.dtype == np.float32
     return int((got.view(np.int32) != want.view(np.int32)).sum())
 
 
@@ -70,12 +72,17 @@ def table(headers, rows):
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
-def best_of(configs, make_calls):
-    """(time, config) of the fastest config; one that does not compile or fit is skipped."""
+def rotated(fn, sets, *args):
+    """At least twenty calls fn(x, *args), the sets x in turn."""
+    return [partial(fn, x, *args) for x in sets] * max(1, 20 // len(sets))
+
+
+def best_of(configs, fn, sets, *args):
+    """(time, config) of the fastest fn(x, *args, config); one that does not compile or fit is skipped."""
     best = (float("inf"), None)
     for config in configs:
         try:
-            time = median_us(make_calls(config))
+            time = median_us(rotated(fn, sets, *args, config))
         except Exception as error:
             print(f"  skipped {config}: {type(error).__name__}: {str(error)[:120]}", flush=True)
             continue

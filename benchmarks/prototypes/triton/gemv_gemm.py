@@ -123,8 +123,14 @@ def gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N):
 
 
 @triton.jit
+def gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N):
+    return (gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N)
+            + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b + 1, K, M, N))
+
+
+@triton.jit
 def gemm(a_ptr, sa_ptr, w_ptr, d_ptr, y_ptr, M, N, K, ORDER: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-         STAGES: tl.constexpr, NESTED: tl.constexpr):
+         STAGES: tl.constexpr):
     """int8 tensor-core dot per block of 32, then the float stage."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -132,35 +138,19 @@ def gemm(a_ptr, sa_ptr, w_ptr, d_ptr, y_ptr, M, N, K, ORDER: tl.constexpr, BM: t
     if ORDER == "flat":
         for b in tl.range(0, K // 32, num_stages=STAGES):
             total = total + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N)
-    elif ORDER == "chunk8" and NESTED:
-        for c in tl.range(0, K // 256, num_stages=STAGES):
-            part = tl.zeros([BM, BN], tl.float32)
-            for i in tl.static_range(8):
-                part = part + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + i, K, M, N)
-            total = total + part
-    elif ORDER == "chunk8":
-        part = tl.zeros([BM, BN], tl.float32)
-        for b in tl.range(0, K // 32, num_stages=STAGES):
-            part = part + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N)
-            if b % 8 == 7:
-                total = total + part
-                part = tl.zeros([BM, BN], tl.float32)
     else:
-        s1, s2, s4 = total, total, total
-        for b in tl.range(0, K // 32, num_stages=STAGES):
-            t = gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N)
-            if b % 2 == 0:
-                s1 = t
+        # Chunks outside, blocks unrolled inside: a test for the chunk's end in one flat loop costs a fifth.
+        for c in tl.range(0, K // 256, num_stages=STAGES):
+            if ORDER == "chunk8":
+                part = tl.zeros([BM, BN], tl.float32)
+                for i in tl.static_range(8):
+                    part = part + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + i, K, M, N)
             else:
-                t = s1 + t
-                if b % 4 == 1:
-                    s2 = t
-                else:
-                    t = s2 + t
-                    if b % 8 == 3:
-                        s4 = t
-                    else:
-                        total = total + (s4 + t)
+                part = (gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8, K, M, N)
+                        + gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 2, K, M, N))
+                part = part + (gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 4, K, M, N)
+                               + gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 6, K, M, N))
+            total = total + part
     tl.store(y_ptr + m[:, None] * N + n[None, :], total)
 
 
@@ -205,7 +195,7 @@ def run_gemv(x, order, config):
 
 def run_gemm(x, order, config):
     gemm[(x.M // config["BM"], x.N // config["BN"])](
-        x.a, x.sa, x.w, x.d, x.y, x.M, x.N, x.K, order, config["BM"], config["BN"], config["stages"], config["nested"],
+        x.a, x.sa, x.w, x.d, x.y, x.M, x.N, x.K, order, config["BM"], config["BN"], config["stages"],
         num_warps=config["warps"], enable_fp_fusion=False)
 
 
@@ -227,14 +217,10 @@ def gemv_configs(order):
     return serial + [dict(rows=r, warps=r // 32, per_program=p) for r in (64, 128) for p in (1, 2, 4)]
 
 
-GEMM_CONFIGS = [dict(BM=m, BN=n, warps=w, stages=s, nested=False)
-                for m, n, w in ((128, 128, 8), (64, 128, 4), (64, 128, 8), (64, 64, 4)) for s in (3, 4)]
-NESTED_CONFIGS = [dict(BM=m, BN=n, warps=w, stages=s, nested=True)
-                  for m, n, w in ((128, 128, 8), (64, 128, 4), (64, 64, 4)) for s in (1, 2)]
-
-
 def gemm_configs(order):
-    return GEMM_CONFIGS + (NESTED_CONFIGS if order == "chunk8" else [])
+    stages = (3, 4) if order == "flat" else (1, 2)
+    tiles = ((128, 128, 8), (64, 128, 4), (64, 128, 8), (64, 64, 4))
+    return [dict(BM=m, BN=n, warps=w, stages=s) for m, n, w in tiles for s in stages]
 
 
 def check():
@@ -265,17 +251,17 @@ def measure():
             size = N * K // BLOCK * bytes_per_block
             sets = [make_inputs(N, K, quant, 1, i) for i in range(num_sets(size))]
             for order in ORDERS:
-                calls = lambda c: [lambda x=x: run_gemv(x, order, c) for x in sets] * max(1, 20 // len(sets))
-                time, config = best_of(gemv_configs(order), calls)
-                rows.append([f"{quant} {N}×{K}", order, f"{time:.1f}", f"{size / time / 1e6:.2f}", config])
+                time, config = best_of(gemv_configs(order), run_gemv, sets, order)
+                rows.append([f"{quant} {N}x{K}", order, f"{time:.1f}", f"{size / time / 1e6:.2f}", config])
             del sets
     print("\ngemv, 1 token\n\n" + table(["matrix", "order", "µs", "TB/s", "configuration"], rows), flush=True)
     rows = []
     sets = [make_inputs(14336, 4096, "Q8_0", 4096, i) for i in range(2)]
     for order in ORDERS:
-        time, config = best_of(gemm_configs(order), lambda c: [lambda x=x: run_gemm(x, order, c) for x in sets])
+        time, config = best_of(gemm_configs(order), run_gemm, sets, order)
         rows.append([order, f"{time:.0f}", f"{2 * 4096 * 14336 * 4096 / time / 1e6:.0f}", config])
-    print("\ngemm Q8_0, 4096 tokens, 14336×4096\n\n" + table(["order", "µs", "TFLOP/s", "configuration"], rows), flush=True)
+    title = "\ngemm Q8_0, 4096 tokens, 14336x4096\n\n"
+    print(title + table(["order", "µs", "TFLOP/s", "configuration"], rows), flush=True)
 
 
 if __name__ == "__main__":

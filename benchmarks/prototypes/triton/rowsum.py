@@ -5,8 +5,8 @@ import sys
 import torch
 import triton
 import triton.language as tl
-from attention_kernels import sum16_in_order, tree_of_last
 from common import DEVICE, INTERPRET, best_of, chain, num_sets, require_same_bits, table, tree
+from orders import sum16_in_order, tree_of_last
 
 WIDTH = 4096
 HEIGHT = 4 if INTERPRET else 8192
@@ -49,14 +49,15 @@ def row_lanes(x_ptr, y_ptr, WIDTH: tl.constexpr, R: tl.constexpr):
 
 
 VARIANTS = {
-    "RA": (row_tree, [dict(R=r, warps=w) for r, w in ((1, 4), (1, 8), (2, 8), (4, 8))]),
+    "RA": (row_tree, [dict(R=r, warps=w) for r, w in ((1, 1), (1, 2), (1, 4), (4, 8))]),
     "RC": (row_cuts, [dict(R=1, warps=w) for w in (1, 2, 4)]),
     "RL": (row_lanes, [dict(R=1, warps=w) for w in (1, 2, 4)]),
 }
 
 
-def run(x, y, name, config):
-    VARIANTS[name][0][(HEIGHT // config["R"],)](x, y, WIDTH, config["R"], num_warps=config["warps"], enable_fp_fusion=False)
+def run(xy, name, config):
+    kernel, rows = VARIANTS[name][0], config["R"]
+    kernel[(HEIGHT // rows,)](*xy, WIDTH, rows, num_warps=config["warps"], enable_fp_fusion=False)
 
 
 def reference(x, name):
@@ -76,18 +77,18 @@ def check():
         want = reference(x, name)
         for config in configs[: 1 if INTERPRET else None]:
             y = torch.full((HEIGHT,), float("nan"), device=DEVICE)
-            run(x, y, name, config)
+            run((x, y), name, config)
             require_same_bits(f"rowsum {name} {config}", y, want)
     print("rowsum: bits of every order and configuration equal the reference", flush=True)
 
 
 def measure():
     size = HEIGHT * WIDTH * 4
-    sets = [(torch.randn(HEIGHT, WIDTH, device=DEVICE), torch.empty(HEIGHT, device=DEVICE)) for _ in range(num_sets(size))]
+    y = torch.empty(HEIGHT, device=DEVICE)
+    sets = [(torch.randn(HEIGHT, WIDTH, device=DEVICE), y) for _ in range(num_sets(size))]
     rows = []
     for name, (_, configs) in VARIANTS.items():
-        calls = lambda c: [lambda s=s: run(*s, name, c) for s in sets] * (20 // len(sets))
-        time, config = best_of(configs, calls)
+        time, config = best_of(configs, run, sets, name)
         rows.append([name, f"{time:.1f}", f"{size / time / 1e6:.2f}", config])
     print("\nsum of squares, 8192 rows of 4096\n\n" + table(["order", "µs", "TB/s", "configuration"], rows), flush=True)
 

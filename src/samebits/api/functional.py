@@ -21,7 +21,7 @@ from samebits.api.arrays import is_array, like, to_host
 from samebits.backends import discovery
 from samebits.backends.support import check_tier, strongest_tier
 from samebits.core.errors import BadInput, Unsupported
-from samebits.core.format import HostTensor, Packed
+from samebits.core.format import HostTensor, store
 from samebits.core.tiers import Tier
 from samebits.graph import GraphBuilder
 from samebits.ops import OPS, Bound, Op, bind
@@ -53,16 +53,8 @@ def run_op(bound: Bound, backend: str, numerics: str | None) -> tuple[HostTensor
     results = []
     for i, result in enumerate(bound.op.active_results(bound.tensors, bound.attrs)):
         value = device.copy_out(executable.output(i))
-        results.append(_write_back(bound.tensors[result.alias_of], value) if result.alias_of else value)
+        results.append(store(bound.tensors[result.alias_of] if result.alias_of else None, value))
     return tuple(results)
-
-
-def _write_back(target: HostTensor, value: HostTensor) -> HostTensor:
-    if isinstance(target, Packed) and isinstance(value, Packed):
-        np.copyto(target.data, value.data)
-    elif isinstance(target, np.ndarray) and isinstance(value, np.ndarray):
-        np.copyto(target, value)
-    return target
 
 
 def _function_of(op: Op) -> Callable[..., Any]:
@@ -138,7 +130,7 @@ def apply_llama31_rope_pos_ids_inplace(
     calls = [bind(OPS["rope"], x, positions, table, interleave=interleave) for x in arrays]
     rotated = [run_op(bound, backend, numerics)[0] for bound in calls]
     for x, y in zip(arrays, rotated, strict=True):
-        _write_back(x, y)
+        store(x, y)
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,7 @@ class Found:
     reason: str = ""
 
 
-def _load_in_tree(target: str) -> type[Backend]:
+def _load_class(target: str) -> type[Backend]:
     module, _, attribute = target.partition(":")
     loaded: type[Backend] = getattr(import_module(module), attribute)
     return loaded
@@ -52,7 +52,7 @@ def _try(name: str, origin: str, load: Callable[[], type[Backend]]) -> Found:
 @cache
 def discover() -> tuple[Found, ...]:
     """Every known backend, in-tree first. A plug-in may not take a name that is in use."""
-    found = [_try(name, "built in", lambda target=target: _load_in_tree(target)) for name, target in IN_TREE.items()]  # type: ignore[misc]
+    found = [_try(name, "built in", lambda target=target: _load_class(target)) for name, target in IN_TREE.items()]  # type: ignore[misc]
     for entry in entry_points(group=GROUP):
         origin = entry.dist.name if entry.dist else entry.value
         if any(f.name == entry.name for f in found):
@@ -63,8 +63,14 @@ def discover() -> tuple[Found, ...]:
 
 
 def get(name: str) -> Found:
-    """The usable backend of that name. UnknownName lists what there is, Unavailable carries the reason."""
-    matches = [f for f in discover() if f.name == name]
+    """The usable backend of that name, or of a class written as "module:Class" that is not installed yet.
+
+    UnknownName lists what there is, Unavailable carries the reason.
+    """
+    if ":" in name:
+        matches = [_try(name, name.partition(":")[0], lambda: _load_class(name))]
+    else:
+        matches = [f for f in discover() if f.name == name]
     if not matches:
         raise UnknownName("backend", name, [f.name for f in discover()])
     if matches[0].backend is None:

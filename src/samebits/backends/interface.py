@@ -73,7 +73,7 @@ class Executable(ABC):
 
     @abstractmethod
     def bind(self, name: str, buffer: Buffer | View) -> None:
-        """Gives the graph input `name` its memory; caches are updated there, in place."""
+        """Gives a graph input or output its memory. Caches are updated in place; an output needs no binding."""
 
     def prepare(self, dims: Mapping[str, int]) -> None:
         """Sets the symbolic dimensions of the coming step; optional for graphs without any."""
@@ -119,6 +119,9 @@ class Backend(ABC):
 
     def sync(self) -> None:
         """Waits for all work. Optional where every call is synchronous."""
+
+    def set_threads(self, count: int) -> None:
+        """Host threads for kernels from now on. Optional: a backend without them ignores it."""
 
     def view(self, base: Buffer | View, step: tuple[Any, ...]) -> View:
         """A lazy view one step further. Optional: the default only records the step."""

@@ -94,11 +94,9 @@ class NullExecutable(Executable):
 
     def output(self, index: int) -> Buffer:
         name = self._graph.outputs[index].name
-        if name not in self._aliases:
-            return self._outputs[name]
         while name in self._aliases:
             name = self._aliases[name]
-        bound = self._bound[name]
+        bound = self._bound[name] if name in self._bound else self._outputs[name]
         return bound.base if isinstance(bound, View) else bound
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernel
 from samebits.core.errors import BadInput
-from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, store
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -74,7 +74,8 @@ class ReferenceExecutable(Executable):
         for node, kernel in zip(self._graph.nodes, self._kernels, strict=True):
             arguments = {name: self._values[value.name] for name, value in node.inputs.items()}
             results = kernel.run(**arguments, **node.attrs)
-            self._values.update(zip((v.name for v in node.outputs), results, strict=True))
+            for value, result in zip(node.outputs, results, strict=True):
+                self._values[value.name] = store(self._values.get(value.name), result)
 
     def output(self, index: int) -> Buffer:
         value = self._graph.outputs[index]

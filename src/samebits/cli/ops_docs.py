@@ -1,4 +1,4 @@
-"""Writes docs/ops.md from the op records: `python -m samebits.cli.ops_docs docs/ops.md`. A test fails when it is stale."""
+"""Writes docs/ops.md from the op records (`make docs`); a test fails when it is stale."""
 
 from __future__ import annotations
 

@@ -153,3 +153,14 @@ def format_of(x: HostTensor) -> Format:
     if name not in FORMATS:
         raise BadInput("tensor", "dtype", name, f"one of {', '.join(f.name for f in FORMATS if f.dtype)}")
     return FORMATS[name]
+
+
+def store(target: HostTensor | None, result: HostTensor) -> HostTensor:
+    """The result in the memory that was bound for it, or as it is where none was."""
+    if target is None or target is result:
+        return result
+    if isinstance(target, Packed) and isinstance(result, Packed):
+        target.data[...] = result.data
+    elif isinstance(target, np.ndarray) and isinstance(result, np.ndarray):
+        target[...] = result
+    return target

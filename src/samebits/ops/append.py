@@ -10,6 +10,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.ops.kv_cases import append_case, append_inputs
 from samebits.ops.kv_codec import encode_rows
+from samebits.ops.kv_equivalents import append_equivalents
 from samebits.ops.paged import (
     K_CACHE,
     KV_INDICES,
@@ -32,6 +33,8 @@ def _views(key: np.ndarray, value: np.ndarray | None, k_cache: HostTensor, v_cac
     if (value is None) != (k_cache.ndim == 3):
         raise BadInput(OP, "value", "a tensor" if value is not None else "nothing", "one, except with an MLA cache")
     cache = cache_views(OP, k_cache, v_cache, layout, key.shape[-1], v_dim)
+    if v_cache is not None and np.shares_memory(_storage(k_cache), _storage(v_cache)):
+        raise BadInput(OP, "v_cache", "memory that k_cache holds too", "a cache of its own")
     if cache.k.shape[2] != key.shape[1]:
         raise BadInput(OP, "key", f"{key.shape[1]} heads", f"the cache's {cache.k.shape[2]}")
     return cache
@@ -91,8 +94,11 @@ def _check(
 
 
 def _store(cache: HostTensor, pages: np.ndarray, slots: np.ndarray, rows: np.ndarray) -> None:
-    target = cache.data if isinstance(cache, Packed) else cache
-    target[pages, slots] = rows
+    _storage(cache)[pages, slots] = rows
+
+
+def _storage(cache: HostTensor) -> np.ndarray:
+    return cache.data if isinstance(cache, Packed) else cache
 
 
 @define_op(
@@ -112,7 +118,7 @@ def _store(cache: HostTensor, pages: np.ndarray, slots: np.ndarray, rows: np.nda
         Result("k_cache", "", "=k_cache", alias_of="k_cache"),
         Result("v_cache", "", "=v_cache", alias_of="v_cache"),
     ],
-    tolerance=Tolerance(0.0, 1.0, "stored bytes: a quantized code may fall on the other side of a tie"),
+    tolerance=Tolerance(2.0**-7, 0.0, "one rounding; a quantized code may fall on the other side of a tie", steps=1),
     cases=[
         *(append_case(f"{k}-{v}", k=k, v=v) for k, v in zip(CACHES, (*CACHES[1:], CACHES[0]), strict=True)),
         append_case("hnd", layout="HND"),
@@ -128,6 +134,7 @@ def _store(cache: HostTensor, pages: np.ndarray, slots: np.ndarray, rows: np.nda
     invariant_axes=("T",),
     check=_check,
     make_inputs=append_inputs,
+    equivalents=append_equivalents,
 )
 def append_paged_kv_cache(
     key: np.ndarray,

@@ -26,10 +26,11 @@ from samebits.core.shapes import Env, TensorSpec
 from samebits.ops.attention_cases import ATTENTION_CASES
 from samebits.ops.gemm import block_matmul
 from samebits.ops.kv_cases import attention_inputs
+from samebits.ops.kv_equivalents import attention_equivalents
 from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE, cache_views, page_table
 from samebits.ops.ragged import check_indptr
 from samebits.ops.record import FLOATS, INDEX, Attr, Result, Tensor, Tolerance, define_op
-from samebits.ops.softmax import normalizer, not_negative, shifted_exp, soft_capped
+from samebits.ops.softmax import check_sinks, normalizer, not_negative, shifted_exp, soft_capped
 
 F = np.float32
 OP = "paged_attention"
@@ -92,6 +93,15 @@ def kept(q_positions: np.ndarray, kv_len: int, causal: bool, window_left: int, c
     return keep
 
 
+def _seen_only(x: HostTensor, keep: np.ndarray) -> HostTensor:
+    """x [n, H, D] as stored, zeros at positions that no query looks at: they may hold anything, NaN included."""
+    seen = np.asarray(keep.any(axis=0))[:, None, None]
+    if isinstance(x, Packed):
+        return Packed(x.format, np.where(seen, x.data, np.uint8(0)), x.scale)
+    return np.where(seen, x, np.zeros(1, x.dtype))
+
+
+@np.errstate(invalid="ignore")  # a place masked for one query only may hold Inf
 def attend(
     q: np.ndarray,
     k: HostTensor,
@@ -150,6 +160,9 @@ def _check(
         raise BadInput(OP, "custom_mask", f"{len(mask)} entries", f"queries x length of every sequence: {total}")
     if not np.isfinite(q).all():
         raise BadInput(OP, "q", "NaN or Inf", "finite values")
+    check_sinks(OP, given["sinks"])
+    if given["alibi_slopes"] is not None and not np.isfinite(given["alibi_slopes"]).all():
+        raise BadInput(OP, "alibi_slopes", "NaN or Inf", "finite values")
 
 
 @define_op(
@@ -185,6 +198,7 @@ def _check(
     check=_check,
     make_inputs=attention_inputs,
     shape_env=_result_dims,
+    equivalents=attention_equivalents,
 )
 def paged_attention(
     q: np.ndarray,
@@ -229,11 +243,12 @@ def paged_attention(
             positions = np.arange(rows.start, rows.stop) - stop + kv_len
             block_mask = None if custom is None else custom[rows.start - first : rows.stop - first]
             keep = kept(positions, kv_len, causal, window_left, block_mask)
+            seen_keys, seen_values = _seen_only(keys, keep), _seen_only(values, keep)
             for h in range(num_heads):
                 out[rows, h], lse[rows, h] = attend(
                     q[rows, h],
-                    keys[:, h // group],
-                    values[:, h // group],
+                    seen_keys[:, h // group],
+                    seen_values[:, h // group],
                     positions,
                     keep,
                     sm_scale=scale,

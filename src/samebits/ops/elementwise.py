@@ -72,4 +72,4 @@ def _float_format(name: str) -> str | None:
 )
 def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
     """x in another float format, rounded to nearest even."""
-    return x
+    return x.copy()  # a result never shares memory with an input it does not alias

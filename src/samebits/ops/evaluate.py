@@ -6,7 +6,6 @@ backend: a kernel never sees arguments that the record does not allow.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,8 @@ from samebits.core.format import FORMATS, HostTensor, Packed, dtype_name, format
 from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.shapes import Env, TensorSpec, describe, match_shape
 from samebits.ops.record import FLOATS, Attr, Op, Tensor
+
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,13 @@ def _check_attr(op: Op, attr: Attr, value: Any) -> Any:
     if value is None and attr.default is None:
         return None
     if attr.kind is float and type(value) in (int, float, np.float32, np.float64):
+        if not abs(value) <= LARGEST_FLOAT32:  # NaN too: it compares false
+            raise BadInput(op.name, attr.name, value, "a finite float32 number")
         value = float(value)
     elif attr.kind is int and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = int(value)
-    if not isinstance(value, attr.kind):
-        raise BadInput(op.name, attr.name, repr(value), attr.kind.__name__)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise BadInput(op.name, attr.name, value, "a finite number")
+    if not isinstance(value, attr.kind) or (isinstance(value, bool) and attr.kind is not bool):
+        raise BadInput(op.name, attr.name, " ".join(repr(value).split()), attr.kind.__name__)
     needed = attr.accepts(value) if attr.accepts else None
     if needed:
         raise BadInput(op.name, attr.name, repr(value), needed)

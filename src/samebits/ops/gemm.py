@@ -19,6 +19,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import as_operand, widen
 from samebits.core.numerics.sums import canonical_dot
 from samebits.ops.cases import default_inputs
+from samebits.ops.equivalents import segment_equivalents
 from samebits.ops.quantize import int8_blocks
 from samebits.ops.ragged import check_index_range, check_indptr
 from samebits.ops.record import FLOATS, INDEX, WEIGHTS, Case, Op, Result, Tensor, Tolerance, define_op
@@ -27,7 +28,7 @@ from samebits.ops.sizes import MODELS
 F = np.float32
 CHUNK_BLOCKS = 8
 GEMM_TOLERANCE = Tolerance(
-    2e-2, 2e-2, "fast kernels may keep x in 16 bits or in int8 with other scales; errors average over K"
+    4e-2, 1e-6, "int8 activations err by 0.5 % of a row's size, 4 % in the tails; fast kernels may keep 16 bits"
 )
 
 
@@ -174,6 +175,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
     invariant_axes=("T",),
     check=_check_groups,
     make_inputs=_grouped_inputs,
+    equivalents=segment_equivalents,
 )
 def grouped_gemm(
     x: np.ndarray, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None = None

@@ -70,11 +70,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What `fast` may deviate: |got - want| <= absolute + relative * |want|, and why that much."""
+    """What `fast` may deviate, and why that much.
+
+    |got - want| <= absolute + relative * max(|want|, root mean square of want's row); an integer result, or a
+    code of a quantized one, may differ by `steps`.
+    """
 
     relative: float
     absolute: float
     reason: str
+    steps: int = 0
 
 
 EXACT = Tolerance(0.0, 0.0, "moves, compares or selects values: there is nothing to round")
@@ -111,6 +116,7 @@ class Op:
     make_inputs: Callable[..., dict[str, HostTensor]] | None = None  # overrides the default maker, see ops/cases.py
     decompose: Callable[..., Any] | None = None  # (builder, **inputs, **attrs): the unfused graph
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None  # dims results need beyond inputs
+    equivalents: Callable[..., Any] | None = None  # other calls with the same bits, see ops/equivalents.py
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -174,6 +180,7 @@ def define_op(
     make_inputs: Callable[..., dict[str, HostTensor]] | None = None,
     decompose: Callable[..., Any] | None = None,
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None,
+    equivalents: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated reference as an op of its own name; returns the reference unchanged."""
 
@@ -197,6 +204,7 @@ def define_op(
             make_inputs=make_inputs,
             decompose=decompose,
             shape_env=shape_env,
+            equivalents=equivalents,
         )
         OPS.add(op.name, op, aliases)
         return reference

@@ -68,6 +68,12 @@ def _check(logits: np.ndarray, **rows: Any) -> None:
     check_no_nan("sample", "logits", logits)
     if logits.shape[1] == 0 or (logits == np.inf).any() or (logits.max(axis=1, initial=NEG_INF) == NEG_INF).any():
         raise BadInput("sample", "logits", "a row that is empty, all -Inf or holds +Inf", "a finite logit in every row")
+    bias = rows["bias"]
+    if bias is not None:
+        if not (bias < np.inf).all():
+            raise BadInput("sample", "bias", "NaN or +Inf", "finite values or -Inf")
+        if ((logits + bias).max(axis=1, initial=NEG_INF) == NEG_INF).any():
+            raise BadInput("sample", "bias", "a row that leaves no token", "a finite logit in every row")
     present = [name for name in PENALTIES if rows[name] is not None]
     if present and len(present) != len(PENALTIES):
         raise BadInput("sample", "penalties", ", ".join(present), f"all of {', '.join(PENALTIES)}")

@@ -46,12 +46,19 @@ def normalizer(total: np.ndarray) -> np.ndarray:
 
 
 def not_negative(x: float) -> str | None:
-    return None if x >= 0 else "0 (off) or more"
+    return None if x == 0 or 2.0**-100 <= x <= 2.0**100 else "0 (off) or 2^-100 .. 2^100"
+
+
+def check_sinks(where: str, sinks: np.ndarray | None) -> None:
+    """No NaN or +Inf; -Inf is a sink that takes nothing."""
+    if sinks is not None and not (sinks < np.inf).all():
+        raise BadInput(where, "sinks", "NaN or +Inf", "finite values or -Inf")
 
 
 def _check(x: np.ndarray, mask: np.ndarray | None, sinks: np.ndarray | None, scale: float, soft_cap: float) -> None:
     if np.isnan(x).any() or (x == np.inf).any():
         raise BadInput("softmax", "x", "NaN or +Inf", "finite values or -Inf")
+    check_sinks("softmax", sinks)
 
 
 def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:

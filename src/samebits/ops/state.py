@@ -66,6 +66,11 @@ def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarr
     return v, s
 
 
+def _check_cache(cache: HostTensor, source: str, target: str) -> None:
+    if cache.ndim not in (4, 5):  # an MLA cache has no heads to exchange
+        raise BadInput("convert_kv_layout", "cache", f"{cache.ndim} axes", "4 (split) or 5 (unified)")
+
+
 def _layout(name: str) -> str | None:
     return None if name in LAYOUTS else "'NHD' or 'HND'"
 
@@ -84,6 +89,7 @@ def _layout(name: str) -> str | None:
         Case("same", {"...": (2,), "A": 4, "B": 2, "D": 32}, {"target": "NHD"}),
     ],
     invariant_axes=("...",),
+    check=_check_cache,
     shape_env=lambda specs, attrs: dict(
         zip("OI", specs["cache"].shape[-3:-1][:: 1 if attrs["source"] == attrs["target"] else -1], strict=True)
     ),

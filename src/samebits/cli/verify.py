@@ -1,0 +1,84 @@
+"""`samebits verify`: prove a backend, case by case."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from samebits.backends.discovery import get
+from samebits.core.errors import BadInput
+from samebits.core.tiers import Tier
+from samebits.verify.html import html_page
+from samebits.verify.model import Result, Task
+from samebits.verify.pool import Pool
+from samebits.verify.report import TIERS, Run, as_json, certificate, print_summary, write_atomically, write_json
+from samebits.verify.select import tasks_for
+
+SIZES_ALLOWED = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def sizes(arguments: list[str]) -> dict[str, str]:
+    """The rest of the command line as `--name value` pairs."""
+    pairs = {}
+    rest = list(arguments)
+    while rest:
+        name = rest.pop(0)
+        if not name.startswith("--") or not rest:
+            raise BadInput("verify", "argument", repr(name), "a known option, or a size as --name VALUE")
+        pairs[name[2:].replace("-", "_")] = rest.pop(0)
+    return pairs
+
+
+def run_tasks(tasks: list[Task], backend: str, jobs: int, seconds: float, console: Console) -> list[Result]:
+    """All results, in the order of the tasks, with a progress bar where someone is looking."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    by_case: dict[tuple[str, str], list[Result]] = {}
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("verifying", total=len(tasks))
+        for results in Pool(backend, jobs, seconds).run(tasks):
+            by_case[results[0].op, results[0].case] = results
+            progress.update(bar, advance=1, description=results[0].op)
+    return [r for t in tasks for r in by_case[t.op, t.case]]
+
+
+def verify(
+    context: typer.Context,
+    backend: str = typer.Option("reference", "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
+    op: str = typer.Option(None, "--op", help="Only this op."),
+    case: str = typer.Option(None, "--case", help="Only this case of --op."),
+    tier: str = typer.Option(
+        None, "--tier", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; all if absent."
+    ),
+    full: bool = typer.Option(False, "--full/--quick", help="Every case, or those that take a minute or two."),
+    jobs: int = typer.Option(os.cpu_count() or 1, "-j", help="Worker processes.", min=1, max=256),
+    seed: int = typer.Option(0, "--seed", help="Of the inputs.", min=0, max=2**63 - 1),
+    seconds: float = typer.Option(120.0, "--time-limit", help="Seconds a case may take.", min=0.1),
+    json_file: Path = typer.Option(None, "--json", help="Write all results here."),
+    html_file: Path = typer.Option(None, "--html", help="Write a page to look at here."),
+    certificate_file: Path = typer.Option(None, "--certificate", help="Write what was proven here."),
+) -> None:
+    """Prove that a backend computes what the reference defines. Sizes such as --m 32 --n 128 --k 64 make a case.
+
+    Exit status: 0 if nothing failed, 1 if something did, 2 for a mistake in the call.
+    """
+    console = Console()
+    tiers = (Tier.parse(tier).label,) if tier else TIERS
+    found = get(backend)
+    tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
+    started = time.monotonic()
+    results = run_tasks(tasks, backend, jobs, seconds, console)
+    run = Run(found, results, time.monotonic() - started, full)
+    print_summary(console, run)
+    if json_file:
+        write_json(json_file, as_json(run))
+    if certificate_file:
+        write_json(certificate_file, certificate(run))
+    if html_file:
+        write_atomically(html_file, html_page(run))
+    sys.exit(1 if run.failures else 0)

@@ -1,0 +1,221 @@
+"""The checks of one case. A kernel that serves several tiers runs once; each tier reads the findings it cares for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from samebits.backends.interface import Backend, Caps
+from samebits.backends.support import check_tier, choose_kernel
+from samebits.core.errors import Unsupported
+from samebits.core.format import HostTensor, Packed
+from samebits.core.tiers import Tier
+from samebits.kernels.record import Kernel
+from samebits.ops import Op, bind, evaluate, make_inputs
+from samebits.ops.equivalents import Equivalent, row_equivalents
+from samebits.ops.kv_equivalents import copy_tensor
+from samebits.ops.record import Case, Tolerance
+from samebits.verify.harness import PATTERNS, execute, raw_bytes
+from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.model import CHECKS, Finding, Result, Task
+
+FAST_CHECKS = frozenset({"error", "guard", "input", "unwritten", "nan", "values"})
+CHECKS_OF = {
+    Tier.FAST: FAST_CHECKS,
+    Tier.INVARIANT: frozenset(CHECKS) - {"bits", "fusion"},
+    Tier.PORTABLE: frozenset(CHECKS),
+}
+THREADS = (1, 2, 3)
+
+
+def verify_case(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> list[Result]:
+    """One result per tier asked for."""
+    inputs = make_inputs(op, case, task.seed)
+    by_kernel: dict[str, tuple[Kernel, list[Tier]]] = {}
+    results = []
+    for tier in (Tier.parse(t) for t in task.tiers):
+        try:
+            check_tier(backend, caps, tier)
+            bound = bind(op, **inputs)
+            kernel = choose_kernel(backend, op, bound.specs, bound.attrs, tier)
+        except Unsupported as error:
+            results.append(Result(op.name, case.id, tier.label, "unsupported", str(error)))
+            continue
+        by_kernel.setdefault(kernel.name, (kernel, []))[1].append(tier)
+    for kernel, tiers in by_kernel.values():
+        started = time.perf_counter()
+        findings = list(Examination(backend, op, inputs, max(tiers)).findings())
+        seconds = time.perf_counter() - started
+        results += [_verdict(op, case, tier, kernel, findings, seconds / len(tiers), task) for tier in tiers]
+    return results
+
+
+def _verdict(
+    op: Op, case: Case, tier: Tier, kernel: Kernel, findings: list[Finding], seconds: float, task: Task
+) -> Result:
+    order = list(CHECKS)
+    relevant = sorted((f for f in findings if f.check in CHECKS_OF[tier]), key=lambda f: order.index(f.check))
+    if not relevant:
+        return Result(op.name, case.id, tier.label, "pass", kernel=kernel.name, seconds=seconds)
+    reason = f"{relevant[0].check}: {relevant[0].where}"
+    return Result(op.name, case.id, tier.label, "fail", reason, tuple(relevant), kernel.name, seconds, task.replay)
+
+
+class Examination:
+    """All checks of one call on one backend. Inputs are never modified."""
+
+    def __init__(self, backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier) -> None:
+        bound = bind(op, **inputs)
+        self._backend, self._op, self._tier, self._attrs = backend, op, tier, bound.attrs
+        self._inputs = {**bound.tensors, **bound.attrs}
+
+    def findings(self) -> Iterator[Finding]:
+        """Findings in the order of the checks; stops after one that makes the next meaningless."""
+        want = self._reference()
+        try:
+            first = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[0])
+            second = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[1])
+        except Exception as error:  # any exception of a backend under test is its failure, with its text
+            yield Finding("error", f"{type(error).__name__}: {error}")
+            return
+        yield from dict.fromkeys([*first.findings, *second.findings])
+        unwritten = self._unwritten(first.results, second.results)
+        if unwritten:
+            yield unwritten
+            return
+        broken = list(self._values(first.results, want))
+        yield from broken
+        if self._tier >= Tier.INVARIANT and not broken:
+            moved = list(self._same("run-to-run", "again", second.results, first.results))
+            yield from moved
+            if not moved:
+                yield from self._other_ways(first.results)
+        if self._tier >= Tier.PORTABLE and not broken:
+            yield from self._same("bits", "reference", first.results, want)
+
+    def _reference(self) -> tuple[HostTensor, ...]:
+        copies = {k: copy_tensor(v) if isinstance(v, (np.ndarray, Packed)) else v for k, v in self._inputs.items()}
+        return evaluate(bind(self._op, **copies))
+
+    def _run(self, inputs: dict[str, Any]) -> tuple[HostTensor, ...]:
+        return execute(self._backend, self._op, inputs, self._tier).results
+
+    def _unwritten(self, first: tuple[HostTensor, ...], second: tuple[HostTensor, ...]) -> Finding | None:
+        """An element that holds each run's own pattern was written in neither."""
+        for i, (a, b) in enumerate(zip(first, second, strict=True)):
+            if self._op.results[i].alias_of is not None:
+                continue
+            x, y = raw_bytes(a), raw_bytes(b)
+            itemsize = 1 if isinstance(a, Packed) else a.itemsize
+            untouched = ((x == PATTERNS[0]) & (y == PATTERNS[1])).reshape(-1, itemsize).all(axis=1)
+            if untouched.any():
+                at = int(np.argmax(untouched))
+                where = f"{self._op.results[i].name}: element {at} and {int(untouched.sum()) - 1} more"
+                return Finding("unwritten", where)
+        return None
+
+    def _values(self, got: tuple[HostTensor, ...], want: tuple[HostTensor, ...]) -> Iterator[Finding]:
+        for i, (a, b) in enumerate(zip(got, want, strict=True)):
+            name = self._op.results[i].name
+            numbers, truth = as_numbers(a), as_numbers(b)
+            where = first_difference(a, b, axis_labels(self._op, i, len(b.shape), self._attrs))
+            if numbers.shape != truth.shape:
+                yield Finding("values", f"{name}: {where}")
+            elif (np.isnan(numbers) & ~np.isnan(truth)).any():
+                yield Finding("nan", f"{name}: {where}")
+            elif not within(numbers, truth, self._op.tolerance, steps_of(b, self._op.tolerance)):
+                yield Finding("values", f"{name}: {where}")
+
+    def _same(
+        self, check: str, detail: str, got: tuple[HostTensor, ...], want: tuple[HostTensor, ...]
+    ) -> Iterator[Finding]:
+        for i, (a, b) in enumerate(zip(got, want, strict=True)):
+            where = first_difference(a, b, axis_labels(self._op, i, len(b.shape), self._attrs))
+            if where:
+                yield Finding(check, f"{self._op.results[i].name} ({detail}): {where}")
+                return
+
+    def _other_ways(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
+        """Threads, every equivalent call, and the unfused ops."""
+        for count in THREADS:
+            self._backend.set_threads(count)
+            yield from self._same("threads", f"{count} threads", self._run(self._inputs), first)
+        seen: set[str] = set()
+        ways = self._op.equivalents or row_equivalents
+        for way in ways(self._op, self._inputs):
+            if way.check not in seen:
+                for finding in self._equivalent(way, first):
+                    seen.add(way.check)
+                    yield finding
+        if self._tier >= Tier.PORTABLE and self._op.decompose is not None and self._is_float32():
+            yield from self._same("fusion", "unfused", self._unfused(), first)
+
+    def _equivalent(self, way: Equivalent, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
+        try:
+            got = way.compute(self._run)
+        except Exception as error:  # as above: an equivalent call that raises has broken its promise
+            yield Finding(way.check, f"{way.detail}: {type(error).__name__}: {error}")
+            return
+        yield from self._same(way.check, way.detail, got, way.expect(first))
+
+    def _is_float32(self) -> bool:
+        """Decompositions round 16-bit activations once more, so they are compared on float32 ones only."""
+        stored = [self._inputs[t.name] for t in self._op.inputs if self._inputs.get(t.name) is not None]
+        floats = [x for x in stored if isinstance(x, np.ndarray) and x.dtype.kind in "fV"]
+        return all(x.dtype == np.float32 for x in floats)
+
+    def _unfused(self) -> tuple[HostTensor, ...]:
+        decompose = self._op.decompose
+        if decompose is None:
+            raise TypeError(f"{self._op.name} has no decomposition")
+        results = decompose(OneByOne(self._backend, self._tier), **self._inputs)
+        return results if isinstance(results, tuple) else (results,)
+
+
+class OneByOne:
+    """A builder for decompositions that runs every op at once on a backend."""
+
+    def __init__(self, backend: Backend, tier: Tier) -> None:
+        self._backend, self._tier = backend, tier
+
+    def __getattr__(self, name: str) -> Any:
+        from samebits.ops import OPS
+
+        op = OPS[name]
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            named = {**dict(zip((t.name for t in op.inputs), args, strict=False)), **kwargs}
+            results = execute(self._backend, op, named, self._tier).results
+            return results[0] if len(results) == 1 else results
+
+        return run
+
+
+def as_numbers(x: HostTensor) -> np.ndarray:
+    """float64 values of any host tensor."""
+    return (x.unpack() if isinstance(x, Packed) else x).astype(np.float64)
+
+
+def steps_of(want: HostTensor, tolerance: Tolerance) -> np.ndarray | float:
+    """What `steps` are worth: whole numbers for integers, the block's scale for codes, nothing for floats."""
+    if not tolerance.steps:
+        return 0.0
+    if isinstance(want, Packed):
+        codes = want.codes()
+        return tolerance.steps * np.repeat(np.abs(codes.d).astype(np.float64), codes.q.shape[-1], axis=-1) * 1.001
+    return float(tolerance.steps) if want.dtype.kind in "iu" else 0.0
+
+
+def within(got: np.ndarray, want: np.ndarray, tolerance: Tolerance, steps: np.ndarray | float) -> bool:
+    """The rule of `Tolerance`; places that are not finite must be equal."""
+    finite = np.isfinite(want)
+    same_elsewhere = np.array_equal(got[~finite], want[~finite], equal_nan=True)
+    squares = np.where(finite, want, 0.0) ** 2
+    size = np.sqrt(squares.mean(axis=-1, keepdims=True)) if want.ndim and want.shape[-1] else np.zeros(1)
+    with np.errstate(invalid="ignore"):
+        bound = tolerance.absolute + tolerance.relative * np.maximum(np.abs(want), size) + steps
+        close = np.abs(got - want) <= bound
+    return bool(same_elsewhere and close[finite].all())

@@ -1,0 +1,78 @@
+"""What a verification run speaks of: tasks, findings, results."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Status = Literal["pass", "fail", "unsupported"]
+
+# Every check, in the order in which a failure is blamed: the first that fails names the defect.
+CHECKS = {
+    "crash": "the worker process died",
+    "timeout": "no answer within the time limit",
+    "error": "the backend raised where it should compute",
+    "guard": "memory before or after a buffer was written",
+    "input": "an input that is not updated in place was changed",
+    "unwritten": "a part of the output was never written",
+    "nan": "NaN where the reference has a number",
+    "values": "outside the tolerance of the reference",
+    "run-to-run": "two runs on equal inputs gave other bits",
+    "threads": "another number of threads gave other bits",
+    "batch-size": "another batch size gave other bits for the same row",
+    "neighbours": "other values in the neighbouring rows gave other bits",
+    "order": "another order of the rows gave other bits",
+    "split": "a prompt in two chunks gave other bits",
+    "pages": "pages elsewhere gave other bits",
+    "page-size": "another page size gave other bits",
+    "contiguous": "a contiguous cache gave other bits than a paged one",
+    "layout": "another cache layout gave other bits",
+    "fusion": "the unfused ops gave other bits",
+    "bits": "within tolerance, but not the reference's bits",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One case of one op, to be proven at some tiers."""
+
+    backend: str
+    op: str
+    case: str
+    tiers: tuple[str, ...]
+    seed: int = 0
+    dims: dict[str, Any] = field(default_factory=dict)  # a case made from sizes on the command line
+
+    @property
+    def replay(self) -> str:
+        """The command that runs exactly this again."""
+        sizes = "".join(f" --{name} {value}" for name, value in self.dims.items())
+        chosen = sizes or f" --case {self.case}"
+        seed = f" --seed {self.seed}" if self.seed else ""
+        return f"samebits verify --backend {self.backend} --op {self.op}{chosen}{seed}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check that failed, and where."""
+
+    check: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The verdict on one case at one tier. `reason` is one line; `findings` are all checks that failed."""
+
+    op: str
+    case: str
+    tier: str
+    status: Status
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+    kernel: str = ""
+    seconds: float = 0.0
+    replay: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,114 @@
+"""Which cases a run takes: by op, by id, or one made from sizes given on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from samebits.core.errors import BadInput, UnknownName
+from samebits.ops import OPS, Op
+from samebits.ops.record import Case
+from samebits.verify.model import Task
+
+# what the source documents call a dimension -> the names ops use for it; the first that the op has is meant
+SIZE_NAMES: dict[str, tuple[str, ...]] = {
+    "m": ("T", "rows"),
+    "n": ("N", "K"),
+    "k": ("k", "K"),
+    "num_tokens": ("T", "rows"),
+    "hidden_size": ("K", "D"),
+    "intermediate_size": ("H", "N"),
+    "vocab_size": ("V", "K"),
+    "batch_size": ("B", "rows"),
+    "num_heads": ("H",),
+    "head_size": ("D",),
+}
+LARGEST_SIZE = 1 << 20
+
+
+def tasks_for(
+    backend: str,
+    tiers: tuple[str, ...],
+    *,
+    op: str | None,
+    case: str | None,
+    dims: dict[str, str],
+    full: bool,
+    seed: int,
+) -> list[Task]:
+    """The tasks of a run; UnknownName or BadInput for a name or size that does not fit."""
+    ops = [OPS[op]] if op else list(OPS)
+    if dims:
+        if op is None or case is not None:
+            raise BadInput("verify", "--" + next(iter(dims)), "a size", "--op, and no --case")
+        sizes = {name: _size(name, text) for name, text in dims.items()}
+        case_from_sizes(ops[0], sizes)
+        return [Task(backend, ops[0].name, "sizes", tiers, seed, sizes)]
+    if case is not None:
+        if op is None:
+            raise BadInput("verify", "--case", case, "--op beside it")
+        return [Task(backend, ops[0].name, find_case(ops[0], case).id, tiers, seed)]
+    return [Task(backend, o.name, c.id, tiers, seed) for o in ops for c in o.cases if full or not c.full]
+
+
+def _size(name: str, text: str) -> int:
+    if not text.isdigit() or int(text) > LARGEST_SIZE:
+        raise BadInput("verify", f"--{name}", repr(text), f"a whole number up to {LARGEST_SIZE}")
+    return int(text)
+
+
+def find_case(op: Op, case_id: str) -> Case:
+    found = [c for c in op.cases if c.id == case_id]
+    if not found:
+        raise UnknownName(f"case of {op.name}", case_id, [c.id for c in op.cases])
+    return found[0]
+
+
+def case_of(task: Task) -> Case:
+    """The case a task means."""
+    op = OPS[task.op]
+    return case_from_sizes(op, task.dims) if task.dims else find_case(op, task.case)
+
+
+def case_from_sizes(op: Op, sizes: dict[str, int]) -> Case:
+    """The op's first case with some of its sizes replaced."""
+    base = op.cases[0]
+    if not base.dims:
+        return _cache_case(op, base, sizes)
+    dims: dict[str, Any] = dict(base.dims)
+    attrs = dict(base.attrs)
+    for name, size in sizes.items():
+        for target in SIZE_NAMES.get(name, (name,)):
+            if target == "rows" and "..." in dims:
+                dims["..."] = (size,)
+            elif target in attrs and type(attrs[target]) is int:
+                attrs[target] = size
+            elif target in dims:
+                dims[target] = size
+            else:
+                continue
+            break
+        else:
+            known = sorted(n for n, targets in SIZE_NAMES.items() if any(t in dims or t == "rows" for t in targets))
+            raise BadInput("verify", f"--{name}", "a size", f"one of {op.name}'s: {', '.join(known)}")
+    return replace(base, id="sizes", dims=dims, attrs=attrs)
+
+
+def _cache_case(op: Op, base: Case, sizes: dict[str, int]) -> Case:
+    """A paged op: num_tokens, length, num_heads, num_kv_heads, head_size, page_size, batch_size."""
+    extra = dict(base.extra)
+    batch = sizes.get("batch_size", len(extra["lengths"]))
+    length = sizes.get("length", max(sizes.get("num_tokens", 1), 40))
+    tokens = min(sizes.get("num_tokens", 1), length)
+    heads = sizes.get("num_kv_heads", sizes.get("num_heads", extra["heads"]))
+    unknown = set(sizes) - {"batch_size", "length", "num_tokens", "num_heads", "num_kv_heads", "head_size", "page_size"}
+    if unknown:
+        known = "batch_size, head_size, length, num_heads, num_kv_heads, num_tokens, page_size"
+        raise BadInput("verify", f"--{sorted(unknown)[0]}", "a size", f"one of {op.name}'s: {known}")
+    extra.update(heads=heads, lengths=(length,) * batch, page_size=sizes.get("page_size", extra["page_size"]))
+    extra["head"] = extra["v_dim"] = sizes.get("head_size", extra["head"])
+    counts = (tokens,) * batch
+    if "queries" in extra:
+        extra.update(queries=counts, group=max(1, sizes.get("num_heads", heads * extra["group"]) // max(heads, 1)))
+        return replace(base, id="sizes", extra=extra, attrs={**base.attrs, "v_dim": extra["v_dim"]})
+    return replace(base, id="sizes", extra={**extra, "new": counts})
