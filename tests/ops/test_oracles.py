@@ -109,7 +109,7 @@ def _last_token_moved(i: dict) -> dict:
 PLANTED: list[tuple[str, str, str, Callable[[dict], dict[str, Any]]]] = [
     ("eps of 1e-6 for 1e-5", "rms_norm", "small-f32", lambda i: {"eps": 1e-6}),
     ("eps of 1e-6 for 1e-5", "layer_norm", "plain", lambda i: {"eps": 1e-6}),
-    ("eps left out", "fused_add_rms_norm", "small-f32", lambda i: {"eps": 0.0}),
+    ("eps left out", "fused_add_rms_norm", "small-f32", lambda i: {"eps": 1e-30}),
     ("bias dropped", "rms_norm", "mul-add", lambda i: {"bias": None}),
     ("bias dropped", "gemm", "bias-q4_1", lambda i: {"bias": None}),
     ("weight dropped", "layer_norm", "mul-add", lambda i: {"weight": None}),

@@ -104,9 +104,11 @@ void errors() {
     };
     for (int d : {64, 128})
         report_errors("Q.K over D: error against float64, rms relative", "D=" + std::to_string(d),
-                      {{"QA", pair_tree}, {"QB", chain}, {"QC", blocks8}, {"QD", slots16}}, d, 20000, fill([&] { return rng.normal(); }));
+                      {{"QA", pair_tree}, {"QB", chain}, {"QC", blocks8}, {"QCt", block_tree8}, {"QD", slots16}}, d, 20000,
+                      fill([&] { return rng.normal(); }));
     report_errors("P.V inside a cut: error against float64, rms relative", "256 positions",
-                  {{"PA", pair_tree}, {"PB", chain}, {"PC", slots16}}, kCut, 20000, fill([&] { return std::exp(rng.normal() - 3); }));
+                  {{"PA", pair_tree}, {"PB", chain}, {"PC", slots16}, {"PD", runs16}}, kCut, 20000,
+                  fill([&] { return std::exp(rng.normal() - 3); }));
 }
 
 int main() {
@@ -114,10 +116,20 @@ int main() {
     const char* label = "64 rows x 512 keys, D=64, f16";
     race("prefill Q.K", label,
          {problem.score_candidate<PairTree, 8, 1>("QA tree"), problem.score_candidate<Chain, 4, 4>("QB chain"),
-          problem.score_candidate<Blocks8, 4, 4>("QC blocks of 8"), problem.score_candidate<Slots16, 4, 4>("QD 16 slots")});
+          problem.score_candidate<Blocks8, 4, 4>("QC blocks of 8"),
+          problem.score_candidate<BlockTree8, 4, 4>("QCt 4x4"),
+          problem.score_candidate<BlockTree8, 4, 2>("QCt 4x2"),
+          problem.score_candidate<BlockTree8, 8, 1>("QCt 8x1"),
+          problem.score_candidate<BlockTree8, 8, 2>("QCt 8x2"),
+          problem.score_candidate<BlockTree8, 2, 4>("QCt 2x4"),
+          problem.score_candidate<Slots16, 4, 4>("QD 16 slots")});
     race("prefill P.V", label,
          {problem.value_candidate<PairTree, 8, 1>("PA tree"), problem.value_candidate<Chain, 4, 4>("PB chain"),
-          problem.value_candidate<Slots16, 4, 4>("PC 16x16")});
+          problem.value_candidate<Slots16, 4, 4>("PC 16x16"),
+          problem.value_candidate<Runs16, 4, 4>("PD 4x4"),
+          problem.value_candidate<Runs16, 8, 2>("PD 8x2"),
+          problem.value_candidate<Runs16, 8, 1>("PD 8x1"),
+          problem.value_candidate<Runs16, 4, 2>("PD 4x2")});
     errors();
     printf("{\"checked\": %ld}\n", (long)num_checked);
 }

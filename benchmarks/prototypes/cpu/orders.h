@@ -37,6 +37,18 @@ inline float blocks8(const float* t, int n) {  // a chain inside each 8, block s
     return acc;
 }
 
+inline float block_tree8(const float* t, int n) {  // a chain inside each 8, block sums by the pair tree
+    std::vector<float> block;
+    for (int i = 0; i < n; i += 8) block.push_back(chain(t + i, std::min(8, n - i)));
+    return pair_tree(block.data(), block.size());
+}
+
+inline float runs16(const float* t, int n) {  // a chain inside each 16, run sums in order
+    float acc = 0;
+    for (int i = 0; i < n; i += 16) acc += chain(t + i, std::min(16, n - i));
+    return acc;
+}
+
 inline float trees8(const float* t, int n) {  // a pair tree inside each 8, the tail padded with +0, trees in order
     float acc = 0;
     for (int i = 0; i < n; i += 8) {
@@ -60,6 +72,12 @@ inline float slots16(const float* t, int n) {  // slot j chains j, j+16, ...; sl
 inline float cuts256(const float* t, int n) {  // slots16 inside each 256, cuts in order
     float acc = 0;
     for (int i = 0; i < n; i += 256) acc += slots16(t + i, std::min(256, n - i));
+    return acc;
+}
+
+inline float cut_runs256(const float* t, int n) {  // runs16 inside each 256, cuts in order
+    float acc = 0;
+    for (int i = 0; i < n; i += 256) acc += runs16(t + i, std::min(256, n - i));
     return acc;
 }
 

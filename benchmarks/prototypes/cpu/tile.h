@@ -56,13 +56,34 @@ struct Chain {
     }
 };
 
-struct Blocks8 {
-    static constexpr Sum sum = blocks8;
+template <int Size, Sum Order>
+struct Blocks {
+    static constexpr Sum sum = Order;
     template <int R, int C, int N, class A, class B>
     static INLINE Tile<R, C> run(A a, B b) {
         Tile<R, C> total = zero_tile<R, C>();
-        for (int i = 0; i < N; i += 8) add(total, chain_tile<R, C, 8, 1>(a, b, i));
+        for (int i = 0; i < N; i += Size) add(total, chain_tile<R, C, Size, 1>(a, b, i));
         return total;
+    }
+};
+using Blocks8 = Blocks<8, blocks8>;
+using Runs16 = Blocks<16, runs16>;
+
+struct BlockTree8 {
+    static constexpr Sum sum = block_tree8;
+    template <int R, int C, int N, class A, class B>
+    static INLINE Tile<R, C> subtree(A a, B b, int start) {  // a binary counter, unrolled: the pending sums are registers
+        if constexpr (N == 8) {
+            return chain_tile<R, C, 8, 1>(a, b, start);
+        } else {
+            Tile<R, C> left = subtree<R, C, N / 2>(a, b, start);
+            add(left, subtree<R, C, N / 2>(a, b, start + N / 2));
+            return left;
+        }
+    }
+    template <int R, int C, int N, class A, class B>
+    static INLINE Tile<R, C> run(A a, B b) {
+        return subtree<R, C, N>(a, b, 0);
     }
 };
 

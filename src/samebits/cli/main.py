@@ -6,6 +6,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.cli import devices, support, tour, verify
@@ -36,7 +37,7 @@ def main() -> None:
     try:
         app()
     except SamebitsError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
 
 

@@ -35,6 +35,14 @@ def sizes(arguments: list[str]) -> dict[str, str]:
     return pairs
 
 
+def _tier(text: str) -> str:
+    """The tier's label; BadInput for one at which there is nothing to prove."""
+    label = Tier.parse(text).label
+    if label not in TIERS:
+        raise BadInput("verify", "--tier", repr(text), f"one of {', '.join(TIERS)}")
+    return label
+
+
 def run_tasks(tasks: list[Task], backend: str, jobs: int, seconds: float, console: Console) -> list[Result]:
     """All results, in the order of the tasks, with a progress bar where someone is looking."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -68,7 +76,10 @@ def verify(
     Exit status: 0 if nothing failed, 1 if something did, 2 for a mistake in the call.
     """
     console = Console()
-    tiers = (Tier.parse(tier).label,) if tier else TIERS
+    tiers = (_tier(tier),) if tier else TIERS
+    for name, file in (("--json", json_file), ("--html", html_file), ("--certificate", certificate_file)):
+        if file and (file.is_dir() or not file.parent.is_dir()):
+            raise BadInput("verify", name, file, "a file in a folder that exists")
     found = get(backend)
     tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
     started = time.monotonic()

@@ -1,13 +1,13 @@
 """paged_attention: ragged prefill and decode in one op, reading the cache through its page table.
 
 For each query and head:
-  score  = q . k            Q rounded to K's 16-bit type (exact products), a chain over the head;
+  score  = q . k            Q rounded to K's 16-bit type (exact products), head order;
                             a quantized K: Q in int8 blocks, exact integer sums, the block order of gemm
   s      = capped(score * sm_scale) + slope * (kv position - q position)
   m      = max over what is kept, and the sink; p = exp(s - m); l = sum p + exp(sink - m)
   out    = (sum p * v) * recip(l)     P rounded to V's 16-bit type (exact products);
                             a quantized V: float16(p * d) times the integer code
-Sums over positions are in canonical order at absolute positions, so neither batch, chunk nor page moves a bit.
+Sums over positions are in stream order at absolute positions, so neither batch, chunk nor page moves a bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, HostTensor, Packed
 from samebits.core.numerics.elementary import LOG2E, log2
 from samebits.core.numerics.rounding import F32, as_operand, narrow, widen
-from samebits.core.numerics.sums import canonical_dot, canonical_sum
+from samebits.core.numerics.sums import head_dot, stream_dot, stream_sum
 from samebits.core.shapes import Env, TensorSpec
 from samebits.ops.attention_cases import ATTENTION_CASES
 from samebits.ops.gemm import block_matmul
@@ -42,13 +42,10 @@ def scores(q: np.ndarray, k: HostTensor) -> np.ndarray:
     if isinstance(k, Packed):
         padded = np.zeros((len(q), k.shape[-1]), np.float32)
         padded[:, : q.shape[1]] = q
-        return block_matmul(padded, k.codes(), OP)
+        return block_matmul(padded, k.codes(), OP, "q")
     rounded = as_operand(q, k.dtype, OP, "q")
     keys = _stored_operand(k, "k_cache")
-    total = np.zeros((len(q), len(keys)), np.float32)
-    for d in range(q.shape[1]):
-        total += rounded[:, d, None] * keys[None, :, d]
-    return total
+    return head_dot(q.shape[1], (len(q), len(keys)), lambda d: rounded[:, d, None] * keys[None, :, d])
 
 
 def weighted_values(p: np.ndarray, keep: np.ndarray, v: HostTensor, v_dim: int) -> np.ndarray:
@@ -61,19 +58,19 @@ def weighted_values(p: np.ndarray, keep: np.ndarray, v: HostTensor, v_dim: int) 
         values = codes.q.reshape(len(codes.q), -1)[:, :v_dim].astype(np.float32)
         block_of = np.arange(v_dim) // BLOCK
 
-        def products(start: int, stop: int) -> np.ndarray:
-            scaled = p.T[start:stop, :, None] * codes.d[start:stop, None, :]
+        def products(rows: slice) -> np.ndarray:
+            scaled = p.T[rows, :, None] * codes.d[rows, None, :]
             weight = widen(narrow(scaled, np.dtype(np.float16)))[:, :, block_of]
-            return np.where(keep.T[start:stop, :, None], weight * values[start:stop, None, :], F(0))
+            return np.where(keep.T[rows, :, None], weight * values[rows, None, :], F(0))
     else:
         weights = as_operand(p, v.dtype, OP, "p")
         stored = _stored_operand(v, "v_cache")
 
-        def products(start: int, stop: int) -> np.ndarray:
-            terms = weights.T[start:stop, :, None] * stored[start:stop, None, :]
-            return np.where(keep.T[start:stop, :, None], terms, F(0))
+        def products(rows: slice) -> np.ndarray:
+            terms = weights.T[rows, :, None] * stored[rows, None, :]
+            return np.where(keep.T[rows, :, None], terms, F(0))
 
-    return canonical_dot(p.shape[1], (len(p), v_dim), products)
+    return stream_dot(p.shape[1], (len(p), v_dim), products)
 
 
 def _stored_operand(x: np.ndarray, argument: str) -> np.ndarray:
@@ -121,7 +118,7 @@ def attend(
         s = s + slope * (np.arange(keep.shape[1])[None, :] - q_positions[:, None]).astype(np.float32)
     sinks = None if sink is None else np.full(len(q), sink, np.float32)
     maximum, p, sink_term = shifted_exp(s, keep, sinks)
-    total = canonical_sum(p) + sink_term
+    total = stream_sum(p) + sink_term
     out = weighted_values(p, keep, v, v_dim) * normalizer(total)[:, None]
     lse = maximum * LOG2E + log2(np.where(total > 0, total, F(1)))
     return out, np.where(total > 0, lse, F(-np.inf))

@@ -1,8 +1,8 @@
 """Matrix products: gemm and grouped_gemm. y = x @ weight^T, weight [N, K] as model files store it.
 
 Three arithmetics, chosen by the weight's format alone:
-  f32         products rounded, canonical order
-  f16, bf16   x rounded to that type, so products are exact; canonical order
+  f32         products rounded, stream order
+  f16, bf16   x rounded to that type, so products are exact; stream order
   blocks      x in int8 blocks of 32, exact integer sums, one float32 term a block;
               terms in order inside a chunk of 8 blocks that starts at +0, chunks in order
 """
@@ -17,7 +17,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, Codes, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import as_operand, widen
-from samebits.core.numerics.sums import canonical_dot
+from samebits.core.numerics.sums import stream_dot
 from samebits.ops.cases import default_inputs
 from samebits.ops.equivalents import segment_equivalents
 from samebits.ops.quantize import int8_blocks
@@ -57,10 +57,10 @@ def block_terms(codes: Codes, block: int, x: np.ndarray, x_scale: np.ndarray) ->
     return term + asum * (codes.m[:, block] * x_scale[:, None])
 
 
-def block_matmul(x: np.ndarray, codes: Codes, where: str) -> np.ndarray:
+def block_matmul(x: np.ndarray, codes: Codes, where: str, argument: str = "x") -> np.ndarray:
     """float32 x [T, K] times a block-quantized weight [N, K]; float32 [T, N]."""
     num_blocks = codes.q.shape[1]
-    a, x_scale = int8_blocks(x.reshape(len(x), num_blocks, BLOCK), where)
+    a, x_scale = int8_blocks(x.reshape(len(x), num_blocks, BLOCK), where, argument)
     total = np.zeros((len(x), len(codes.q)), np.float32)
     for start in range(0, num_blocks, CHUNK_BLOCKS):
         chunk = np.zeros_like(total)
@@ -74,9 +74,7 @@ def dense_matmul(x: np.ndarray, weight: np.ndarray, where: str) -> np.ndarray:
     """float32 x [T, K] times a weight [N, K] in f32, f16 or bf16; float32 [T, N]."""
     a = as_operand(x, weight.dtype, where, "x").T
     w = as_operand(widen(weight), weight.dtype, where, "weight").T
-    return canonical_dot(
-        len(a), (x.shape[0], weight.shape[0]), lambda start, stop: a[start:stop, :, None] * w[start:stop, None, :]
-    )
+    return stream_dot(len(a), (x.shape[0], weight.shape[0]), lambda rows: a[rows, :, None] * w[rows, None, :])
 
 
 def matmul(x: np.ndarray, weight: HostTensor, where: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from samebits.core.numerics.elementary import rsqrt
-from samebits.core.numerics.sums import canonical_sum
+from samebits.core.numerics.sums import row_sum
 from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS, float_cases, rows
 
@@ -16,11 +16,11 @@ ALL = ("weight", "bias")
 NORM_TOLERANCE = Tolerance(2.0**-7, 1e-5, "a sum of K squares in any order, then one rounding (bf16: 2^-8)")
 
 
-def _not_negative(x: float) -> str | None:
-    return None if x >= 0 else "0 or more"
+def _large_enough(x: float) -> str | None:
+    return None if x >= 1e-30 else "1e-30 or more: a row of zeros needs it"
 
 
-EPS = Attr("eps", float, 1e-5, "added to the mean square", _not_negative)
+EPS = Attr("eps", float, 1e-5, "added to the mean square", _large_enough)
 X = Tensor("x", "... K", FLOATS, "rows to normalise")
 WEIGHT = Tensor("weight", "K", FLOATS, "multiplies the normalised row", optional=True)
 BIAS = Tensor("bias", "K", FLOATS, "is added last", optional=True)
@@ -41,9 +41,9 @@ NORM_CASES = [
 
 
 def mean(x: np.ndarray) -> np.ndarray:
-    """Canonical sum over the last axis times float32(1/K); keeps the axis."""
+    """Row-order sum over the last axis times float32(1/K); keeps the axis."""
     width = x.shape[-1]
-    return (canonical_sum(x) * F(1.0 / width if width else 0.0))[..., None]
+    return (row_sum(x) * F(1.0 / width if width else 0.0))[..., None]
 
 
 @define_op(

@@ -114,7 +114,7 @@ class Op:
     aliases: tuple[str, ...] = ()
     check: Callable[..., None] | None = None  # cross-argument checks, same arguments as the reference
     make_inputs: Callable[..., dict[str, HostTensor]] | None = None  # overrides the default maker, see ops/cases.py
-    decompose: Callable[..., Any] | None = None  # (builder, **inputs, **attrs): the unfused graph
+    decompose: Callable[..., Any] | None = None  # (builder, **inputs, **attrs): the unfused graph, bit-equal on f32
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None  # dims results need beyond inputs
     equivalents: Callable[..., Any] | None = None  # other calls with the same bits, see ops/equivalents.py
 

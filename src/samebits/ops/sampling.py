@@ -22,7 +22,7 @@ from samebits.ops.select import ranking
 
 F = np.float32
 NEG_INF = F(-np.inf)
-MASS_ONE = F(2.0**20)  # the likeliest token's mass; others are rounded to this grid
+MASS_ONE = F(2.0**28)  # the likeliest token's mass; others are rounded to this grid
 TOP_P_ONE = 2**16
 
 

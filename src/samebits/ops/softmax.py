@@ -8,7 +8,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.elementary import exp, recip, tanh
-from samebits.core.numerics.sums import canonical_sum
+from samebits.core.numerics.sums import row_sum
 from samebits.ops.cases import default_inputs
 from samebits.ops.record import FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import float_cases, rows
@@ -56,8 +56,10 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
 
 
 def _check(x: np.ndarray, mask: np.ndarray | None, sinks: np.ndarray | None, scale: float, soft_cap: float) -> None:
-    if np.isnan(x).any() or (x == np.inf).any():
-        raise BadInput("softmax", "x", "NaN or +Inf", "finite values or -Inf")
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = x * F(scale)
+    if np.isnan(x).any() or (x == np.inf).any() or np.isnan(scaled).any() or (scaled == np.inf).any():
+        raise BadInput("softmax", "x", "NaN or +Inf, in x or in x * scale", "finite values or -Inf")
     check_sinks("softmax", sinks)
 
 
@@ -107,4 +109,4 @@ def softmax(
     s = soft_capped(x * F(scale), soft_cap)
     keep = np.ones(x.shape, bool) if mask is None else np.broadcast_to(mask, x.shape)
     _, p, sink_term = shifted_exp(s, keep, sinks)
-    return p * normalizer(canonical_sum(p) + sink_term)[..., None]
+    return p * normalizer(row_sum(p) + sink_term)[..., None]

@@ -61,7 +61,7 @@ def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarr
     shift = np.where(maximum == -np.inf, F(0), maximum)
     w_a, w_b = (exp((s - shift) * LN2) for s in (s_a, s_b))
     total = w_a + w_b
-    v = (v_a * w_a[..., None] + v_b * w_b[..., None]) * normalizer(total)[..., None]
+    v = (_weighted(v_a, w_a) + _weighted(v_b, w_b)) * normalizer(total)[..., None]
     s = maximum + log2(np.where(total > 0, total, F(1)))
     return v, s
 
@@ -69,6 +69,12 @@ def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarr
 def _check_cache(cache: HostTensor, source: str, target: str) -> None:
     if cache.ndim not in (4, 5):  # an MLA cache has no heads to exchange
         raise BadInput("convert_kv_layout", "cache", f"{cache.ndim} axes", "4 (split) or 5 (unified)")
+
+
+def _weighted(v: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """v * w, and +0 for an empty state, whatever its v holds."""
+    alive = w[..., None] > 0
+    return np.where(alive, np.where(alive, v, F(0)) * w[..., None], F(0))
 
 
 def _layout(name: str) -> str | None:

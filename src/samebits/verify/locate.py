@@ -30,25 +30,30 @@ def axis_labels(op: Op, result: int, rank: int, attrs: dict[str, Any]) -> list[s
     return [AXIS_NAMES.get(t.split("*")[-1], t) for t in texts][:rank] or ["axis"] * rank
 
 
-def first_difference(got: HostTensor, want: HostTensor, labels: list[str]) -> str | None:
-    """One line on the first element whose bits differ; None when all are equal."""
+def first_difference(
+    got: HostTensor, want: HostTensor, labels: list[str], wrong: np.ndarray | None = None
+) -> str | None:
+    """One line on the first element whose bits differ, None when all are equal; `wrong` marks the elements meant."""
     a, b = raw_bytes(got), raw_bytes(want)
     if a.shape != b.shape:
         return f"shape {list(got.shape)} instead of {list(want.shape)}"
     if np.array_equal(a, b):
         return None
-    wrong = np.argwhere(a != b)
-    at, count = wrong[0].tolist(), len(np.unique(wrong[:, :-1], axis=0)) if a.ndim > 1 else len(wrong)
-    if isinstance(want, Packed) or isinstance(got, Packed):
-        place = ", ".join(f"{label} {i}" for label, i in zip(labels, at[:-1], strict=False))
-        block = at[-1] // want.format.block_bytes if isinstance(want, Packed) else 0
-        values = f"{a[tuple(at)]:#04x} instead of {b[tuple(at)]:#04x}"
-        return f"{place}, block {block}, byte {at[-1]}: {values} ({count} rows differ)"
-    itemsize = want.itemsize
-    index = (*at[:-1], at[-1] // itemsize)
+    size = want.format.block_bytes if isinstance(want, Packed) else want.itemsize
+    differ = (a != b).reshape(*a.shape[:-1], -1, size)
+    units = differ.any(axis=-1)  # elements, or blocks of a packed tensor
+    if wrong is not None:
+        units &= wrong.reshape(*units.shape, -1).any(axis=-1)
+    index = tuple(np.argwhere(units)[0].tolist())
+    if isinstance(want, Packed):
+        place = ", ".join(f"{label} {i}" for label, i in zip(labels, index[:-1], strict=False))
+        byte = index[-1] * size + int(np.argmax(differ[index]))
+        at = (*index[:-1], byte)
+        values = f"{a[at]:#04x} instead of {b[at]:#04x}"
+        return f"{place}, block {index[-1]}, byte {byte}: {values} ({int(units.sum())} of {units.size} blocks differ)"
     place = ", ".join(f"{label} {i}" for label, i in zip(labels, index, strict=False))
-    total = len(np.unique(np.flatnonzero((a != b).ravel()) // itemsize))
-    return f"{place}: {_value(got, index)} instead of {_value(want, index)} ({total} of {want.size} elements differ)"
+    values = f"{_value(got, index)} instead of {_value(want, index)}"
+    return f"{place}: {values} ({int(units.sum())} of {want.size} elements differ)"
 
 
 def _value(x: np.ndarray, index: tuple[int, ...]) -> str:

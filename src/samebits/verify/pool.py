@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -101,7 +102,8 @@ class Pool:
         worker.task = waiting.pop() if waiting else None
         worker.deadline = time.monotonic() + self._case_seconds
         if worker.task is not None:
-            worker.connection.send(worker.task)
+            with suppress(BrokenPipeError, ConnectionResetError):  # it died idle: the end of its pipe says so next
+                worker.connection.send(worker.task)
 
     def _lose(self, worker: Worker, waiting: list[Task], check: str, how: str) -> Iterator[list[Result]]:
         """Buries a worker; its task, if it had one, has failed. One that never became ready ends the run."""

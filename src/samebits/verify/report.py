@@ -14,12 +14,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from samebits import __version__
 from samebits.backends.discovery import Found
+from samebits.core.errors import BadInput
 from samebits.core.numerics import NUMERICS_VERSION
 from samebits.core.tiers import Tier
+from samebits.ops import OPS
 from samebits.verify.model import Result
 
 TIERS = tuple(t.label for t in Tier if t)
@@ -85,13 +88,21 @@ def certificate(run: Run) -> dict[str, Any]:
     return {
         "certificate": "samebits-conformance",
         "environment": environment(run.found),
-        "set": "full" if run.is_full else "quick",
+        "set": _set_of(run),
         "proven_tiers": run.proven(),
         "counts": {t: dict(run.counts(tier=t)) for t in TIERS},
         "unsupported": sorted({(r.op, r.case, r.tier, r.reason) for r in run.results if r.status == "unsupported"}),
         "failed": sorted({(r.op, r.case, r.tier, r.reason) for r in run.failures}),
         "verdicts_sha256": digest,
     }
+
+
+def _set_of(run: Run) -> str:
+    """The largest standard set that ran whole; some cases alone prove less."""
+    ran = {(r.op, r.case) for r in run.results}
+    quick = {(o.name, c.id) for o in OPS for c in o.cases if not c.full}
+    full = {(o.name, c.id) for o in OPS for c in o.cases}
+    return "full" if ran >= full else "quick" if ran >= quick else "part"
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -101,8 +112,13 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """The whole file or none of it."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(path)
+    try:
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError as error:
+        raise BadInput("report", str(path), error.strerror, "a file that can be written") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def print_summary(console: Console, run: Run) -> None:
@@ -113,13 +129,14 @@ def print_summary(console: Console, run: Run) -> None:
         table.add_row(op, *(_cell(run.counts(op, tier)) for tier in TIERS))
     console.print(table)
     for result in run.failures[:20]:
-        console.print(f"[red]fail[/] {result.op}/{result.case} at {result.tier}: {result.reason}", highlight=False)
-        console.print(f"     replay: {result.replay}", highlight=False)
+        what = f"{result.op}/{result.case} at {result.tier}: {result.reason}"
+        console.print(f"[red]fail[/] {escape(what)}", highlight=False, soft_wrap=True)
+        console.print(f"     replay: {escape(result.replay)}", highlight=False, soft_wrap=True)
     if len(run.failures) > 20:
         console.print(f"... and {len(run.failures) - 20} more; --json has them all")
     reasons = Counter(r.reason for r in run.results if r.status == "unsupported")
     for reason, count in reasons.most_common(10):
-        console.print(f"[yellow]unsupported[/] {count} x {reason}", highlight=False)
+        console.print(f"[yellow]unsupported[/] {count} x {escape(reason)}", highlight=False, soft_wrap=True)
     proven = ", ".join(run.proven()) or "nothing"
     total = run.counts()
     console.print(

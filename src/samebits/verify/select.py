@@ -52,7 +52,7 @@ def tasks_for(
 
 
 def _size(name: str, text: str) -> int:
-    if not text.isdigit() or int(text) > LARGEST_SIZE:
+    if not text.isdecimal() or int(text) > LARGEST_SIZE:
         raise BadInput("verify", f"--{name}", repr(text), f"a whole number up to {LARGEST_SIZE}")
     return int(text)
 
@@ -105,6 +105,11 @@ def _cache_case(op: Op, base: Case, sizes: dict[str, int]) -> Case:
     if unknown:
         known = "batch_size, head_size, length, num_heads, num_kv_heads, num_tokens, page_size"
         raise BadInput("verify", f"--{sorted(unknown)[0]}", "a size", f"one of {op.name}'s: {known}")
+    smallest = min(heads, sizes.get("head_size", 1), sizes.get("page_size", 1))
+    if smallest < 1 or sizes.get("num_heads", heads) % heads:
+        raise BadInput(
+            "verify", "sizes", "heads or pages of nothing", "1 or more; num_heads a multiple of num_kv_heads"
+        )
     extra.update(heads=heads, lengths=(length,) * batch, page_size=sizes.get("page_size", extra["page_size"]))
     extra["head"] = extra["v_dim"] = sizes.get("head_size", extra["head"])
     counts = (tokens,) * batch

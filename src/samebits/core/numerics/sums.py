@@ -1,9 +1,15 @@
-"""The canonical order of float32 sums.
+"""The canonical orders of float32 sums. Why these: docs/numerics.md, section 3.
 
-A cut is 256 consecutive elements that start at a multiple of 256. Inside a cut, element i belongs to
-slot i mod 16; each slot is a chain in ascending order that starts at +0; the 16 slots are added in order;
-the cuts are added in order. Leaving out an element is the same as adding +0, because a chain that starts
-at +0 never becomes -0. So masks, padding and ragged ends need no rule of their own.
+Every chain starts at +0 and therefore never becomes -0, so leaving out an element is the same as adding +0:
+masks, padding and ragged ends need no rule of their own.
+
+A cut is 256 consecutive elements that start at a multiple of 256. Cuts are added in order.
+  stream order  for axes that are walked (K of a gemm, positions of a cache): a cut is 16 runs of 16
+                consecutive elements; a run is a chain; runs are added in order.
+  row order     for rows that lie in lanes (norms, softmax): a cut is 16 slots, slot j holds elements
+                j, j + 16, ...; a slot is a chain; slots are added in order.
+  head order    for Q.K over a head: runs of 8 consecutive elements, each a chain; the runs are joined by an
+                adjacent-pair tree, padded with +0 to a power of two.
 """
 
 from __future__ import annotations
@@ -13,21 +19,8 @@ from collections.abc import Callable
 import numpy as np
 
 CUT = 256
-SLOTS = 16
-STEPS = CUT // SLOTS
-
-
-def canonical_sum(x: np.ndarray) -> np.ndarray:
-    """Sum of float32 x [..., n] over the last axis, in canonical order; [...]. An empty axis gives +0."""
-    n = x.shape[-1]
-    num_cuts = -(-n // CUT)
-    padded = np.zeros((*x.shape[:-1], num_cuts * CUT), np.float32)
-    padded[..., :n] = x
-    cuts = padded.reshape(*x.shape[:-1], num_cuts, STEPS, SLOTS)
-    slots = np.zeros((*x.shape[:-1], num_cuts, SLOTS), np.float32)
-    for step in range(STEPS):
-        slots += cuts[..., step, :]
-    return chain(chain(slots))
+RUN = 16
+HEAD_RUN = 8
 
 
 def chain(x: np.ndarray) -> np.ndarray:
@@ -38,21 +31,59 @@ def chain(x: np.ndarray) -> np.ndarray:
     return total
 
 
-def canonical_dot(num_elements: int, shape: tuple[int, ...], products: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Sum of products over `num_elements` in canonical order without holding them all; float32 [*shape].
+def pair_tree(x: np.ndarray) -> np.ndarray:
+    """Adjacent-pair tree over the last axis, padded with +0 to a power of two; float32 [...]."""
+    while x.shape[-1] > 1:
+        if x.shape[-1] % 2:
+            x = np.concatenate([x, np.zeros((*x.shape[:-1], 1), np.float32)], axis=-1)
+        x = x[..., 0::2] + x[..., 1::2]
+    return x[..., 0] if x.shape[-1] else np.zeros(x.shape[:-1], np.float32)
 
-    products(start, stop) returns the products of elements start .. stop - 1, at most 16 of them:
-    float32 [stop - start, *shape].
+
+def _cuts(x: np.ndarray) -> np.ndarray:
+    """x [..., n] padded with +0 to whole cuts: [..., num_cuts, 16, 16]."""
+    n = x.shape[-1]
+    num_cuts = -(-n // CUT)
+    padded = np.zeros((*x.shape[:-1], num_cuts * CUT), np.float32)
+    padded[..., :n] = x
+    return padded.reshape(*x.shape[:-1], num_cuts, RUN, RUN)
+
+
+def row_sum(x: np.ndarray) -> np.ndarray:
+    """Sum of float32 x [..., n] over the last axis in row order; [...]. An empty axis gives +0."""
+    return chain(chain(chain(_cuts(x).swapaxes(-1, -2))))
+
+
+def stream_sum(x: np.ndarray) -> np.ndarray:
+    """Sum of float32 x [..., n] over the last axis in stream order; [...]. An empty axis gives +0."""
+    return chain(chain(chain(_cuts(x))))
+
+
+def stream_dot(num_elements: int, shape: tuple[int, ...], products: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """Sum of products over `num_elements` in stream order without holding them all; float32 [*shape].
+
+    products(rows) returns the products of the elements of a slice, at most 16: float32 [count, *shape].
     """
     total = np.zeros(shape, np.float32)
-    for cut_start in range(0, num_elements, CUT):
-        cut_stop = min(cut_start + CUT, num_elements)
-        slots = np.zeros((min(SLOTS, cut_stop - cut_start), *shape), np.float32)
-        for start in range(cut_start, cut_stop, SLOTS):
-            terms = products(start, min(start + SLOTS, cut_stop))
-            slots[: len(terms)] += terms
+    for start in range(0, num_elements, CUT):
+        stop = min(start + CUT, num_elements)
+        runs = np.zeros((-(-(stop - start) // RUN), *shape), np.float32)
+        for step in range(min(RUN, stop - start)):
+            terms = products(slice(start + step, stop, RUN))  # element `step` of every run
+            runs[: len(terms)] += terms
         cut = np.zeros(shape, np.float32)
-        for slot in slots:
-            cut += slot
+        for run in runs:
+            cut += run
         total += cut
     return total
+
+
+def head_dot(num_elements: int, shape: tuple[int, ...], product: Callable[[int], np.ndarray]) -> np.ndarray:
+    """Sum of products over a head in head order; product(d) is float32 [*shape]. Returns float32 [*shape]."""
+    runs = []
+    for start in range(0, num_elements, HEAD_RUN):
+        run = np.zeros(shape, np.float32)
+        for d in range(start, min(start + HEAD_RUN, num_elements)):
+            run += product(d)
+        runs.append(run)
+    return pair_tree(np.stack(runs, axis=-1)) if runs else np.zeros(shape, np.float32)
