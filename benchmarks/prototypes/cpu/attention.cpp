@@ -1,8 +1,6 @@
 // Paged decode attention, one query token: what the orders of Q.K over D and of P.V inside a cut of 256 cost.
 // K pages are [D][16 tokens], V pages [16 tokens][D]; query heads of one KV head share the loads.
-#include "tile.h"
-
-constexpr int kPage = 16, kCut = 256, kPagesPerCut = kCut / kPage;
+#include "denominator.h"
 
 // exp on [-87, 0] from mul and add only, +0 below; scalar and vector run the same operations.
 constexpr float kLog2e = 1.44269504f, kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f, kMagic = 12582912.0f;
@@ -94,7 +92,7 @@ struct Attention {
     template <class Order, int C>
     void values(const float* p, float* out) const {
         alignas(16) float den[4];
-        _mm_store_ps(den, denominator(Order{}, p));
+        _mm_store_ps(den, denominator(Order{}, p, context));
         alignas(64) float total[H][D] = {};
         constexpr bool by_slot = std::is_same_v<Order, Slots16>;
         int count = context / kPage;
@@ -129,48 +127,6 @@ struct Attention {
         }
         for (int h = 0; h < H; h++)
             for (int d = 0; d < D; d++) out[h * D + d] = total[h][d] / den[h];
-    }
-
-    __m128 denominator(Chain, const float* p) const {
-        __m128 total = _mm_setzero_ps();
-        for (int c = 0; c < context; c += 8 * kCut) {  // eight cuts in step hide the latency of the chain
-            __m128 sum[8] = {};
-            for (int i = 0; i < kCut; i++)
-#pragma GCC unroll 8
-                for (int k = 0; k < 8; k++) sum[k] = _mm_add_ps(sum[k], _mm_load_ps(p + 4 * (c + k * kCut + i)));
-            for (auto s : sum) total = _mm_add_ps(total, s);
-        }
-        return total;
-    }
-    __m128 denominator(Slots16, const float* p) const {
-        __m128 total = _mm_setzero_ps();
-        for (const float* cut = p; cut < p + 4 * context; cut += 4 * kCut) {
-            __m512 slot[4] = {};  // four slots of four heads each
-            for (int i = 0; i < kPagesPerCut; i++)
-#pragma GCC unroll 4
-                for (int k = 0; k < 4; k++) slot[k] = _mm512_add_ps(slot[k], _mm512_load_ps(cut + 64 * i + 16 * k));
-            alignas(64) float flat[64];
-            for (int k = 0; k < 4; k++) _mm512_store_ps(flat + 16 * k, slot[k]);
-            __m128 sum = _mm_setzero_ps();
-            for (int j = 0; j < 16; j++) sum = _mm_add_ps(sum, _mm_load_ps(flat + 4 * j));
-            total = _mm_add_ps(total, sum);
-        }
-        return total;
-    }
-    static INLINE __m512 add_pairs(__m512 a, __m512 b) {  // neighbouring positions are neighbouring quarters
-        return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-    }
-    __m128 denominator(PairTree, const float* p) const {
-        __m128 total = _mm_setzero_ps();
-        for (const float* cut = p; cut < p + 4 * context; cut += 4 * kCut) {
-            __m512 t[kCut / 8];
-            for (int i = 0; i < kCut / 8; i++) t[i] = add_pairs(_mm512_load_ps(cut + 32 * i), _mm512_load_ps(cut + 32 * i + 16));
-            for (int n = kCut / 16; n >= 1; n /= 2)
-                for (int i = 0; i < n; i++) t[i] = add_pairs(t[2 * i], t[2 * i + 1]);
-            __m512 s = add_pairs(t[0], t[0]);
-            total = _mm_add_ps(total, _mm512_castps512_ps128(add_pairs(s, s)));
-        }
-        return total;
     }
 };
 
@@ -210,16 +166,23 @@ struct Bench {
     }
 
     // The scalar statement: terms in float32, one order over D, one inside each cut, cuts in order.
-    void reference(Sum over_d, Sum over_cut, float* scores, float* result) const {
-        std::vector<float> x(context), term(std::max(D, kCut));
+    std::vector<float> reference_scores(Sum over_d) const {
+        std::vector<float> scores(size_t(kv_heads) * H * context), term(D);
         for (int h = 0; h < kv_heads * H; h++) {
             Head a = head(0, h / H);
-            float max = -INFINITY;
             for (int i = 0; i < context; i++) {
                 for (int d = 0; d < D; d++) term[d] = q[h * D + d] * E::value(a.k_page(i / kPage)[d * kPage + i % kPage]);
-                x[i] = scores[size_t(h) * context + i] = over_d(term.data(), D) * (D == 64 ? 0.125f : 0.08838834764f);
-                max = std::max(max, x[i]);
+                scores[size_t(h) * context + i] = over_d(term.data(), D) * (D == 64 ? 0.125f : 0.08838834764f);
             }
+        }
+        return scores;
+    }
+    std::vector<float> reference_result(Sum over_cut, const std::vector<float>& scores) const {
+        std::vector<float> result(kv_heads * H * D), term(kCut);
+        for (int h = 0; h < kv_heads * H; h++) {
+            Head a = head(0, h / H);
+            std::vector<float> x(scores.begin() + size_t(h) * context, scores.begin() + size_t(h + 1) * context);
+            float max = *std::max_element(x.begin(), x.end());
             for (auto& e : x) e = E::value(E::bits(exp_scalar(e - max)));
             float den = 0;
             for (int c = 0; c < context; c += kCut) den += over_cut(x.data() + c, kCut);
@@ -232,6 +195,7 @@ struct Bench {
                 result[h * D + d] = total / den;
             }
         }
+        return result;
     }
 
     template <class QK, int P>
@@ -260,33 +224,43 @@ struct Bench {
             });
         };
     }
-    template <class QK, class PV, class Pass>
-    Candidate checked(const char* name, Pass pass) {
-        std::vector<float> scores(size_t(kv_heads) * H * context), result(kv_heads * H * D);
-        reference(QK::sum, PV::sum, scores.data(), result.data());
+    template <class Pass>
+    Candidate timed(const char* name, Pass pass) {
+        return {name, [=, this] { pass(0, layers); }};
+    }
+    template <class QK, int P>
+    Candidate scores(const char* name) {
+        auto pass = score_pass<QK, P>();
+        auto want = reference_scores(QK::sum);
+        pass(0, 1);
+        check_bits(label + " " + name, s, want.data(), want.size());
+        return timed(name, pass);
+    }
+    template <class QK, int P, class PV, int C>
+    Candidate whole(const char* name) {
+        auto pass = whole_pass<QK, P, PV, C>();
+        auto scores = reference_scores(QK::sum), want = reference_result(PV::sum, scores);
         pass(0, 1);
         check_bits(label + " " + name + " scores", s, scores.data(), scores.size());
-        check_bits(label + " " + name, out, result.data(), result.size());
-        return {name, [=, this] { pass(0, layers); }};
+        check_bits(label + " " + name, out, want.data(), want.size());
+        return timed(name, pass);
     }
 
     void run() {
         constexpr int C = 4;
-        std::vector<Candidate> whole = {
-            checked<PairTree, PairTree>("QA,PA", whole_pass<PairTree, 2, PairTree, C>()),
-            checked<Chain, Chain>("QB,PB", whole_pass<Chain, 2, Chain, C>()),
-            checked<Chain, Slots16>("QB,PC", whole_pass<Chain, 2, Slots16, C>()),
-            checked<Blocks8, Slots16>("QC,PC", whole_pass<Blocks8, 2, Slots16, C>()),
-            checked<Slots16, Slots16>("QD,PC", whole_pass<Slots16, 2, Slots16, C>()),
+        // Every P.V order is in a whole pass, whose check comes before any timing and leaves p filled.
+        std::vector<Candidate> pairs = {
+            whole<PairTree, 2, PairTree, C>("QA,PA"),      whole<Chain, 2, Chain, C>("QB,PB"),
+            whole<Blocks8, 2, Slots16, C>("QC,PC"),        whole<Blocks8, 2, Runs16, C>("QC,PD"),
+            whole<BlockTree8<8>, 2, Slots16, C>("QCt,PC"), whole<BlockTree8<8>, 2, Runs16, C>("QCt,PD"),
         };
-        auto timed = [this](const char* name, auto pass) { return Candidate{name, [=, this] { pass(0, layers); }}; };
         race("decode Q.K, per layer", label,
-             {timed("QA tree", score_pass<PairTree, 2>()), timed("QB chain", score_pass<Chain, 2>()),
-              timed("QC blocks of 8", score_pass<Blocks8, 2>()), timed("QD 16 slots", score_pass<Slots16, 2>())}, layers);
+             {scores<PairTree, 2>("QA tree"), scores<Chain, 2>("QB chain"), scores<Blocks8, 2>("QC blocks of 8"),
+              scores<BlockTree8<8>, 2>("QCt tree of blocks"), scores<Slots16, 2>("QD 16 slots")}, layers);
         race("decode P.V, per layer", label,
              {timed("PA tree", value_pass<PairTree, C>()), timed("PB chain", value_pass<Chain, C>()),
-              timed("PC 16x16", value_pass<Slots16, C>())}, layers);
-        race("decode attention, per layer", label, whole, layers);
+              timed("PC 16x16", value_pass<Slots16, C>()), timed("PD runs of 16", value_pass<Runs16, C>())}, layers);
+        race("decode attention, per layer", label, pairs, layers);
     }
 };
 

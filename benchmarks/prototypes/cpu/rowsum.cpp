@@ -94,55 +94,123 @@ INLINE float slots_in_order(__m512 v) {
     return acc;
 }
 
+struct Quads {
+    __m512 v[4];
+};
+
+// 4x4 transposes inside 128 bits: quarter l of v[i] holds element 4l+i of a, b, c and d.
+INLINE Quads transpose(__m512 a, __m512 b, __m512 c, __m512 d) {
+    __m512 e = _mm512_unpacklo_ps(a, b), f = _mm512_unpackhi_ps(a, b);
+    __m512 g = _mm512_unpacklo_ps(c, d), h = _mm512_unpackhi_ps(c, d);
+    return {_mm512_shuffle_ps(e, g, 0x44), _mm512_shuffle_ps(e, g, 0xee), _mm512_shuffle_ps(f, h, 0x44), _mm512_shuffle_ps(f, h, 0xee)};
+}
+
+// Of each of four vectors, the 16 lanes in order.
+INLINE __m128 lanes_in_order(const __m512* s) {
+    Quads slot = transpose(s[0], s[1], s[2], s[3]);
+    __m128 acc = _mm_setzero_ps();
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_castps512_ps128(slot.v[i]));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_extractf32x4_ps(slot.v[i], 1));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_extractf32x4_ps(slot.v[i], 2));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_extractf32x4_ps(slot.v[i], 3));
+    return acc;
+}
+
+// Four cuts go in step: independent chains, and one transpose puts their lane sums side by side.
+template <class Inner, int Width>
+float cut_sums(const float* x) {
+    float total = 0;
+    constexpr int cuts = Width / 256, tail = Width % 256;
+    for (int c = 0; c + 4 <= cuts; c += 4) {
+        const float* cut[4] = {x + 256 * c, x + 256 * (c + 1), x + 256 * (c + 2), x + 256 * (c + 3)};
+        __m512 s[4];
+        Inner::template lanes<4>(cut, s);
+        alignas(16) float sum[4];
+        _mm_store_ps(sum, lanes_in_order(s));
+        for (float c : sum) total += c;
+    }
+    constexpr int done = cuts / 4 * 4, left = cuts - done;
+    if constexpr (left + tail > 0) {
+        const float* cut[3] = {x + 256 * done, x + 256 * (done + 1), x + 256 * (done + 2)};
+        __m512 s[4] = {};
+        Inner::template lanes<left>(cut, s);
+        s[left] = Inner::template tail_lanes<tail>(x + 256 * cuts);
+        alignas(16) float sum[4];
+        _mm_store_ps(sum, lanes_in_order(s));
+        for (int i = 0; i < left + (tail > 0); i++) total += sum[i];
+    }
+    return total;
+}
+
 struct Cuts {
     static constexpr const char* name = "RC cuts of 256";
     static constexpr Sum sum = cuts256;
-    // Four cuts go in step: four independent chains, and one 4x4 transpose puts the four slot sums side by side.
     template <int Count>
-    static INLINE __m128 four(const float* const* cut) {
-        __m512 s[4];
+    static INLINE void lanes(const float* const* cut, __m512* s) {  // lane j: slot j
 #pragma GCC unroll 4
-        for (int c = 0; c < 4; c++) s[c] = _mm512_setzero_ps();
+        for (int c = 0; c < Count; c++) s[c] = _mm512_setzero_ps();
 #pragma GCC unroll 4
         for (int i = 0; i < 16; i++)
 #pragma GCC unroll 4
             for (int c = 0; c < Count; c++) s[c] = _mm512_add_ps(s[c], square(cut[c] + 16 * i));
-        __m512 a = _mm512_unpacklo_ps(s[0], s[1]), b = _mm512_unpackhi_ps(s[0], s[1]);
-        __m512 c = _mm512_unpacklo_ps(s[2], s[3]), d = _mm512_unpackhi_ps(s[2], s[3]);
-        __m512 slot[4] = {_mm512_shuffle_ps(a, c, 0x44), _mm512_shuffle_ps(a, c, 0xee), _mm512_shuffle_ps(b, d, 0x44),
-                          _mm512_shuffle_ps(b, d, 0xee)};  // quarter l of slot[i]: slot 4l+i of the four cuts
-        __m128 acc = _mm_setzero_ps();
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_castps512_ps128(slot[i]));
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_extractf32x4_ps(slot[i], 1));
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_extractf32x4_ps(slot[i], 2));
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) acc = _mm_add_ps(acc, _mm512_extractf32x4_ps(slot[i], 3));
-        return acc;
+    }
+    template <int N>
+    static INLINE __m512 tail_lanes(const float* x) {
+        __m512 s = _mm512_setzero_ps();
+#pragma GCC unroll 16
+        for (int i = 0; i < N; i += 16) s = _mm512_add_ps(s, square(x + i));
+        return s;
     }
     template <int Width>
     static float run(const float* x) {
-        float total = 0;
-        constexpr int cuts = Width / 256, tail = Width % 256;
-        for (int c = 0; c + 4 <= cuts; c += 4) {
-            const float* cut[4] = {x + 256 * c, x + 256 * (c + 1), x + 256 * (c + 2), x + 256 * (c + 3)};
-            alignas(16) float four_sums[4];
-            _mm_store_ps(four_sums, four<4>(cut));
-            for (float s : four_sums) total += s;
+        return cut_sums<Cuts, Width>(x);
+    }
+};
+
+struct Runs {
+    static constexpr const char* name = "RR runs of 16";
+    static constexpr Sum sum = cut_runs256;
+    // A 16x16 transpose; joining halves on load leaves 48 shuffles, as many as there are other operations for the other port.
+    static INLINE __m512 joined(const float* x, int run, int half) {  // half of this run, half of the fourth after it
+        __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(x + 16 * run + 8 * half));
+        __m512 v = _mm512_insertf32x8(low, _mm256_loadu_ps(x + 16 * (run + 4) + 8 * half), 1);
+        return _mm512_mul_ps(v, v);
+    }
+    static INLINE Quads eight(const float* x, int run, int half) {
+        return transpose(joined(x, run, half), joined(x, run + 1, half), joined(x, run + 2, half), joined(x, run + 3, half));
+    }
+    template <int Count>
+    static INLINE void lanes(const float* const* cut, __m512* s) {  // lane j: run j
+        for (int c = 0; c < Count; c++) {
+            __m512 acc = _mm512_setzero_ps();
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++) {
+                Quads a = eight(cut[c], 0, half), b = eight(cut[c], 8, half);
+#pragma GCC unroll 4
+                for (int i = 0; i < 4; i++) acc = _mm512_add_ps(acc, _mm512_shuffle_f32x4(a.v[i], b.v[i], 0x88));
+#pragma GCC unroll 4
+                for (int i = 0; i < 4; i++) acc = _mm512_add_ps(acc, _mm512_shuffle_f32x4(a.v[i], b.v[i], 0xdd));
+            }
+            s[c] = acc;
         }
-        constexpr int done = cuts / 4 * 4, left = cuts - done;
-        if constexpr (left + (tail > 0) > 0) {
-            alignas(64) float padded_tail[256] = {};
-            const float* cut[4] = {x + 256 * done, x + 256 * (done + 1), x + 256 * (done + 2), nullptr};
-            memcpy(padded_tail, x + 256 * cuts, 4 * tail);
-            cut[left] = padded_tail;
-            alignas(16) float four_sums[4];
-            _mm_store_ps(four_sums, four<left + (tail > 0)>(cut));
-            for (int i = 0; i < left + (tail > 0); i++) total += four_sums[i];
+    }
+    template <int N>
+    static INLINE __m512 tail_lanes(const float* x) {  // four runs at a time
+        static_assert(N % 64 == 0);
+        alignas(64) float run[16] = {};
+        for (int i = 0; i < N; i += 64) {
+            __m512 v[4] = {square(x + i), square(x + i + 16), square(x + i + 32), square(x + i + 48)};
+            _mm_store_ps(run + i / 16, lanes_in_order(v));
         }
-        return total;
+        return _mm512_load_ps(run);
+    }
+    template <int Width>
+    static float run(const float* x) {
+        return cut_sums<Runs, Width>(x);
     }
 };
 
@@ -190,6 +258,7 @@ void bench() {
     enter(PairTree{});
     enter(FoldTree{});
     enter(Cuts{});
+    enter(Runs{});
     enter(Lanes{});
     race("sum of squares of one row", "width " + std::to_string(Width), cands);
 }
@@ -197,7 +266,8 @@ void bench() {
 void errors(int width) {
     Rng rng;
     report_errors("sum of squares: error against float64, rms relative", "width " + std::to_string(width),
-                  {{"RA", pair_tree}, {"RF", fold_tree}, {"RC", cuts256}, {"RL", lanes256}}, width, 2000, [&](std::vector<float>& term) {
+                  {{"RA", pair_tree}, {"RF", fold_tree}, {"RC", cuts256}, {"RR", cut_runs256}, {"RL", lanes256}}, width, 2000,
+                  [&](std::vector<float>& term) {
                       double exact = 0;
                       for (auto& t : term) {
                           float x = rng.normal();

@@ -9,7 +9,16 @@ from pathlib import Path
 HERE = Path(__file__).parent
 TOPICS = ["gemv_gemm", "attention", "attention_prefill", "rowsum"]
 # gcc 12 warns about its own intrinsics' deliberately undefined operands.
-FLAGS = ["-std=c++20", "-O3", "-march=native", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-uninitialized", "-Wno-maybe-uninitialized"]
+FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    "-Wno-uninitialized",
+    "-Wno-maybe-uninitialized",
+]
 
 
 def measure(topic: str, build_dir: Path) -> list[dict]:
@@ -28,7 +37,8 @@ def cells(record: dict) -> dict[str, str]:
     if "errors" in record:
         return {name: f"{error:.2e}" for name, error in record["errors"].items()}
     return {
-        r["name"]: f"{format_us(r['us'])} ({r['ratio']:.2f}; {r['low']:.2f}..{r['high']:.2f})" for r in record["results"]
+        r["name"]: f"{format_us(r['us'])} ({r['ratio']:.2f}; {r['low']:.2f}..{r['high']:.2f})"
+        for r in record["results"]
     }
 
 
@@ -56,7 +66,9 @@ def main() -> None:
         print("\n".join(map(json.dumps, records)))
         return
     checked = sum(r.get("checked", 0) for r in records)
-    print(f"{checked:,} outputs checked, 0 differ. Cells: median µs (median ratio to the fastest; min..max of it over the rounds).")
+    print(
+        f"{checked:,} outputs checked, 0 differ. Cells: median µs (median ratio to the fastest; min..max of it over the rounds)."
+    )
     print_tables(records)
 
 

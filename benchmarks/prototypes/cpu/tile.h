@@ -69,24 +69,6 @@ struct Blocks {
 using Blocks8 = Blocks<8, blocks8>;
 using Runs16 = Blocks<16, runs16>;
 
-struct BlockTree8 {
-    static constexpr Sum sum = block_tree8;
-    template <int R, int C, int N, class A, class B>
-    static INLINE Tile<R, C> subtree(A a, B b, int start) {  // a binary counter, unrolled: the pending sums are registers
-        if constexpr (N == 8) {
-            return chain_tile<R, C, 8, 1>(a, b, start);
-        } else {
-            Tile<R, C> left = subtree<R, C, N / 2>(a, b, start);
-            add(left, subtree<R, C, N / 2>(a, b, start + N / 2));
-            return left;
-        }
-    }
-    template <int R, int C, int N, class A, class B>
-    static INLINE Tile<R, C> run(A a, B b) {
-        return subtree<R, C, N>(a, b, 0);
-    }
-};
-
 struct Slots16 {
     static constexpr Sum sum = slots16;
     template <int R, int C, int N, class A, class B>
@@ -97,35 +79,37 @@ struct Slots16 {
     }
 };
 
-struct PairTree {
-    static constexpr Sum sum = pair_tree;
+template <int Leaf, int Sub, Sum Order>  // leaves of 2 terms (a plain pair tree) or chains of Leaf terms
+struct Tree {
+    static constexpr Sum sum = Order;
     template <int R, int C, int N, class A, class B>
     static INLINE Tile<R, C> subtree(A a, B b, int start) {  // unrolled: the pending left halves stay in registers
-        if constexpr (N == 2) {
+        if constexpr (N > Leaf) {
+            Tile<R, C> left = subtree<R, C, N / 2>(a, b, start);
+            add(left, subtree<R, C, N / 2>(a, b, start + N / 2));
+            return left;
+        } else if constexpr (Leaf == 2) {
             Tile<R, C> t;
             step<true>(t, a, b, start);
             step<false>(t, a, b, start + 1);
             return t;
         } else {
-            Tile<R, C> left = subtree<R, C, N / 2>(a, b, start);
-            add(left, subtree<R, C, N / 2>(a, b, start + N / 2));
-            return left;
+            return chain_tile<R, C, Leaf, 1>(a, b, start);
         }
     }
     template <int R, int C, int N, class A, class B>
     static INLINE Tile<R, C> run(A a, B b) {
-        constexpr int Sub = 8, count = N / Sub;  // larger subtrees spill more than the counter stores
-        Tile<R, C> pending[8];  // a binary counter of finished subtrees
+        constexpr int count = N / Sub;  // larger subtrees spill more than the counter stores
+        Tile<R, C> pending[8];          // a binary counter of finished subtrees
         for (int i = 0;; i++) {
             Tile<R, C> s = subtree<R, C, Sub>(a, b, Sub * i);
             int level = 0;
-            for (; i >> level & 1; level++) {
-                Tile<R, C> left = pending[level];
-                add(left, s);
-                s = left;
-            }
+            for (; i >> level & 1; level++) add(s, pending[level]);
             if (i == count - 1) return s;
             pending[level] = s;
         }
     }
 };
+using PairTree = Tree<2, 8, pair_tree>;
+template <int Sub>
+using BlockTree8 = Tree<8, Sub, block_tree8>;

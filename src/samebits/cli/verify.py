@@ -9,16 +9,26 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, track
 
-from samebits.backends.discovery import get
-from samebits.core.errors import BadInput
+from samebits.backends.discovery import Found, get
+from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
 from samebits.verify.html import html_page
 from samebits.verify.model import Result, Task
+from samebits.verify.perf import perf_page, print_timings, time_case
 from samebits.verify.pool import Pool
-from samebits.verify.report import TIERS, Run, as_json, certificate, print_summary, write_atomically, write_json
-from samebits.verify.select import tasks_for
+from samebits.verify.report import (
+    TIERS,
+    Run,
+    as_json,
+    certificate,
+    environment,
+    print_summary,
+    write_atomically,
+    write_json,
+)
+from samebits.verify.select import preset_tasks, tasks_for
 
 SIZES_ALLOWED = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -67,6 +77,10 @@ def verify(
     jobs: int = typer.Option(os.cpu_count() or 1, "-j", help="Worker processes.", min=1, max=256),
     seed: int = typer.Option(0, "--seed", help="Of the inputs.", min=0, max=2**63 - 1),
     seconds: float = typer.Option(120.0, "--time-limit", help="Seconds a case may take.", min=0.1),
+    perf: bool = typer.Option(False, "--perf", help="Time the cases instead of checking them."),
+    preset: str = typer.Option(
+        None, "--preset", help="'paged': the paged benchmark, 16 sequences of 512, 32 heads of 128."
+    ),
     json_file: Path = typer.Option(None, "--json", help="Write all results here."),
     html_file: Path = typer.Option(None, "--html", help="Write a page to look at here."),
     certificate_file: Path = typer.Option(None, "--certificate", help="Write what was proven here."),
@@ -81,7 +95,13 @@ def verify(
         if file and (file.is_dir() or not file.parent.is_dir()):
             raise BadInput("verify", name, file, "a file in a folder that exists")
     found = get(backend)
-    tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
+    if preset is None:
+        tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
+    else:
+        tasks = preset_tasks(backend, tiers, preset, seed)
+    if perf:
+        _time(found, tasks, tiers, console, json_file, html_file)
+        return
     started = time.monotonic()
     results = run_tasks(tasks, backend, jobs, seconds, console)
     run = Run(found, results, time.monotonic() - started, full)
@@ -93,3 +113,26 @@ def verify(
     if html_file:
         write_atomically(html_file, html_page(run))
     sys.exit(1 if run.failures else 0)
+
+
+def _time(
+    found: Found,
+    tasks: list[Task],
+    tiers: tuple[str, ...],
+    console: Console,
+    json_file: Path | None,
+    html_file: Path | None,
+) -> None:
+    """Times every case at every tier in this process, one after another."""
+    if found.backend is None:
+        raise Unavailable(found.reason)
+    timings = []
+    for task in track(tasks, "timing", console=console, transient=True, disable=not console.is_terminal):
+        for tier in tiers:
+            timing = time_case(found.backend, task, Tier.parse(tier))
+            timings += [timing] if timing else []
+    print_timings(console, timings)
+    if json_file:
+        write_json(json_file, {"environment": environment(found), "timings": [t.as_json() for t in timings]})
+    if html_file:
+        write_atomically(html_file, perf_page(timings, f"{found.name}: GB/s by case"))

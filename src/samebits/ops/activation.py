@@ -21,6 +21,7 @@ def _sizes(num_rows: int, half: int) -> dict[str, object]:
 
 GATED_CASES = [
     *(Case(f"small-{f}", _sizes(3, 48), {}, {"x": f}) for f in FLOATS),
+    *(Case(f"special-{f}", _sizes(4, 41), {}, {"x": f}, extra={"special": True}) for f in FLOATS),
     Case("one-element", _sizes(2, 1)),
     Case("zero-rows", _sizes(0, 32)),
     *(Case(name, _sizes(4, m[1])) for name, m in MODELS.items()),

@@ -129,12 +129,17 @@ def _storage(cache: HostTensor) -> np.ndarray:
         append_case("contiguous", table=False),
         append_case("page-edge", lengths=(17, 16, 15), new=(3, 2, 1)),
         append_case("no-tokens", lengths=(4,), new=(0,)),
+        append_case("paged-benchmark", heads=32, head=128, lengths=(512,) * 16, new=(1,) * 16, full=True),
         append_case("llama-7b", heads=32, head=128, lengths=(47, 213, 891), new=(47, 1, 128), full=True),
     ],
     invariant_axes=("T",),
     check=_check,
     make_inputs=append_inputs,
     equivalents=append_equivalents,
+    cache_bytes=lambda key, value, k_cache, v_cache, layout, **_: (
+        len(key) * _views(key, value, k_cache, v_cache, layout).token_bytes
+    ),
+    operations=lambda key, value, **_: key.size + (0 if value is None else value.size),
 )
 def append_paged_kv_cache(
     key: np.ndarray,

@@ -27,7 +27,18 @@ from samebits.ops.attention_cases import ATTENTION_CASES
 from samebits.ops.gemm import block_matmul
 from samebits.ops.kv_cases import attention_inputs
 from samebits.ops.kv_equivalents import attention_equivalents
-from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE, cache_views, page_table
+from samebits.ops.paged import (
+    K_CACHE,
+    KV_INDICES,
+    KV_INDPTR,
+    KV_LAST,
+    LAYOUT,
+    V_CACHE,
+    Cache,
+    PageTable,
+    cache_views,
+    page_table,
+)
 from samebits.ops.ragged import check_indptr
 from samebits.ops.record import FLOATS, INDEX, Attr, Result, Tensor, Tolerance, define_op
 from samebits.ops.softmax import check_sinks, normalizer, not_negative, shifted_exp, soft_capped
@@ -128,6 +139,26 @@ def _result_dims(specs: dict[str, TensorSpec], attrs: dict[str, Any]) -> Env:
     return {"Dv": attrs["v_dim"] or specs["q"].shape[-1]}
 
 
+def _stored(q: np.ndarray, k_cache: HostTensor, kv_last_page_len: np.ndarray, **given: Any) -> tuple[Cache, PageTable]:
+    """The cache of a call as views, and its checked table."""
+    v_dim = given["v_dim"] or q.shape[-1]
+    cache = cache_views(OP, k_cache, given["v_cache"], given["layout"], q.shape[-1], v_dim)
+    sizes = cache.num_pages, cache.page_size
+    return cache, page_table(OP, given["kv_indptr"], given["kv_indices"], kv_last_page_len, *sizes)
+
+
+def _operations(q: np.ndarray, qo_indptr: np.ndarray, **given: Any) -> int:
+    """Two products of queries and positions, as if nothing were masked."""
+    pairs = int((np.diff(qo_indptr) * _stored(q, **given)[1].lengths).sum())
+    return 2 * pairs * q.shape[1] * (q.shape[-1] + (given["v_dim"] or q.shape[-1]))
+
+
+def _cache_bytes(q: np.ndarray, **given: Any) -> int:
+    """Every token of every sequence, read once."""
+    cache, table = _stored(q, **given)
+    return int(table.lengths.sum()) * cache.token_bytes
+
+
 def _window(value: int) -> str | None:
     return None if value >= -1 else "-1 (off) or more"
 
@@ -136,16 +167,12 @@ def _size(value: int) -> str | None:
     return None if value >= 0 else "0 (that of q) or more"
 
 
-def _check(
-    q: np.ndarray, k_cache: HostTensor, qo_indptr: np.ndarray, kv_last_page_len: np.ndarray, **given: Any
-) -> None:
-    v_dim = given["v_dim"] or q.shape[-1]
-    cache = cache_views(OP, k_cache, given["v_cache"], given["layout"], q.shape[-1], v_dim)
+def _check(q: np.ndarray, qo_indptr: np.ndarray, **given: Any) -> None:
+    cache, table = _stored(q, **given)
     num_kv_heads = cache.k.shape[2]
     if num_kv_heads == 0 or q.shape[1] % num_kv_heads or cache.v.shape[2] != num_kv_heads:
         raise BadInput(OP, "q", f"{q.shape[1]} heads", f"a multiple of the cache's {num_kv_heads}")
     check_indptr(OP, "qo_indptr", qo_indptr, len(q))
-    table = page_table(OP, given["kv_indptr"], given["kv_indices"], kv_last_page_len, cache.num_pages, cache.page_size)
     query_counts = np.diff(qo_indptr)
     if given["causal"] and (query_counts > table.lengths).any():
         b = int(np.argmax(query_counts > table.lengths))
@@ -196,6 +223,8 @@ def _check(
     make_inputs=attention_inputs,
     shape_env=_result_dims,
     equivalents=attention_equivalents,
+    operations=_operations,
+    cache_bytes=_cache_bytes,
 )
 def paged_attention(
     q: np.ndarray,

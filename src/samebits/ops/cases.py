@@ -12,6 +12,10 @@ from samebits.core.numerics.rounding import narrow
 from samebits.core.shapes import build_shape
 from samebits.ops.record import FLOATS, Case, Op, Tensor
 
+SPECIAL = np.array(
+    [0.0, -0.0, 2.0**-149, -(2.0**-130), 2.0**-126, 2.0**-24, -(2.0**-16), 1e-20, 1e4, -1e4, 1.0, -1.0], np.float32
+)
+
 
 def make_inputs(op: Op, case: Case, seed: int = 0) -> dict[str, Any]:
     """Inputs and attrs of a case, ready for `bind`. Arrays are fresh, so an op may write into its caches."""
@@ -34,8 +38,19 @@ def default_input(tensor: Tensor, case: Case, stream: Stream) -> HostTensor:
     sizes = tuple(int(d) for d in shape)  # type: ignore[arg-type]
     name = case.formats.get(tensor.name, tensor.formats[0])
     if name in FLOATS or isinstance(FORMATS[name], BlockFormat):
-        return in_format(stream.normal(sizes), name)
+        values = stream.normal(sizes)
+        if case.extra.get("special"):
+            values = with_special(values)
+        return in_format(values, name)
     return np.zeros(sizes, FORMATS[name].dtype)
+
+
+def with_special(x: np.ndarray) -> np.ndarray:
+    """x with every third element a value that kernels trip over: zeros of both signs, denormals, far magnitudes."""
+    flat = x.ravel().copy()
+    places = np.arange(0, flat.size, 3)
+    flat[places] = SPECIAL[np.arange(len(places)) % len(SPECIAL)]
+    return flat.reshape(x.shape)
 
 
 def in_format(x: np.ndarray, name: str) -> HostTensor:

@@ -122,6 +122,7 @@ def _model_cases() -> list[Case]:
     ],
     invariant_axes=("T",),
     decompose=_decompose_bias,
+    operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
 )
 def gemm(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None = None) -> np.ndarray:
     """x @ weight^T + bias."""
@@ -174,6 +175,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
     check=_check_groups,
     make_inputs=_grouped_inputs,
     equivalents=segment_equivalents,
+    operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
 )
 def grouped_gemm(
     x: np.ndarray, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None = None

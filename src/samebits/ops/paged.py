@@ -53,6 +53,13 @@ class Cache:
     def page_size(self) -> int:
         return int(self.k.shape[1])
 
+    @property
+    def token_bytes(self) -> int:
+        """What one token takes, keys and values; MLA values are part of the keys."""
+        k, v = (x.data if isinstance(x, Packed) else x for x in (self.k, self.v))
+        shared = np.shares_memory(k[:1], v[:1]) if k.ndim and k.shape[-1] > v.shape[-1] else False
+        return sum(x.shape[2] * x.shape[3] * x.itemsize for x in ((k,) if shared else (k, v)))
+
 
 def _to_nhd(cache: HostTensor, layout: str) -> HostTensor:
     if layout == "NHD":

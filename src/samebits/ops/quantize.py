@@ -41,6 +41,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
     tolerance=Tolerance(1e-6, 0.0, "a code may fall on the other side of a tie: one step", steps=1),
     cases=[
         *(Case(f"small-{f}", {"...": (3,), "NB": 4}, {}, {"x": f}) for f in FLOATS),
+        Case("special", {"...": (4,), "NB": 3}, extra={"special": True}),
         Case("smollm2-135m", {"...": (5,), "NB": 18}),
         Case("llama-7b", {"...": (4,), "NB": 344}),
         Case("zero-rows", {"...": (0,), "NB": 2}),

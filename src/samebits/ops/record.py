@@ -117,6 +117,8 @@ class Op:
     decompose: Callable[..., Any] | None = None  # (builder, **inputs, **attrs): the unfused graph, bit-equal on f32
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None  # dims results need beyond inputs
     equivalents: Callable[..., Any] | None = None  # other calls with the same bits, see ops/equivalents.py
+    operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
+    cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -181,6 +183,8 @@ def define_op(
     decompose: Callable[..., Any] | None = None,
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None,
     equivalents: Callable[..., Any] | None = None,
+    operations: Callable[..., int] | None = None,
+    cache_bytes: Callable[..., int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated reference as an op of its own name; returns the reference unchanged."""
 
@@ -205,6 +209,8 @@ def define_op(
             decompose=decompose,
             shape_env=shape_env,
             equivalents=equivalents,
+            operations=operations,
+            cache_bytes=cache_bytes,
         )
         OPS.add(op.name, op, aliases)
         return reference

@@ -42,6 +42,7 @@ def _cases(attrs: list[dict[str, Any]]) -> list[Case]:
     first, second = attrs
     return [
         *(Case(f"small-{f}", rows(8, 64), first, {"x": f}) for f in FLOATS),
+        Case("special", rows(5, 40), first, extra={"special": True}),
         Case("ties", rows(8, 64), first, extra={"ties": True}),
         Case("one-column", rows(3, 1), second),
         Case("zero-rows", rows(0, 16), second),

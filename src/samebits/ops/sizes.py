@@ -24,5 +24,10 @@ def rows(num_rows: int, width: int) -> dict[str, Any]:
 
 
 def float_cases(*inputs: str, attrs: dict[str, Any] | None = None) -> list[Case]:
-    """One small case per float format, all the named inputs in it."""
-    return [Case(f"small-{f}", rows(3, 96), dict(attrs or {}), dict.fromkeys(inputs, f)) for f in FLOATS]
+    """Per float format one small case and one of special values, all the named inputs in it."""
+    settings = dict(attrs or {})
+    small = [Case(f"small-{f}", rows(3, 96), settings, dict.fromkeys(inputs, f)) for f in FLOATS]
+    special = [
+        Case(f"special-{f}", rows(4, 67), settings, dict.fromkeys(inputs, f), extra={"special": True}) for f in FLOATS
+    ]
+    return [*small, *special]

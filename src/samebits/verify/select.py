@@ -51,6 +51,13 @@ def tasks_for(
     return [Task(backend, o.name, c.id, tiers, seed) for o in ops for c in o.cases if full or not c.full]
 
 
+def preset_tasks(backend: str, tiers: tuple[str, ...], preset: str, seed: int) -> list[Task]:
+    """The source documents' paged benchmark, for every op that has it."""
+    if preset != "paged":
+        raise BadInput("verify", "--preset", repr(preset), "'paged'")
+    return [Task(backend, o.name, c.id, tiers, seed) for o in OPS for c in o.cases if c.id == "paged-benchmark"]
+
+
 def _size(name: str, text: str) -> int:
     if not text.isdecimal() or int(text) > LARGEST_SIZE:
         raise BadInput("verify", f"--{name}", repr(text), f"a whole number up to {LARGEST_SIZE}")
@@ -105,11 +112,10 @@ def _cache_case(op: Op, base: Case, sizes: dict[str, int]) -> Case:
     if unknown:
         known = "batch_size, head_size, length, num_heads, num_kv_heads, num_tokens, page_size"
         raise BadInput("verify", f"--{sorted(unknown)[0]}", "a size", f"one of {op.name}'s: {known}")
-    smallest = min(heads, sizes.get("head_size", 1), sizes.get("page_size", 1))
-    if smallest < 1 or sizes.get("num_heads", heads) % heads:
-        raise BadInput(
-            "verify", "sizes", "heads or pages of nothing", "1 or more; num_heads a multiple of num_kv_heads"
-        )
+    if min(heads, sizes.get("head_size", 1), sizes.get("page_size", 1)) < 1:
+        raise BadInput("verify", "a head or page size", 0, "1 or more")
+    if "num_heads" in sizes and sizes["num_heads"] % heads:
+        raise BadInput("verify", "--num_heads", sizes["num_heads"], f"a multiple of the {heads} KV heads")
     extra.update(heads=heads, lengths=(length,) * batch, page_size=sizes.get("page_size", extra["page_size"]))
     extra["head"] = extra["v_dim"] = sizes.get("head_size", extra["head"])
     counts = (tokens,) * batch

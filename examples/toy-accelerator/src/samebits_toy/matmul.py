@@ -1,0 +1,57 @@
+"""gemm, a tile of 32 x 32 outputs at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.core.tiers import Tier
+from samebits.kernels.record import KernelTable, Request
+from samebits_toy import device as dev
+from samebits_toy.memory import Window
+
+F = np.float32
+table = KernelTable("toy-tiles")
+
+
+def can_multiply(request: Request) -> str | None:
+    fmt = request.inputs["weight"].format
+    return None if fmt in ("f32", "f16", "bf16", "q8_0") else f"toy-tiles gemm has no {fmt} weights"
+
+
+@table.implements("gemm", tier=Tier.PORTABLE, when=can_multiply)
+def gemm(x: Window, weight: Window, bias: Window | None = None) -> tuple[np.ndarray]:
+    tile = quantized_tile if weight.format == "q8_0" else float_tile
+    y = np.zeros((x.num_rows, weight.num_rows), F)
+    for x_rows in dev.strips(x.num_rows):
+        for w_rows in dev.strips(weight.num_rows):
+            y[np.ix_(x_rows, w_rows)] = tile(x, x_rows, weight, w_rows)
+    return (y if bias is None else dev.add(y, bias.vector().astype(F)),)
+
+
+def float_tile(x: Window, x_rows: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
+    """Stream order over K. 16-bit products are exact, so fma is allowed; float32 ones round first."""
+    a = dev.operand(dev.unpack(x, x_rows), weight.format)
+    w = dev.operand(dev.unpack(weight, w_rows), weight.format)
+
+    def fused(lane: np.ndarray, k: int) -> np.ndarray:
+        return dev.fma(a[:, k, None], w[None, :, k], lane)
+
+    def rounded(lane: np.ndarray, k: int) -> np.ndarray:
+        return dev.add(lane, dev.mul(a[:, k, None], w[None, :, k]))
+
+    return dev.stream(x.shape[-1], (len(a), len(w)), rounded if weight.format == "f32" else fused)
+
+
+def quantized_tile(x: Window, x_rows: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
+    """Block order: an exact integer sum and one float32 term a block, 8 terms a cut."""
+    codes, d = dev.unpack_q8_0(weight, w_rows)
+    a, a_scale = dev.quantize(dev.unpack(x, x_rows))
+    num_blocks = codes.shape[1]
+    total = np.zeros((len(a), len(codes)), F)
+    for cut in range(0, num_blocks, dev.CUT_BLOCKS):
+        inner = np.zeros_like(total)
+        for b in range(cut, min(cut + dev.CUT_BLOCKS, num_blocks)):
+            isum = dev.dot32(a[:, b], codes[:, b]).astype(F)
+            inner = dev.add(inner, dev.mul(isum, dev.mul(d[:, b], a_scale[:, b, None])))
+        total = dev.add(total, inner)
+    return total

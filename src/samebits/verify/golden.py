@@ -1,0 +1,224 @@
+"""Golden artifacts: shipped inputs and outputs that any backend can be held against."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from samebits.backends.discovery import Found
+from samebits.backends.support import check_tier
+from samebits.core.errors import BadInput, SamebitsError, Unavailable, Unsupported
+from samebits.core.format import HostTensor, Packed, format_of
+from samebits.core.numerics import NUMERICS_VERSION
+from samebits.core.tiers import Tier
+from samebits.ops import OPS, Op, bind, make_inputs
+from samebits.ops.record import Case
+from samebits.verify.artifacts import ARTIFACT_VERSION, META, SIDES, Artifact, as_little, read_artifact
+from samebits.verify.compare import beyond_tolerance, difference
+from samebits.verify.harness import Outcome, execute, raw_bytes
+from samebits.verify.select import find_case
+
+GENERATOR = "threefry2x32-20"
+
+# The set in the repository: small, quick, every op; more of those that the source documents require.
+SMALL_SET: dict[str, tuple[str, ...]] = {
+    "gemm": ("bias-bf16", "bias-q4_1", "odd-k-f16", "tail-chunk-q8_0", "small-q4_k", "small-q6_k", "small-nvfp4"),
+    "embedding": ("to-bf16", "small-q8_0", "small-q5_k", "small-nvfp4"),
+    "rms_norm": ("small-f16", "mul-add", "odd-width"),
+    "silu_and_mul": ("small-f32", "small-f16", "small-bf16"),
+    "softmax": ("small-bf16", "scale-cap", "mask-all", "sinks"),
+    "top_k": ("small-f32", "small-bf16", "ties"),
+    "paged_attention": (
+        "k-f16-v-f16",
+        "k-q8_0-v-q8_0",
+        "k-q4_0-v-q4_0",
+        "bf16-q",
+        "hnd",
+        "unified",
+        "unified-hnd",
+        "mla",
+        "lse-masked",
+        "empty-sequence",
+    ),
+    "grouped_gemm": ("indices", "small-bf16", "small-q4_k"),
+    "rope": ("small-bf16", "interleave", "partial"),
+    "append_paged_kv_cache": ("q8_0-q4_0", "hnd", "unified", "unified-hnd-q8_0", "mla", "head-80-q8_0", "page-edge"),
+    "add": ("one-row",),
+    "mul": ("small-bf16",),
+    "scale": ("small-f16",),
+    "cast": ("f32-to-bf16",),
+    "argmax": ("ties",),
+    "sample": ("penalties",),
+    "merge_state": ("one-empty",),
+    "convert_kv_layout": ("split-q8_0",),
+    "fused_add_rms_norm": ("f32-residual-bf16-x",),
+    "gelu_and_mul": ("erf-bf16",),
+    "layer_norm": ("mul-add",),
+    "quantize_q8": ("small-f32",),
+    "top_k_mask_logits": ("ties",),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one artifact; `broken` is one that cannot be used."""
+
+    op: str
+    case: str
+    status: Literal["pass", "fail", "unsupported", "broken"]
+    reason: str = ""
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def parse_tier(text: str) -> Tier:
+    """A tier that promises something."""
+    tier = Tier.parse(text)
+    if tier is Tier.NONE:
+        raise BadInput("golden", "--tier", text, "fast, invariant or portable")
+    return tier
+
+
+def chosen_cases(op: str | None, *, small: bool, full: bool) -> list[tuple[Op, Case]]:
+    """The cases to make: SMALL_SET, or those of the quick or full set; of one op if named."""
+    if small and full:
+        raise BadInput("golden", "--small", "--full beside it", "one of them")
+    ops = [OPS[op]] if op else list(OPS)
+    if small:
+        return [(o, find_case(o, case)) for o in ops for case in SMALL_SET.get(o.name, ())]
+    return [(o, c) for o in ops for c in o.cases if full or not c.full]
+
+
+def make_artifact(found: Found, op: Op, case: Case, seed: int, tier: Tier) -> Artifact:
+    """Runs a case on a backend; Unsupported where it has no kernel, SamebitsError where it misbehaves."""
+    bound = bind(op, **make_inputs(op, case, seed))
+    outcome = _run(found, op, {**bound.tensors, **bound.attrs}, tier)
+    if outcome.findings:
+        raise SamebitsError(f"{op.name}/{case.id}: {outcome.findings[0].check}: {outcome.findings[0].where}")
+    results = op.active_results(bound.tensors, bound.attrs)
+    outputs = {r.name: x for r, x in zip(results, outcome.results, strict=True)}
+    provenance = {
+        "backend": found.name,
+        "device": found.caps.device if found.caps else "",
+        "tier": tier.label,
+        "seed": seed,
+        "generator": GENERATOR,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    return Artifact(op, case.id, bound.attrs, bound.tensors, outputs, provenance)
+
+
+def _run(found: Found, op: Op, inputs: dict[str, Any], tier: Tier) -> Outcome:
+    if found.backend is None or found.caps is None:
+        raise Unavailable(f"backend {found.name}: {found.reason}")
+    check_tier(found.backend, found.caps, tier)
+    try:
+        with np.errstate(all="ignore"):  # shipped contents may hold any bits
+            return execute(found.backend, op, inputs, tier)
+    except Unsupported:
+        raise
+    except Exception as error:  # any exception of a backend under test is its failure, with its text
+        raise SamebitsError(f"error: {type(error).__name__}: {' '.join(str(error).split())}") from error
+
+
+def _stored(x: HostTensor) -> bytes:
+    return raw_bytes(x if isinstance(x, Packed) else as_little(x)).tobytes()
+
+
+def _entry(x: HostTensor, data: bytes) -> dict[str, Any]:
+    entry = {"format": format_of(x).name, "shape": list(x.shape), "sha256": hashlib.sha256(data).hexdigest()}
+    return {**entry, "scale": float(x.scale)} if isinstance(x, Packed) else entry
+
+
+def write_artifact(root: Path, artifact: Artifact, force: bool = False) -> int:
+    """Writes ROOT/OP/CASE in one step and returns its bytes; BadInput where it exists, unless `force`."""
+    target = root / artifact.op.name / artifact.case
+    refuse_existing([target], force)
+    meta: dict[str, Any] = {
+        "version": ARTIFACT_VERSION,
+        "op": artifact.op.name,
+        "case": artifact.case,
+        "config": artifact.attrs,
+        "numerics_version": artifact.numerics_version,
+        "samebits": artifact.package_version,
+        "provenance": artifact.provenance,
+    }
+    files = {}
+    for side, tensors in zip(SIDES, (artifact.inputs, artifact.outputs), strict=True):
+        stored = {name: _stored(x) for name, x in tensors.items()}
+        meta[side] = {name: _entry(x, stored[name]) for name, x in tensors.items()}
+        files.update({f"{SIDES[side]}.{name}.bin": data for name, data in stored.items()})
+    files[META] = (json.dumps(meta, indent=1) + "\n").encode()
+    try:
+        _write_folder(target, files)
+    except OSError as error:
+        raise BadInput("golden", str(target), error.strerror, "a place that can be written") from None
+    return sum(map(len, files.values()))
+
+
+def refuse_existing(targets: list[Path], force: bool) -> None:
+    """BadInput for the first target that exists, unless they may be replaced."""
+    for target in targets:
+        if target.exists() and not force:
+            raise BadInput("golden", str(target), "a folder that exists", "another DIR, or --force to replace it")
+
+
+def _write_folder(target: Path, files: dict[str, bytes]) -> None:
+    """A hidden folder beside the target becomes the target; a failure leaves what was there."""
+    fresh, old = (target.with_name(f".{target.name}.{kind}.{os.getpid()}") for kind in ("new", "old"))
+    try:
+        fresh.mkdir(parents=True)
+        for name, data in files.items():
+            (fresh / name).write_bytes(data)
+        if target.exists():
+            target.rename(old)
+        fresh.rename(target)
+    finally:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def check_folder(found: Found, folder: Path, key: tuple[str, str], tier: Tier) -> Verdict:
+    """Reads one artifact, runs its inputs on the backend and compares with its outputs."""
+    started = time.perf_counter()
+    name, case = key if key[0] else (folder.parent.name, folder.name)
+    try:
+        artifact = read_artifact(folder, key)
+        name, case = artifact.op.name, artifact.case
+        if tier is Tier.PORTABLE and artifact.numerics_version != NUMERICS_VERSION:
+            made = f"bits of numerics version {artifact.numerics_version}"
+            raise BadInput(f"{name}/{case}", "outputs", made, f"version {NUMERICS_VERSION}, or --tier fast")
+    except BadInput as error:
+        return Verdict(name, case, "broken", str(error))
+    try:
+        outcome = _run(found, artifact.op, {**artifact.inputs, **artifact.attrs}, tier)
+    except Unsupported as error:
+        return Verdict(name, case, "unsupported", str(error))
+    except SamebitsError as error:
+        return Verdict(name, case, "fail", str(error))
+    reason = _difference(artifact, outcome, tier)
+    return Verdict(name, case, "fail" if reason else "pass", reason, time.perf_counter() - started)
+
+
+def _difference(artifact: Artifact, outcome: Outcome, tier: Tier) -> str:
+    """The first finding, or the first result that differs: in bits at portable, beyond tolerance elsewhere."""
+    for finding in outcome.findings:
+        return f"{finding.check}: {finding.where}"
+    check, find = ("bits", difference) if tier is Tier.PORTABLE else ("values", beyond_tolerance)
+    with np.errstate(all="ignore"):
+        found = ((name, find(artifact, name, got)) for name, got in zip(artifact.outputs, outcome.results, strict=True))
+        return next((f"{check}: {name}: {where}" for name, where in found if where), "")

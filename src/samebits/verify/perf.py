@@ -1,0 +1,151 @@
+"""`samebits verify --perf`: the same cases, timed. Bytes and operations per second; ratios are what to trust.
+
+A backend with its own graphs or events is timed from outside here: run, sync, wall clock. `samebits bench`
+is the place for rooflines and peers.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from samebits.backends.interface import Backend, Executable
+from samebits.core.errors import Unsupported
+from samebits.core.format import FORMATS
+from samebits.core.shapes import TensorSpec, upper
+from samebits.core.tiers import Tier
+from samebits.graph import GraphBuilder
+from samebits.ops import OPS, Bound, bind, make_inputs
+from samebits.verify.model import Task
+from samebits.verify.select import case_of
+
+MIN_RUNS, MAX_RUNS, SECONDS_A_CASE = 3, 200, 0.3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median of several runs of one case."""
+
+    op: str
+    case: str
+    tier: str
+    microseconds: float
+    spread: float  # (slowest - fastest) / median
+    num_bytes: int
+    num_operations: int
+    runs: int
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        return self.num_bytes / self.microseconds / 1e3
+
+    @property
+    def gigaops_per_second(self) -> float:
+        return self.num_operations / self.microseconds / 1e3
+
+    def as_json(self) -> dict[str, Any]:
+        rates = {"gigabytes_per_second": self.gigabytes_per_second, "gigaops_per_second": self.gigaops_per_second}
+        return {**asdict(self), **rates}
+
+
+def spec_bytes(spec: TensorSpec) -> int:
+    shape = tuple(upper(d) for d in spec.shape) or (1,)
+    return math.prod(shape[:-1]) * FORMATS[spec.format].row_bytes(shape[-1])
+
+
+def _arguments(bound: Bound) -> dict[str, Any]:
+    return {**dict.fromkeys(t.name for t in bound.op.inputs), **bound.tensors, **bound.attrs}
+
+
+def moved_bytes(bound: Bound) -> int:
+    """Every input and output once; of a paged cache only what the call touches."""
+    caches = ("k_cache", "v_cache") if bound.op.cache_bytes is not None else ()
+    moved = sum(spec_bytes(spec) for name, spec in bound.specs.items() if name not in caches)
+    results = zip(bound.result_specs(), bound.op.active_results(bound.tensors, bound.attrs), strict=True)
+    moved += sum(spec_bytes(spec) for spec, result in results if result.alias_of is None)
+    return moved + (bound.op.cache_bytes(**_arguments(bound)) if bound.op.cache_bytes else 0)
+
+
+def operations(bound: Bound) -> int:
+    """What the op's record counts, or one operation per element of the results."""
+    if bound.op.operations is not None:
+        return bound.op.operations(**_arguments(bound))
+    return sum(math.prod(upper(d) for d in spec.shape) for spec in bound.result_specs())
+
+
+def prepare(backend: Backend, bound: Bound, tier: Tier) -> Executable:
+    """The case compiled with its inputs in device memory."""
+    builder = GraphBuilder()
+    values = {name: builder.input(name, spec) for name, spec in bound.specs.items()}
+    executable = backend.compile(builder.finish(builder.add(bound.op, values, bound.attrs, bound.env)), tier)
+    for name, tensor in bound.tensors.items():
+        buffer = backend.alloc(bound.specs[name])
+        backend.copy_in(buffer, tensor)
+        executable.bind(name, buffer)
+    return executable
+
+
+def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
+    """The timing of one case; None where no kernel serves it."""
+    op = OPS[task.op]
+    bound = bind(op, **make_inputs(op, case_of(task), task.seed))
+    try:
+        executable = prepare(backend, bound, tier)
+    except Unsupported:
+        return None
+    samples: list[float] = []
+    executable.run()
+    backend.sync()
+    stop = time.perf_counter() + SECONDS_A_CASE
+    while len(samples) < MIN_RUNS or (time.perf_counter() < stop and len(samples) < MAX_RUNS):
+        started = time.perf_counter()
+        executable.run()
+        backend.sync()
+        samples.append(time.perf_counter() - started)
+    median = statistics.median(samples)
+    spread = (max(samples) - min(samples)) / median
+    counts = moved_bytes(bound), operations(bound), len(samples)
+    return Timing(task.op, task.case, tier.label, median * 1e6, spread, *counts)
+
+
+def print_timings(console: Console, timings: list[Timing]) -> None:
+    table = Table(title="medians; compare ratios within one run")
+    for column in ("op", "case", "tier", "time µs", "spread", "GB/s", "Gop/s"):
+        table.add_column(column, justify="left" if column in ("op", "case", "tier") else "right")
+    for t in timings:
+        rates = (f"{t.gigabytes_per_second:.3g}", f"{t.gigaops_per_second:.3g}")
+        table.add_row(t.op, t.case, t.tier, f"{t.microseconds:.1f}", f"{t.spread:.0%}", *rates)
+    console.print(table)
+
+
+def perf_page(timings: list[Timing], title: str) -> str:
+    """A bar per case on a logarithmic scale of GB/s, as one self-contained page."""
+    row_height, left, width = 18, 380, 620
+    rates = [max(t.gigabytes_per_second, 1e-6) for t in timings]
+    low = math.floor(math.log10(min(rates, default=1)))
+    high = max(math.ceil(math.log10(max(rates, default=1))), low + 1)
+    marks = []
+    for decade in range(low, high + 1):
+        x = left + width * (decade - low) / (high - low)
+        marks.append(f'<line x1="{x}" x2="{x}" y1="20" y2="{30 + row_height * len(timings)}" stroke="#d0d7de"/>')
+        marks.append(f'<text x="{x}" y="14" text-anchor="middle">{10.0**decade:g}</text>')
+    for i, (t, rate) in enumerate(zip(timings, rates, strict=True)):
+        y = 24 + i * row_height
+        length = width * (math.log10(rate) - low) / (high - low)
+        marks.append(
+            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escape(f"{t.op}/{t.case} {t.tier}")}</text>'
+        )
+        marks.append(f'<rect x="{left}" y="{y + 2}" width="{length:.1f}" height="{row_height - 5}" fill="#0969da"/>')
+        marks.append(f'<text x="{left + length + 5:.1f}" y="{y + 12}">{rate:.3g} GB/s, {t.microseconds:.0f} µs</text>')
+    size = f'width="{left + width + 160}" height="{40 + row_height * len(timings)}"'
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><h1>{escape(title)}</h1>'
+        f'<svg {size} font-family="system-ui, sans-serif" font-size="11">{"".join(marks)}</svg></html>\n'
+    )

@@ -1,0 +1,223 @@
+"""`samebits verify` as a user runs it: exit status, messages and the files it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import samebits
+from samebits.cli.main import main
+from samebits.core.errors import BadInput
+from samebits.ops import OPS
+from samebits.verify.report import write_atomically
+
+HERE = Path(__file__).parent
+COMMAND = [sys.executable, "-m", "samebits.cli.main", "verify", "-j", "1"]
+TIERS = ("fast", "invariant", "portable")
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HERE), "COLUMNS": "80"}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, env=environment())
+
+
+def verdicts(file: Path) -> list[dict[str, Any]]:
+    return json.loads(file.read_text())["results"]
+
+
+def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("json", "html", "certificate")}
+    done = run("--op", "add", *(text for name, file in files.items() for text in (f"--{name}", str(file))))
+    assert done.returncode == 0, done.stderr
+    assert "proven: fast, invariant, portable" in done.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
+
+    report = json.loads(files["json"].read_text())
+    assert report["device"].startswith("numpy")
+    assert report["numerics_version"] == samebits.NUMERICS_VERSION
+    cases = [c.id for c in OPS["add"].cases if not c.full]
+    assert {(r["op"], r["case"], r["tier"]) for r in report["results"]} == {("add", c, t) for c in cases for t in TIERS}
+    assert {(r["status"], r["reason"]) for r in report["results"]} == {("pass", "")}
+
+    page = files["html"].read_text()
+    assert page.startswith("<!doctype html>")
+    assert "Proven tiers: fast, invariant, portable" in page
+
+    proof = json.loads(files["certificate"].read_text())
+    assert proof["certificate"] == "samebits-conformance"
+    assert proof["proven_tiers"] == list(TIERS)
+    assert proof["set"] == "part"  # one op is not the quick set
+    assert proof["counts"]["portable"] == {"pass": len(cases)}
+    assert (proof["failed"], proof["unsupported"]) == ([], [])
+    assert len(proof["verdicts_sha256"]) == 64
+
+
+def test_a_defect_is_exit_status_1_with_reason_and_replay_in_every_file(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("json", "html", "certificate")}
+    options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
+    done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--case", "small-f32", *options)
+    assert done.returncode == 1
+    replay = "samebits verify --backend planted:BatchDependent --op gemm --case small-f32"
+    assert f"     replay: {replay}\n" in done.stdout
+    assert "fail gemm/small-f32 at portable: batch-size: y (8 rows along T" in done.stdout
+    by_tier = {r["tier"]: r for r in verdicts(files["json"])}
+    assert {t: r["status"] for t, r in by_tier.items()} == {"fast": "pass", "invariant": "fail", "portable": "fail"}
+    assert by_tier["portable"]["replay"] == replay
+    assert [f["check"] for f in by_tier["portable"]["findings"]] == ["batch-size"]
+    proof = json.loads(files["certificate"].read_text())
+    assert proof["proven_tiers"] == ["fast"]
+    assert [f[:3] for f in proof["failed"]] == [["gemm", "small-f32", "invariant"], ["gemm", "small-f32", "portable"]]
+    assert "batch-size: y (8 rows along T" in files["html"].read_text()
+
+
+def test_text_that_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None:
+    done = run("--backend", "planted:Raises", "--op", "mul", "--case", "small-f32", "--html", str(tmp_path / "page"))
+    assert done.returncode == 1
+    assert "error: RuntimeError: launch failed: invalid argument [/usr/lib]\n" in done.stdout
+
+
+def test_a_refuted_tier_is_not_proven(tmp_path: Path) -> None:
+    done = run("--backend", "planted:Refuted", "--op", "scale", "--certificate", str(tmp_path / "proof"))
+    assert done.returncode == 0
+    proof = json.loads((tmp_path / "proof").read_text())
+    assert proof["proven_tiers"] == ["fast", "invariant"]
+    assert {tuple(u[2:]) for u in proof["unsupported"]} == {
+        ("portable", "planted cannot keep portable: denormals are flushed to zero")
+    }
+
+
+def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_status_0(tmp_path: Path) -> None:
+    done = run("--backend", "null", "--op", "mul", "--json", str(tmp_path / "r"), "--certificate", str(tmp_path / "c"))
+    assert done.returncode == 0
+    assert "proven: nothing" in done.stdout
+    assert {r["status"] for r in verdicts(tmp_path / "r")} == {"unsupported"}
+    assert all("claims only none" in r["reason"] for r in verdicts(tmp_path / "r"))
+    assert json.loads((tmp_path / "c").read_text())["proven_tiers"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--op conv9", "unknown op 'conv9'; known: add"),
+        ("--op [/b]", "unknown op '[/b]'"),
+        ("--op add --case nine", "unknown case of add 'nine'; known: "),
+        ("--case small-f32", "verify: --case: got small-f32; needs --op beside it"),
+        ("--op add --tier loose", "numerics: tier: got 'loose'; needs one of fast, invariant, portable"),
+        ("--op add --tier none", "verify: --tier: got 'none'; needs one of fast, invariant, portable"),
+        ("--backend abacus", "unknown backend 'abacus'; known: "),
+        ("--backend planted:Nothing --op add", "backend planted:Nothing: failed to load: AttributeError"),
+        ("--backend nowhere:Nothing --op add", "backend nowhere:Nothing: failed to load: ModuleNotFoundError"),
+        ("--op gemm --m many", "verify: --m: got 'many'; needs a whole number up to 1048576"),
+        ("--op gemm --m -1", "verify: --m: got '-1'; needs a whole number"),
+        ("--op gemm --m ²", "verify: --m: got '²'; needs a whole number"),
+        ("--op gemm --m 1048577", "verify: --m: got '1048577'; needs a whole number"),
+        ("--op gemm --depth 3", "verify: --depth: got a size; needs one of gemm's: "),
+        ("--op gemm --m", "verify: argument: got '--m'; needs a known option, or a size as --name VALUE"),
+        ("--m 3", "verify: --m: got a size; needs --op, and no --case"),
+        ("--op gemm --case small-f32 --m 3", "verify: --m: got a size; needs --op, and no --case"),
+        ("--op paged_attention --page_size 0", "verify: a head or page size: got 0; needs 1 or more"),
+        ("--op paged_attention --num_heads 5 --num_kv_heads 2", "verify: --num_heads: got 5; needs a multiple of"),
+        ("--op add --json /nowhere/at/all", "verify: --json: got /nowhere/at/all; needs a file in a folder"),
+        ("--op add --html /", "verify: --html: got /; needs a file in a folder that exists"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_2(
+    arguments: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["samebits", "verify", *arguments.split()])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    output = capsys.readouterr()
+    assert (stop.value.code, output.out) == (2, "")
+    assert output.err.startswith(f"error: {message}")
+    assert output.err.count("\n") == 1
+
+
+def test_a_mistake_is_the_same_in_a_process_of_its_own() -> None:
+    done = run("--op", "conv9")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown op 'conv9'; known: add")
+
+
+@pytest.mark.parametrize(
+    ("op", "sizes"),
+    [
+        ("gemm", "--m 32 --n 128 --k 64"),
+        ("rms_norm", "--num_tokens 16 --hidden_size 128"),
+        (
+            "paged_attention",
+            "--batch_size 2 --length 33 --num_heads 4 --num_kv_heads 2 --head_size 32 --num_tokens 3 --page_size 16",
+        ),
+        ("append_paged_kv_cache", "--batch_size 2 --length 20 --num_kv_heads 2 --head_size 32 --num_tokens 3"),
+    ],
+)
+def test_sizes_make_a_case(op: str, sizes: str, tmp_path: Path) -> None:
+    done = run("--op", op, *sizes.split(), "--seed", "7", "--json", str(tmp_path / "r"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {(r["op"], r["case"], r["status"]) for r in verdicts(tmp_path / "r")} == {(op, "sizes", "pass")}
+
+
+def test_a_failure_at_given_sizes_is_replayed_with_them(tmp_path: Path) -> None:
+    done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--m", "3", "--k", "96", "--seed", "5")
+    assert done.returncode == 1
+    assert "replay: samebits verify --backend planted:BatchDependent --op gemm --m 3 --k 96 --seed 5\n" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the workers")
+def test_an_interrupted_run_leaves_no_file_and_no_worker(tmp_path: Path) -> None:
+    options = ["--backend", "planted:Hang", "--op", "mul", "--json", str(tmp_path / "r")]
+    process = subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 20
+    while len(started := children.read_text().split()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)  # the worker and the tracker of its resources
+    assert len(started) == 2
+    process.send_signal(signal.SIGINT)
+    output = b"".join(process.communicate(timeout=20))
+    assert process.returncode != 0
+    assert b"Traceback" not in output
+    assert list(tmp_path.iterdir()) == []
+    assert not [pid for pid in started if b"spawn_main" in _command_of(pid)]
+
+
+def _command_of(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "report"
+    target.write_text("old")
+    for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
+
+        def half(path: Path, text: str, error: BaseException = error) -> None:
+            path.write_bytes(text[:2].encode())
+            raise error
+
+        with monkeypatch.context() as patch, pytest.raises((BadInput, KeyboardInterrupt)):
+            patch.setattr(Path, "write_text", half)
+            write_atomically(target, "new content")
+        assert [p.name for p in tmp_path.iterdir()] == ["report"]
+        assert target.read_text() == "old"
+
+
+def test_a_folder_in_the_way_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    with pytest.raises(BadInput, match=r"needs a file that can be written"):
+        write_atomically(tmp_path / "report", "text")
+    assert [p.name for p in tmp_path.iterdir()] == ["report"]

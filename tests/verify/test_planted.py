@@ -1,0 +1,169 @@
+"""Every planted defect is caught by the check that names it, at the tiers it breaks, and nothing else is blamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import planted
+import planted_paged
+import pytest
+
+from samebits.core.tiers import Tier
+from samebits.verify.model import CHECKS, Result, Task
+from samebits.verify.pool import Pool
+
+HERE = Path(__file__).parent
+TIERS = ("fast", "invariant", "portable")
+ALL, STRICT, LAST = TIERS, TIERS[1:], TIERS[2:]
+OTHERS = ("add/small-f32", "scale/small-f16")
+
+
+@dataclass(frozen=True)
+class Defect:
+    """Cases that must fail: op/case -> (the check blamed, the tiers that fail); cases that must pass although the
+    defective kernel runs them; words the reason must hold; further checks that must be among the findings."""
+
+    backend: str
+    fails: dict[str, tuple[str, tuple[str, ...]]]
+    passes: tuple[str, ...] = ()
+    words: str = ""
+    also: frozenset[str] = frozenset()
+    limit: float = 60.0
+
+
+def attention(**fails: tuple[str, tuple[str, ...]]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    return {f"paged_attention/{case.replace('_', '-')}": blame for case, blame in fails.items()}
+
+
+K8, K16 = "paged_attention/k-q8_0-v-q8_0", "paged_attention/k-f16-v-f16"
+APPEND = "append_paged_kv_cache"
+NAN, VALUES = ("nan", ALL), ("values", ALL)
+
+DEFECTS = [
+    Defect("WrongEps", {"rms_norm/small-f32": VALUES, "rms_norm/one-element": VALUES}, ("fused_add_rms_norm/small-f32",)),
+    Defect("EpsIgnored", {"rms_norm/smollm2-135m": ("bits", LAST)}, ("rms_norm/small-f32",)),
+    Defect("StrayWriteBefore", {"mul/small-f32": ("guard", ALL)}, words="z: bytes before the buffer"),
+    Defect("StrayWriteAfter", {"silu_and_mul/small-bf16": ("guard", ALL)}, words="y: bytes after the buffer"),
+    Defect("StrayWriteAt33Rows", {"mul/small-f32": ("guard", ALL)}, ("mul/empty",), words="z: bytes after the buffer"),
+    Defect("StrayWriteIntoInput", {"gemm/small-q4_0": ("guard", ALL)}, words="weight: bytes after the buffer"),
+    Defect("Unwritten", {"rms_norm/odd-width": ("unwritten", ALL)}, ("rms_norm/small-f32",), words="y: element 256 and 1 more"),
+    Defect("InputChanged", {"softmax/small-f32": ("input", ALL)}, words="x: the op changed an input"),
+    Defect("BatchDependent", {"gemm/small-f32": ("batch-size", STRICT)}, words="8 rows along T instead of 3"),
+    Defect("ThreadDependent", {"gemm/small-f32": ("threads", STRICT), "gemm/small-f16": ("threads", STRICT)}, words="3 threads"),
+    Defect("ThreadsRaise", {"gemm/small-f32": ("threads", STRICT)}, words="2 threads: RuntimeError: no pool"),
+    Defect("NeighbourDependent", {"rms_norm/plain": ("batch-size", STRICT)}, also=frozenset({"neighbours"})),
+    Defect("PositionDependent", {"rms_norm/plain": ("order", STRICT)}, words="reversed"),
+    Defect("Nondeterministic", {"add/small-f32": ("run-to-run", STRICT), "add/small-f16": ("run-to-run", STRICT)}),
+    Defect("ContractedMultiplyAdd", {"rms_norm/mul-add": ("bits", LAST)}, ("rms_norm/small-f32",)),
+    Defect("FusedUnrounded", {"fused_add_rms_norm/small-f32": ("fusion", LAST)}, ("rms_norm/small-f32",)),
+    Defect("TieBreak", {"top_k/ties": VALUES}, ("argmax/ties",), words="indices: row 0, rank 1"),
+    Defect("ScaleOffInQ4K", {"gemm/small-q4_k": VALUES}, ("gemm/small-q4_0", "gemm/small-q5_k"), words="token 0, output 0"),
+    Defect("Crash", {"mul/small-f32": ("crash", ALL), "mul/one-row": ("crash", ALL)}, words="SIGSEGV"),
+    Defect("Hang", {"mul/small-f32": ("timeout", ALL)}, words="no answer within 2 s", limit=2.0),
+    Defect("Raises", {"mul/small-f32": ("error", ALL)}, words="RuntimeError: launch failed: invalid argument [/usr/lib]"),
+    Defect("TableIgnored", {K8: NAN, **attention(contiguous=("pages", STRICT))}),
+    Defect("TableIgnoredByAppend", {f"{APPEND}/f16-bf16": NAN}, (f"{APPEND}/contiguous",), words="slot 1, head 0, element 0"),
+    Defect("PageEdgeRead", attention(page_edges=VALUES, empty_sequence=("page-size", STRICT)), words="head 0, element 0"),
+    Defect("PageEdgeAppend", {f"{APPEND}/page-edge": NAN, f"{APPEND}/unified": NAN}, words="slot 15, head 0, element 0"),
+    Defect("LastPageLengthIgnored", {K8: NAN}, words="token 0, head 0, element 0"),
+    Defect("SwappedInHnd", {**attention(hnd=VALUES), K16: ("layout", STRICT)}),
+    Defect("SwappedInUnifiedAppend", {f"{APPEND}/unified": VALUES}, (f"{APPEND}/hnd",), words="K/V 0, slot"),
+    Defect("CausalTopLeft", attention(decode=VALUES, whole_prompt=("split", STRICT)), ("paged_attention/not-causal",)),
+    Defect("ContiguousShift", {K16: ("contiguous", STRICT), **attention(contiguous=VALUES)}),
+    Defect("MaskedNan", {K16: NAN}, words="token 0, head 0, element 0"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+
+def full_name(class_name: str) -> str:
+    module = planted if hasattr(planted, class_name) else planted_paged
+    return f"{module.__name__}:{class_name}"
+
+
+def verified(backend: str, cases: list[str], limit: float = 60.0) -> list[Result]:
+    tasks = [Task(backend, *case.split("/"), TIERS) for case in cases]
+    return [result for results in Pool(backend, 1, limit).run(tasks) for result in results]
+
+
+def blamed(results: list[Result]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """op/case -> (check, tiers) of every failure, in the form of the table."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for r in results:
+        if r.status == "fail":
+            tiers = found.get(f"{r.op}/{r.case}", ("", ()))[1]
+            found[f"{r.op}/{r.case}"] = (r.reason.partition(":")[0], (*tiers, r.tier))
+    return found
+
+
+def replayed(result: Result, folder: Path, limit: float) -> list[Result]:
+    """What the command in the report gives, run as a user would."""
+    file = folder / "replay.json"
+    command = shlex.split(result.replay.removeprefix("samebits"))
+    options = ["-j", "1", "--time-limit", str(limit), "--json", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "samebits.cli.main", *command, *options], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1, done.stderr
+    fields = ("op", "case", "tier", "status", "reason")
+    return [Result(**{f: r[f] for f in fields}) for r in json.loads(file.read_text())["results"]]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.backend)
+def test_a_defect_is_blamed_by_name_and_nothing_else_is(defect: Defect, tmp_path: Path) -> None:
+    backend = full_name(defect.backend)
+    others = [c for c in OTHERS if c.split("/")[0] not in {f.split("/")[0] for f in defect.fails}]
+    cases = [*defect.fails, *defect.passes, *others]
+    results = verified(backend, cases, defect.limit)
+    assert blamed(results) == defect.fails
+    assert sorted((f"{r.op}/{r.case}", r.tier) for r in results) == sorted((c, t) for c in cases for t in TIERS)
+    assert {r.status for r in results} == {"pass", "fail"}
+    worst = next(r for r in results if r.status == "fail" and r.tier == "portable")
+    assert defect.words in worst.reason
+    assert "\n" not in worst.reason
+    assert defect.also <= {f.check for f in worst.findings}
+    again = blamed(replayed(worst, tmp_path, defect.limit))
+    assert again == {f"{worst.op}/{worst.case}": defect.fails[f"{worst.op}/{worst.case}"]}
+
+
+def test_every_check_has_a_defect_that_it_catches() -> None:
+    assert {check for d in DEFECTS for check, _ in d.fails.values()}.union(*(d.also for d in DEFECTS)) == set(CHECKS)
+
+
+def test_a_refuted_tier_is_unsupported_with_the_reason_and_the_others_are_proven() -> None:
+    results = verified("planted:Refuted", list(OTHERS))
+    assert {(r.tier, r.status) for r in results} == {
+        ("fast", "pass"),
+        ("invariant", "pass"),
+        ("portable", "unsupported"),
+    }
+    assert {r.reason for r in results if r.tier == Tier.PORTABLE.label} == {
+        "planted cannot keep portable: denormals are flushed to zero"
+    }
+
+
+def test_a_worker_that_dies_between_others_loses_only_its_own_case() -> None:
+    cases = ["add/small-f32", "mul/small-f32", "add/small-f16", "mul/one-row", "add/small-bf16"]
+    tasks = [Task("planted:Crash", *case.split("/"), TIERS) for case in cases]
+    results = [r for batch in Pool("planted:Crash", 2, 60.0).run(tasks) for r in batch]
+    assert len(results) == len(cases) * len(TIERS)
+    assert {r.op for r in results if r.status == "pass"} == {"add"}
+    assert {r.op for r in results if r.status == "fail"} == {"mul"}
+
+
+def test_no_worker_is_left_behind() -> None:
+    verified("planted:Hang", ["mul/small-f32"], limit=0.3)
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    if not children.exists():
+        pytest.skip("needs /proc")
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children.read_text().split()]
+    assert not [c for c in commands if b"spawn_main" in c]
