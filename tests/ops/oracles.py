@@ -85,6 +85,26 @@ def cast(i: dict, case: Case) -> list[Expect]:
     return [Expect(wide(i["x"]))]
 
 
+def split_heads(i: dict, case: Case) -> list[Expect]:
+    x = wide(i["x"])
+    return [Expect(np.stack(np.split(x, i["heads"], axis=1), axis=1))]
+
+
+def merge_heads(i: dict, case: Case) -> list[Expect]:
+    x = wide(i["x"])
+    return [Expect(np.concatenate([x[:, h] for h in range(x.shape[1])], axis=1))]
+
+
+def slice_columns(i: dict, case: Case) -> list[Expect]:
+    return [
+        Expect(np.delete(wide(i["x"]), [c for c in range(i["x"].shape[-1]) if not i["start"] <= c < i["stop"]], -1))
+    ]
+
+
+def concat_columns(i: dict, case: Case) -> list[Expect]:
+    return [Expect(np.hstack([wide(i["a"]), wide(i["b"])]))]
+
+
 def embedding(i: dict, case: Case) -> list[Expect]:
     table = wide(i["table"])
     return [Expect(np.array([table[t] for t in i["ids"]]).reshape(-1, table.shape[1]))]

@@ -48,7 +48,7 @@ def test_untouched_memory_shows_nothing(spec: TensorSpec, pattern: int) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.format)
-@pytest.mark.parametrize(("row", "side"), [(0, "before"), (GUARD_ROWS - 1, "before"), (-GUARD_ROWS, "after"), (-1, "after")])  # fmt: skip
+@pytest.mark.parametrize(("row", "side"), [(0, "before"), (2, "before"), (-GUARD_ROWS, "after"), (-1, "after")])
 def test_one_byte_beside_the_buffer_is_a_stray_write(spec: TensorSpec, row: int, side: str) -> None:
     _, memory, whole = watched(spec)
     whole[row, -1] ^= 1

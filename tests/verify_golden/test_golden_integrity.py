@@ -89,8 +89,9 @@ LIES: dict[str, tuple[Mutation, str]] = {
     "config-huge": (put("config", "k", to=10**30), "config k"),
     "config-type": (put("config", "k", to="5"), "needs int"),
     "config-beyond": (put("config", "k", to=99), "top_k: k: got 99; needs at most the row length 64"),
-    "extra-key": (put("note", to="hi"), "note: got an unknown key"),
-    **{f"no-{key}": (drop(key), f"{key}: got nothing") for key in ("op", "case", "config", "inputs", "provenance")},
+    "extra-key": (put("note", to="hi"), "meta.json: got an unknown key 'note'"),
+    "extra-newline": (put("a\nb", to="hi"), r"got an unknown key 'a\nb'"),
+    **{f"no-{key}": (drop(key), f"got no key '{key}'") for key in ("op", "case", "config", "inputs", "provenance")},
 }
 
 

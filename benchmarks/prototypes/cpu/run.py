@@ -66,9 +66,8 @@ def main() -> None:
         print("\n".join(map(json.dumps, records)))
         return
     checked = sum(r.get("checked", 0) for r in records)
-    print(
-        f"{checked:,} outputs checked, 0 differ. Cells: median µs (median ratio to the fastest; min..max of it over the rounds)."
-    )
+    print(f"{checked:,} outputs checked, 0 differ.")
+    print("Cells: median µs (median ratio to the fastest; min..max of it over the rounds).")
     print_tables(records)
 
 

@@ -7,6 +7,7 @@ that carries it and must agree everywhere else; "..." stands for any number of l
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 DIM_TEXT = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<name>[A-Za-z_]\w*)(?:\+(?P<plus>\d+))?$")
@@ -14,13 +15,24 @@ DIM_TEXT = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<name>[A-Za-z_]\w*)(?:\+(?P<pl
 
 @dataclass(frozen=True)
 class Sym:
-    """A dimension known only at run time, at most `upper`."""
+    """A dimension known only at run time: factor * name + plus, where `name` is at most `limit`."""
 
     name: str
-    upper: int
+    limit: int
+    factor: int = 1
+    plus: int = 0
+
+    @property
+    def upper(self) -> int:
+        return self.factor * self.limit + self.plus
+
+    def value(self, dims: Mapping[str, int]) -> int:
+        """Its size once the names have theirs; KeyError for one that has none."""
+        return self.factor * dims[self.name] + self.plus
 
     def __str__(self) -> str:
-        return f"{self.name}<={self.upper}"
+        shown = self.name if self.factor == 1 else f"{self.factor}*{self.name}"
+        return f"{shown}+{self.plus}" if self.plus else shown
 
 
 Dim = int | Sym
@@ -52,9 +64,9 @@ def _match_dim(text: str, size: Dim, env: Env) -> bool:
         raise ValueError(f"bad dimension text {text!r}")
     name, factor, plus = parts["name"], int(parts["factor"] or 1), int(parts["plus"] or 0)
     if isinstance(size, Sym):
-        bound: Dim = (
-            size if factor == 1 and plus == 0 else Sym(f"({size.name}-{plus})/{factor}", (size.upper - plus) // factor)
-        )
+        if (size.plus - plus) % factor or size.factor % factor:
+            return False
+        bound: Dim = Sym(size.name, size.limit, size.factor // factor, (size.plus - plus) // factor)
     else:
         bound, rest = divmod(size - plus, factor)
         if rest or bound < 0:
@@ -92,8 +104,7 @@ def build_shape(dims: str, env: Env) -> Shape:
         if isinstance(bound, int):
             shape.append(factor * bound + plus)
         elif isinstance(bound, Sym):
-            same = factor == 1 and plus == 0
-            shape.append(bound if same else Sym(f"{factor}*{bound.name}+{plus}", factor * bound.upper + plus))
+            shape.append(Sym(bound.name, bound.limit, factor * bound.factor, factor * bound.plus + plus))
         else:
             raise ValueError(f"{parts['name']} is not one dimension")
     return tuple(shape)

@@ -13,6 +13,7 @@ from samebits.ops import (  # noqa: F401  (importing registers)
     gemm,
     norm,
     quantize,
+    reshape,
     rope,
     sampling,
     select,

@@ -6,6 +6,7 @@ backend: a kernel never sees arguments that the record does not allow.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,21 +48,42 @@ def bind(op: Op, /, *args: Any, **kwargs: Any) -> Bound:
 
     BadInput names the op, the argument, what was given and what is needed.
     """
-    given = _by_name(op, args, kwargs)
-    env: Env = {}
-    tensors: dict[str, HostTensor] = {}
-    for tensor in op.inputs:
-        value = given.pop(tensor.name, None)
-        if value is None:
-            if not tensor.optional:
-                raise BadInput(op.name, tensor.name, "nothing", f"a tensor {tensor.dims_choices[0]}")
-            continue
-        tensors[tensor.name] = _check_tensor(op, tensor, value, env)
-    attrs = {a.name: _check_attr(op, a, given.pop(a.name, a.default)) for a in op.attrs}
+    given = name_arguments(op, args, kwargs)
+    tensors = {t.name: given[t.name] for t in op.inputs if given.get(t.name) is not None}
+    specs = {name: _host_spec(op, name, value) for name, value in tensors.items()}
+    attrs, env = bind_specs(op, specs, given)
+    for name, value in tensors.items():
+        _check_storage(op, name, value)
     bound = Bound(op, tensors, attrs, env)
+    bound.result_specs()  # a size that the results cannot have is refused here
     if op.check is not None:
         op.check(**_arguments(bound))
     return bound
+
+
+def bind_specs(op: Op, specs: Mapping[str, TensorSpec], attrs: Mapping[str, Any]) -> tuple[dict[str, Any], Env]:
+    """Checks shapes, formats and attrs, symbols included: (complete attrs, bound dimensions) or BadInput."""
+    env: Env = {}
+    for tensor in op.inputs:
+        spec = specs.get(tensor.name)
+        if spec is not None:
+            _match_spec(op, tensor, spec, env)
+        elif not tensor.optional:
+            raise BadInput(op.name, tensor.name, "nothing", f"a tensor {tensor.dims_choices[0]}")
+    return {a.name: check_attr(op, a, attrs.get(a.name, a.default)) for a in op.attrs}, env
+
+
+def _match_spec(op: Op, tensor: Tensor, spec: TensorSpec, env: Env) -> None:
+    """Binds the tensor's dimensions in `env`."""
+    if spec.format not in tensor.formats:
+        raise BadInput(op.name, tensor.name, spec.format, " or ".join(tensor.formats))
+    for dims in tensor.dims_choices:
+        trial = dict(env)
+        if match_shape(dims, spec.shape, trial):
+            env.update(trial)
+            return
+    needed = " or ".join(describe(d, env) for d in tensor.dims_choices)
+    raise BadInput(op.name, tensor.name, f"shape [{', '.join(map(str, spec.shape))}]", needed)
 
 
 def evaluate(bound: Bound) -> tuple[HostTensor, ...]:
@@ -88,7 +110,8 @@ def call(op: Op, /, *args: Any, **kwargs: Any) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-def _by_name(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def name_arguments(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments by name; BadInput for one too many, unknown or given twice."""
     names = [t.name for t in op.inputs]
     if len(args) > len(names):
         raise BadInput(op.name, "arguments", f"{len(args)} by position", f"at most {len(names)}: {', '.join(names)}")
@@ -103,29 +126,23 @@ def _by_name(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
     return given
 
 
-def _check_tensor(op: Op, tensor: Tensor, value: Any, env: Env) -> HostTensor:
+def _host_spec(op: Op, name: str, value: Any) -> TensorSpec:
     if not isinstance(value, (np.ndarray, Packed)):
-        raise BadInput(op.name, tensor.name, type(value).__name__, "a numpy array or a packed tensor")
+        raise BadInput(op.name, name, type(value).__name__, "a numpy array or a packed tensor")
     found = value.format.name if isinstance(value, Packed) else dtype_name(value)
-    if found not in tensor.formats:
-        raise BadInput(op.name, tensor.name, found, " or ".join(tensor.formats))
+    return TensorSpec(tuple(value.shape), found)
+
+
+def _check_storage(op: Op, name: str, value: HostTensor) -> None:
     storage = value.data if isinstance(value, Packed) else value
     if not storage.flags.aligned:
-        raise BadInput(
-            op.name, tensor.name, "a misaligned buffer", f"an address that is a multiple of {storage.itemsize}"
-        )
-    if tensor.name in op.writes and not storage.flags.writeable:
-        raise BadInput(op.name, tensor.name, "a read-only buffer", "one that can be written in place")
-    for dims in tensor.dims_choices:
-        trial = dict(env)
-        if match_shape(dims, tuple(value.shape), trial):
-            env.update(trial)
-            return value
-    needed = " or ".join(describe(d, env) for d in tensor.dims_choices)
-    raise BadInput(op.name, tensor.name, f"shape {list(value.shape)}", needed)
+        raise BadInput(op.name, name, "a misaligned buffer", f"an address that is a multiple of {storage.itemsize}")
+    if name in op.writes and not storage.flags.writeable:
+        raise BadInput(op.name, name, "a read-only buffer", "one that can be written in place")
 
 
-def _check_attr(op: Op, attr: Attr, value: Any) -> Any:
+def check_attr(op: Op, attr: Attr, value: Any) -> Any:
+    """The value as the record's type; BadInput where it is of another type or refused."""
     if value is None and attr.default is None:
         return None
     if attr.kind is float and type(value) in (int, float, np.float32, np.float64):

@@ -138,7 +138,8 @@ def _parse(where: str, data: bytes) -> dict[str, Any]:
         refuse(where, "version", version, f"{ARTIFACT_VERSION}, the artifact version of this package")
     if meta.keys() != META_KEYS:
         wrong = sorted(META_KEYS ^ meta.keys())[0]
-        refuse(where, wrong, "nothing" if wrong in META_KEYS else "an unknown key", ", ".join(sorted(META_KEYS)))
+        which = f"{'no' if wrong in META_KEYS else 'an unknown'} key {wrong!a}"
+        refuse(where, META, which, ", ".join(sorted(META_KEYS)))
     kinds = {"op": str, "case": str, "samebits": str, "version": int, "numerics_version": int}
     for name in sorted(META_KEYS):
         if type(meta[name]) is not (kind := kinds.get(name, dict)):

@@ -14,14 +14,16 @@ from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS
 from samebits.core.numerics.elementary import exp, recip, round_to_int, rsqrt, sigmoid
 from samebits.core.tiers import Tier
+from samebits.kernels.record import KernelTable
 from samebits_toy.memory import TILE, Window
 
 __all__ = ["exp", "recip", "rsqrt", "sigmoid"]
 
 F = np.float32
+table = KernelTable("toy-tiles")  # every kernel module adds to it
 CUT, RUN, HEAD_RUN, CUT_BLOCKS = 256, 16, 8, 8
 Lanes = np.ndarray | np.float32  # a number stands for all lanes
-Step = Callable[[np.ndarray, int], np.ndarray]  # (accumulator, element number) -> accumulator
+Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (accumulators, an element number for each) -> accumulators
 
 
 def strips(num_rows: int) -> Iterator[np.ndarray]:
@@ -103,43 +105,42 @@ def row_sum(lanes: np.ndarray) -> np.ndarray:
         for start in range(cut, min(cut + CUT, lanes.shape[1]), RUN):
             part = lanes[:, start : start + RUN]
             slots[:, : part.shape[1]] = add(slots[:, : part.shape[1]], part)
-        total = add(total, _chain(slots))
-    return total
-
-
-def _chain(lanes: np.ndarray) -> np.ndarray:
-    total = np.zeros(len(lanes), F)
-    for i in range(lanes.shape[1]):
-        total = add(total, lanes[:, i])
+        total = add(total, _chain(slots.T))
     return total
 
 
 def stream(num_elements: int, shape: tuple[int, ...], step: Step) -> np.ndarray:
-    """Stream order: runs of 16 elements, 16 runs a cut, all chains from +0."""
+    """Stream order: runs of 16 elements, the runs of a cut in order, the cuts in order; all chains from +0."""
     total = np.zeros(shape, F)
     for cut in range(0, num_elements, CUT):
-        inner = np.zeros(shape, F)
-        for start in range(cut, min(cut + CUT, num_elements), RUN):
-            inner = add(inner, _run(start, min(start + RUN, num_elements), shape, step))
-        total = add(total, inner)
+        total = add(total, _chain(_runs(cut, min(cut + CUT, num_elements), RUN, shape, step)))
     return total
 
 
 def head(num_elements: int, shape: tuple[int, ...], step: Step) -> np.ndarray:
     """Head order: runs of 8 elements, joined by an adjacent-pair tree padded with +0."""
-    starts = range(0, num_elements, HEAD_RUN)
-    runs = [_run(s, min(s + HEAD_RUN, num_elements), shape, step) for s in starts]
+    runs = _runs(0, num_elements, HEAD_RUN, shape, step)
     while len(runs) > 1:
-        runs += [np.zeros(shape, F)] * (len(runs) % 2)
-        runs = [add(a, b) for a, b in zip(runs[0::2], runs[1::2], strict=True)]
-    return runs[0] if runs else np.zeros(shape, F)
+        runs = np.concatenate([runs, np.zeros((len(runs) % 2, *shape), F)])
+        runs = add(runs[0::2], runs[1::2])
+    return runs[0] if len(runs) else np.zeros(shape, F)
 
 
-def _run(start: int, stop: int, shape: tuple[int, ...], step: Step) -> np.ndarray:
-    lane = np.zeros(shape, F)
-    for element in range(start, stop):
-        lane = step(lane, element)
-    return lane
+def _runs(start: int, stop: int, length: int, shape: tuple[int, ...], step: Step) -> np.ndarray:
+    """A chain over every run of consecutive elements, the runs side by side: [runs, *shape]."""
+    lanes = np.zeros((-(-(stop - start) // length), *shape), F)
+    for i in range(min(length, stop - start)):
+        elements = np.arange(start + i, stop, length)  # number i of every run
+        lanes[: len(elements)] = step(lanes[: len(elements)], elements)
+    return lanes
+
+
+def _chain(terms: np.ndarray) -> np.ndarray:
+    """terms [n, ...] added in order from +0."""
+    total = np.zeros(terms.shape[1:], F)
+    for term in terms:
+        total = add(total, term)
+    return total
 
 
 def refuted_tiers() -> dict[Tier, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import KernelTable, Request
+from samebits.kernels.record import Request
 from samebits_toy import device as dev
 from samebits_toy.memory import Window
 
 F = np.float32
-table = KernelTable("toy-tiles")
 
 
 def can_multiply(request: Request) -> str | None:
@@ -18,7 +17,7 @@ def can_multiply(request: Request) -> str | None:
     return None if fmt in ("f32", "f16", "bf16", "q8_0") else f"toy-tiles gemm has no {fmt} weights"
 
 
-@table.implements("gemm", tier=Tier.PORTABLE, when=can_multiply)
+@dev.table.implements("gemm", tier=Tier.PORTABLE, when=can_multiply)
 def gemm(x: Window, weight: Window, bias: Window | None = None) -> tuple[np.ndarray]:
     tile = quantized_tile if weight.format == "q8_0" else float_tile
     y = np.zeros((x.num_rows, weight.num_rows), F)
@@ -30,16 +29,16 @@ def gemm(x: Window, weight: Window, bias: Window | None = None) -> tuple[np.ndar
 
 def float_tile(x: Window, x_rows: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
     """Stream order over K. 16-bit products are exact, so fma is allowed; float32 ones round first."""
-    a = dev.operand(dev.unpack(x, x_rows), weight.format)
-    w = dev.operand(dev.unpack(weight, w_rows), weight.format)
+    a = dev.operand(dev.unpack(x, x_rows), weight.format).T
+    w = dev.operand(dev.unpack(weight, w_rows), weight.format).T
 
-    def fused(lane: np.ndarray, k: int) -> np.ndarray:
-        return dev.fma(a[:, k, None], w[None, :, k], lane)
+    def fused(lanes: np.ndarray, k: np.ndarray) -> np.ndarray:
+        return dev.fma(a[k, :, None], w[k, None, :], lanes)
 
-    def rounded(lane: np.ndarray, k: int) -> np.ndarray:
-        return dev.add(lane, dev.mul(a[:, k, None], w[None, :, k]))
+    def rounded(lanes: np.ndarray, k: np.ndarray) -> np.ndarray:
+        return dev.add(lanes, dev.mul(a[k, :, None], w[k, None, :]))
 
-    return dev.stream(x.shape[-1], (len(a), len(w)), rounded if weight.format == "f32" else fused)
+    return dev.stream(len(a), (len(x_rows), len(w_rows)), rounded if weight.format == "f32" else fused)
 
 
 def quantized_tile(x: Window, x_rows: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import KernelTable, Request
+from samebits.kernels.record import Request
 from samebits_toy import device as dev
 from samebits_toy.memory import Window
 
 F = np.float32
-table = KernelTable("toy-tiles")
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def f16_cache(request: Request) -> str | None:
     return None if formats == {"f16"} else f"toy-tiles caches are f16, not {' and '.join(sorted(formats - {'f16'}))}"
 
 
-@table.implements("append_paged_kv_cache", tier=Tier.PORTABLE, when=f16_cache)
+@dev.table.implements("append_paged_kv_cache", tier=Tier.PORTABLE, when=f16_cache)
 def append_paged_kv_cache(
     key: Window,
     value: Window,
@@ -111,7 +110,7 @@ def plain_attention(request: Request) -> str | None:
     return f"toy-tiles attention has no {', '.join(extras)}" if extras else f16_cache(request)
 
 
-@table.implements("paged_attention", tier=Tier.PORTABLE, when=plain_attention)
+@dev.table.implements("paged_attention", tier=Tier.PORTABLE, when=plain_attention)
 def paged_attention(
     q: Window,
     k_cache: Window,
@@ -161,10 +160,11 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: np.float32) -> np
     keys, values = (np.repeat(x, group, axis=1) for x in (k, v))  # query head h reads KV head h // group
     if not len(k):
         return np.zeros((len(q), v.shape[-1]), F)
-    scores = dev.head(q.shape[1], keys.shape[:2], lambda lane, d: dev.fma(q[:, d], keys[..., d], lane))
+    by_element = np.moveaxis(keys, -1, 0)
+    scores = dev.head(q.shape[1], keys.shape[:2], lambda lanes, d: dev.fma(q.T[d, None, :], by_element[d], lanes))
     s = dev.mul(scores, scale)
     p = dev.exp(s - s.max(axis=0))
-    total = dev.stream(len(p), (len(q),), lambda lane, i: dev.add(lane, p[i]))
+    total = dev.stream(len(p), p.shape[1:], lambda lanes, i: dev.add(lanes, p[i]))
     weights = dev.rounded(p, "f16")
-    summed = dev.stream(len(p), values.shape[1:], lambda lane, i: dev.fma(weights[i][:, None], values[i], lane))
+    summed = dev.stream(len(p), values.shape[1:], lambda lanes, i: dev.fma(weights[i, :, None], values[i], lanes))
     return dev.mul(summed, dev.recip(total)[:, None])

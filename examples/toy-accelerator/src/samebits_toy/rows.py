@@ -10,13 +10,12 @@ from collections.abc import Callable
 import numpy as np
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import KernelTable, Request
+from samebits.kernels.record import Request
 from samebits_toy import device as dev
 from samebits_toy.memory import Window
 
 F = np.float32
 Results = tuple[np.ndarray]
-table = KernelTable("toy-tiles")
 
 
 def by_strips(x: Window, width: int, compute: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Results:
@@ -35,22 +34,22 @@ def is_matrix(request: Request) -> str | None:
     return None if rank > 1 else "toy-tiles holds a vector as a column: rows need a tensor of two axes or more"
 
 
-@table.implements("add", tier=Tier.PORTABLE, when=is_matrix)
+@dev.table.implements("add", tier=Tier.PORTABLE, when=is_matrix)
 def add(x: Window, y: Window) -> Results:
     return by_strips(x, x.shape[-1], lambda rows, a: dev.add(a, row_or_rows(y, x, rows)))
 
 
-@table.implements("mul", tier=Tier.PORTABLE, when=is_matrix)
+@dev.table.implements("mul", tier=Tier.PORTABLE, when=is_matrix)
 def mul(x: Window, y: Window) -> Results:
     return by_strips(x, x.shape[-1], lambda rows, a: dev.mul(a, row_or_rows(y, x, rows)))
 
 
-@table.implements("scale", tier=Tier.PORTABLE, when=is_matrix)
+@dev.table.implements("scale", tier=Tier.PORTABLE, when=is_matrix)
 def scale(x: Window, *, factor: float) -> Results:
     return by_strips(x, x.shape[-1], lambda _, a: dev.mul(a, F(factor)))
 
 
-@table.implements("silu_and_mul", tier=Tier.PORTABLE, when=is_matrix)
+@dev.table.implements("silu_and_mul", tier=Tier.PORTABLE, when=is_matrix)
 def silu_and_mul(x: Window) -> Results:
     half = x.shape[-1] // 2
 
@@ -61,7 +60,7 @@ def silu_and_mul(x: Window) -> Results:
     return by_strips(x, half, strip)
 
 
-@table.implements("rms_norm", tier=Tier.PORTABLE, when=is_matrix)
+@dev.table.implements("rms_norm", tier=Tier.PORTABLE, when=is_matrix)
 def rms_norm(x: Window, weight: Window | None = None, bias: Window | None = None, *, eps: float) -> Results:
     width = x.shape[-1]
     one_over_width = F(1.0 / width if width else 0.0)  # a constant of the kernel, rounded on the host
@@ -90,7 +89,7 @@ def masked(x: Window, mask: Window | None, rows: np.ndarray, s: np.ndarray) -> t
     return keep, s - np.where(maximum == -np.inf, F(0), maximum)
 
 
-@table.implements("softmax", tier=Tier.FAST, when=plain_softmax)
+@dev.table.implements("softmax", tier=Tier.FAST, when=plain_softmax)
 def softmax_native(
     x: Window, mask: Window | None = None, sinks: Window | None = None, *, scale: float, soft_cap: float
 ) -> Results:
@@ -104,7 +103,7 @@ def softmax_native(
     return by_strips(x, x.shape[-1], strip)
 
 
-@table.implements("softmax", tier=Tier.PORTABLE, when=plain_softmax)
+@dev.table.implements("softmax", tier=Tier.PORTABLE, when=plain_softmax)
 def softmax(
     x: Window, mask: Window | None = None, sinks: Window | None = None, *, scale: float, soft_cap: float
 ) -> Results:
@@ -123,6 +122,6 @@ def unpackable(request: Request) -> str | None:
     return None if fmt in ("f32", "f16", "bf16", "q8_0") else f"toy-tiles unpacks f32, f16, bf16 and q8_0, not {fmt}"
 
 
-@table.implements("embedding", tier=Tier.PORTABLE, when=unpackable)
+@dev.table.implements("embedding", tier=Tier.PORTABLE, when=unpackable)
 def embedding(table: Window, ids: Window, *, format: str) -> Results:
     return (dev.unpack(table, ids.vector()),)

@@ -1,0 +1,110 @@
+"""Moving columns: split_heads, merge_heads, slice_columns, concat_columns. Backends may make them views."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.shapes import Dim, Env, TensorSpec
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, define_op
+
+
+def _positive(value: int) -> str | None:
+    return None if value > 0 else "1 or more"
+
+
+def _not_negative(value: int) -> str | None:
+    return None if value >= 0 else "0 or more"
+
+
+def _static(where: str, width: Dim) -> int:
+    if not isinstance(width, int):
+        raise BadInput(where, "x", f"a width of {width}", "a width that is known")
+    return width
+
+
+def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
+    width, heads = _static("split_heads", specs["x"].shape[-1]), attrs["heads"]
+    if width % heads:
+        raise BadInput("split_heads", "x", f"a width of {width}", f"a multiple of {heads} heads")
+    return {"D": width // heads}
+
+
+@define_op(
+    inputs=[Tensor("x", "T K", FLOATS, "heads side by side")],
+    attrs=[Attr("heads", int, 1, "how many", _positive)],
+    results=[Result("y", "T heads D", "=x")],
+    tolerance=EXACT,
+    cases=[
+        *(Case(f"small-{f}", {"T": 3, "K": 96}, {"heads": 4}, {"x": f}) for f in FLOATS),
+        Case("no-tokens", {"T": 0, "K": 64}, {"heads": 2}),
+    ],
+    invariant_axes=("T",),
+    shape_env=_head_dims,
+)
+def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
+    """[T, heads * D] as [T, heads, D]."""
+    return x.reshape(len(x), heads, x.shape[1] // heads).copy()
+
+
+@define_op(
+    inputs=[Tensor("x", "T H D", FLOATS, "heads")],
+    results=[Result("y", "T K", "=x")],
+    tolerance=EXACT,
+    cases=[
+        *(Case(f"small-{f}", {"T": 3, "H": 4, "D": 24}, {}, {"x": f}) for f in FLOATS),
+        Case("no-tokens", {"T": 0, "H": 2, "D": 16}),
+    ],
+    invariant_axes=("T",),
+    shape_env=lambda specs, attrs: {
+        "K": _static("merge_heads", specs["x"].shape[1]) * _static("merge_heads", specs["x"].shape[2])
+    },
+)
+def merge_heads(x: np.ndarray) -> np.ndarray:
+    """[T, heads, D] as [T, heads * D]."""
+    return x.reshape(len(x), x.shape[1] * x.shape[2]).copy()
+
+
+def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
+    width, start, stop = _static("slice_columns", specs["x"].shape[-1]), attrs["start"], attrs["stop"]
+    if not start <= stop <= width:
+        raise BadInput("slice_columns", "stop", f"{start} .. {stop}", f"start <= stop <= {width}")
+    return {"N": stop - start}
+
+
+@define_op(
+    inputs=[Tensor("x", "... K", FLOATS, "rows")],
+    attrs=[
+        Attr("start", int, 0, "first column", _not_negative),
+        Attr("stop", int, 0, "one past the last", _not_negative),
+    ],
+    results=[Result("y", "... N", "=x")],
+    tolerance=EXACT,
+    cases=[
+        *(Case(f"small-{f}", {"...": (3,), "K": 96}, {"start": 5, "stop": 69}, {"x": f}) for f in FLOATS),
+        Case("nothing", {"...": (3,), "K": 8}, {"start": 4, "stop": 4}),
+    ],
+    invariant_axes=("...",),
+    shape_env=_slice_dims,
+)
+def slice_columns(x: np.ndarray, *, start: int = 0, stop: int = 0) -> np.ndarray:
+    """Columns start .. stop - 1."""
+    return x[..., start:stop].copy()
+
+
+@define_op(
+    inputs=[Tensor("a", "... K", FLOATS, "left columns"), Tensor("b", "... N", FLOATS, "right columns, same format")],
+    results=[Result("y", "... M", "=a")],
+    tolerance=EXACT,
+    cases=[
+        *(Case(f"small-{f}", {"...": (3,), "K": 40, "N": 24}, {}, {"a": f, "b": f}) for f in FLOATS),
+        Case("no-rows", {"...": (0,), "K": 4, "N": 4}),
+    ],
+    invariant_axes=("...",),
+    shape_env=lambda specs, attrs: {
+        "M": _static("concat_columns", specs["a"].shape[-1]) + _static("concat_columns", specs["b"].shape[-1])
+    },
+)
+def concat_columns(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The columns of a, then those of b."""
+    return np.concatenate([a, b], axis=-1)
