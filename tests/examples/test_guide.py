@@ -9,6 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from samebits.ops import OPS
+from samebits.verify.select import find_case
+
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/write-a-backend.md").read_text()
 FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -60,7 +63,10 @@ def test_the_guide_shows_what_happens(tmp_path: Path) -> None:
 def test_what_the_guide_names_is_there() -> None:
     named = set(re.findall(r"`((?:src|examples|docs)/[\w./-]+)`", GUIDE))
     assert named
+    named |= {f"docs/{link}" for link in re.findall(r"\]\(([\w./-]+\.md)\)", GUIDE)}
     assert [name for name in named if not (ROOT / name).exists()] == []
     sources = "\n".join(p.read_text() for p in (ROOT / "examples/toy-accelerator/src/samebits_toy").glob("*.py"))
+    for op, case in re.findall(r"`(\w+)/([\w-]+)`", GUIDE):
+        assert op not in OPS or find_case(OPS[op], case), f"{op}/{case}"
     for name in ("refuted_tiers", "_aliases", "operand", "stream", "row_sum", "quantized_tile", "head", "rows"):
         assert re.search(rf"(def |self\.){name}\b", sources), name

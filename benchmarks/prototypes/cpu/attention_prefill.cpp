@@ -114,7 +114,7 @@ void errors() {
 int main() {
     Problem problem;
     const char* label = "64 rows x 512 keys, D=64, f16";
-    // The tile of each order is the fastest of those tried.
+    // Each order has its own tile: one that suits the sums it keeps pending.
     race("prefill Q.K", label,
          {problem.score_candidate<PairTree, 8, 1>("QA tree"), problem.score_candidate<Chain, 4, 4>("QB chain"),
           problem.score_candidate<Blocks8, 4, 4>("QC blocks of 8"), problem.score_candidate<BlockTree8<16>, 4, 4>("QCt tree of blocks"),

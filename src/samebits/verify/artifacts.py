@@ -137,9 +137,8 @@ def _parse(where: str, data: bytes) -> dict[str, Any]:
     if type(version) is not int or version != ARTIFACT_VERSION:
         refuse(where, "version", version, f"{ARTIFACT_VERSION}, the artifact version of this package")
     if meta.keys() != META_KEYS:
-        wrong = sorted(META_KEYS ^ meta.keys())[0]
-        which = f"{'no' if wrong in META_KEYS else 'an unknown'} key {wrong!a}"
-        refuse(where, META, which, ", ".join(sorted(META_KEYS)))
+        wrong, known = min(META_KEYS ^ meta.keys()), ", ".join(sorted(META_KEYS))
+        refuse(where, META, f"{'no' if wrong in META_KEYS else 'an unknown'} key {wrong!a}", known)
     kinds = {"op": str, "case": str, "samebits": str, "version": int, "numerics_version": int}
     for name in sorted(META_KEYS):
         if type(meta[name]) is not (kind := kinds.get(name, dict)):

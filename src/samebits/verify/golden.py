@@ -35,10 +35,9 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
     "embedding": ("to-bf16", "small-q8_0", "small-q5_k", "small-nvfp4"),
     "rms_norm": ("small-f16", "mul-add", "odd-width"),
     "silu_and_mul": ("small-f32", "small-f16", "small-bf16"),
-    "softmax": ("small-bf16", "scale-cap", "mask-all", "sinks"),
+    "softmax": ("scale-cap", "mask-all", "sinks"),
     "top_k": ("small-f32", "small-bf16", "ties"),
     "paged_attention": (
-        "k-f16-v-f16",
         "k-q8_0-v-q8_0",
         "k-q4_0-v-q4_0",
         "bf16-q",
@@ -65,6 +64,10 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
     "layer_norm": ("mul-add",),
     "quantize_q8": ("small-f32",),
     "top_k_mask_logits": ("ties",),
+    "split_heads": ("small-f16",),
+    "merge_heads": ("small-bf16",),
+    "slice_columns": ("small-f32",),
+    "concat_columns": ("small-bf16",),
 }
 
 

@@ -45,7 +45,7 @@ def first_difference(
     if wrong is not None:
         units &= wrong.reshape(*units.shape, -1).any(axis=-1)
     index = tuple(np.argwhere(units)[0].tolist())
-    if isinstance(want, Packed):
+    if isinstance(want, Packed) or isinstance(got, Packed):
         place = ", ".join(f"{label} {i}" for label, i in zip(labels, index[:-1], strict=False))
         byte = index[-1] * size + int(np.argmax(differ[index]))
         at = (*index[:-1], byte)

@@ -1,0 +1,136 @@
+"""A cursor over the bytes of a GGUF file that never reads past them, and the metadata values it reads."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+
+MAX_HEADER_BYTES = 256 << 20  # everything before the tensor data
+MAX_STRING_BYTES = 16 << 20
+MAX_KEY_BYTES = 65535  # the format's own limit
+MAX_ARRAY_LEN = 1 << 22
+MAX_NESTING = 4
+
+STRING, ARRAY, BOOL = 8, 9, 7
+SCALARS: dict[int, str] = {
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    BOOL: "<B",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+
+
+class Cursor:
+    """Reads forward through `data`. Every read is checked against the end first; BadInput names file and field."""
+
+    def __init__(self, data: bytes | mmap.mmap, where: str) -> None:
+        self.data = data
+        self.where = where
+        self.position = 0
+        self.end = min(len(data), MAX_HEADER_BYTES)
+
+    @property
+    def num_left(self) -> int:
+        return self.end - self.position
+
+    def fail(self, field: str, given: object, needed: str) -> BadInput:
+        return BadInput(self.where, field, given, needed)
+
+    def take(self, num_bytes: int, field: str) -> int:
+        """The position of the next `num_bytes`, which are now behind the cursor."""
+        if num_bytes > self.num_left:
+            limit = "the header's limit" if self.end < len(self.data) else "the file"
+            raise self.fail(field, f"{num_bytes} bytes at {self.position}", f"at most the {self.num_left} left in {limit}")
+        start = self.position
+        self.position += num_bytes
+        return start
+
+    def u32(self, field: str) -> int:
+        return int(_U32.unpack_from(self.data, self.take(4, field))[0])
+
+    def u64(self, field: str) -> int:
+        return int(_U64.unpack_from(self.data, self.take(8, field))[0])
+
+    def count(self, field: str, limit: int, min_bytes_each: int) -> int:
+        """A u64 that promises as many items; refused unless the limit and the bytes left allow them."""
+        value = self.u64(field)
+        if value > limit:
+            raise self.fail(field, value, f"at most {limit}")
+        if value * min_bytes_each > self.num_left:
+            raise self.fail(field, value, f"at most what the {self.num_left} bytes left can hold")
+        return value
+
+    def string(self, field: str, limit: int = MAX_STRING_BYTES) -> str:
+        num_bytes = self.u64(field)
+        if num_bytes > limit:
+            raise self.fail(field, f"a string of {num_bytes} bytes", f"at most {limit}")
+        start = self.take(num_bytes, field)
+        try:
+            return self.data[start : start + num_bytes].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.fail(field, f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text") from None
+
+    def value(self, kind: int, field: str, depth: int = 0) -> Any:
+        """A metadata value: bool, int, float, str; an array of numbers as numpy, of anything else as a list."""
+        if kind == STRING:
+            return self.string(field)
+        if kind == ARRAY:
+            return self._array(field, depth + 1)
+        if kind not in SCALARS:
+            raise self.fail(field, f"value type {kind}", "one of 0 to 12")
+        code = struct.Struct(SCALARS[kind])
+        (number,) = code.unpack_from(self.data, self.take(code.size, field))
+        if kind != BOOL:
+            return number
+        if number > 1:
+            raise self.fail(field, f"a bool of value {number}", "0 or 1")
+        return bool(number)
+
+    def _array(self, field: str, depth: int) -> Any:
+        if depth > MAX_NESTING:
+            raise self.fail(field, f"arrays nested {depth} deep", f"at most {MAX_NESTING}")
+        kind = self.u32(field)
+        if kind == STRING:
+            return self._strings(field, self.count(field, MAX_ARRAY_LEN, 8))
+        if kind == ARRAY:
+            return [self._array(field, depth + 1) for _ in range(self.count(field, MAX_ARRAY_LEN, 12))]
+        if kind not in SCALARS:
+            raise self.fail(field, f"an array of value type {kind}", "one of 0 to 12")
+        dtype = np.dtype(SCALARS[kind])
+        length = self.count(field, MAX_ARRAY_LEN, dtype.itemsize)
+        start = self.take(length * dtype.itemsize, field)
+        numbers = np.frombuffer(self.data, dtype, length, start).copy()
+        if kind != BOOL:
+            return numbers
+        if length and numbers.max() > 1:
+            raise self.fail(field, f"a bool of value {numbers.max()}", "0 or 1")
+        return numbers.astype(bool)
+
+    def _strings(self, field: str, length: int) -> list[str]:
+        """As `string`, `length` times; written out because vocabularies hold hundreds of thousands."""
+        data, end, position, texts = self.data, self.end, self.position, []
+        for i in range(length):
+            start = position + 8
+            if start > end or (position := start + _U64.unpack_from(data, position)[0]) > end:
+                raise self.fail(f"{field}[{i}]", "a string that runs past the end", f"at most {end} bytes in all")
+            if position - start > MAX_STRING_BYTES:
+                raise self.fail(f"{field}[{i}]", f"a string of {position - start} bytes", f"at most {MAX_STRING_BYTES}")
+            try:
+                texts.append(data[start:position].decode("utf-8"))
+            except UnicodeDecodeError as error:
+                raise self.fail(f"{field}[{i}]", f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text") from None
+        self.position = position
+        return texts

@@ -1,0 +1,88 @@
+"""What a file of weights offers before anyone knows the model: tensors by the file's own names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """A tensor of a file. `format` is ours where `is_supported`, else the file's own name for it."""
+
+    name: str
+    shape: tuple[int, ...]
+    format: str
+    num_bytes: int
+    is_supported: bool
+    file: str
+
+
+class TensorSource(Protocol):
+    """Tensors by the file's own names."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def tensors(self) -> dict[str, TensorEntry]: ...
+
+    def read(self, name: str) -> HostTensor:
+        """The tensor; BadInput when it is not there or in a format that is not ours."""
+        ...
+
+
+def entry_of(source: TensorSource, name: str) -> TensorEntry:
+    """The entry, ready to be read; BadInput when it is missing or its format is not ours."""
+    entry = source.tensors.get(name)
+    if entry is None:
+        raise BadInput(str(source.path), f"tensor {name}", "nothing", "a tensor of that name")
+    if not entry.is_supported:
+        needed = "f32, f16, bf16 or a GGUF format q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k"
+        raise BadInput(entry.file, f"tensor {name}", f"format {entry.format}", needed)
+    return entry
+
+
+def open_regular(path: Path) -> int:
+    """The size of a regular file; BadInput for anything else."""
+    try:
+        if not path.exists():
+            raise BadInput(str(path), "file", "nothing", "a file that exists")
+        if not path.is_file():
+            raise BadInput(str(path), "file", "a folder or device", "a regular file")
+        return path.stat().st_size
+    except OSError as error:
+        raise BadInput(str(path), "file", error.strerror or error, "a readable file") from None
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The whole of a small file; BadInput when it is larger than `limit` bytes."""
+    if (size := open_regular(path)) > limit:
+        raise BadInput(str(path), "size", f"{size} bytes", f"at most {limit}")
+    try:
+        with path.open("rb") as stream:
+            return stream.read(limit)
+    except OSError as error:
+        raise BadInput(str(path), "file", error.strerror or error, "a readable file") from None
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def read_json(path: Path, limit: int) -> dict[str, Any]:
+    """A JSON object from a small file."""
+    try:
+        value = json.loads(read_bounded(path, limit), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(str(path), "JSON", f"{type(error).__name__}: {error}", "a valid document") from None
+    if not isinstance(value, dict):
+        raise BadInput(str(path), "JSON", type(value).__name__, "an object")
+    return value
