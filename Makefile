@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard src/samebits/kernels/cpp/*.cpp)
 
-.PHONY: run test lint types docs format clean
+.PHONY: run test lint types docs golden format clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -22,6 +22,9 @@ types: $(VENV)/.dev
 
 docs: $(VENV)/.core
 	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
+
+golden: $(VENV)/.core
+	@$(BIN)/samebits golden make golden --small --force
 
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .

@@ -53,7 +53,9 @@ class Cursor:
         """The position of the next `num_bytes`, which are now behind the cursor."""
         if num_bytes > self.num_left:
             limit = "the header's limit" if self.end < len(self.data) else "the file"
-            raise self.fail(field, f"{num_bytes} bytes at {self.position}", f"at most the {self.num_left} left in {limit}")
+            raise self.fail(
+                field, f"{num_bytes} bytes at {self.position}", f"at most the {self.num_left} left in {limit}"
+            )
         start = self.position
         self.position += num_bytes
         return start

@@ -38,7 +38,7 @@ def default_input(tensor: Tensor, case: Case, stream: Stream) -> HostTensor:
     sizes = tuple(int(d) for d in shape)  # type: ignore[arg-type]
     name = case.formats.get(tensor.name, tensor.formats[0])
     if name in FLOATS or isinstance(FORMATS[name], BlockFormat):
-        values = stream.normal(sizes)
+        values = stream.normal(sizes, case.extra.get("magnitude", 1.0))
         if case.extra.get("special"):
             values = with_special(values)
         return in_format(values, name)

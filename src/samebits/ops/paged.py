@@ -136,6 +136,11 @@ def page_table(
         check_indptr(where, "kv_indptr", kv_indptr, len(kv_indices))
         check_index_range(where, "kv_indices", kv_indices, num_pages)
         smallest = (np.diff(kv_indptr) > 0).astype(np.int64)
+    page_ids = [kv_indices[i:j] for i, j in pairwise(kv_indptr)]
+    for b, ids in enumerate(page_ids):
+        if len(np.unique(ids)) != len(ids):
+            page = next(int(p) for p in ids if (ids == p).sum() > 1)
+            raise BadInput(where, "kv_indices", f"page {page} listed twice in sequence {b}", "every page once")
     page_counts = np.diff(kv_indptr).astype(np.int64)
     largest = np.where(page_counts > 0, page_size, 0)
     last = kv_last_page_len.astype(np.int64)
@@ -145,4 +150,4 @@ def page_table(
         needed = f"{smallest[b]} .. {largest[b]} for {page_counts[b]} pages of {page_size}"
         raise BadInput(where, "kv_last_page_len", f"{last[b]} for sequence {b}", needed)
     lengths = np.where(page_counts > 0, page_size * (page_counts - 1) + last, 0)
-    return PageTable([kv_indices[i:j] for i, j in pairwise(kv_indptr)], lengths)
+    return PageTable(page_ids, lengths)

@@ -88,7 +88,7 @@ class Examination:
         if unwritten:
             yield unwritten
             return
-        broken = list(self._values(first.results, want))
+        broken = list(self._values(first.results, want)) or list(self._other_sizes(want))
         yield from broken
         if self._tier >= Tier.INVARIANT and not broken:
             moved = list(self._same("run-to-run", "again", second.results, first.results))
@@ -135,6 +135,21 @@ class Examination:
                 if wrong.any():
                     yield Finding(check, f"{name}: {first_difference(a, b, labels, wrong)}")
 
+    def _other_sizes(self, want: tuple[HostTensor, ...]) -> Iterator[Finding]:
+        """Values at other batch sizes, for a kernel that promises no bits; the others are held to bits there."""
+        if self._tier >= Tier.INVARIANT:
+            return
+        ways = self._op.equivalents or row_equivalents
+        for way in ways(self._op, self._inputs):
+            if way.check == "batch-size":
+                try:
+                    found = list(self._values(way.compute(self._run), way.expect(want)))
+                except Exception as error:  # as above
+                    found = [Finding("error", _one_line(error))]
+                if found:
+                    yield Finding(found[0].check, f"{way.detail}: {found[0].where}")
+                    return
+
     def _same(
         self, check: str, detail: str, got: tuple[HostTensor, ...], want: tuple[HostTensor, ...]
     ) -> Iterator[Finding]:
@@ -163,6 +178,9 @@ class Examination:
     def _equivalent(self, way: Equivalent, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
         try:
             got = way.compute(self._run)
+            if way.check == "batch-size":
+                for wrong in self._values(got, way.expect(first)):
+                    yield Finding(wrong.check, f"{way.detail}: {wrong.where}")
             for finding in self._same(way.check, way.detail, got, way.expect(first)):
                 # a difference that does not repeat is no fault of the arrangement
                 again = way.compute(self._run)

@@ -93,9 +93,15 @@ def execute(backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier, patter
     values = {name: builder.input(name, spec) for name, spec in bound.specs.items()}
     outputs = builder.add(op, values, bound.attrs, bound.env)
     executable = backend.compile(builder.finish(outputs), tier)
-    watched = {name: Watched(backend, name, bound.specs[name], x, pattern) for name, x in bound.tensors.items()}
+    # a tensor without axes has no rows to guard
+    guarded = {name: x for name, x in bound.tensors.items() if x.ndim}
+    watched = {name: Watched(backend, name, bound.specs[name], x, pattern) for name, x in guarded.items()}
     for name, memory in watched.items():
         executable.bind(name, memory.view)
+    for name in bound.tensors.keys() - watched.keys():
+        single = backend.alloc(bound.specs[name])
+        backend.copy_in(single, bound.tensors[name])
+        executable.bind(name, single)
     fresh: dict[int, Watched] = {}
     results = op.active_results(bound.tensors, bound.attrs)
     for i, (result, value) in enumerate(zip(results, outputs, strict=True)):

@@ -27,7 +27,8 @@ def axis_labels(op: Op, result: int, rank: int, attrs: dict[str, Any]) -> list[s
     texts = record.dims.split()
     if texts and texts[0] == "...":
         texts = ["row"] * (rank - len(texts) + 1) + texts[1:]
-    return [AXIS_NAMES.get(t.split("*")[-1], t) for t in texts][:rank] or ["axis"] * rank
+    labels = [AXIS_NAMES.get(t.split("*")[-1], t) for t in texts][:rank] or ["axis"] * rank
+    return [*labels[:-1], "element"] if texts[-1:] == ["H"] and "..." in record.dims else labels
 
 
 def first_difference(
@@ -37,6 +38,8 @@ def first_difference(
     a, b = raw_bytes(got), raw_bytes(want)
     if a.shape != b.shape:
         return f"shape {list(got.shape)} instead of {list(want.shape)}"
+    if isinstance(got, Packed) and isinstance(want, Packed) and got.scale != want.scale:
+        return f"tensor scale {got.scale} instead of {want.scale}"
     if np.array_equal(a, b):
         return None
     size = want.format.block_bytes if isinstance(want, Packed) else want.itemsize

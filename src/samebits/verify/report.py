@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,8 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as error:
         raise BadInput("report", str(path), error.strerror, "a file that can be written") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # it is gone, or never was
+            partial.unlink()
 
 
 def print_summary(console: Console, run: Run) -> None:

@@ -19,17 +19,19 @@ def can_multiply(request: Request) -> str | None:
 
 @dev.table.implements("gemm", tier=Tier.PORTABLE, when=can_multiply)
 def gemm(x: Window, weight: Window, bias: Window | None = None) -> tuple[np.ndarray]:
-    tile = quantized_tile if weight.format == "q8_0" else float_tile
     y = np.zeros((x.num_rows, weight.num_rows), F)
     for x_rows in dev.strips(x.num_rows):
+        lanes = dev.unpack(x, x_rows)
+        codes = dev.quantize(lanes) if weight.format == "q8_0" else None
         for w_rows in dev.strips(weight.num_rows):
-            y[np.ix_(x_rows, w_rows)] = tile(x, x_rows, weight, w_rows)
+            tile = float_tile(lanes, weight, w_rows) if codes is None else quantized_tile(*codes, weight, w_rows)
+            y[np.ix_(x_rows, w_rows)] = tile
     return (y if bias is None else dev.add(y, bias.vector().astype(F)),)
 
 
-def float_tile(x: Window, x_rows: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
+def float_tile(x: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
     """Stream order over K. 16-bit products are exact, so fma is allowed; float32 ones round first."""
-    a = dev.operand(dev.unpack(x, x_rows), weight.format).T
+    a = dev.operand(x, weight.format).T
     w = dev.operand(dev.unpack(weight, w_rows), weight.format).T
 
     def fused(lanes: np.ndarray, k: np.ndarray) -> np.ndarray:
@@ -38,13 +40,12 @@ def float_tile(x: Window, x_rows: np.ndarray, weight: Window, w_rows: np.ndarray
     def rounded(lanes: np.ndarray, k: np.ndarray) -> np.ndarray:
         return dev.add(lanes, dev.mul(a[k, :, None], w[k, None, :]))
 
-    return dev.stream(len(a), (len(x_rows), len(w_rows)), rounded if weight.format == "f32" else fused)
+    return dev.stream(len(a), (len(x), len(w_rows)), rounded if weight.format == "f32" else fused)
 
 
-def quantized_tile(x: Window, x_rows: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
+def quantized_tile(a: np.ndarray, a_scale: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
     """Block order: an exact integer sum and one float32 term a block, 8 terms a cut."""
     codes, d = dev.unpack_q8_0(weight, w_rows)
-    a, a_scale = dev.quantize(dev.unpack(x, x_rows))
     num_blocks = codes.shape[1]
     total = np.zeros((len(a), len(codes)), F)
     for cut in range(0, num_blocks, dev.CUT_BLOCKS):

@@ -1,0 +1,44 @@
+"""How byte-level BPE models cut a text into words, by the name a GGUF file gives the way."""
+
+from __future__ import annotations
+
+from tokenizers import Regex, pre_tokenizers
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_CONTRACTIONS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+_SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_SPACES}"
+_QWEN2 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_SPACES}"
+_DIGITS = r"\p{N}"
+
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "gpt-2": (_GPT2,),
+    "smollm": (_DIGITS, _GPT2),
+    "llama-bpe": (_LLAMA3,),
+    "qwen2": (_QWEN2,),
+}
+ALIASES = {
+    "llama3": "llama-bpe",
+    "llama-v3": "llama-bpe",
+    "phi-2": "gpt-2",
+    "mpt": "gpt-2",
+    "olmo": "gpt-2",
+    "starcoder": "smollm",
+    "refact": "smollm",
+    "command-r": "smollm",
+    "deepseek-r1-qwen": "qwen2",
+}
+WHOLE_WORDS_FIRST = frozenset(("llama-bpe",))  # a word that is a token is taken whole, without merges
+BEGINS_WITH_BOS = frozenset(("llama-bpe",))  # unless the file says otherwise
+
+
+def canonical(name: str) -> str | None:
+    """The name in PATTERNS that `name` means, or None."""
+    name = ALIASES.get(name, name)
+    return name if name in PATTERNS else None
+
+
+def build(name: str) -> pre_tokenizers.PreTokenizer:
+    """The pre-tokenizer of a name in PATTERNS: its patterns one after another, then bytes as characters."""
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in PATTERNS[name]]
+    return pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])

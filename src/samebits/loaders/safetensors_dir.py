@@ -1,0 +1,116 @@
+"""A folder of safetensors files as Hugging Face lays it out: one file, or shards under an index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from samebits.core.errors import BadInput
+from samebits.formats import FORMATS
+from samebits.loaders.source import TensorEntry, entry_of, open_regular, read_json
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+MAX_INDEX_BYTES = 64 << 20
+MAX_HEADER_BYTES = 64 << 20
+MAX_SHARDS = 4096
+MAX_TENSORS = 1 << 18
+FORMAT_NAMES = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
+
+
+@dataclass(frozen=True)
+class SafetensorsDir:
+    """The tensors of a folder. Reading one copies it out of its file, which is mapped only meanwhile."""
+
+    path: Path
+    tensors: dict[str, TensorEntry] = field(default_factory=dict)
+
+    def read(self, name: str) -> np.ndarray:
+        """A fresh array in the file's own format."""
+        entry = entry_of(self, name)
+        try:
+            with safe_open(entry.file, framework="np") as reader:
+                array = reader.get_tensor(name)
+        except (SafetensorError, OSError, ValueError, TypeError) as error:
+            raise BadInput(entry.file, f"tensor {name}", error, "a readable tensor") from None
+        if array.shape != entry.shape or array.dtype != FORMATS[entry.format].dtype:
+            raise BadInput(entry.file, f"tensor {name}", "other bytes than before", "a file that does not change")
+        return np.asarray(array)
+
+
+def open_safetensors(path: Path) -> SafetensorsDir:
+    """The tensors of a .safetensors file, or of a folder with one or with an index of shards."""
+    if path.is_file():
+        return SafetensorsDir(path, _entries(path))
+    if (path / INDEX).is_file():
+        return SafetensorsDir(path, _sharded(path))
+    if (path / SINGLE).is_file():
+        return SafetensorsDir(path, _entries(path / SINGLE))
+    raise BadInput(str(path), "weights", "nothing", f"{SINGLE} or {INDEX} in the folder")
+
+
+def _entries(path: Path) -> dict[str, TensorEntry]:
+    """Every tensor of one file. The library checks its header; its size is bounded here, before it is read."""
+    size = open_regular(path)
+    try:
+        with path.open("rb") as stream:
+            header_bytes = int.from_bytes(stream.read(8), "little")
+    except OSError as error:
+        raise BadInput(str(path), "file", error.strerror or error, "a readable file") from None
+    limit = min(MAX_HEADER_BYTES, max(size - 8, 0))
+    if size < 8 or header_bytes > limit:
+        raise BadInput(str(path), "header length", header_bytes, f"at most {limit}")
+    entries: dict[str, TensorEntry] = {}
+    try:
+        with safe_open(path, framework="np") as reader:
+            names = reader.keys()
+            if len(names) > MAX_TENSORS:
+                raise BadInput(str(path), "tensors", len(names), f"at most {MAX_TENSORS}")
+            for name in names:
+                part = reader.get_slice(name)
+                entries[name] = _entry(path, name, tuple(part.get_shape()), str(part.get_dtype()))
+    except (SafetensorError, OSError) as error:
+        raise BadInput(str(path), "safetensors header", error, "a whole, valid file") from None
+    return entries
+
+
+def _entry(path: Path, name: str, shape: tuple[int, ...], dtype: str) -> TensorEntry:
+    ours = FORMAT_NAMES.get(dtype)
+    num_elements = 1
+    for dim in shape:
+        num_elements *= dim
+    item_bytes = FORMATS[ours].block_bytes if ours else 0
+    return TensorEntry(name, shape, ours or dtype.lower(), num_elements * item_bytes, ours is not None, str(path))
+
+
+def _sharded(folder: Path) -> dict[str, TensorEntry]:
+    """The tensors that the index names, each in the shard it names, which must lie in the folder."""
+    index = folder / INDEX
+    weight_map = read_json(index, MAX_INDEX_BYTES).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise BadInput(str(index), "weight_map", type(weight_map).__name__, "an object of tensor names to file names")
+    names = sorted(set(weight_map.values()))
+    if len(names) > MAX_SHARDS:
+        raise BadInput(str(index), "weight_map", f"{len(names)} files", f"at most {MAX_SHARDS}")
+    shards = {name: _entries(_inside(folder, name, index)) for name in names}
+    entries: dict[str, TensorEntry] = {}
+    for tensor, name in weight_map.items():
+        if tensor not in shards[name]:
+            raise BadInput(
+                str(folder / name), f"tensor {tensor[:80]}", "nothing", f"the tensor that {INDEX} puts there"
+            )
+        entries[tensor] = shards[name][tensor]
+    return entries
+
+
+def _inside(folder: Path, name: str, index: Path) -> Path:
+    """The shard's path; BadInput when it leaves the folder or is no .safetensors file."""
+    if "\0" in name or not name.endswith(".safetensors"):
+        raise BadInput(str(index), "weight_map", repr(name[:80]), "the name of a .safetensors file")
+    path = folder / name
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise BadInput(str(index), "weight_map", repr(name[:80]), "a file inside the folder")
+    return path

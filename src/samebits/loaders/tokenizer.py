@@ -1,0 +1,145 @@
+"""What every tokenizer offers: text to ids, ids to bytes, and the ids with a meaning."""
+
+from __future__ import annotations
+
+import codecs
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from samebits.core.errors import BadInput
+
+# Texts that end a turn, in the order in which they are taken for `eot` where a file does not name one.
+END_TEXTS = (
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "</s>",
+    "<eos>",
+    "<|eom_id|>",
+)
+NOT_EOT = ("</s>", "<eos>", "<|eom_id|>")  # these end a generation, but not as a turn's end
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids with a meaning, None where there is none. Generation stops at any of `end_ids`."""
+
+    bos: int | None = None
+    eos: int | None = None
+    eot: int | None = None
+    pad: int | None = None
+    unk: int | None = None
+    end_ids: frozenset[int] = frozenset()
+
+
+def find_special(
+    vocab: Mapping[str, int], controls: frozenset[int], named: Mapping[str, int | None], more_ends: Iterable[int] = ()
+) -> SpecialTokens:
+    """The special tokens from those a file names, completed by the usual texts among its control tokens."""
+    by_text = {text: vocab[text] for text in END_TEXTS if vocab.get(text) in controls}
+    eot = named.get("eot")
+    if eot is None:
+        eot = next((i for text, i in by_text.items() if text not in NOT_EOT), None)
+    ends = {*by_text.values(), *more_ends, named.get("eos"), eot}
+    return SpecialTokens(
+        named.get("bos"),
+        named.get("eos"),
+        eot,
+        named.get("pad"),
+        named.get("unk"),
+        frozenset(i for i in ends if i is not None),
+    )
+
+
+class Tokenizer(ABC):
+    """Text to token ids and back. Immutable, so threads may share it.
+
+    pieces    the bytes of every id; empty for an id that stands for nothing
+    controls  ids that `skip_special` leaves out
+    """
+
+    def __init__(self, where: str, pieces: list[bytes], controls: frozenset[int], special: SpecialTokens) -> None:
+        self.where = where
+        self.special = special
+        self._pieces = pieces
+        self._controls = controls
+
+    kind = "unknown"
+    adds_space_prefix = False
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    @abstractmethod
+    def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
+
+    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """The ids of `text`.
+
+        add_special    put the begin and end tokens around it where the model asks for them
+        parse_special  read "<|im_end|>" and the like as the one token they name, not as text
+        """
+        if not isinstance(text, str):
+            raise BadInput(self.where, "text", type(text).__name__, "a string")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise BadInput(
+                self.where, "text", f"a lone surrogate at {error.start}", "text that has a UTF-8 form"
+            ) from None
+        return self._encode(text, add_special, parse_special)
+
+    def decode_bytes(self, ids: Iterable[int], skip_special: bool = False) -> bytes:
+        """The bytes of the ids, one after another: joins of parts are parts of the join."""
+        pieces, parts = self._pieces, []
+        for i in ids:
+            if not 0 <= i < len(pieces):
+                raise BadInput(self.where, "token id", i, f"0 to {len(pieces) - 1}")
+            if not (skip_special and i in self._controls):
+                parts.append(pieces[i])
+        return b"".join(parts)
+
+    def decode(self, ids: Iterable[int], skip_special: bool = False) -> str:
+        """The text of a whole sequence; bytes that are not UTF-8 become U+FFFD.
+
+        The space that `encode` puts before a text is taken off again.
+        """
+        text = self.decode_bytes(ids, skip_special).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self.adds_space_prefix else text
+
+    def stream(self, skip_special: bool = False) -> TextStream:
+        """A decoder for ids that come one at a time."""
+        return TextStream(self, skip_special)
+
+    def token_text(self, token_id: int | None) -> str:
+        """A special token's own text, for templates; empty for None."""
+        return "" if token_id is None else self.decode_bytes([token_id]).decode("utf-8", "replace")
+
+    def check_model(self, vocab_size: int) -> None:
+        """BadInput when an id of ours has no row in the model's embedding."""
+        if self.vocab_size > vocab_size:
+            needed = f"at most the {vocab_size} rows of the model's embedding"
+            raise BadInput(self.where, "tokenizer", f"{self.vocab_size} tokens", needed)
+
+
+class TextStream:
+    """Turns ids into text as they come, holding back bytes that are not yet a whole character."""
+
+    def __init__(self, tokenizer: Tokenizer, skip_special: bool) -> None:
+        self._tokenizer = tokenizer
+        self._skip_special = skip_special
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, *ids: int) -> str:
+        """The text that became complete with these ids; often empty."""
+        return self._decoder.decode(self._tokenizer.decode_bytes(ids, self._skip_special))
+
+    def finish(self) -> str:
+        """What was held back, incomplete characters as U+FFFD."""
+        return self._decoder.decode(b"", final=True)

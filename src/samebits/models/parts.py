@@ -1,0 +1,113 @@
+"""What architectures share: the step's inputs, weights by name, and the blocks they are composed of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from samebits.core.protocols import Hyperparameters
+from samebits.core.shapes import Sym, TensorSpec
+from samebits.graph import Graph, Value
+from samebits.ops.build import OpBuilder
+from samebits.ops.paged import stored_elements
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest step a graph is built for, and the cache it works on."""
+
+    max_tokens: int
+    max_sequences: int
+    num_pages: int
+    page_size: int = 16
+    k_format: str = "f16"
+    v_format: str = "f16"
+
+
+class ModelParts:
+    """A model's graph under construction. `weight_spec(name)` is None for a tensor the checkpoint lacks."""
+
+    def __init__(self, hp: Hyperparameters, weight_spec: Callable[[str], TensorSpec | None], limits: Limits) -> None:
+        self.hp, self.limits, self.b = hp, limits, OpBuilder()
+        self._weight_spec = weight_spec
+        self._weights: dict[str, Value] = {}
+        self._caches: list[tuple[Value, Value]] = []
+        tokens, sequences = Sym("T", limits.max_tokens), Sym("B", limits.max_sequences)
+        pages, rows = Sym("NI", limits.num_pages), Sym("R", limits.max_tokens)
+        after = Sym("B", limits.max_sequences, plus=1)
+        steps = {"token_ids": tokens, "positions": tokens, "batch_indices": tokens, "out_rows": rows}
+        steps |= {"qo_indptr": after, "kv_indptr": after, "kv_indices": pages, "kv_last_page_len": sequences}
+        self.step = {name: self.b.input(name, TensorSpec((dim,), "i32")) for name, dim in steps.items()}
+        table = TensorSpec((hp.context_len, hp.rotary_dim // 2, 2), "f32")
+        self.rope_table = self.b.input("rope_table", table, kind="weight")
+
+    def weight(self, name: str) -> Value:
+        """The weight's value; KeyError-free: a missing tensor is the checkpoint's clear error."""
+        if name not in self._weights:
+            spec = self._weight_spec(name)
+            if spec is None:
+                raise LookupError(name)
+            self._weights[name] = self.b.input(name, spec, kind="weight")
+        return self._weights[name]
+
+    def has(self, name: str) -> bool:
+        return self._weight_spec(name) is not None
+
+    def cache(self, layer: int) -> tuple[Value, Value]:
+        """Fresh inputs for the keys and values of a layer, NHD."""
+        values = []
+        for part, fmt in (("k", self.limits.k_format), ("v", self.limits.v_format)):
+            width = stored_elements(self.hp.head_size, fmt)
+            shape = (self.limits.num_pages, self.limits.page_size, self.hp.num_kv_heads, width)
+            values.append(self.b.input(f"layers.{layer}.{part}_cache", TensorSpec(shape, fmt), kind="cache"))
+        return values[0], values[1]
+
+    def embed(self) -> Value:
+        return self.b.embedding(self.weight("embed"), self.step["token_ids"])
+
+    def norm(self, x: Value, name: str) -> Value:
+        return self.b.rms_norm(x, self.weight(name), eps=self.hp.rms_eps)
+
+    def linear(self, x: Value, name: str) -> Value:
+        """x @ weight^T, plus the bias where the checkpoint has one."""
+        y = self.b.gemm(x, self.weight(name))
+        return self.b.add(y, self.weight(f"{name}_bias")) if self.has(f"{name}_bias") else y
+
+    def attention(self, x: Value, layer: int, **options: Any) -> Value:
+        """Projections, rope, append, attention and the output projection of one layer.
+
+        Options are paged_attention's: sm_scale, window_left, logits_soft_cap.
+        """
+        b, hp, name = self.b, self.hp, f"layers.{layer}.attn"
+        q = b.split_heads(self.linear(x, f"{name}.q"), heads=hp.num_heads)
+        k = b.split_heads(self.linear(x, f"{name}.k"), heads=hp.num_kv_heads)
+        v = b.split_heads(self.linear(x, f"{name}.v"), heads=hp.num_kv_heads)
+        if self.has(f"{name}.q_norm"):
+            q, k = self.norm(q, f"{name}.q_norm"), self.norm(k, f"{name}.k_norm")
+        q, k = (b.rope(h, self.step["positions"], self.rope_table, interleave=hp.rope_interleaved) for h in (q, k))
+        k_cache, v_cache = self.cache(layer)
+        table = {n: self.step[n] for n in ("kv_last_page_len", "kv_indptr", "kv_indices")}
+        places = {n: self.step[n] for n in ("batch_indices", "positions")}
+        k_cache, v_cache = b.append_paged_kv_cache(k, v, k_cache=k_cache, v_cache=v_cache, **places, **table)
+        self._caches.append((k_cache, v_cache))
+        a = b.paged_attention(
+            q, k_cache, self.step["qo_indptr"], v_cache=v_cache, v_dim=hp.head_size, **table, **options
+        )
+        return self.linear(b.merge_heads(a), f"{name}.o")
+
+    def gated_ffn(self, x: Value, layer: int, activation: str) -> Value:
+        """down(activation(gate(x)) * up(x)); `activation` is the name of a gated op."""
+        name = f"layers.{layer}.ffn"
+        both = self.b.concat_columns(self.linear(x, f"{name}.gate"), self.linear(x, f"{name}.up"))
+        return self.linear(getattr(self.b, activation)(both), f"{name}.down")
+
+    def finish(self, hidden: Value) -> Graph:
+        """Outputs: logits of the rows asked for, their hidden states, then every layer's caches."""
+        b, hp = self.b, self.hp
+        rows = b.embedding(self.norm(hidden, "norm"), self.step["out_rows"])
+        head = "head" if self.has("head") else "embed"
+        logits = self.linear(rows, head)
+        if hp.final_soft_cap:
+            logits = b.soft_cap(logits, cap=hp.final_soft_cap)
+        return b.finish(logits, rows, *(cache for pair in self._caches for cache in pair))
