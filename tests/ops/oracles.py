@@ -85,6 +85,12 @@ def cast(i: dict, case: Case) -> list[Expect]:
     return [Expect(wide(i["x"]))]
 
 
+def soft_cap(i: dict, case: Case) -> list[Expect]:
+    x, cap = wide(i["x"]), i.get("cap", 30.0)
+    y = cap * np.tanh(x / cap) if cap else x
+    return [Expect(y, unit=np.abs(y))]
+
+
 def split_heads(i: dict, case: Case) -> list[Expect]:
     x = wide(i["x"])
     return [Expect(np.stack(np.split(x, i["heads"], axis=1), axis=1))]

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from oracles import Expect, capped, int8_codes, rounded, split_blocks, wide
+from oracles import Expect, capped, int8_codes, rope_angles, rounded, split_blocks, wide
 
 from samebits.core.format import HostTensor, Packed
 from samebits.ops.record import Case
@@ -35,19 +35,30 @@ def product(x: np.ndarray, weight: HostTensor) -> Expect:
     if not isinstance(weight, Packed):
         a = rounded(x.astype(np.float32), weight.dtype)
         return Expect(a @ w.T, np.abs(a) @ np.abs(w).T)
-    num_blocks = w.shape[1] // 32
-    codes, step, near = int8_codes(wide(x).reshape(len(x), num_blocks, 32))
+    codes, step, near = int8_codes(wide(x).reshape(len(x), w.shape[1] // 32, 32))
     a, near = (codes * step).reshape(x.shape), near.reshape(x.shape)
-    # offsets cancel inside a block: its largest weight is the size of what is added up
-    largest = np.abs(w).reshape(len(w), num_blocks, 32).max(axis=-1)
-    sizes = np.abs(a).reshape(len(x), num_blocks, 32).sum(axis=-1)
-    return Expect(a @ w.T, sizes @ largest.T, near @ np.abs(w).T)
+    return Expect(a @ w.T, block_sizes(a) @ largest_weights(w).T, near @ np.abs(w).T)
+
+
+def block_sizes(a: np.ndarray) -> np.ndarray:
+    return np.abs(a).reshape(len(a), a.shape[1] // 32, 32).sum(axis=-1)
+
+
+def largest_weights(w: np.ndarray) -> np.ndarray:
+    """Offsets cancel inside a block: its largest weight is the size of what is added up."""
+    return np.abs(w).reshape(len(w), w.shape[1] // 32, 32).max(axis=-1)
 
 
 def gemm(i: dict, case: Case) -> list[Expect]:
     y = product(i["x"], i["weight"])
     bias = wide(i["bias"]) if "bias" in i else np.float64(0)
     return [Expect(y.value + bias, y.unit + np.abs(bias), y.slack)]
+
+
+def gemm_q8(i: dict, case: Case) -> list[Expect]:
+    w, a = wide(i["weight"]), i["codes"].astype(np.float64) * np.repeat(wide(i["scales"]), 32, axis=1)
+    bias = wide(i["bias"]) if "bias" in i else np.float64(0)
+    return [Expect(a @ w.T + bias, block_sizes(a) @ largest_weights(w).T + np.abs(bias))]
 
 
 def grouped_gemm(i: dict, case: Case) -> list[Expect]:
@@ -257,3 +268,32 @@ def append_paged_kv_cache(i: dict, case: Case) -> list[Expect]:
                 name, at = cell(i, which, int(b), int(position))
                 expect[name].value[at], expect[name].slack[at] = stored(wide(i[source][t]), i[name])
     return [expect[n] for n in names]
+
+
+def turned(i: dict) -> tuple[np.ndarray, np.ndarray]:
+    """Keys [T, H, D] as complex numbers times e^(i angle), and the size of what each element adds up."""
+    key, num_pairs = wide(i["key"]), i["table"].shape[1]
+    angle = rope_angles(i["table"].shape[0], 2 * num_pairs, {})[i["pos_ids"]][:, None, :]
+    pairs = np.arange(2 * num_pairs).reshape(-1, 2) if i["interleave"] else np.arange(2 * num_pairs).reshape(2, -1).T
+    first, second = pairs.T
+    whole = (key[..., first] + 1j * key[..., second]) * np.exp(1j * angle)
+    unit = np.abs(key[..., first]) + np.abs(key[..., second])
+    value, size = key.copy(), np.zeros_like(key)
+    value[..., first], value[..., second] = whole.real, whole.imag
+    size[..., first], size[..., second] = unit, unit
+    return value, size
+
+
+def rope_and_append(i: dict, case: Case) -> list[Expect]:
+    keys, sizes = turned(i)
+    expect = append_paged_kv_cache({**i, "key": keys}, case)
+    for t, (b, position) in enumerate(zip(i["batch_indices"], i["positions"], strict=True)):
+        at = cell(i, 0, int(b), int(position))[1]
+        if isinstance(i["k_cache"], Packed):
+            continue  # a code near a tie has its slack already
+        if i["k_cache"].dtype == np.float32:
+            expect[0].unit = np.zeros(expect[0].value.shape) if np.ndim(expect[0].unit) == 0 else expect[0].unit
+            expect[0].unit[at] = sizes[t]
+        else:
+            expect[0].slack[at] = nearest(keys[t], i["k_cache"].dtype, ROUNDINGS * sizes[t])[1]
+    return expect

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -68,6 +70,8 @@ def get(name: str) -> Found:
     UnknownName lists what there is, Unavailable carries the reason.
     """
     if ":" in name:
+        if os.getcwd() not in sys.path:  # a class in the folder one works in
+            sys.path.insert(0, os.getcwd())
         matches = [_try(name, name.partition(":")[0], lambda: _load_class(name))]
     else:
         matches = [f for f in discover() if f.name == name]

@@ -73,7 +73,10 @@ class Executable(ABC):
 
     @abstractmethod
     def bind(self, name: str, buffer: Buffer | View) -> None:
-        """Gives a graph input or output its memory. Caches are updated in place; an output needs no binding."""
+        """Gives a graph input or output its memory. Caches are updated in place; an output needs no binding.
+
+        A view may be written through: verify hands every tensor over as a slice of rows of a larger buffer.
+        """
 
     def prepare(self, dims: Mapping[str, int]) -> None:
         """Sets the symbolic dimensions of the coming step; optional for graphs without any."""
@@ -84,7 +87,7 @@ class Executable(ABC):
 
     @abstractmethod
     def output(self, index: int) -> Buffer:
-        """The buffer of a graph output; its contents last until the next `run`."""
+        """The buffer of a graph output, the base where a view was bound; it lasts until the next `run`."""
 
 
 class Backend(ABC):

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from samebits.core.format import HostTensor
 from samebits.core.shapes import Env, TensorSpec
+
+
+class ResultSpec(Protocol):
+    """The part of a result's record that a graph needs."""
+
+    @property
+    def alias_of(self) -> str | None:
+        """The input it is written into, in place."""
+        ...
 
 
 class OpSpec(Protocol):
@@ -22,6 +32,10 @@ class OpSpec(Protocol):
 
     def infer(self, specs: dict[str, TensorSpec], attrs: dict[str, Any], env: Env) -> tuple[TensorSpec, ...]:
         """Specs of the results."""
+        ...
+
+    def active_results(self, present: Iterable[str], attrs: dict[str, Any]) -> tuple[ResultSpec, ...]:
+        """The results of a call with these inputs."""
         ...
 
 

@@ -72,12 +72,18 @@ class KernelTable:
         when: Callable[[Request], str | None] | None = None,
         prepack: Callable[[str, Any], Any] | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Registers the decorated function; its parameters must be the op's, or the import fails."""
+        """Registers the decorated function; its parameters must be the op's, or the import fails.
+
+        A kernel whose `when` refuses an argument need not name it: `**refused` takes what is left.
+        """
 
         def register(run: Callable[..., Any]) -> Callable[..., Any]:
             op = OPS[op_name]
             wanted = list(inspect.signature(op.reference).parameters)
-            if list(inspect.signature(run).parameters) != wanted:
+            parameters = inspect.signature(run).parameters.values()
+            named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+            takes_rest = len(named) < len(parameters)
+            if named != wanted and not (takes_rest and set(named) <= set(wanted)):
                 raise TypeError(f"kernel {run.__name__}: parameters must be those of {op_name}: {wanted}")
             self.add(Kernel(op, self.language, tier, run, when, prepack))
             return run

@@ -43,7 +43,7 @@ class Fields:
             raise self.fail(key, shown(value), needed)
         return value
 
-    def int(self, key: str, low: int, high: int, default: Any = _REQUIRED) -> Any:
+    def integer(self, key: str, low: int, high: int, default: Any = _REQUIRED) -> Any:
         """An integer from `low` to `high`."""
         needed = f"an integer from {low} to {high}"
         value = self._value(key, default, (int,), needed)
@@ -51,7 +51,7 @@ class Fields:
             raise self.fail(key, value, needed)
         return value
 
-    def float(self, key: str, low: float, high: float, default: Any = _REQUIRED) -> Any:
+    def number(self, key: str, low: float, high: float, default: Any = _REQUIRED) -> Any:
         """A finite number from `low` to `high`; integers are accepted."""
         needed = f"a number from {low:g} to {high:g}"
         value = self._value(key, default, (int, float), needed)
@@ -61,10 +61,10 @@ class Fields:
             raise self.fail(key, value, needed)
         return float(value)
 
-    def str(self, key: str, default: Any = _REQUIRED) -> Any:
+    def text(self, key: str, default: Any = _REQUIRED) -> Any:
         return self._value(key, default, (str,), "a string")
 
-    def bool(self, key: str, default: Any = _REQUIRED) -> Any:
+    def flag(self, key: str, default: Any = _REQUIRED) -> Any:
         return self._value(key, default, (bool,), "true or false")
 
     def mapping(self, key: str) -> Fields:

@@ -71,7 +71,7 @@ class ByteLevelTokenizer(GgufTokenizer):
 
     def __init__(self, vocab: Vocab) -> None:
         fields = vocab.fields
-        name = fields.str("pre")
+        name = fields.text("pre")
         pre = pre_tokenizers.canonical(name)
         if pre is None:
             known = ", ".join(sorted([*pre_tokenizers.PATTERNS, *pre_tokenizers.ALIASES]))
@@ -102,7 +102,7 @@ class ScoredTokenizer(GgufTokenizer):
         if scores is None:
             raise vocab.fields.fail("scores", "nothing", "a score for each token")
         self._ids, self._scores = vocab.ids, scores.astype(float).tolist()
-        self.adds_space_prefix = vocab.fields.bool("add_space_prefix", True)
+        self.adds_space_prefix = vocab.fields.flag("add_space_prefix", True)
         self._byte_ids = {byte_token_value(t): i for i, t in enumerate(vocab.tokens) if vocab.types[i] == BYTE}
 
     def _encode_text(self, text: str, follows_special: bool) -> list[int]:
@@ -124,7 +124,7 @@ class ScoredTokenizer(GgufTokenizer):
 def tokenizer_from_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
     """The tokenizer of a GGUF file; `where` names it in messages."""
     vocab = read_vocab(metadata, where)
-    model = vocab.fields.str("model")
+    model = vocab.fields.text("model")
     if model == "gpt2":
         return ByteLevelTokenizer(vocab)
     if model == "llama":
@@ -134,7 +134,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
 
 def _fence(vocab: Vocab, key: str, default: bool, token: int | None, token_key: str) -> tuple[int, ...]:
     """The token to put at an end of every text, where the file asks for it."""
-    if not vocab.fields.bool(key, default):
+    if not vocab.fields.flag(key, default):
         return ()
     if token is None:
         raise vocab.fields.fail(token_key, "nothing", f"an id, because {key} is set")
@@ -152,11 +152,11 @@ def _merges(vocab: Vocab) -> list[tuple[str, str]]:
     texts = strings(vocab.fields, "merges")
     if len(texts) > MAX_MERGES:
         raise vocab.fields.fail("merges", len(texts), f"at most {MAX_MERGES}")
-    pairs: dict[tuple[str, str], None] = {}
+    ids, pairs = vocab.ids, dict[tuple[str, str], None]()
     for i, text in enumerate(texts):
-        left, space, right = text[:1] + text[1:].partition(" ")[0], *text[1:].partition(" ")[1:]
-        unknown = [part for part in (left, right, left + right) if part not in vocab.ids]
-        if not space or unknown:
+        cut = text.find(" ", 1)  # a token may itself be a space
+        left, right = text[:cut], text[cut + 1 :]
+        if cut < 0 or left not in ids or right not in ids or left + right not in ids:
             raise vocab.fields.fail("merges", f"{shown(text)} as number {i}", "two tokens whose join is a token")
         pairs[left, right] = None
     return list(pairs)

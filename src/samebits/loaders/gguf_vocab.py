@@ -56,7 +56,7 @@ def read_vocab(metadata: Mapping[str, Any], where: str) -> Vocab:
     if wrong := next((t for t in type_list if not 0 <= t <= BYTE), None):
         raise fields.fail("token_type", wrong, f"types from 0 to {BYTE}")
     last = len(tokens) - 1
-    named = {name: fields.int(key, 0, last, None) for name, key in ID_KEYS.items()}
+    named = {name: fields.integer(key, 0, last, None) for name, key in ID_KEYS.items()}
     return Vocab(fields, tokens, type_list, ids, named)
 
 

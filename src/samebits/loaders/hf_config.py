@@ -24,10 +24,10 @@ def read_hf_config(config: dict[str, Any], where: str) -> tuple[str, Hyperparame
     fields = Fields(config, where)
     classes = config.get("architectures")
     named = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
-    model_type = fields.str("model_type", CLASSES.get(named, named or "nothing"))
+    model_type = fields.text("model_type", CLASSES.get(named, named or "nothing"))
     if model_type not in MODEL_TYPES:
         raise fields.fail("model_type", repr(model_type), f"one of {', '.join(MODEL_TYPES)}")
-    if fields.bool("mlp_bias", False):
+    if fields.flag("mlp_bias", False):
         raise fields.fail("mlp_bias", True, "false: biases in the feed-forward part are not supported")
     if fields.has("quantization_config"):
         raise fields.fail("quantization_config", "a quantized model", "f32, f16 or bf16 weights, or a GGUF file")
@@ -36,35 +36,35 @@ def read_hf_config(config: dict[str, Any], where: str) -> tuple[str, Hyperparame
 
 def _hyperparameters(model_type: str, fields: Fields) -> Hyperparameters:
     is_gemma2 = model_type == "gemma2"
-    num_layers = fields.int("num_hidden_layers", 1, MAX_LAYERS)
-    hidden_size = fields.int("hidden_size", 1, MAX_WIDTH)
-    num_heads = fields.int("num_attention_heads", 1, MAX_HEADS)
-    head_size = fields.int("head_dim", 1, MAX_HEAD_SIZE, hidden_size // num_heads)
+    num_layers = fields.integer("num_hidden_layers", 1, MAX_LAYERS)
+    hidden_size = fields.integer("hidden_size", 1, MAX_WIDTH)
+    num_heads = fields.integer("num_attention_heads", 1, MAX_HEADS)
+    head_size = fields.integer("head_dim", 1, MAX_HEAD_SIZE, hidden_size // num_heads)
     rope = fields.mapping("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
-    context_len = fields.int("max_position_embeddings", 1, MAX_CONTEXT)
-    has_bias = fields.bool("attention_bias", model_type == "qwen2")
+    context_len = fields.integer("max_position_embeddings", 1, MAX_CONTEXT)
+    has_bias = fields.flag("attention_bias", model_type == "qwen2")
     window, sliding_layers = _sliding(model_type, fields, num_layers)
     return checked(
         Hyperparameters(
             num_layers=num_layers,
             hidden_size=hidden_size,
-            ffn_size=fields.int("intermediate_size", 1, MAX_WIDTH),
+            ffn_size=fields.integer("intermediate_size", 1, MAX_WIDTH),
             num_heads=num_heads,
-            num_kv_heads=fields.int("num_key_value_heads", 1, MAX_HEADS, num_heads),
+            num_kv_heads=fields.integer("num_key_value_heads", 1, MAX_HEADS, num_heads),
             head_size=head_size,
-            vocab_size=fields.int("vocab_size", 1, MAX_VOCAB),
+            vocab_size=fields.integer("vocab_size", 1, MAX_VOCAB),
             context_len=context_len,
-            rms_eps=fields.float("rms_norm_eps", 1e-12, 1.0, 1e-6),
-            rope_theta=rope.float("rope_theta", 1.0, 1e12, fields.float("rope_theta", 1.0, 1e12, 10000.0)),
-            rotary_dims=int(head_size * fields.float("partial_rotary_factor", 0.01, 1.0, 1.0)),
+            rms_eps=fields.number("rms_norm_eps", 1e-12, 1.0, 1e-6),
+            rope_theta=rope.number("rope_theta", 1.0, 1e12, fields.number("rope_theta", 1.0, 1e12, 10000.0)),
+            rotary_dims=int(head_size * fields.number("partial_rotary_factor", 0.01, 1.0, 1.0)),
             rope_is_interleaved=False,
-            query_scalar=fields.float("query_pre_attn_scalar", 1e-3, 1e6, float(256 if is_gemma2 else head_size)),
+            query_scalar=fields.number("query_pre_attn_scalar", 1e-3, 1e6, float(256 if is_gemma2 else head_size)),
             rope_scaling=_rope_scaling(rope, context_len),
             sliding_window=window,
             sliding_layers=sliding_layers,
-            attn_soft_cap=fields.float("attn_logit_softcapping", 1e-3, 1e6, None),
-            final_soft_cap=fields.float("final_logit_softcapping", 1e-3, 1e6, None),
-            tie_embeddings=fields.bool("tie_word_embeddings", is_gemma2),
+            attn_soft_cap=fields.number("attn_logit_softcapping", 1e-3, 1e6, None),
+            final_soft_cap=fields.number("final_logit_softcapping", 1e-3, 1e6, None),
+            tie_embeddings=fields.flag("tie_word_embeddings", is_gemma2),
             norm_weight_offset=1.0 if is_gemma2 else 0.0,
             embed_scale=float(hidden_size) ** 0.5 if is_gemma2 else 1.0,
             activation=_activation(fields, is_gemma2),
@@ -81,7 +81,7 @@ def _activation(fields: Fields, is_gemma2: bool) -> str:
     key = "hidden_activation" if fields.has("hidden_activation") else "hidden_act"
     if is_gemma2 and key == "hidden_act":  # Gemma 2 reads only hidden_activation
         return "gelu_tanh"
-    name = fields.str(key, "silu")
+    name = fields.text(key, "silu")
     if name not in ACTIVATIONS:
         raise fields.fail(key, repr(name), f"one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
@@ -89,9 +89,9 @@ def _activation(fields: Fields, is_gemma2: bool) -> str:
 
 def _sliding(model_type: str, fields: Fields, num_layers: int) -> tuple[int | None, tuple[bool, ...]]:
     """The window and the layers that have it."""
-    window = fields.int("sliding_window", 1, MAX_CONTEXT, 4096 if model_type == "gemma2" else None)
+    window = fields.integer("sliding_window", 1, MAX_CONTEXT, 4096 if model_type == "gemma2" else None)
     is_qwen = model_type.startswith("qwen")
-    if model_type == "llama" or window is None or (is_qwen and not fields.bool("use_sliding_window", False)):
+    if model_type == "llama" or window is None or (is_qwen and not fields.flag("use_sliding_window", False)):
         return None, ()
     types = fields.get("layer_types")
     if types is not None:
@@ -102,7 +102,7 @@ def _sliding(model_type: str, fields: Fields, num_layers: int) -> tuple[int | No
     elif model_type == "gemma2":
         layers = tuple(i % 2 == 0 for i in range(num_layers))
     elif is_qwen:
-        first = fields.int("max_window_layers", 0, MAX_LAYERS, 28)
+        first = fields.integer("max_window_layers", 0, MAX_LAYERS, 28)
         layers = tuple(i >= first for i in range(num_layers))
     else:
         layers = (True,) * num_layers
@@ -110,18 +110,18 @@ def _sliding(model_type: str, fields: Fields, num_layers: int) -> tuple[int | No
 
 
 def _rope_scaling(rope: Fields, context_len: int) -> RopeScaling:
-    kind = rope.str("rope_type", rope.str("type", "default"))
+    kind = rope.text("rope_type", rope.text("type", "default"))
     if kind == "default":
         return RopeScaling()
     if kind not in ("linear", "llama3", "yarn"):
         raise rope.fail("rope_type", repr(kind), "default, linear, llama3 or yarn")
-    factor = rope.float("factor", 1e-3, 1e4)
+    factor = rope.number("factor", 1e-3, 1e4)
     if kind == "linear":
         return RopeScaling(kind, factor)
-    original = rope.int("original_max_position_embeddings", 1, MAX_CONTEXT, context_len)
+    original = rope.integer("original_max_position_embeddings", 1, MAX_CONTEXT, context_len)
     if kind == "llama3":
-        low = rope.float("low_freq_factor", 1e-3, 1e4)
-        high = rope.float("high_freq_factor", 1e-3, 1e4)
+        low = rope.number("low_freq_factor", 1e-3, 1e4)
+        high = rope.number("high_freq_factor", 1e-3, 1e4)
         if high <= low:
             raise rope.fail("high_freq_factor", high, f"more than low_freq_factor, {low}")
         return RopeScaling(kind, factor, original, low, high)
@@ -132,7 +132,7 @@ def _rope_scaling(rope: Fields, context_len: int) -> RopeScaling:
         kind,
         factor,
         original,
-        beta_fast=rope.float("beta_fast", 1e-3, 1e6, 32.0),
-        beta_slow=rope.float("beta_slow", 1e-3, 1e6, 1.0),
-        attention_factor=rope.float("attention_factor", 1e-3, 1e6, None),
+        beta_fast=rope.number("beta_fast", 1e-3, 1e6, 32.0),
+        beta_slow=rope.number("beta_slow", 1e-3, 1e6, 1.0),
+        attention_factor=rope.number("attention_factor", 1e-3, 1e6, None),
     )

@@ -7,10 +7,9 @@ from samebits.models.parts import ModelParts
 
 
 def build(m: ModelParts) -> Graph:
-    """Pre-norm decoder: attention and a SiLU-gated FFN, each added to the residual stream."""
+    """Pre-norm decoder: attention and a gated FFN, each added to the residual stream."""
     h = m.embed()
     for layer in range(m.hp.num_layers):
-        attended = m.attention(m.norm(h, f"layers.{layer}.attn_norm"), layer, window_left=m.hp.window_left(layer))
-        h = m.b.add(h, attended)
-        h = m.b.add(h, m.gated_ffn(m.norm(h, f"layers.{layer}.ffn_norm"), layer, "silu_and_mul"))
+        h = m.b.add(h, m.attention(m.norm(h, f"layers.{layer}.attn_norm"), layer))
+        h = m.b.add(h, m.gated_ffn(m.norm(h, f"layers.{layer}.ffn_norm"), layer))
     return m.finish(h)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from samebits.core.errors import BadInput
 from samebits.core.protocols import Hyperparameters
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Value
 from samebits.ops.build import OpBuilder
 from samebits.ops.paged import stored_elements
+
+ROPE_TABLE = "rope_table"
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class Limits:
     max_sequences: int
     num_pages: int
     page_size: int = 16
+    max_positions: int = 8192
     k_format: str = "f16"
     v_format: str = "f16"
 
@@ -39,16 +43,16 @@ class ModelParts:
         steps = {"token_ids": tokens, "positions": tokens, "batch_indices": tokens, "out_rows": rows}
         steps |= {"qo_indptr": after, "kv_indptr": after, "kv_indices": pages, "kv_last_page_len": sequences}
         self.step = {name: self.b.input(name, TensorSpec((dim,), "i32")) for name, dim in steps.items()}
-        table = TensorSpec((hp.context_len, hp.rotary_dim // 2, 2), "f32")
-        self.rope_table = self.b.input("rope_table", table, kind="weight")
+        table = TensorSpec((limits.max_positions, hp.rotary_dims // 2, 2), "f32")
+        self.rope_table = self.b.input(ROPE_TABLE, table)
 
     def weight(self, name: str) -> Value:
-        """The weight's value; KeyError-free: a missing tensor is the checkpoint's clear error."""
+        """The weight's value, an input of the graph under the checkpoint's name."""
         if name not in self._weights:
             spec = self._weight_spec(name)
             if spec is None:
-                raise LookupError(name)
-            self._weights[name] = self.b.input(name, spec, kind="weight")
+                raise BadInput("model", f"tensor {name}", "nothing", "a tensor of the checkpoint")
+            self._weights[name] = self.b.input(name, spec)
         return self._weights[name]
 
     def has(self, name: str) -> bool:
@@ -60,11 +64,13 @@ class ModelParts:
         for part, fmt in (("k", self.limits.k_format), ("v", self.limits.v_format)):
             width = stored_elements(self.hp.head_size, fmt)
             shape = (self.limits.num_pages, self.limits.page_size, self.hp.num_kv_heads, width)
-            values.append(self.b.input(f"layers.{layer}.{part}_cache", TensorSpec(shape, fmt), kind="cache"))
+            values.append(self.b.input(f"layers.{layer}.{part}_cache", TensorSpec(shape, fmt)))
         return values[0], values[1]
 
     def embed(self) -> Value:
-        return self.b.embedding(self.weight("embed"), self.step["token_ids"])
+        """Token embeddings, scaled where the model asks for it."""
+        rows = self.b.embedding(self.weight("embed"), self.step["token_ids"])
+        return rows if self.hp.embed_scale == 1 else self.b.scale(rows, factor=self.hp.embed_scale)
 
     def norm(self, x: Value, name: str) -> Value:
         return self.b.rms_norm(x, self.weight(name), eps=self.hp.rms_eps)
@@ -74,33 +80,44 @@ class ModelParts:
         y = self.b.gemm(x, self.weight(name))
         return self.b.add(y, self.weight(f"{name}_bias")) if self.has(f"{name}_bias") else y
 
-    def attention(self, x: Value, layer: int, **options: Any) -> Value:
-        """Projections, rope, append, attention and the output projection of one layer.
-
-        Options are paged_attention's: sm_scale, window_left, logits_soft_cap.
-        """
+    def attention(self, x: Value, layer: int) -> Value:
+        """Projections, rope, append, attention and the output projection of one layer."""
         b, hp, name = self.b, self.hp, f"layers.{layer}.attn"
         q = b.split_heads(self.linear(x, f"{name}.q"), heads=hp.num_heads)
         k = b.split_heads(self.linear(x, f"{name}.k"), heads=hp.num_kv_heads)
         v = b.split_heads(self.linear(x, f"{name}.v"), heads=hp.num_kv_heads)
         if self.has(f"{name}.q_norm"):
             q, k = self.norm(q, f"{name}.q_norm"), self.norm(k, f"{name}.k_norm")
-        q, k = (b.rope(h, self.step["positions"], self.rope_table, interleave=hp.rope_interleaved) for h in (q, k))
+        q, k = (b.rope(h, self.step["positions"], self.rope_table, interleave=hp.rope_is_interleaved) for h in (q, k))
         k_cache, v_cache = self.cache(layer)
         table = {n: self.step[n] for n in ("kv_last_page_len", "kv_indptr", "kv_indices")}
         places = {n: self.step[n] for n in ("batch_indices", "positions")}
         k_cache, v_cache = b.append_paged_kv_cache(k, v, k_cache=k_cache, v_cache=v_cache, **places, **table)
         self._caches.append((k_cache, v_cache))
         a = b.paged_attention(
-            q, k_cache, self.step["qo_indptr"], v_cache=v_cache, v_dim=hp.head_size, **table, **options
+            q,
+            k_cache,
+            self.step["qo_indptr"],
+            v_cache=v_cache,
+            v_dim=hp.head_size,
+            sm_scale=1.0 / math.sqrt(hp.query_scalar),
+            logits_soft_cap=hp.attn_soft_cap or 0.0,
+            window_left=self._window(layer),
+            **table,
         )
         return self.linear(b.merge_heads(a), f"{name}.o")
 
-    def gated_ffn(self, x: Value, layer: int, activation: str) -> Value:
-        """down(activation(gate(x)) * up(x)); `activation` is the name of a gated op."""
+    def _window(self, layer: int) -> int:
+        """Positions a query of this layer sees to its left; -1 for all."""
+        is_sliding = bool(self.hp.sliding_layers) and self.hp.sliding_layers[layer]
+        return self.hp.sliding_window - 1 if is_sliding and self.hp.sliding_window else -1
+
+    def gated_ffn(self, x: Value, layer: int) -> Value:
+        """down(activation(gate(x)) * up(x))."""
         name = f"layers.{layer}.ffn"
         both = self.b.concat_columns(self.linear(x, f"{name}.gate"), self.linear(x, f"{name}.up"))
-        return self.linear(getattr(self.b, activation)(both), f"{name}.down")
+        gated = self.b.silu_and_mul(both) if self.hp.activation == "silu" else self.b.gelu_and_mul(both, form="tanh")
+        return self.linear(gated, f"{name}.down")
 
     def finish(self, hidden: Value) -> Graph:
         """Outputs: logits of the rows asked for, their hidden states, then every layer's caches."""

@@ -32,40 +32,52 @@ GEMM_TOLERANCE = Tolerance(
 )
 
 
-def block_terms(codes: Codes, block: int, x: np.ndarray, x_scale: np.ndarray) -> np.ndarray:
-    """The term of one block of 32 for all pairs of rows; float32 [T, N].
+def block_terms(codes: Codes, blocks: slice, x: np.ndarray, x_scale: np.ndarray) -> np.ndarray:
+    """The terms of some blocks of 32 for all pairs of rows; float32 [blocks, T, N].
 
-    x int8 [T, 32], x_scale float32 [T]. Integer sums go through float32 BLAS: every value and partial sum
+    x int8 [T, nb, 32], x_scale float32 [T, nb]. Integer sums go through float32 BLAS: every value and partial sum
     is an integer below 2^24, so it is exact in any order.
     """
-    a, q = x.astype(np.float32), codes.q[:, block].astype(np.float32)
+    a = x[:, blocks].swapaxes(0, 1).astype(np.float32)
+    q = codes.q[:, blocks].swapaxes(0, 1).swapaxes(1, 2).astype(np.float32)
     if codes.sub is None:
-        scaled = a @ q.T
+        scaled = a @ q
     elif codes.sub.shape[-1] == 1:
-        scaled = (a @ q.T) * codes.sub[:, block, 0]
+        scaled = (a @ q) * _per_row(codes.sub[..., 0], blocks)
     else:
         half = BLOCK // 2
-        low = (a[:, :half] @ q[:, :half].T) * codes.sub[:, block, 0]
-        high = (a[:, half:] @ q[:, half:].T) * codes.sub[:, block, 1]
+        low = (a[..., :half] @ q[:, :half]) * _per_row(codes.sub[..., 0], blocks)
+        high = (a[..., half:] @ q[:, half:]) * _per_row(codes.sub[..., 1], blocks)
         scaled = low + high
-    term = scaled * (codes.d[:, block] * x_scale[:, None])
+    scale = x_scale[:, blocks].T[:, :, None]
+    terms = scaled * (_per_row(codes.d, blocks) * scale)
     if codes.m is None:
-        return term
-    asum = a.sum(axis=1, keepdims=True)  # integers below 2^12: exact
+        return terms
+    asum = a.sum(axis=-1, keepdims=True)  # integers below 2^12: exact
     if codes.msub is not None:
-        asum = asum * codes.msub[:, block]
-    return term + asum * (codes.m[:, block] * x_scale[:, None])
+        asum = asum * _per_row(codes.msub, blocks)
+    return terms + asum * (_per_row(codes.m, blocks) * scale)
+
+
+def _per_row(field: np.ndarray, blocks: slice) -> np.ndarray:
+    """A weight's field [N, nb] as [blocks, 1, N], to meet every row of x."""
+    return field[:, blocks].T[:, None, :]
 
 
 def block_matmul(x: np.ndarray, codes: Codes, where: str, argument: str = "x") -> np.ndarray:
     """float32 x [T, K] times a block-quantized weight [N, K]; float32 [T, N]."""
+    a, x_scale = int8_blocks(x.reshape(len(x), codes.q.shape[1], BLOCK), where, argument)
+    return int8_matmul(a, x_scale, codes)
+
+
+def int8_matmul(a: np.ndarray, x_scale: np.ndarray, codes: Codes) -> np.ndarray:
+    """Activations int8 [T, nb, 32] with scales float32 [T, nb] times a weight [N, K]; float32 [T, N]."""
     num_blocks = codes.q.shape[1]
-    a, x_scale = int8_blocks(x.reshape(len(x), num_blocks, BLOCK), where, argument)
-    total = np.zeros((len(x), len(codes.q)), np.float32)
+    total = np.zeros((len(a), len(codes.q)), np.float32)
     for start in range(0, num_blocks, CHUNK_BLOCKS):
         chunk = np.zeros_like(total)
-        for block in range(start, min(start + CHUNK_BLOCKS, num_blocks)):
-            chunk += block_terms(codes, block, a[:, block], x_scale[:, block])
+        for term in block_terms(codes, slice(start, start + CHUNK_BLOCKS), a, x_scale):
+            chunk += term
         total += chunk
     return total
 

@@ -194,7 +194,8 @@ def append_equivalents(op: Op, inputs: dict[str, Any]) -> Iterator[Equivalent]:
     """Tokens in another order, or in two calls, leave the same bytes in every cell, used or not."""
     count = len(inputs["positions"])
     caches = [name for name in ("k_cache", "v_cache") if inputs.get(name) is not None]
-    per_token = [n for n in ("key", "value", "batch_indices", "positions") if inputs.get(n) is not None]
+    names = ("key", "value", "pos_ids", "batch_indices", "positions")
+    per_token = [n for n in names if inputs.get(n) is not None]
 
     def fresh() -> dict[str, Any]:
         return {**inputs, **{name: copy_tensor(inputs[name]) for name in caches}}

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor, Packed
+from samebits.core.format import FORMATS, HostTensor, Packed, format_of
 from samebits.ops.ragged import check_index_range, check_indptr
 from samebits.ops.record import CACHES, INDEX, Attr, Tensor
 
@@ -69,10 +69,15 @@ def _to_nhd(cache: HostTensor, layout: str) -> HostTensor:
     return cache.swapaxes(1, 2)
 
 
-def stored_width(head_size: int, cache: HostTensor) -> int:
-    """Elements a head takes in the cache: its size, rounded up to whole blocks in a quantized one."""
-    block_len = cache.format.block_len if isinstance(cache, Packed) else 1
+def stored_elements(head_size: int, fmt: str) -> int:
+    """Elements a head takes in a cache of that format: its size, rounded up to whole blocks."""
+    block_len = FORMATS[fmt].block_len
     return -(-head_size // block_len) * block_len
+
+
+def stored_width(head_size: int, cache: HostTensor) -> int:
+    """stored_elements for a cache at hand."""
+    return stored_elements(head_size, format_of(cache).name)
 
 
 def cache_views(

@@ -55,6 +55,19 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
         raise BadInput(where, "sinks", "NaN or +Inf", "finite values or -Inf")
 
 
+@define_op(
+    inputs=[Tensor("x", "... K", FLOATS, "input")],
+    attrs=[Attr("cap", float, 30.0, "largest magnitude of the result; 0 is off", not_negative)],
+    results=[Result("y", "... K", "=x")],
+    tolerance=Tolerance(2.0**-7, 1e-5, "one tanh and two products, then one rounding (bf16: 2^-8)"),
+    cases=[*float_cases("x"), Case("gemma-2", rows(2, 2304), {"cap": 30.0}), Case("off", rows(2, 9), {"cap": 0.0})],
+    invariant_axes=("...",),
+)
+def soft_cap(x: np.ndarray, *, cap: float = 30.0) -> np.ndarray:
+    """cap * tanh(x * recip(cap))."""
+    return soft_capped(x, cap)
+
+
 def _check(x: np.ndarray, mask: np.ndarray | None, sinks: np.ndarray | None, scale: float, soft_cap: float) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = x * F(scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,11 @@ def verify_case(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) ->
         by_kernel.setdefault(kernel.name, (kernel, []))[1].append(tier)
     for kernel, tiers in by_kernel.values():
         started = time.perf_counter()
-        findings = list(Examination(backend, op, inputs, max(tiers)).findings())
-        seconds = time.perf_counter() - started
-        results += [_verdict(op, case, tier, kernel, findings, seconds / len(tiers), task) for tier in tiers]
+        examination = Examination(backend, op, inputs, max(tiers))
+        findings = list(examination.findings())
+        seconds = (time.perf_counter() - started) / len(tiers)
+        verdicts = (_verdict(op, case, tier, kernel, findings, seconds, task) for tier in tiers)
+        results += [replace(verdict, not_compared=tuple(examination.not_compared)) for verdict in verdicts]
     return results
 
 
@@ -69,6 +72,7 @@ class Examination:
 
     def __init__(self, backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier) -> None:
         bound = bind(op, **inputs)
+        self.not_compared: list[str] = []
         self._backend, self._op, self._tier, self._attrs = backend, op, tier, bound.attrs
         self._inputs = {**bound.tensors, **bound.attrs}
         self._strays: list[Finding] = []  # what the memory around equivalent calls showed
@@ -144,6 +148,9 @@ class Examination:
             if way.check == "batch-size":
                 try:
                     found = list(self._values(way.compute(self._run), way.expect(want)))
+                except Unsupported as error:
+                    self.not_compared.append(f"{way.check}, {way.detail}: {_one_line(error)}")
+                    found = []
                 except Exception as error:  # as above
                     found = [Finding("error", _one_line(error))]
                 if found:
@@ -185,6 +192,8 @@ class Examination:
                 # a difference that does not repeat is no fault of the arrangement
                 again = way.compute(self._run)
                 yield next(self._same("run-to-run", f"{way.detail}, twice", again, got), finding)
+        except Unsupported as error:  # not having a layout breaks no promise about those it has
+            self.not_compared.append(f"{way.check}, {way.detail}: {_one_line(error)}")
         except Exception as error:  # as above: an equivalent call that raises has broken its promise
             yield Finding(way.check, f"{way.detail}: {_one_line(error)}")
 

@@ -35,6 +35,7 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
     "embedding": ("to-bf16", "small-q8_0", "small-q5_k", "small-nvfp4"),
     "rms_norm": ("small-f16", "mul-add", "odd-width"),
     "silu_and_mul": ("small-f32", "small-f16", "small-bf16"),
+    "soft_cap": ("gemma-2",),
     "softmax": ("scale-cap", "mask-all", "sinks"),
     "top_k": ("small-f32", "small-bf16", "ties"),
     "paged_attention": (

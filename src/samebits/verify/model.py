@@ -73,6 +73,7 @@ class Result:
     kernel: str = ""
     seconds: float = 0.0
     replay: str = ""
+    not_compared: tuple[str, ...] = ()  # equivalents that the backend does not support, with its reason
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -93,6 +93,7 @@ def certificate(run: Run) -> dict[str, Any]:
         "proven_tiers": run.proven(),
         "counts": {t: dict(run.counts(tier=t)) for t in TIERS},
         "unsupported": sorted({(r.op, r.case, r.tier, r.reason) for r in run.results if r.status == "unsupported"}),
+        "not_compared": sorted({text for r in run.results for text in r.not_compared}),
         "failed": sorted({(r.op, r.case, r.tier, r.reason) for r in run.failures}),
         "verdicts_sha256": digest,
     }

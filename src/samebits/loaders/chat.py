@@ -1,0 +1,141 @@
+"""Chat templates. They are programs from strangers, so they run in a process of their own that is ended if need be."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from samebits.core.errors import BadInput
+
+MAX_TEMPLATE_CHARS = 1 << 20
+MAX_OUTPUT_CHARS = 8 << 20
+MAX_WORKER_BYTES = 1 << 30
+MAX_SECONDS = 5.0
+WORKER = Path(__file__).with_name("chat_worker.py")
+
+
+class ChatTemplate:
+    """A jinja2 template that turns messages into a prompt. `where` names its file in messages."""
+
+    def __init__(self, source: str, where: str) -> None:
+        if len(source) > MAX_TEMPLATE_CHARS:
+            raise BadInput(where, "chat template", f"{len(source)} characters", f"at most {MAX_TEMPLATE_CHARS}")
+        self.source = source
+        self.where = where
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        bos_token: str = "",
+        eos_token: str = "",
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
+        max_seconds: float = MAX_SECONDS,
+    ) -> str:
+        """The prompt. `now` fixes the date of templates that print one.
+
+        BadInput in a line when the template is wrong, refuses the messages, or breaks a bound.
+        """
+        given = dict(variables or {}) | {
+            "messages": list(messages),
+            "add_generation_prompt": add_generation_prompt,
+            "bos_token": bos_token,
+            "eos_token": eos_token,
+            "tools": None if tools is None else list(tools),
+        }
+        request = {
+            "template": self.source,
+            "variables": given,
+            "now": now.isoformat() if now else None,
+            "max_chars": MAX_OUTPUT_CHARS,
+        }
+        try:
+            line = json.dumps(request)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadInput(self.where, "messages", error, "plain data: text, numbers, lists and objects") from None
+        reply = _WORKER.ask(line, max_seconds)
+        if reply is None:
+            given_text = f"still running after {max_seconds:g} s, or out of memory"
+            raise BadInput(self.where, "chat template", given_text, "one that ends")
+        if "error" in reply:
+            text = " ".join(str(reply["error"]).split())[:300]
+            raise BadInput(self.where, "chat template", text, "messages that fit it and a template that works")
+        return str(reply["text"])
+
+
+class _Worker:
+    """The rendering process: started at the first use, shared by all threads, ended with ours."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, line: str, max_seconds: float) -> dict[str, Any] | None:
+        """The worker's reply, or None when it had to be ended; the next call starts a new one."""
+        with self._lock:
+            process = self._process or self._start()
+            timer = threading.Timer(max_seconds, process.kill)
+            timer.start()
+            reply = ""
+            try:
+                if process.stdin is not None and process.stdout is not None:
+                    process.stdin.write(line + "\n")
+                    process.stdin.flush()
+                    reply = process.stdout.readline()
+            except (OSError, ValueError):
+                reply = ""  # the worker is gone: out of time or of memory
+            finally:
+                timer.cancel()
+            if not reply.endswith("\n"):
+                self._drop()
+                return None
+            return dict(json.loads(reply))
+
+    def _start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-I", str(WORKER), str(MAX_WORKER_BYTES), str(MAX_SECONDS * 12)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+        )
+        if self._process.stdout is not None:
+            self._process.stdout.readline()  # it is up: its start does not count against a template's time
+        return self._process
+
+    def _drop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    _close(stream)
+
+    def close(self) -> None:
+        """Ends the process; a later `ask` starts a new one."""
+        with self._lock:
+            self._drop()
+
+
+def _close(stream: Any) -> None:
+    try:
+        stream.close()
+    except OSError:
+        return  # the pipe of an ended process: what was still buffered has no reader
+
+
+_WORKER = _Worker()
+atexit.register(_WORKER.close)

@@ -1,0 +1,176 @@
+"""Files over https: resumable, bounded, checked, and in their place only when whole."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import re
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from samebits.core.errors import BadInput, SamebitsError
+from samebits.loaders.cache import check_address
+
+MAX_FILE_BYTES = 1 << 40
+CHUNK_BYTES = 1 << 20
+TIMEOUT_S = 30.0
+Progress = Callable[[str, int, int | None], None]  # what is done, bytes so far, bytes in all where known
+
+
+class FetchFailed(SamebitsError):
+    """A file could not be fetched; the text says which and why, in a line."""
+
+
+class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects only to addresses we would have accepted in the first place."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        try:
+            check_address(newurl)
+        except BadInput:
+            raise FetchFailed(f"{req.full_url}: it redirects to {newurl[:120]!r}; needs an https address") from None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def download(
+    address: str, target: Path, progress: Progress, sha256: str | None = None, max_bytes: int = MAX_FILE_BYTES
+) -> None:
+    """Puts the file at `address` in `target`, from where an earlier try stopped; the caller holds the lock.
+
+    The part so far stays in `target`.part when the connection breaks, and goes when its checksum is wrong.
+    """
+    part = target.with_name(target.name + ".part")
+    notes = target.with_name(target.name + ".part.json")
+    try:
+        _fetch(address, part, notes, progress, max_bytes)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise FetchFailed(f"{address}: the server says {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise FetchFailed(f"{address}: {reason}; is the network there? Run the same command to go on") from None
+    try:
+        check_sha256(part, sha256, address, progress)
+    except FetchFailed:
+        part.unlink()
+        notes.unlink(missing_ok=True)
+        raise
+    part.replace(target)
+    notes.unlink(missing_ok=True)
+
+
+def _fetch(address: str, part: Path, notes: Path, progress: Progress, max_bytes: int) -> None:
+    validator = _validator_of(notes, address) if part.is_file() else None
+    offset = part.stat().st_size if validator else 0
+    request = urllib.request.Request(address, headers={"User-Agent": "samebits", "Accept-Encoding": "identity"})
+    if offset and validator:
+        request.add_header("Range", f"bytes={offset}-")
+        request.add_header("If-Range", validator)
+    try:
+        response = urllib.request.build_opener(_CheckedRedirects).open(request, timeout=TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        if error.code != 416 or not offset:
+            raise
+        error.close()
+        part.unlink()  # longer than the file there: begin again
+        return _fetch(address, part, notes, progress, max_bytes)
+    with response:
+        offset = _resumed_at(response, offset, address)
+        total = _total_bytes(response, offset)
+        _check_room(address, part, offset, total, max_bytes)
+        notes.write_text(json.dumps({"address": address, "validator": _validator_in(response)}))
+        with part.open("r+b" if offset else "wb") as out:
+            out.truncate(offset)
+            out.seek(offset)
+            num_bytes = _copy(response, out, offset, max_bytes, address, lambda n: progress("fetching", n, total))
+    if total is not None and num_bytes != total:
+        raise FetchFailed(f"{address}: got {num_bytes} of {total} bytes; run the same command to go on")
+    return None
+
+
+def _copy(source: IO[bytes], out: IO[bytes], done: int, limit: int, name: str, report: Callable[[int], None]) -> int:
+    """Copies all of `source`, at most up to `limit` bytes in all; returns how many there are then."""
+    while chunk := source.read(CHUNK_BYTES):
+        done += len(chunk)
+        if done > limit:
+            raise FetchFailed(f"{name}: more than {limit} bytes; needs a file within that limit")
+        out.write(chunk)
+        report(done)
+    return done
+
+
+copy_bounded = _copy
+
+
+def check_sha256(path: Path, sha256: str | None, name: str, progress: Progress) -> None:
+    """FetchFailed unless the file has that checksum; nothing to check without one."""
+    if sha256 is None:
+        return
+    digest, done, total = hashlib.sha256(), 0, path.stat().st_size
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+            done += len(chunk)
+            progress("checking", done, total)
+    if digest.hexdigest() != sha256.lower():
+        raise FetchFailed(f"{name}: SHA-256 is {digest.hexdigest()}; needs {sha256.lower()}")
+
+
+@contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Holds `target`'s lock, so that two pulls of a file take turns. Makes the folder."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(target.name + ".lock").open("w") as lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except ImportError:
+            pass  # no such locks on this system: two pulls at once may then fail, but never leave half a file
+        yield
+
+
+def _validator_of(notes: Path, address: str) -> str | None:
+    """What tells whether the file at the address is still the one we have a part of."""
+    try:
+        found = json.loads(notes.read_text())
+        value = found["validator"] if found["address"] == address else None
+        return value if isinstance(value, str) and value.isprintable() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _validator_in(response: Any) -> str | None:
+    tag = response.headers.get("ETag")
+    return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
+
+
+def _resumed_at(response: Any, offset: int, address: str) -> int:
+    """Where the response's bytes belong: `offset` when the server goes on there, 0 when it begins again."""
+    if response.status != 206:
+        return 0
+    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if found is None or int(found[1]) != offset:
+        raise FetchFailed(f"{address}: the server answers with another range than asked for")
+    return offset
+
+
+def _total_bytes(response: Any, offset: int) -> int | None:
+    length = response.headers.get("Content-Length")
+    return offset + int(length) if length and length.isascii() and length.isdigit() else None
+
+
+def _check_room(address: str, part: Path, offset: int, total: int | None, max_bytes: int) -> None:
+    if total is None:
+        return
+    if total > max_bytes:
+        raise FetchFailed(f"{address}: {total} bytes; needs a file of at most {max_bytes}")
+    free = shutil.disk_usage(part.parent).free
+    if total - offset > free:
+        raise FetchFailed(f"{address}: {total - offset} bytes to fetch; there is room for {free} in {part.parent}")

@@ -1,0 +1,142 @@
+"""Tokenizers and chat templates from a Hugging Face folder: tokenizer.json and the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from samebits.core.errors import BadInput
+from samebits.loaders.byte_level import byte_level_piece, sentence_piece
+from samebits.loaders.fields import Fields
+from samebits.loaders.limits import MAX_VOCAB
+from samebits.loaders.source import read_bounded, read_json
+from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special
+
+MAX_TOKENIZER_BYTES = 128 << 20
+MAX_CONFIG_BYTES = 4 << 20
+BYTE_LEVEL = frozenset(("ByteLevel",))
+SENTENCE_PIECE = frozenset(("ByteFallback", "Metaspace"))
+
+
+class JsonTokenizer(Tokenizer):
+    """A tokenizer.json as the `tokenizers` library runs it."""
+
+    kind = "tokenizer.json"
+
+    def __init__(self, source: str, where: str, names: SpecialNames) -> None:
+        self._source = source
+        self._library = _build(source, where)
+        vocab = self._library.get_vocab(with_added_tokens=True)
+        size = max(vocab.values(), default=-1) + 1
+        if not 1 <= size <= MAX_VOCAB:
+            raise BadInput(where, "vocabulary", f"ids up to {size - 1}", f"1 to {MAX_VOCAB} tokens")
+        pieces = _pieces(self._library, vocab, size, where)
+        added = self._library.get_added_tokens_decoder()
+        controls = frozenset(i for i, token in added.items() if token.special)
+        super().__init__(where, pieces, controls, names.find(vocab, controls, size, where))
+
+    @cached_property
+    def _literal(self) -> tokenizers.Tokenizer:
+        """A second one that reads special tokens as text: the library keeps that choice in the tokenizer itself."""
+        library = _build(self._source, self.where)
+        library.encode_special_tokens = True
+        return library
+
+    def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        library = self._library if parse_special else self._literal
+        return list(library.encode(text, add_special_tokens=add_special).ids)
+
+
+class SpecialNames:
+    """Which tokens begin, end and pad a text, from tokenizer_config.json and generation_config.json."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = _optional_json(folder / "tokenizer_config.json")
+        self.generation = _optional_json(folder / "generation_config.json")
+        self.folder = folder
+
+    def find(self, vocab: dict[str, int], controls: frozenset[int], size: int, where: str) -> SpecialTokens:
+        named: dict[str, int | None] = {}
+        for name in ("bos", "eos", "pad", "unk"):
+            text = self._text(f"{name}_token")
+            if text is not None and text not in vocab:
+                raise BadInput(where, f"{name}_token", repr(text[:80]), "a token of the vocabulary")
+            named[name] = vocab[text] if text is not None else None
+        ends = self.generation.get("eos_token_id")
+        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+        for end in ends:
+            if not isinstance(end, int) or isinstance(end, bool) or not 0 <= end < size:
+                where = str(self.folder / "generation_config.json")
+                raise BadInput(where, "eos_token_id", repr(end)[:80], f"ids from 0 to {size - 1}")
+        return find_special(vocab, controls, named, ends)
+
+    def _text(self, key: str) -> str | None:
+        """A token's text, stated plainly or as an object with "content"."""
+        value = self.config.get(key)
+        value = value.get("content") if isinstance(value, dict) else value
+        if value is not None and not isinstance(value, str):
+            raise BadInput(str(self.folder / "tokenizer_config.json"), key, type(value).__name__, "a string")
+        return value
+
+
+def tokenizer_from_folder(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder with tokenizer.json."""
+    path = folder / "tokenizer.json"
+    try:
+        source = read_bounded(path, MAX_TOKENIZER_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(str(path), "text", "bytes that are not UTF-8", "a JSON document") from None
+    return JsonTokenizer(source, str(path), SpecialNames(folder))
+
+
+def read_hf_template(folder: Path) -> str | None:
+    """The folder's chat template: chat_template.jinja, else the (default) one of tokenizer_config.json, else None."""
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        return read_bounded(path, MAX_CONFIG_BYTES).decode("utf-8", "replace")
+    config = folder / "tokenizer_config.json"
+    value = _optional_json(config).get("chat_template")
+    if isinstance(value, list):
+        named = {t.get("name"): t.get("template") for t in value if isinstance(t, dict)}
+        value = named.get("default")
+    return Fields({"chat_template": value}, str(config)).text("chat_template", None)
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path, MAX_CONFIG_BYTES) if path.is_file() else {}
+
+
+def _build(source: str, where: str) -> tokenizers.Tokenizer:
+    try:
+        library = tokenizers.Tokenizer.from_str(source)
+    except BaseException as error:  # the library's own panics are not Exceptions
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise BadInput(where, "tokenizer", " ".join(str(error).split())[:200], "a tokenizer.json") from None
+    library.no_truncation()
+    library.no_padding()
+    return library
+
+
+def _pieces(library: tokenizers.Tokenizer, vocab: dict[str, int], size: int, where: str) -> list[bytes]:
+    of_text = _piece_function(repr(library.decoder), where)
+    pieces = [b""] * size
+    for text, i in vocab.items():
+        pieces[i] = of_text(text)
+    for i, token in library.get_added_tokens_decoder().items():
+        pieces[i] = token.content.encode("utf-8")
+    return pieces
+
+
+def _piece_function(decoder: str, where: str) -> Callable[[str], bytes]:
+    """How the decoder, printed as the library prints it, turns a token's text into bytes."""
+    if any(name in decoder for name in BYTE_LEVEL):
+        return byte_level_piece
+    if any(name in decoder for name in SENTENCE_PIECE):
+        return sentence_piece
+    needed = "a ByteLevel, ByteFallback or Metaspace decoder"
+    raise BadInput(where, "decoder", decoder[:80], needed)

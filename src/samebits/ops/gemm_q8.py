@@ -1,0 +1,72 @@
+"""gemm_q8: a block-quantized matmul on activations that are int8 blocks already, so that several can share them.
+
+gemm(x, weight, bias) on a block weight and float32 x is gemm_q8(*quantize_q8(x), weight, bias), bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.format import BLOCK, HostTensor, Packed
+from samebits.core.numerics.counter import Stream
+from samebits.ops.cases import default_inputs
+from samebits.ops.gemm import int8_matmul
+from samebits.ops.quantize import quantize_q8
+from samebits.ops.record import FLOATS, WEIGHTS, Case, Op, Result, Tensor, Tolerance, define_op
+
+BLOCK_WEIGHTS = tuple(f for f in WEIGHTS if f not in FLOATS)
+
+
+def _check(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None) -> None:
+    if (codes == -128).any():
+        raise BadInput("gemm_q8", "codes", -128, "-127 .. 127, as quantize_q8 makes them")
+    if not np.isfinite(scales).all():
+        raise BadInput("gemm_q8", "scales", "NaN or Inf", "finite values")
+
+
+def _decompose_bias(b: Any, codes: Any, scales: Any, weight: Any, bias: Any = None) -> Any:
+    y = b.gemm_q8(codes, scales, weight)
+    return y if bias is None else b.add(y, bias)
+
+
+def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    inputs = default_inputs(op, case, stream)
+    x = stream.child("x").normal((case.dims["T"], BLOCK * case.dims["NB"]))
+    inputs["codes"], inputs["scales"] = quantize_q8(x)
+    return inputs
+
+
+def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
+    return Case(case_id, {"T": t, "N": n, "NB": k // BLOCK}, {}, {"weight": fmt}, **kw)
+
+
+@define_op(
+    inputs=[
+        Tensor("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
+        Tensor("scales", "T NB", ("f32",), "one per block"),
+        Tensor("weight", "N 32*NB", BLOCK_WEIGHTS, "one row per output", raw=True),
+        Tensor("bias", "N", FLOATS, "added last", optional=True),
+    ],
+    results=[Result("y", "T N", "f32")],
+    tolerance=Tolerance(4e-3, 1e-6, "codes are given: a sum in any order, scales in 16 bits at the least"),
+    cases=[
+        *(_case(f"small-{f}", 3, 40, 512, f) for f in BLOCK_WEIGHTS),
+        *(_case(f"bias-{f}", 2, 16, 256, f, given=("bias",)) for f in ("q8_0", "q4_1")),
+        _case("tail-chunk-q8_0", 3, 24, 576, "q8_0"),
+        _case("no-tokens", 0, 24, 64, "q8_0"),
+        _case("decode-smollm2-135m", 1, 1536, 576, "q4_1"),
+        _case("decode-llama-7b", 1, 11008, 4096, "q4_k", full=True),
+    ],
+    invariant_axes=("T",),
+    check=_check,
+    make_inputs=_inputs,
+    decompose=_decompose_bias,
+    operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
+)
+def gemm_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
+    """(codes * scales) @ weight^T + bias, in exact integer sums a block of 32."""
+    y = int8_matmul(codes.reshape(*scales.shape, BLOCK), scales, weight.codes())
+    return y if bias is None else y + bias
