@@ -58,6 +58,7 @@ class ReferenceExecutable(Executable):
     def __init__(self, backend: Backend, graph: Graph, tier: Tier) -> None:
         self._graph = graph
         self._backend = backend
+        self._bound: dict[str, HostTensor] = {}
         self._values: dict[str, HostTensor] = {}
         self._kernels = [
             choose_kernel(backend, OPS[n.op.name], {k: v.spec for k, v in n.inputs.items()}, n.attrs, tier)
@@ -68,14 +69,15 @@ class ReferenceExecutable(Executable):
         base = buffer.base if isinstance(buffer, View) else buffer
         if not isinstance(base, HostBuffer):
             raise BadInput("reference", name, type(base).__name__, "a buffer of this backend")
-        self._values[name] = buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
+        self._bound[name] = buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
 
     def run(self) -> None:
+        self._values = dict(self._bound)
         for node, kernel in zip(self._graph.nodes, self._kernels, strict=True):
             arguments = {name: self._values[value.name] for name, value in node.inputs.items()}
             results = kernel.run(**arguments, **node.attrs)
             for value, result in zip(node.outputs, results, strict=True):
-                self._values[value.name] = store(self._values.get(value.name), result)
+                self._values[value.name] = store(self._bound.get(value.name), result)
 
     def output(self, index: int) -> Buffer:
         value = self._graph.outputs[index]

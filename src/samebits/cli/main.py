@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from samebits import NUMERICS_VERSION, __version__
-from samebits.cli import compare, devices, golden, support, tour, verify
+from samebits.cli import compare, devices, golden, inspect, pull, support, tour, verify
 from samebits.core.errors import SamebitsError
 
 app = typer.Typer(help="LLM inference with the same bits under any load.", no_args_is_help=True, add_completion=False)
@@ -17,6 +17,8 @@ app.command("devices")(devices.devices)
 app.command("support")(support.support)
 app.command("compare")(compare.compare)
 app.add_typer(golden.app, name="golden")
+app.command("pull")(pull.pull)
+app.command("inspect")(inspect.inspect)
 app.command("tour")(tour.tour)
 app.command("verify", context_settings=verify.SIZES_ALLOWED)(verify.verify)
 

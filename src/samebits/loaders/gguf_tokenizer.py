@@ -24,7 +24,7 @@ class GgufTokenizer(Tokenizer):
 
     def __init__(self, vocab: Vocab, pieces: list[bytes], adds_bos: bool) -> None:
         controls = vocab.controls
-        special = find_special(vocab.ids, controls, vocab.named)
+        special = find_special(vocab.ids, controls | vocab.user_defined, vocab.named)
         super().__init__(vocab.fields.where, pieces, controls, special)
         self._parsed = vocab.parsed()
         self._prefix = _fence(vocab, "add_bos_token", adds_bos, special.bos, "bos_token_id")
@@ -80,11 +80,16 @@ class ByteLevelTokenizer(GgufTokenizer):
         super().__init__(vocab, pieces, pre in pre_tokenizers.BEGINS_WITH_BOS)
         whole_first = pre in pre_tokenizers.WHOLE_WORDS_FIRST
         self.pre_tokenizer = pre
-        self._bpe = tokenizers.Tokenizer(models.BPE(vocab.ids, _merges(vocab), ignore_merges=whole_first))
+        missing = _free_text(vocab)
+        model = models.BPE(
+            vocab.ids | {missing: self.vocab_size}, _merges(vocab), unk_token=missing, ignore_merges=whole_first
+        )
+        self._bpe = tokenizers.Tokenizer(model)
         self._bpe.pre_tokenizer = pre_tokenizers.build(pre)
 
     def _encode_text(self, text: str, follows_special: bool) -> list[int]:
-        return list(self._bpe.encode(text, add_special_tokens=False).ids)
+        ids: list[int] = self._bpe.encode(text, add_special_tokens=False).ids
+        return [i for i in ids if i != self.vocab_size]
 
 
 class ScoredTokenizer(GgufTokenizer):
@@ -145,6 +150,14 @@ def _piece(text: str, kind: int, of_text: Any) -> bytes:
     if kind in (NORMAL, BYTE):
         return bytes(of_text(text))
     return b"" if kind in (0, UNUSED) else text.encode("utf-8")
+
+
+def _free_text(vocab: Vocab) -> str:
+    """A text that is no token. It stands for bytes the vocabulary lacks, lest their neighbours be merged."""
+    text = "[missing]"
+    while text in vocab.ids:
+        text += "]"
+    return text
 
 
 def _merges(vocab: Vocab) -> list[tuple[str, str]]:

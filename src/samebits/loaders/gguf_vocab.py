@@ -12,6 +12,7 @@ from samebits.loaders.fields import Fields, shown
 from samebits.loaders.limits import MAX_VOCAB
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+PARSED_TYPES = (UNKNOWN, CONTROL, USER_DEFINED)
 PREFIX = "tokenizer.ggml."
 ID_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "pad": "padding_token_id"}
 ID_KEYS["unk"] = "unknown_token_id"
@@ -32,9 +33,13 @@ class Vocab:
     def controls(self) -> frozenset[int]:
         return frozenset(i for i, t in enumerate(self.types) if t in (CONTROL, UNKNOWN))
 
+    @property
+    def user_defined(self) -> frozenset[int]:
+        return frozenset(i for i, t in enumerate(self.types) if t == USER_DEFINED)
+
     def parsed(self) -> list[tuple[str, int, bool]]:
         """Tokens found in text before anything else, longest first: text, id, whether only when asked for."""
-        found = [(self.tokens[i], i, t != USER_DEFINED) for i, t in enumerate(self.types) if t in (2, 3, 4)]
+        found = [(self.tokens[i], i, t != USER_DEFINED) for i, t in enumerate(self.types) if t in PARSED_TYPES]
         if len(found) > MAX_PARSED:
             raise self.fields.fail("token_type", f"{len(found)} special tokens", f"at most {MAX_PARSED}")
         return sorted(found, key=lambda item: -len(item[0].encode("utf-8")))

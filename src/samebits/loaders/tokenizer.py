@@ -38,10 +38,10 @@ class SpecialTokens:
 
 
 def find_special(
-    vocab: Mapping[str, int], controls: frozenset[int], named: Mapping[str, int | None], more_ends: Iterable[int] = ()
+    vocab: Mapping[str, int], candidates: frozenset[int], named: Mapping[str, int | None], more_ends: Iterable[int] = ()
 ) -> SpecialTokens:
-    """The special tokens from those a file names, completed by the usual texts among its control tokens."""
-    by_text = {text: vocab[text] for text in END_TEXTS if vocab.get(text) in controls}
+    """The special tokens from those a file names, completed by the usual texts among the candidates."""
+    by_text = {text: vocab[text] for text in END_TEXTS if vocab.get(text) in candidates}
     eot = named.get("eot")
     if eot is None:
         eot = next((i for text, i in by_text.items() if text not in NOT_EOT), None)

@@ -10,19 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 from samebits.core.shapes import TensorSpec
-from samebits.graph import Graph, GraphBuilder, Value
+from samebits.graph import Graph, GraphBuilder, InputKind, Node, Value
 from samebits.ops.evaluate import bind_specs, name_arguments
 from samebits.ops.record import OPS
 
 
 class OpBuilder:
-    """A graph under construction; `finish` ends it."""
+    """A graph under construction; `finish` ends it. A pass gives it the builder that collects its nodes."""
 
-    def __init__(self) -> None:
-        self._builder = GraphBuilder()
+    def __init__(self, builder: GraphBuilder | None = None) -> None:
+        self._builder = GraphBuilder() if builder is None else builder
 
-    def input(self, name: str, spec: TensorSpec) -> Value:
-        return self._builder.input(name, spec)
+    def input(self, name: str, spec: TensorSpec, kind: InputKind = "step") -> Value:
+        """An input of the graph. `kind`: "step" (new in every step), "weight" (a constant) or "cache"."""
+        return self._builder.input(name, spec, kind)
 
     def finish(self, *outputs: Value) -> Graph:
         return self._builder.finish(outputs)
@@ -40,3 +41,10 @@ class OpBuilder:
             return outputs[0] if len(outputs) == 1 else outputs
 
         return add
+
+
+def infer_specs(node: Node) -> tuple[TensorSpec, ...]:
+    """The specs of a node's results, worked out anew; BadInput where its arguments do not fit the record."""
+    op, specs = OPS[node.op.name], {name: value.spec for name, value in node.inputs.items()}
+    attrs, env = bind_specs(op, specs, node.attrs)
+    return op.infer(specs, attrs, env)

@@ -36,8 +36,11 @@ def rope_table(
     low: float = 1.0,
     high: float = 4.0,
     old_context_len: int = 8192,
+    divisors: np.ndarray | None = None,
 ) -> np.ndarray:
     """float32 [num_positions, rotary_dim/2, 2] of (cos, sin). scaling: 'plain', 'linear' or 'llama31'.
+
+    `divisors` [rotary_dim/2], where a checkpoint ships them, divide the frequencies instead.
 
     Made once on the host in float64, the angle position * frequency rounded once; devices only read it.
     """
@@ -49,6 +52,12 @@ def rope_table(
         given = f"theta={theta} factor={factor} low={low} high={high} old_context_len={old_context_len}"
         raise BadInput("rope_table", "parameters", given, "theta > 1, factor >= 1, 0 < low < high, old_context_len > 0")
     frequencies = rotary_frequencies(theta, rotary_dim)
+    if divisors is not None:
+        if divisors.shape != frequencies.shape or not (divisors >= 1e-3).all() or not (divisors <= 1e6).all():
+            raise BadInput(
+                "rope_table", "divisors", f"shape {list(divisors.shape)}", f"{len(frequencies)} from 1e-3 to 1e6"
+            )
+        frequencies = frequencies / divisors.astype(np.float64)
     if scaling == "linear":
         frequencies = frequencies / factor
     elif scaling == "llama31":

@@ -1,0 +1,156 @@
+"""`samebits inspect`: what is in a model file, and what it would need."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from samebits.core.errors import SamebitsError
+from samebits.core.protocols import Hyperparameters
+from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.checkpoint import FileCheckpoint, describe, open_file
+from samebits.loaders.gguf import GgufFile
+from samebits.loaders.safetensors_dir import SafetensorsDir
+
+SHOWN_ITEMS = 4
+SHOWN_CHARS = 200
+KV_BYTES = 2  # f16
+
+
+def shortened(value: Any) -> Any:
+    """A metadata value for people and JSON: long arrays and texts as their beginning and their length."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list):
+        items = [shortened(item) for item in value[:SHOWN_ITEMS]]
+        return items if len(value) <= SHOWN_ITEMS else {"length": len(value), "first": items}
+    if isinstance(value, str) and len(value) > SHOWN_CHARS:
+        return {"length": len(value), "first": value[:SHOWN_CHARS]}
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
+
+
+def kv_bytes_per_1k(hp: Hyperparameters) -> int:
+    """Bytes of f16 keys and values for 1000 tokens, every layer keeping all of them."""
+    return 1000 * hp.num_layers * 2 * hp.num_kv_heads * hp.head_size * KV_BYTES
+
+
+def model_facts(checkpoint: FileCheckpoint, weight_bytes: int) -> dict[str, Any]:
+    """Architecture, hyperparameters and memory."""
+    hp = checkpoint.hyperparameters
+    per_1k = kv_bytes_per_1k(hp)
+    return {
+        "architecture": checkpoint.architecture,
+        "hyperparameters": asdict(hp),
+        "memory": {
+            "weight_bytes": weight_bytes,
+            "kv_bytes_per_1k_tokens_f16": per_1k,
+            "full_context_bytes": weight_bytes + per_1k * hp.context_len // 1000,
+        },
+    }
+
+
+def tokenizer_facts(checkpoint: FileCheckpoint) -> dict[str, Any]:
+    tokenizer = checkpoint.tokenizer()
+    special = {k: v for k, v in asdict(tokenizer.special).items() if k != "end_ids"}
+    return {
+        "kind": tokenizer.kind,
+        "vocab_size": tokenizer.vocab_size,
+        "special_ids": special,
+        "special_texts": {k: tokenizer.token_text(v) for k, v in special.items() if v is not None},
+        "end_ids": sorted(tokenizer.special.end_ids),
+        "adds_space_prefix": tokenizer.adds_space_prefix,
+        "has_chat_template": checkpoint.chat_template() is not None,
+    }
+
+
+def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
+    """Everything worth telling. What is wrong beyond the file's own layout goes to "problems", in a line each."""
+    entries = list(file.tensors.values())
+    totals: dict[str, dict[str, int]] = defaultdict(lambda: {"tensors": 0, "bytes": 0})
+    for entry in entries:
+        totals[entry.format]["tensors"] += 1
+        totals[entry.format]["bytes"] += entry.num_bytes
+    found: dict[str, Any] = {
+        "path": str(file.path),
+        "kind": f"GGUF version {file.version}" if isinstance(file, GgufFile) else "safetensors",
+        "metadata": {k: shortened(v) for k, v in file.metadata.items()} if isinstance(file, GgufFile) else {},
+        "tensors": [
+            {
+                "name": e.name,
+                "shape": list(e.shape),
+                "format": e.format,
+                "bytes": e.num_bytes,
+                "supported": e.is_supported,
+            }
+            for e in entries
+        ],
+        "totals": dict(totals),
+        "model": None,
+        "tokenizer": None,
+        "problems": [],
+    }
+    try:
+        checkpoint = describe(file)
+        found["model"] = model_facts(checkpoint, sum(e.num_bytes for e in entries))
+        found["tokenizer"] = tokenizer_facts(checkpoint)
+        checkpoint.check()
+    except SamebitsError as error:
+        found["problems"].append(str(error))
+    return found
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.2f} MB"
+
+
+def _pairs(title: str, values: dict[str, Any]) -> Table:
+    table = Table("name", "value", title=title)
+    for name, value in values.items():
+        table.add_row(escape(name), escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
+    return table
+
+
+def print_facts(console: Console, found: dict[str, Any]) -> None:
+    """Tables for people."""
+    console.print(f"{escape(found['path'])}: {found['kind']}", highlight=False)
+    if found["metadata"]:
+        console.print(_pairs("metadata", found["metadata"]))
+    table = Table("tensor", "shape", "format", "bytes", title="tensors")
+    for tensor in found["tensors"]:
+        note = "" if tensor["supported"] else " [red](unsupported)[/]"
+        shape = " x ".join(map(str, tensor["shape"]))
+        table.add_row(escape(tensor["name"]), shape, tensor["format"] + note, f"{tensor['bytes']:,}")
+    console.print(table)
+    totals = {k: f"{v['tensors']} tensors, {_size(v['bytes'])}" for k, v in found["totals"].items()}
+    console.print(_pairs("by format", totals))
+    if model := found["model"]:
+        console.print(_pairs(f"model: {model['architecture']}", model["hyperparameters"]))
+        console.print(_pairs("memory", {k: _size(v) for k, v in model["memory"].items()}))
+    if found["tokenizer"]:
+        console.print(_pairs("tokenizer", found["tokenizer"]))
+
+
+def inspect(
+    model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, a GGUF file, a safetensors file or folder, an address."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
+) -> None:
+    """Show a model file: metadata, tensors, hyperparameters, tokenizer, memory needed."""
+    path: Path = resolve(model)
+    found = facts(open_file(path))
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+    else:
+        print_facts(Console(), found)
+    if found["problems"]:
+        raise SamebitsError(found["problems"][0])

@@ -1,0 +1,1 @@
+"""From a checkpoint and token ids to logits and tokens."""

@@ -1,0 +1,112 @@
+"""Weights from a checkpoint into device memory: read, rearranged as the graph asks, uploaded, in parallel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import numpy as np
+
+from samebits.backends.interface import Backend, Buffer
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor, Packed, format_of
+from samebits.core.protocols import Checkpoint, Hyperparameters
+from samebits.core.shapes import TensorSpec
+from samebits.models.parts import ROPE_TABLE
+from samebits.ops.rope import rope_table
+
+Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+
+
+def make_rope_table(checkpoint: Checkpoint, num_positions: int) -> np.ndarray:
+    """The rotary table of a model; BadInput for a scaling we have no definition of."""
+    hp: Hyperparameters = checkpoint.hyperparameters
+    scaling = hp.rope_scaling
+    common = {"theta": hp.rope_theta}
+    if scaling.kind == "none":
+        return rope_table(num_positions, hp.rotary_dims, **common)
+    if scaling.kind == "linear":
+        return rope_table(num_positions, hp.rotary_dims, scaling="linear", factor=scaling.factor, **common)
+    if scaling.kind == "factors":
+        divisors = checkpoint.tensor("rope_freqs")
+        if isinstance(divisors, Packed):
+            raise BadInput("model", "rope_freqs", divisors.format.name, "a plain tensor")
+        return rope_table(num_positions, hp.rotary_dims, divisors=divisors, **common)
+    if scaling.kind == "llama3":
+        return rope_table(
+            num_positions,
+            hp.rotary_dims,
+            scaling="llama31",
+            factor=scaling.factor,
+            low=scaling.low_freq_factor,
+            high=scaling.high_freq_factor,
+            old_context_len=scaling.original_context_len,
+            **common,
+        )
+    raise BadInput("model", "rope scaling", scaling.kind, "none, linear, llama3 or factors")
+
+
+def is_norm(name: str) -> bool:
+    return name.rsplit(".", 1)[-1].endswith("norm")
+
+
+def load_weight(checkpoint: Checkpoint, name: str, joined: Mapping[str, tuple[str, ...]]) -> HostTensor:
+    """One graph input: a tensor of the checkpoint, or the rows of several one after another."""
+    if name in joined:
+        return _concatenated([load_weight(checkpoint, part, {}) for part in joined[name]])
+    tensor = checkpoint.tensor(name)
+    offset = checkpoint.hyperparameters.norm_weight_offset
+    if offset and is_norm(name) and not isinstance(tensor, Packed):
+        return tensor.astype(np.float32) + np.float32(offset)
+    return tensor
+
+
+def _concatenated(parts: list[HostTensor]) -> HostTensor:
+    first = parts[0]
+    if isinstance(first, Packed):
+        return Packed(first.format, np.concatenate([p.data for p in parts if isinstance(p, Packed)]), first.scale)
+    return np.concatenate([p for p in parts if not isinstance(p, Packed)])
+
+
+def weight_spec(checkpoint: Checkpoint) -> Callable[[str], TensorSpec | None]:
+    """What a model builder asks: the spec of a weight by name, None where the checkpoint has none."""
+    names = frozenset(checkpoint.names())
+    has_offset = bool(checkpoint.hyperparameters.norm_weight_offset)
+
+    def spec(name: str) -> TensorSpec | None:
+        if name not in names or (name == "head" and checkpoint.hyperparameters.tie_embeddings):
+            return None
+        tensor = checkpoint.tensor(name)
+        fmt = "f32" if has_offset and is_norm(name) else format_of(tensor).name
+        return TensorSpec(tuple(tensor.shape), fmt)
+
+    return spec
+
+
+def upload(
+    backend: Backend,
+    checkpoint: Checkpoint,
+    specs: Mapping[str, TensorSpec],
+    joined: Mapping[str, tuple[str, ...]],
+    progress: Progress | None = None,
+) -> dict[str, Buffer]:
+    """Buffers of all weights named in `specs`, the rope table among them."""
+    buffers: dict[str, Buffer] = {}
+
+    def one(name: str) -> tuple[str, Buffer, int]:
+        spec = specs[name]
+        is_table = name == ROPE_TABLE
+        host = make_rope_table(checkpoint, int(spec.shape[0])) if is_table else load_weight(checkpoint, name, joined)  # type: ignore[arg-type]
+        buffer = backend.alloc(spec)
+        backend.copy_in(buffer, host)
+        return name, buffer, (host.data if isinstance(host, Packed) else host).nbytes
+
+    done = 0
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        for i, future in enumerate(as_completed([pool.submit(one, name) for name in specs])):
+            name, buffers[name], num_bytes = future.result()
+            done += num_bytes
+            if progress:
+                progress(i + 1, len(specs))
+    return buffers

@@ -1,0 +1,47 @@
+"""Who reads, who overwrites, and which memory outlives the graph: what passes ask before they change anything."""
+
+from __future__ import annotations
+
+from samebits.graph.ir import Graph
+
+
+def use_positions(graph: Graph) -> dict[str, list[int]]:
+    """Value name -> numbers of the nodes that read it, rising; an output is read at len(nodes)."""
+    uses: dict[str, list[int]] = {}
+    for i, node in enumerate(graph.nodes):
+        for name in dict.fromkeys(v.name for v in node.inputs.values()):
+            uses.setdefault(name, []).append(i)
+    for name in dict.fromkeys(v.name for v in graph.outputs):
+        uses.setdefault(name, []).append(len(graph.nodes))
+    return uses
+
+
+def overwritten_at(graph: Graph) -> dict[str, int]:
+    """Value name -> number of the node that writes another value into its memory."""
+    return {old.name: i for i, node in enumerate(graph.nodes) for old, _ in node.writes}
+
+
+def state_values(graph: Graph) -> set[str]:
+    """Values in the memory of a graph input: the inputs, and what nodes write into them. A write to one is seen
+    by the caller, so it may be neither dropped nor moved to other memory."""
+    state = {v.name for v in graph.inputs}
+    for node in graph.nodes:
+        state.update(new.name for old, new in node.writes if old.name in state)
+    return state
+
+
+def cache_values(graph: Graph) -> set[str]:
+    """Values in memory that outlives a step: inputs that are caches or are written, and what is written there."""
+    state = state_values(graph)
+    written = overwritten_at(graph)
+    caches = {v.name for v in graph.inputs if graph.kinds.get(v.name) == "cache" or v.name in written}
+    for node in graph.nodes:
+        caches.update(new.name for old, new in node.writes if old.name in caches)
+    return caches & state
+
+
+def next_number(graph: Graph) -> int:
+    """A number that no value's name ends in, nor any above it."""
+    values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
+    endings = [v.name.rpartition(".")[2] for v in values]
+    return 1 + max((int(e) for e in endings if e.isdecimal()), default=-1)
