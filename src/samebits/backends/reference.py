@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernel
 from samebits.core.errors import BadInput
-from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, store
+from samebits.core.format import FORMATS, BlockFormat, Codes, HostTensor, Packed, store
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -26,6 +26,20 @@ class HostBuffer(Buffer):
     def __init__(self, spec: TensorSpec, tensor: HostTensor) -> None:
         self.spec = spec
         self.tensor = tensor
+
+
+class Resident(Packed):
+    """A packed tensor in a buffer, taken apart once: a weight serves many steps.
+
+    Caches are written in place, but ops read them by rows, and rows of a resident tensor are plain ones.
+    """
+
+    @cached_property
+    def _codes(self) -> Codes:
+        return super().codes()
+
+    def codes(self) -> Codes:
+        return self._codes
 
 
 def host_tensor(spec: TensorSpec) -> HostTensor:
@@ -100,7 +114,7 @@ class ReferenceBackend(Backend):
         if not isinstance(buffer, HostBuffer) or spec_of(host) != buffer.spec:
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         if isinstance(host, Packed):
-            buffer.tensor = Packed(host.format, host.data.copy(), host.scale)
+            buffer.tensor = Resident(host.format, host.data.copy(), host.scale)
         else:
             buffer.tensor = host.copy()
 

@@ -9,10 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from samebits import NUMERICS_VERSION, __version__
-from samebits.cli import compare, devices, golden, inspect, pull, support, tour, verify
+from samebits.cli import compare, devices, generate, golden, inspect, pull, score, support, tour, verify
 from samebits.core.errors import SamebitsError
 
 app = typer.Typer(help="LLM inference with the same bits under any load.", no_args_is_help=True, add_completion=False)
+app.command("chat")(generate.chat)
+app.command("generate")(generate.generate)
+app.command("score")(score.score)
 app.command("devices")(devices.devices)
 app.command("support")(support.support)
 app.command("compare")(compare.compare)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 
 import numpy as np
 
@@ -12,37 +13,34 @@ from samebits.backends.interface import Backend, Buffer
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, format_of
 from samebits.core.protocols import Checkpoint, Hyperparameters
-from samebits.core.shapes import TensorSpec
+from samebits.core.shapes import TensorSpec, upper
 from samebits.models.parts import ROPE_TABLE
 from samebits.ops.rope import rope_table
 
-Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+Progress = Callable[[int, int], None]  # (tensors done, tensors in all)
 
 
 def make_rope_table(checkpoint: Checkpoint, num_positions: int) -> np.ndarray:
     """The rotary table of a model; BadInput for a scaling we have no definition of."""
     hp: Hyperparameters = checkpoint.hyperparameters
     scaling = hp.rope_scaling
-    common = {"theta": hp.rope_theta}
+    table = partial(rope_table, num_positions, hp.rotary_dims, theta=hp.rope_theta)
     if scaling.kind == "none":
-        return rope_table(num_positions, hp.rotary_dims, **common)
+        return table()
     if scaling.kind == "linear":
-        return rope_table(num_positions, hp.rotary_dims, scaling="linear", factor=scaling.factor, **common)
+        return table(scaling="linear", factor=scaling.factor)
     if scaling.kind == "factors":
         divisors = checkpoint.tensor("rope_freqs")
         if isinstance(divisors, Packed):
             raise BadInput("model", "rope_freqs", divisors.format.name, "a plain tensor")
-        return rope_table(num_positions, hp.rotary_dims, divisors=divisors, **common)
+        return table(divisors=divisors)
     if scaling.kind == "llama3":
-        return rope_table(
-            num_positions,
-            hp.rotary_dims,
+        return table(
             scaling="llama31",
             factor=scaling.factor,
             low=scaling.low_freq_factor,
             high=scaling.high_freq_factor,
             old_context_len=scaling.original_context_len,
-            **common,
         )
     raise BadInput("model", "rope scaling", scaling.kind, "none, linear, llama3 or factors")
 
@@ -94,19 +92,19 @@ def upload(
     """Buffers of all weights named in `specs`, the rope table among them."""
     buffers: dict[str, Buffer] = {}
 
-    def one(name: str) -> tuple[str, Buffer, int]:
+    def one(name: str) -> tuple[str, Buffer]:
         spec = specs[name]
-        is_table = name == ROPE_TABLE
-        host = make_rope_table(checkpoint, int(spec.shape[0])) if is_table else load_weight(checkpoint, name, joined)  # type: ignore[arg-type]
+        if name == ROPE_TABLE:
+            host: HostTensor = make_rope_table(checkpoint, upper(spec.shape[0]))
+        else:
+            host = load_weight(checkpoint, name, joined)
         buffer = backend.alloc(spec)
         backend.copy_in(buffer, host)
-        return name, buffer, (host.data if isinstance(host, Packed) else host).nbytes
+        return name, buffer
 
-    done = 0
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         for i, future in enumerate(as_completed([pool.submit(one, name) for name in specs])):
-            name, buffers[name], num_bytes = future.result()
-            done += num_bytes
+            name, buffers[name] = future.result()
             if progress:
                 progress(i + 1, len(specs))
     return buffers

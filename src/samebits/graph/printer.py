@@ -29,8 +29,8 @@ def print_graph(graph: Graph) -> str:
 
 def diff_graphs(before: Graph, after: Graph) -> str:
     """What changed, as a unified diff of the two texts; empty if nothing did."""
-    texts = (print_graph(g).splitlines() for g in (before, after))
-    return "\n".join(difflib.unified_diff(*texts, "before", "after", n=0, lineterm=""))
+    old, new = print_graph(before).splitlines(), print_graph(after).splitlines()
+    return "\n".join(difflib.unified_diff(old, new, "before", "after", n=0, lineterm=""))
 
 
 def _canonical_names(graph: Graph) -> dict[str, str]:

@@ -19,14 +19,14 @@ class OpBuilder:
     """A graph under construction; `finish` ends it. A pass gives it the builder that collects its nodes."""
 
     def __init__(self, builder: GraphBuilder | None = None) -> None:
-        self._builder = GraphBuilder() if builder is None else builder
+        self.builder = GraphBuilder() if builder is None else builder
 
     def input(self, name: str, spec: TensorSpec, kind: InputKind = "step") -> Value:
         """An input of the graph. `kind`: "step" (new in every step), "weight" (a constant) or "cache"."""
-        return self._builder.input(name, spec, kind)
+        return self.builder.input(name, spec, kind)
 
     def finish(self, *outputs: Value) -> Graph:
-        return self._builder.finish(outputs)
+        return self.builder.finish(outputs)
 
     def __getattr__(self, name: str) -> Any:
         if name not in OPS:
@@ -37,7 +37,7 @@ class OpBuilder:
             named = name_arguments(op, args, kwargs)
             inputs = {t.name: named[t.name] for t in op.inputs if named.get(t.name) is not None}
             attrs, env = bind_specs(op, {name: value.spec for name, value in inputs.items()}, named)
-            outputs = self._builder.add(op, inputs, attrs, env)
+            outputs = self.builder.add(op, inputs, attrs, env)
             return outputs[0] if len(outputs) == 1 else outputs
 
         return add

@@ -1,0 +1,110 @@
+"""Options that every command on a model takes, and the loading behind them.
+
+A command is written with what is its own; `model_command` and `sampling_command` add the rest to its signature,
+where typer finds it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from samebits.api.llm import LLM, SamplingParams
+from samebits.loaders.cache import DEFAULT_MODEL, cached_path
+from samebits.loaders.pull import pull
+
+Loader = Callable[[], LLM]
+
+
+def _option(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(flag, help=text, **limits)], default
+
+
+def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
+    """An option that a SAMEBITS_ variable sets too."""
+    variable = "SAMEBITS_" + flag.lstrip("-").replace("-", "_").upper()
+    return _option(kind, default, flag, text, envvar=variable, **limits)
+
+
+MODEL_OPTIONS = {
+    "model": _setting(str, DEFAULT_MODEL, "--model", "Name, path or address."),
+    "backend": _setting(str, "reference", "--backend", "Where to run."),
+    "numerics": _setting(str | None, None, "--numerics", "fast, invariant or portable."),
+    "context_len": _setting(int, 2048, "--context-len", "Tokens a sequence may have.", min=1),
+    "k_format": _setting(str, "f16", "--k-format", "Format of cached keys."),
+    "v_format": _setting(str, "f16", "--v-format", "Format of cached values."),
+}
+SAMPLING_OPTIONS = {
+    "max_tokens": _option(int, 256, "--max-tokens", "Longest answer.", min=1),
+    "temperature": _option(float, 0.0, "--temperature", "0 always takes the likeliest token.", min=0),
+    "top_k": _option(int, 0, "--top-k", "0 is off.", min=0),
+    "top_p": _option(float, 1.0, "--top-p", "1 is off."),
+    "min_p": _option(float, 0.0, "--min-p", "0 is off."),
+    "repetition_penalty": _option(float, 1.0, "--repetition-penalty", "1 is off."),
+    "seed": _option(int | None, None, "--seed", "Drawn and reported if absent.", min=0),
+    "stop": _option(list[str], (), "--stop", "Ends the answer; may be given several times."),
+    "logprobs": _option(int | None, None, "--logprobs", "So many likeliest tokens, in --json.", min=0),
+    "n": _option(int, 1, "--samples", "How many answers.", min=1),
+}
+
+
+def _with_options(
+    command: Callable[..., None], options: dict[str, tuple[Any, Any]], replaced: set[str], call: Callable[..., None]
+) -> Callable[..., None]:
+    """`call` under the command's name and text, its signature the command's own parameters plus the options."""
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name not in replaced]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in options.items()
+    ]
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    call.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+    return call
+
+
+def model_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives `command(load=...)` the model options; load() fetches, loads and announces the model."""
+
+    def call(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
+        command(**given, load=lambda: load_model(**chosen))
+
+    return _with_options(command, MODEL_OPTIONS, {"load"}, call)
+
+
+def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives `command(load=..., params=...)` the model options and the sampling options."""
+
+    def call(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
+        wishes = {name: given.pop(name) for name in SAMPLING_OPTIONS}
+        params = SamplingParams(**{**wishes, "stop": tuple(wishes["stop"])}, hash_logits=True).with_seed()
+        command(**given, load=lambda: load_model(**chosen), params=params)
+
+    return _with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
+
+
+def load_model(model: str, **settings: Any) -> LLM:
+    """The model, fetched if it is one we can fetch; progress and its tier go to standard error."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        target = cached_path(model)
+        if target is not None and not target.exists():
+            fetching = progress.add_task(f"fetching {model}", total=None)
+            pull(
+                model,
+                lambda what, done, total: progress.update(fetching, description=what, completed=done, total=total),
+            )
+        loading = progress.add_task("loading weights", total=None)
+        llm = LLM(model, **settings, progress=lambda done, total: progress.update(loading, completed=done, total=total))
+    name = Path(model).name
+    console.print(f"{name} on {settings['backend']}, numerics {llm.numerics}", style="dim", highlight=False)
+    return llm

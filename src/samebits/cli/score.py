@@ -1,0 +1,80 @@
+"""`samebits score`: how likely a model finds a text, and the hash of the logits behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from samebits.api.llm import LLM
+from samebits.cli.model_options import Loader, model_command
+from samebits.core.errors import BadInput
+from samebits.engine.scoring import Score
+
+MAX_FILE_BYTES = 16 << 20
+
+
+def token_ids(llm: LLM, text: str | None, file: Path | None, tokens: str | None) -> list[int]:
+    """The ids to score, from exactly one of the three."""
+    if sum(x is not None for x in (text, file, tokens)) != 1:
+        raise BadInput("score", "input", "none or several", "exactly one of TEXT, --file and --tokens")
+    if tokens is not None:
+        parts = [p.strip() for p in tokens.split(",")]
+        if not all(p.isascii() and p.isdigit() for p in parts):
+            raise BadInput("score", "--tokens", repr(tokens[:80]), "numbers with commas between them")
+        return [int(p) for p in parts]
+    if file is not None:
+        try:
+            if file.stat().st_size > MAX_FILE_BYTES:
+                raise BadInput("score", "--file", f"{file.stat().st_size} bytes", f"at most {MAX_FILE_BYTES}")
+            text = file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput("score", "--file", f"{file}: {error}", "a UTF-8 text file") from None
+    return llm.tokenizer.encode(text or "")
+
+
+def show(llm: LLM, result: Score) -> None:
+    console = Console()
+    table = Table(title="log-probability of each token given those before it")
+    for column in ("position", "token", "text", "logprob", "likeliest"):
+        table.add_column(column, justify="right" if column in ("position", "token", "logprob") else "left")
+    for i, token in enumerate(result.token_ids):
+        logprob = f"{result.token_logprobs[i - 1]:.4f}" if i else "-"
+        before = result.top[i - 1] if i else ()
+        likeliest = ", ".join(f"{llm.tokenizer.decode([t])!r} {p:.2f}" for t, p in before)
+        table.add_row(str(i), str(token), repr(llm.tokenizer.decode([token])), logprob, likeliest)
+    console.print(table)
+    perplexity = "-" if result.perplexity is None else f"{result.perplexity:.4f}"
+    console.print(f"log-likelihood {result.log_likelihood:.4f}, perplexity {perplexity}", highlight=False)
+    console.print(f"logits sha256 {result.logits_sha256}", highlight=False, soft_wrap=True)
+
+
+@model_command
+def score(
+    load: Loader,
+    text: Annotated[str | None, typer.Argument(help="The text.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="A text file instead.")] = None,
+    tokens: Annotated[str | None, typer.Option("--tokens", help="Token ids instead, such as 504,3575,282.")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", help="Likeliest tokens to show.", min=0, max=128)] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Log-likelihood of a text under the model, position by position."""
+    llm = load()
+    result = llm.score(token_ids(llm, text, file, tokens), top_k=top_k)
+    if not as_json:
+        show(llm, result)
+        return
+    facts = {
+        "numerics": llm.numerics,
+        "token_ids": result.token_ids,
+        "token_logprobs": result.token_logprobs,
+        "top": result.top,
+        "log_likelihood": result.log_likelihood,
+        "perplexity": result.perplexity,
+        "logits_sha256": result.logits_sha256,
+    }
+    typer.echo(json.dumps(facts, indent=1))

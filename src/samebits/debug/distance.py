@@ -1,0 +1,86 @@
+"""How far one tensor is from another, and where they part first."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from samebits.core.format import HostTensor, Packed, format_of
+from samebits.debug.labels import Label
+from samebits.graph import Node
+from samebits.ops import OPS
+from samebits.ops.record import FLOATS
+from samebits.verify.checks import as_numbers, outside, steps_of
+from samebits.verify.locate import axis_labels, first_difference
+
+
+@dataclass(frozen=True)
+class TensorDiff:
+    """One result on backend B against A's. Numbers are over the places where both are finite.
+
+    where       the first element whose bits differ, in words; None where all are equal
+    relative    root of the squared differences' sum over that of A's squares; None where A is all zeros
+    one_sided   places that are finite on one side only
+    is_close    whether the op's tolerance holds; it says something only of results of the same inputs
+    """
+
+    label: str
+    stage: str
+    layer: int | None
+    op: str
+    where: str | None = None
+    max_abs: float = 0.0
+    max_ulp: int | None = 0
+    relative: float | None = 0.0
+    one_sided: int = 0
+    is_close: bool = True
+
+    @property
+    def is_same(self) -> bool:
+        return self.where is None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def tensor_diff(label: Label, node: Node, result: int, got: HostTensor, want: HostTensor) -> TensorDiff:
+    """B's tensor `got` held against A's `want`; a wrong shape has no numbers."""
+    op = OPS[node.op.name]
+    active = op.active_results(node.inputs, dict(node.attrs))
+    axes = axis_labels(op, op.results.index(active[result]), len(want.shape), dict(node.attrs))
+    where = first_difference(got, want, axes)
+    names = (label.text, label.stage, label.layer, op.name)
+    if where is None:
+        return TensorDiff(*names)
+    if got.shape != want.shape:
+        return TensorDiff(*names, where, max_ulp=None, relative=None, is_close=False)
+    x, y = as_numbers(got), as_numbers(want)
+    both = np.isfinite(x) & np.isfinite(y)
+    apart = np.abs(x[both] - y[both])
+    signal, noise = float((y[both] ** 2).sum()), float((apart**2).sum())
+    return TensorDiff(
+        *names,
+        where,
+        max_abs=float(apart.max(initial=0.0)),
+        max_ulp=_max_ulp(got, want, both),
+        relative=(noise / signal) ** 0.5 if signal else None,
+        one_sided=int((np.isfinite(x) != np.isfinite(y)).sum()),
+        is_close=not outside(x, y, op.tolerance, steps_of(want, op.tolerance)).any(),
+    )
+
+
+def _max_ulp(got: HostTensor, want: HostTensor, both: np.ndarray) -> int | None:
+    """Most representable numbers between the two; None for what has no float bits of its own."""
+    if isinstance(got, Packed) or isinstance(want, Packed) or format_of(want).name not in FLOATS:
+        return None
+    steps = np.abs(_ordered(got[both]) - _ordered(want[both]))
+    return int(steps.max(initial=0))
+
+
+def _ordered(x: np.ndarray) -> np.ndarray:
+    """int64 in the order of the floats, 1 apart for neighbours; both zeros are 0."""
+    bits = np.ascontiguousarray(x).view(f"u{x.itemsize}").astype(np.int64)
+    sign = np.int64(1) << np.int64(8 * x.itemsize - 1)
+    return np.where(bits >= sign, sign - bits, bits)

@@ -1,0 +1,120 @@
+"""How a request wants its tokens chosen, and the choosing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.core.numerics.counter import split_seed
+from samebits.core.numerics.elementary import exp, log
+from samebits.core.numerics.sums import row_sum
+from samebits.ops import OPS, call
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """One request's wishes. `seed` None draws one, which the answer reports."""
+
+    max_tokens: int = 128
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = field(default_factory=dict)
+    seed: int | None = None
+    n: int = 1
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    hash_logits: bool = False
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        bounds: dict[str, tuple[float, float]] = {
+            "max_tokens": (1, 1 << 20),
+            "temperature": (0, 1e6),
+            "top_k": (0, 1 << 30),
+            "top_p": (2.0**-16, 1),
+            "min_p": (0, 1),
+            "repetition_penalty": (1e-3, 1e3),
+            "presence_penalty": (-1e3, 1e3),
+            "frequency_penalty": (-1e3, 1e3),
+            "n": (1, 128),
+        }
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not low <= value <= high:
+                raise BadInput("sampling", name, repr(value), f"{low:g} .. {high:g}")
+        if 0 < self.temperature < 1e-4:
+            raise BadInput("sampling", "temperature", self.temperature, "0, or 0.0001 and more")
+        if self.seed is not None and not 0 <= self.seed < 2**64:
+            raise BadInput("sampling", "seed", self.seed, "0 .. 2^64 - 1")
+        if self.logprobs is not None and not 0 <= self.logprobs <= 128:
+            raise BadInput("sampling", "logprobs", self.logprobs, "0 .. 128")
+        if any(not s for s in self.stop):
+            raise BadInput("sampling", "stop", "an empty string", "strings with text")
+
+    def with_seed(self) -> SamplingParams:
+        """The same with a seed: its own, or one drawn now."""
+        if self.seed is not None:
+            return self
+        return replace(self, seed=int.from_bytes(os.urandom(8), "little"))
+
+    @property
+    def has_penalties(self) -> bool:
+        return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
+
+
+def choose_token(logits: np.ndarray, params: SamplingParams, sample_index: int, seen: list[int]) -> int:
+    """The next token from float32 logits [vocab]; `seen` are all tokens so far, prompt included.
+
+    BadInput for NaN logits: the request fails rather than answers at random.
+    """
+    low, high = split_seed(np.uint64(params.seed or 0))
+
+    def row(value: float, dtype: type = np.float32) -> np.ndarray:
+        return np.array([value], dtype)
+
+    inputs = {
+        "logits": logits[None],
+        "seed": np.array([[low, high]], np.uint32),
+        "sample_index": row(sample_index, np.int32),
+        "position": row(len(seen), np.int32),
+        "temperature": row(params.temperature),
+        "top_k": row(params.top_k, np.int32),
+        "top_p": row(params.top_p),
+        "min_p": row(params.min_p),
+    }
+    if params.logit_bias:
+        bias = np.zeros((1, len(logits)), np.float32)
+        for token, value in params.logit_bias.items():
+            if not 0 <= token < len(logits):
+                raise BadInput("sampling", "logit_bias", f"token {token}", f"0 .. {len(logits) - 1}")
+            bias[0, token] = value
+        inputs["bias"] = bias
+    if params.has_penalties:
+        inputs["counts"] = np.bincount(seen, minlength=len(logits)).astype(np.int32)[None]
+        inputs["repetition"] = row(params.repetition_penalty)
+        inputs["presence"] = row(params.presence_penalty)
+        inputs["frequency"] = row(params.frequency_penalty)
+    return int(call(OPS["sample"], **inputs)[0])
+
+
+def log_probabilities(logits: np.ndarray) -> np.ndarray:
+    """log softmax of float32 logits [..., vocab], in the portable arithmetic."""
+    maximum = logits.max(axis=-1, keepdims=True)
+    shifted = logits - maximum
+    return shifted - log(row_sum(exp(shifted)))[..., None]
+
+
+def likeliest(log_probs: np.ndarray, count: int) -> list[tuple[int, float]]:
+    """The `count` likeliest tokens of a row [vocab] and their log-probabilities, ties to the lowest id."""
+    if count == 0:
+        return []
+    values, ids = call(OPS["top_k"], log_probs[None], k=min(count, len(log_probs)))
+    return list(zip(ids[0].tolist(), values[0].tolist(), strict=True))

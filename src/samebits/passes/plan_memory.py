@@ -1,0 +1,123 @@
+"""plan_memory: one arena for all values that nodes define, places reused when their value is dead.
+
+Sizes are those at the upper bounds of symbolic dimensions, so a plan holds for every step. A value written in
+place lies where the old one lay; what is written into a graph input needs no place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from samebits.core.errors import SamebitsError
+from samebits.core.format import FORMATS
+from samebits.core.shapes import TensorSpec, upper
+from samebits.graph import Graph
+from samebits.graph.uses import state_values, use_positions
+from samebits.passes.place import Place, Placement
+
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Byte offsets by value name, and the size of the arena. Values in a graph input's memory are not in it."""
+
+    offsets: dict[str, int]
+    total_bytes: int
+
+
+@dataclass
+class _Buffer:
+    """Memory shared by a value and all that is written over it; needed from `first` to `last`, both included."""
+
+    size: int
+    first: int
+    last: int
+    values: list[str]
+
+
+def spec_bytes(spec: TensorSpec) -> int:
+    """Bytes of a tensor at its upper bounds, packed."""
+    shape, fmt = [upper(d) for d in spec.shape], FORMATS[spec.format]
+    return prod(shape[:-1]) * fmt.row_bytes(shape[-1]) if shape else fmt.block_bytes
+
+
+def plan_memory(
+    graph: Graph, placement: Placement | None = None, side: Place = "device", alignment: int = ALIGNMENT
+) -> MemoryPlan:
+    """Offsets for the values on one side of a placement, all on the device if none is given.
+
+    Largest first, each into the smallest gap between places that are taken while it lives.
+    """
+    placed: list[tuple[int, int, _Buffer]] = []
+    for buffer in sorted(_buffers(graph, placement, side, alignment), key=lambda b: (-b.size, b.first)):
+        taken = sorted((at, end) for at, end, other in placed if _meet(buffer, other))
+        start = _best_gap(taken, buffer.size)
+        placed.append((start, start + buffer.size, buffer))
+    offsets = {name: at for at, _, buffer in placed for name in buffer.values}
+    return MemoryPlan(offsets, max((end for _, end, _ in placed), default=0))
+
+
+def _meet(a: _Buffer, b: _Buffer) -> bool:
+    return a.first <= b.last and b.first <= a.last
+
+
+def _best_gap(taken: list[tuple[int, int]], size: int) -> int:
+    """The start of the smallest gap that holds `size`; the end of all that is taken if none does."""
+    end, best, best_size = 0, -1, 0
+    for start, stop in taken:
+        gap = start - end
+        if gap >= size and (best < 0 or gap < best_size):
+            best, best_size = end, gap
+        end = max(end, stop)
+    return end if best < 0 else best
+
+
+def _buffers(graph: Graph, placement: Placement | None, side: Place, alignment: int) -> list[_Buffer]:
+    """All memory that one side needs. A copy that arrives is a value of its own there."""
+    uses, state = use_positions(graph), state_values(graph)
+    buffers: dict[str, _Buffer] = {}
+
+    def add(name: str, spec: TensorSpec, first: int) -> None:
+        aligned = -(-spec_bytes(spec) // alignment) * alignment
+        buffers[name] = _Buffer(aligned, first, first, [name])
+
+    arrivals = [c for c in placement.copies if c.to == side] if placement else []
+    specs = {v.name: v.spec for v in (*graph.inputs, *(o for n in graph.nodes for o in n.outputs))}
+    for copy in arrivals:
+        add(copy.value, specs[copy.value], 0 if copy.is_constant else copy.before)
+    for index, node in enumerate(graph.nodes):
+        if (placement.places[index] if placement else "device") == side:
+            written = {new.name: old.name for old, new in node.writes}
+            for value in node.outputs:
+                if written.get(value.name) in buffers:
+                    buffers[value.name] = buffers[written[value.name]]
+                    buffers[value.name].values.append(value.name)
+                elif value.name not in state:
+                    add(value.name, value.spec, index)
+    constants = {c.value for c in arrivals if c.is_constant}
+    for name, buffer in buffers.items():
+        end = len(graph.nodes) if name in constants else max(uses.get(name, [buffer.first]))
+        buffer.last = max(buffer.last, end)
+    return list({id(b): b for b in buffers.values()}.values())
+
+
+def check_plan(graph: Graph, plan: MemoryPlan) -> None:
+    """Raises SamebitsError where two values that are alive at one node overlap. For plans of a whole graph."""
+    uses, state = use_positions(graph), state_values(graph)
+    same: dict[str, str] = {}  # value -> the first value in its memory
+    live: dict[str, tuple[int, int]] = {}
+    for index, node in enumerate(graph.nodes):
+        same.update({new.name: same.get(old.name, old.name) for old, new in node.writes})
+        for value in node.outputs:
+            if value.name not in state:
+                start = plan.offsets[value.name]
+                live[value.name] = (start, start + spec_bytes(value.spec))
+        for a, (start, stop) in live.items():
+            if not 0 <= start <= stop <= plan.total_bytes:
+                raise SamebitsError(f"node {index}, {node.op.name}: %{a} lies outside the arena")
+            for b, (other_start, other_stop) in live.items():
+                if same.get(a, a) != same.get(b, b) and start < other_stop and other_start < stop:
+                    raise SamebitsError(f"node {index}, {node.op.name}: %{a} and %{b} overlap")
+        live = {name: at for name, at in live.items() if max(uses.get(name, [-1])) > index}

@@ -1,0 +1,84 @@
+"""Chat templates: what Hugging Face's give, and the bounds that hostile ones run into."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import pytest
+
+from samebits.core.errors import BadInput
+from samebits.loaders import ChatTemplate
+
+HELLO = [{"role": "user", "content": "h\u00e9llo"}]
+
+
+def render(source: str, **options: object) -> str:
+    return ChatTemplate(source, "m.gguf").render(HELLO, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ bos_token }}{{ messages[0]['content'] }}{{ eos_token }}", "<s>h\u00e9llo</s>"),
+        ("{% if add_generation_prompt %}\n  go\n{% endif %}\n", "  go\n"),
+        ("  {% for m in messages %}\n  {{ m.role }}\n  {% endfor %}\n", "  user\n"),
+        ("{{ messages | tojson }}", '[{"role": "user", "content": "h\u00e9llo"}]'),
+        ("{{ {'b': '<', 'a': 1} | tojson(indent=1, sort_keys=true) }}", '{\n "a": 1,\n "b": "<"\n}'),
+        ("{{ strftime_now('%d %b %Y') }}", "02 Jan 2025"),
+        ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
+        ("{% generation %}{{ 'x' }}{% endgeneration %}", "x"),
+        ("{{ tools is none }} {{ thinking }}", "True on"),
+        ("{%- set ns = namespace(n=0) -%}{%- set ns.n = 3 -%}{{ ns.n }}", "3"),
+    ],
+)
+def test_what_templates_may_use(source: str, expected: str) -> None:
+    now = datetime(2025, 1, 2)
+    assert render(source, bos_token="<s>", eos_token="</s>", now=now, variables={"thinking": "on"}) == expected
+
+
+HOSTILE = {
+    "endless loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "a power without end": "{{ 9 ** (9 ** 9) }}",
+    "a list without end": "{% set l = range(90000) | list %}{% set x = (l * 9999) | sum %}",
+    "doubling": "{% set ns = namespace(x='aaaa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+    "a wide field": "{{ '%9999999999d' % 1 }}",
+    "much text": "{% for i in range(99999) %}{{ 'a' * 999 }}{% endfor %}",
+    "a macro in itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_templates_that_do_not_end_are_cut(name: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(BadInput, match=r"m\.gguf: chat template: got "):
+        render(HOSTILE[name], max_seconds=0.5)
+    assert time.monotonic() - start < 3
+    assert render("{{ 1 + 1 }}") == "2"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ messages.append(1) }}", "unsafe"),
+        ("{{ cycler.__init__.__globals__ }}", "unsafe"),
+        ("{{ raise_exception('roles must\nalternate') }}", "it refuses: roles must alternate"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("{{ messages[7].content }}", "UndefinedError"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{% include 'x' %}", "no loader|TypeError|TemplateNotFound"),
+        ("{{ 'x' | nofilter }}", "No filter named"),
+    ],
+)
+def test_wrong_templates(source: str, expected: str) -> None:
+    with pytest.raises(BadInput, match=expected) as caught:
+        render(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(BadInput, match=r"chat template: got 1048577 characters"):
+        ChatTemplate("x" * ((1 << 20) + 1), "m.gguf")
+    with pytest.raises(BadInput, match="plain data"):
+        ChatTemplate("x", "m.gguf").render([{"role": object()}])

@@ -1,0 +1,167 @@
+"""Checkpoints from GGUF: hyperparameters, names and the lines for what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf_writer import ARRAY, F32, STRING, U32, File, byte_level_vocab, tensor, tiny_model
+
+from samebits.core.errors import BadInput
+from samebits.loaders import open_checkpoint
+
+
+def opened(tmp_path: Path, file: File) -> Any:
+    return open_checkpoint(file.write(tmp_path / "m.gguf"))
+
+
+def test_a_llama_file(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path, tiny_model())
+    hp = checkpoint.hyperparameters
+    assert checkpoint.architecture == "llama"
+    assert (hp.num_layers, hp.hidden_size, hp.ffn_size, hp.num_heads, hp.num_kv_heads, hp.head_size) == (
+        2,
+        64,
+        96,
+        4,
+        2,
+        16,
+    )
+    assert (hp.context_len, hp.rope_theta, hp.rotary_dims, hp.query_scalar) == (128, 10000.0, 16, 16.0)
+    assert (hp.rope_is_interleaved, hp.tie_embeddings, hp.rope_scaling.kind) == (True, True, "none")
+    assert hp.vocab_size == len(byte_level_vocab()["tokenizer.ggml.tokens"][1])
+    assert checkpoint.tensor("layers.1.attn.k").shape == (32, 64)
+    assert checkpoint.tensor("layers.0.ffn.down").shape == (64, 96)
+    assert checkpoint.tensor("layers.0.ffn.down").format.name == "q8_0"
+    assert np.shares_memory(checkpoint.tensor("head"), checkpoint.tensor("embed"))
+    assert {"embed", "norm", "head", "layers.1.ffn_norm"} <= set(checkpoint.names())
+    assert all(checkpoint.tensor(name).shape for name in checkpoint.names())
+
+
+def test_an_untied_head(tmp_path: Path) -> None:
+    file = tiny_model()
+    vocab_size = file.tensors[0].dims[1]
+    file.tensors.append(tensor("output.weight", (vocab_size, 64), 1))
+    checkpoint = opened(tmp_path, file)
+    assert not checkpoint.hyperparameters.tie_embeddings
+    assert checkpoint.tensor("head").dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flags", "names"),
+    [
+        ("qwen2", {"has_qkv_bias": True, "rope_is_interleaved": False}, ["attn.q_bias", "attn.v_bias"]),
+        ("qwen3", {"has_qk_norm": True, "has_qkv_bias": False}, ["attn.q_norm", "attn.k_norm"]),
+        (
+            "gemma2",
+            {"has_post_norms": True, "norm_weight_offset": 0.0, "embed_scale": 8.0, "activation": "gelu_tanh",
+             "attn_soft_cap": 50.0, "final_soft_cap": 30.0},
+            ["post_attn_norm", "post_ffn_norm"],
+        ),
+    ],
+)  # fmt: skip
+def test_other_architectures(tmp_path: Path, architecture: str, flags: dict[str, Any], names: list[str]) -> None:
+    checkpoint = opened(tmp_path, tiny_model(architecture))
+    assert checkpoint.architecture == architecture
+    assert {key: getattr(checkpoint.hyperparameters, key) for key in flags} == flags
+    for name in names:
+        assert checkpoint.tensor(f"layers.1.{name}").ndim == 1
+
+
+def test_gemma2_windows_and_the_scalar_of_its_largest(tmp_path: Path) -> None:
+    file = tiny_model("gemma2", **{"gemma2.attention.sliding_window": (U32, 64)})
+    hp = opened(tmp_path, file).hyperparameters
+    assert (hp.sliding_window, hp.sliding_layers, hp.query_scalar) == (64, (True, False), 16.0)
+
+
+def test_llama31_factors_come_as_a_tensor(tmp_path: Path) -> None:
+    file = tiny_model()
+    file.tensors.append(tensor("rope_freqs.weight", (8,)))
+    checkpoint = opened(tmp_path, file)
+    assert checkpoint.hyperparameters.rope_scaling.kind == "factors"
+    assert checkpoint.tensor("rope_freqs").shape == (8,)
+
+
+def test_rope_scaling_of_metadata(tmp_path: Path) -> None:
+    linear = {"llama.rope.scaling.type": (STRING, "linear"), "llama.rope.scaling.factor": (F32, 4.0)}
+    scaling = opened(tmp_path, tiny_model(**linear)).hyperparameters.rope_scaling
+    assert (scaling.kind, scaling.factor) == ("linear", 4.0)
+    yarn = {"llama.rope.scaling.type": (STRING, "yarn"), "llama.rope.scaling.factor": (F32, 2.0)}
+    yarn["llama.rope.scaling.original_context_length"] = (U32, 64)
+    scaling = opened(tmp_path, tiny_model(**yarn)).hyperparameters.rope_scaling
+    assert (scaling.kind, scaling.factor, scaling.original_context_len) == ("yarn", 2.0, 64)
+
+
+WRONG_METADATA = {
+    "unknown architecture": ({"general.architecture": (STRING, "mamba")}, "architecture: got 'mamba'; needs one of"),
+    "architecture of a wrong type": ({"general.architecture": (U32, 3)}, "general.architecture: got 3; needs a string"),
+    "experts": ({"llama.expert_count": (U32, 8)}, "expert_count: got 8"),
+    "parts": ({"split.count": (U32, 3)}, "split.count: got 3"),
+    "no layers": ({"llama.block_count": (U32, 0)}, "llama.block_count: got 0"),
+    "layers as text": ({"llama.block_count": (STRING, "2")}, "llama.block_count: got '2'; needs an integer"),
+    "heads by layer": ({"llama.attention.head_count_kv": ((ARRAY, U32), [2, 2])}, "got a ndarray of 2"),
+    "heads that do not divide": ({"llama.attention.head_count_kv": (U32, 3)}, "a divisor of the 4 query heads"),
+    "odd rotation": ({"llama.rope.dimension_count": (U32, 7)}, "rotary dimensions: got 7"),
+    "value length": ({"llama.attention.value_length": (U32, 8)}, "value_length: got 8"),
+    "NaN epsilon": ({"llama.attention.layer_norm_rms_epsilon": (F32, float("nan"))}, "rms_epsilon: got nan"),
+    "scaling": ({"llama.rope.scaling.type": (STRING, "longrope")}, "rope.scaling.type: got 'longrope'"),
+    "width": ({"llama.embedding_length": (U32, 128)}, r"\(embed\): got shape 265x64; needs shape 265x128"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_METADATA)
+def test_wrong_metadata(tmp_path: Path, name: str) -> None:
+    changes, expected = WRONG_METADATA[name]
+    with pytest.raises(BadInput, match=expected):
+        opened(tmp_path, tiny_model(**changes))
+
+
+def test_a_missing_key(tmp_path: Path) -> None:
+    file = tiny_model()
+    del file.metadata["llama.context_length"]
+    with pytest.raises(BadInput, match=r"m\.gguf: llama\.context_length: got nothing; needs an integer"):
+        opened(tmp_path, file)
+
+
+def test_missing_and_misshapen_tensors(tmp_path: Path) -> None:
+    file = tiny_model()
+    kept = [t for t in file.tensors if t.name != "blk.1.attn_k.weight"]
+    with pytest.raises(BadInput, match=r"m\.gguf: tensor blk\.1\.attn_k\.weight \(layers\.1\.attn\.k\): got nothing"):
+        opened(tmp_path, replace(file, tensors=kept))
+    with pytest.raises(BadInput, match="got shape 16x64; needs shape 32x64"):
+        opened(tmp_path, replace(file, tensors=[*kept, tensor("blk.1.attn_k.weight", (16, 64))]))
+
+
+def test_an_unsupported_format_is_an_error_only_when_needed(tmp_path: Path) -> None:
+    file = tiny_model()
+    extra = tensor("unused", (16,))
+    extra.kind, extra.dims, extra.data = 24, (64,), bytes(64)
+    opened(tmp_path, replace(file, tensors=[*file.tensors, extra]))
+    norm = next(t for t in file.tensors if t.name == "output_norm.weight")
+    norm.kind, norm.data = 28, bytes(64 * 8)
+    with pytest.raises(BadInput, match=r"tensor output_norm\.weight: got format f64"):
+        opened(tmp_path, file)
+
+
+def test_a_name_that_nobody_has(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"tensor layers\.9\.attn\.q: got no such name"):
+        opened(tmp_path, tiny_model()).tensor("layers.9.attn.q")
+
+
+def test_a_tokenizer_that_does_not_match_the_weights(tmp_path: Path) -> None:
+    file = tiny_model()
+    file.tensors[0] = tensor("token_embd.weight", (100, 64))
+    with pytest.raises(BadInput, match="tokenizer: got 265 tokens; needs at most the 100 rows"):
+        opened(tmp_path, file).tokenizer()
+
+
+def test_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "note.txt"
+    path.write_text("hello")
+    with pytest.raises(BadInput, match="an unknown kind of file"):
+        open_checkpoint(path)
+    with pytest.raises(BadInput, match="exists"):
+        open_checkpoint(tmp_path / "nowhere.gguf")

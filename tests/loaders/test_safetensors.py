@@ -1,0 +1,231 @@
+"""Hugging Face folders: config.json, one file or shards, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save, save_file
+
+from samebits.core.errors import BadInput, SamebitsError
+from samebits.loaders import open_checkpoint
+from samebits.loaders.hf_config import read_hf_config
+from samebits.loaders.safetensors_dir import open_safetensors
+
+CONFIG: dict[str, Any] = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 50,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+}
+NORMS = ("input_layernorm", "post_attention_layernorm")
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def weights(dtype: Any = np.float32, norms: tuple[str, ...] = NORMS) -> dict[str, np.ndarray]:
+    """The tensors of CONFIG's model."""
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (50, 64), "model.norm.weight": (64,)}
+    shapes["lm_head.weight"] = (50, 64)
+    for i in range(2):
+        parts = {"q": (64, 64), "k": (32, 64), "v": (32, 64), "o": (64, 64)}
+        layer = {f"self_attn.{p}_proj.weight": shape for p, shape in parts.items()}
+        layer |= {"mlp.gate_proj.weight": (96, 64), "mlp.up_proj.weight": (96, 64), "mlp.down_proj.weight": (64, 96)}
+        shapes |= {f"model.layers.{i}.{name}": shape for name, shape in layer.items()}
+        shapes |= {f"model.layers.{i}.{name}.weight": (64,) for name in norms}
+    return {name: (np.arange(np.prod(shape)) % 5).reshape(shape).astype(dtype) for name, shape in shapes.items()}
+
+
+def folder(path: Path, config: dict[str, Any], tensors: dict[str, np.ndarray]) -> Path:
+    (path / "config.json").write_text(json.dumps(config))
+    save_file(tensors, path / "model.safetensors")
+    return path
+
+
+def hyperparameters(**changes: Any) -> Any:
+    return read_hf_config(CONFIG | changes, "config.json")[1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_one_file(tmp_path: Path, dtype: Any) -> None:
+    checkpoint = open_checkpoint(folder(tmp_path, CONFIG, weights(dtype)))
+    hp = checkpoint.hyperparameters
+    assert checkpoint.architecture == "llama"
+    assert (hp.head_size, hp.rope_theta, hp.rope_is_interleaved, hp.tie_embeddings) == (16, 500000.0, False, False)
+    q = checkpoint.tensor("layers.1.attn.q")
+    assert isinstance(q, np.ndarray)
+    assert q.dtype == dtype
+    assert np.array_equal(q, weights(dtype)["model.layers.1.self_attn.q_proj.weight"])
+    assert open_checkpoint(tmp_path / "model.safetensors").tensor("norm").shape == (64,)
+
+
+def test_shards(tmp_path: Path) -> None:
+    tensors = weights()
+    names = sorted(tensors)
+    halves = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
+    for file, part in halves.items():
+        save_file({name: tensors[name] for name in part}, tmp_path / file)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    index = tmp_path / "model.safetensors.index.json"
+    weight_map = {name: file for file, part in halves.items() for name in part}
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    checkpoint = open_checkpoint(tmp_path)
+    for ours, theirs in checkpoint.sources.items():
+        assert np.array_equal(checkpoint.tensor(ours), tensors[theirs])
+    for bad, expected in (
+        ("../model-1.safetensors", "inside"),
+        ("/etc/x.safetensors", "inside"),
+        ("a.bin", "name of a"),
+    ):
+        index.write_text(json.dumps({"weight_map": weight_map | {"x": bad}}))
+        with pytest.raises(BadInput, match=expected):
+            open_checkpoint(tmp_path)
+    index.write_text(json.dumps({"weight_map": weight_map | {"lost": "model-1.safetensors"}}))
+    with pytest.raises(BadInput, match="tensor lost: got nothing"):
+        open_checkpoint(tmp_path)
+    for text, expected in (
+        ("{", "JSON"),
+        ("[]", "an object"),
+        ('{"weight_map": 3}', "weight_map"),
+        ("[" * 100000, "JSON"),
+    ):
+        index.write_text(text)
+        with pytest.raises(BadInput, match=expected):
+            open_checkpoint(tmp_path)
+
+
+def test_gemma2(tmp_path: Path) -> None:
+    config = CONFIG | {"model_type": "gemma2", "query_pre_attn_scalar": 224, "sliding_window": 32, "head_dim": 16}
+    config |= {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "tie_word_embeddings": True}
+    norms = (*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+    checkpoint = open_checkpoint(folder(tmp_path, config, weights(norms=norms)))
+    hp = checkpoint.hyperparameters
+    assert (hp.norm_weight_offset, hp.query_scalar, hp.activation, hp.embed_scale) == (1.0, 224.0, "gelu_tanh", 8.0)
+    assert (hp.sliding_window, hp.sliding_layers) == (32, (True, False))
+    assert checkpoint.sources["layers.0.ffn_norm"].endswith("pre_feedforward_layernorm.weight")
+    assert checkpoint.sources["layers.0.post_attn_norm"].endswith("post_attention_layernorm.weight")
+
+
+def test_rope_scaling_in_both_spellings() -> None:
+    for changes in ({"rope_scaling": LLAMA3}, {"rope_parameters": LLAMA3 | {"rope_theta": 7.0}}):
+        hp = hyperparameters(**changes)
+        scaling = hp.rope_scaling
+        assert (scaling.kind, scaling.factor, scaling.original_context_len) == ("llama3", 8.0, 8192)
+        assert hp.rope_theta == (7.0 if "rope_parameters" in changes else 500000.0)
+    assert hyperparameters(rope_scaling={"type": "linear", "factor": 2}).rope_scaling.factor == 2.0
+    assert hyperparameters(rope_scaling=None).rope_scaling.kind == "none"
+
+
+def test_windows_and_biases() -> None:
+    assert hyperparameters(model_type="mistral", sliding_window=16).sliding_layers == (True, True)
+    assert hyperparameters(model_type="mistral", sliding_window=None).sliding_window is None
+    assert hyperparameters(sliding_window=16).sliding_window is None
+    assert hyperparameters(model_type="qwen2", sliding_window=16, use_sliding_window=False).sliding_window is None
+    qwen = hyperparameters(model_type="qwen2", sliding_window=16, use_sliding_window=True, max_window_layers=1)
+    assert (qwen.sliding_layers, qwen.has_qkv_bias, qwen.has_out_bias) == ((False, True), True, False)
+    biased = hyperparameters(attention_bias=True)
+    assert (biased.has_qkv_bias, biased.has_out_bias) == (True, True)
+    assert hyperparameters(model_type="qwen3").has_qk_norm
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"model_type": "mamba"}, "model_type: got 'mamba'; needs one of llama"),
+        ({"model_type": None, "architectures": ["XForCausalLM"]}, "model_type: got 'XForCausalLM'"),
+        ({"model_type": 3}, "model_type: got 3"),
+        ({"hidden_size": "64"}, "hidden_size: got '64'"),
+        ({"hidden_size": True}, "hidden_size: got True"),
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers: got 1000"),
+        ({"num_key_value_heads": 3}, "a divisor of the 4"),
+        ({"vocab_size": None}, "vocab_size: got nothing"),
+        ({"hidden_act": "relu"}, "hidden_act: got 'relu'"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, "rope_type: got 'dynamic'"),
+        ({"rope_scaling": LLAMA3 | {"high_freq_factor": 0.5}}, "high_freq_factor: got 0.5"),
+        ({"rope_scaling": [1]}, "rope_scaling: got a list of 1"),
+        ({"model_type": "gemma2", "layer_types": ["x"]}, "layer_types"),
+    ],
+)
+def test_wrong_configs(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(BadInput, match=expected):
+        read_hf_config(CONFIG | changes, "config.json")
+
+
+def test_missing_tensors_and_formats(tmp_path: Path) -> None:
+    tensors = weights()
+    del tensors["lm_head.weight"]
+    with pytest.raises(BadInput, match=r"tensor lm_head\.weight \(head\): got nothing; needs shape 50x64"):
+        open_checkpoint(folder(tmp_path, CONFIG, tensors))
+    open_checkpoint(folder(tmp_path, CONFIG | {"tie_word_embeddings": True}, tensors))
+    tensors = weights() | {"model.norm.weight": np.zeros(64, np.int8)}
+    with pytest.raises(BadInput, match=r"tensor model\.norm\.weight: got format i8"):
+        open_checkpoint(folder(tmp_path, CONFIG, tensors))
+
+
+def test_wrong_folders(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"weights: got nothing; needs model\.safetensors"):
+        open_checkpoint(tmp_path)
+    save_file(weights(), tmp_path / "model.safetensors")
+    with pytest.raises(BadInput, match=r"config\.json: file: got nothing"):
+        open_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text('{"x": NaN}')
+    with pytest.raises(BadInput, match="NaN is not JSON"):
+        open_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text(" " * (5 << 20))
+    with pytest.raises(BadInput, match=r"config\.json: size: got 5242880 bytes"):
+        open_checkpoint(tmp_path)
+
+
+VALID = save({"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(4, np.float16)})
+
+
+@pytest.mark.parametrize("num_bytes", [0, 7, 8, 20, len(VALID) - 1])
+def test_truncated_files(tmp_path: Path, num_bytes: int) -> None:
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(VALID[:num_bytes])
+    with pytest.raises(BadInput, match=r"m\.safetensors: "):
+        open_safetensors(path)
+
+
+def test_a_header_longer_than_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", 2**60) + VALID[8:])
+    with pytest.raises(BadInput, match=r"header length: got 1152921504606846976"):
+        open_safetensors(path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(VALID) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_files(tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int]]) -> None:
+    data = bytearray(VALID)
+    for at, value in edits:
+        data[at] = value
+    path = tmp_path_factory.getbasetemp() / "damaged.safetensors"
+    path.write_bytes(data)
+    with suppress(SamebitsError):
+        file = open_safetensors(path)
+        for name in file.tensors:
+            file.read(name)

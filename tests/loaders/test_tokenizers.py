@@ -1,0 +1,197 @@
+"""Tokenizers from GGUF metadata and from tokenizer.json, and the lines for vocabularies that are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from gguf_writer import ARRAY, BOOL, F32, I32, MERGES, STRING, U32, byte_level_vocab, scored_vocab, tiny_model
+
+from samebits.core.errors import BadInput
+from samebits.loaders import Tokenizer, pre_tokenizers
+from samebits.loaders.byte_level import BYTE_OF_CHAR
+from samebits.loaders.gguf import parse_gguf
+from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
+from samebits.loaders.hf_tokenizer import read_hf_template, tokenizer_from_folder
+from samebits.loaders.merge_by_score import merge_by_score
+
+
+def build(vocab: dict[str, Any], **changes: tuple[Any, Any] | None) -> Tokenizer:
+    """A tokenizer through a real file; a change of None takes a key away."""
+    stated = vocab | {f"tokenizer.ggml.{key}": value for key, value in changes.items()}
+    file = tiny_model("llama", vocab)
+    file.metadata = {key: value for key, value in (file.metadata | stated).items() if value is not None}
+    return tokenizer_from_gguf(parse_gguf(file.build(), Path("x.gguf")).metadata, "x.gguf")
+
+
+def test_byte_level() -> None:
+    tokenizer = build(byte_level_vocab())
+    hi, space_hi, aaaa = (3 + 256 + MERGES.index(merge) for merge in ("h i", "\u0120 hi", "aa aa"))
+    assert tokenizer.encode("hi hi") == [hi, space_hi]
+    assert tokenizer.encode("aaaaa") == [aaaa, tokenizer.encode("a")[0]]
+    assert tokenizer.encode("<|im_start|>hi<|im_end|>") == [1, hi, 2]
+    assert len(tokenizer.encode("<|im_start|>", parse_special=False)) > 5
+    assert tokenizer.decode([1, hi, 2]) == "<|im_start|>hi<|im_end|>"
+    assert tokenizer.decode([1, hi, 2], skip_special=True) == "hi"
+    special = tokenizer.special
+    assert (special.bos, special.eos, special.eot, special.pad) == (1, 2, 2, None)
+    assert special.end_ids == {0, 2}
+    assert tokenizer.token_text(special.eos) == "<|im_end|>"
+    assert tokenizer.encode("") == []
+
+
+def test_begin_and_end_tokens() -> None:
+    both = {"add_bos_token": (BOOL, 1), "add_eos_token": (BOOL, 1)}
+    tokenizer = build(byte_level_vocab(), **both)
+    assert tokenizer.encode("") == [1, 2]
+    assert tokenizer.encode("", add_special=False) == []
+    with pytest.raises(BadInput, match="bos_token_id: got nothing; needs an id, because add_bos_token is set"):
+        build(byte_level_vocab(), **both, bos_token_id=None)
+
+
+def test_bytes_the_vocabulary_lacks_are_left_out_and_nothing_is_merged_across() -> None:
+    vocab = byte_level_vocab()
+    tokens = list(vocab["tokenizer.ggml.tokens"][1])
+    tokens[tokens.index("z")] = "[gone]"
+    tokenizer = build(vocab, tokens=((ARRAY, STRING), tokens))
+    h, i = tokenizer.encode("h")[0], tokenizer.encode("i")[0]
+    assert tokenizer.encode("hzi") == [h, i]
+
+
+def test_every_pre_tokenizer_cuts_as_stated() -> None:
+    words = {
+        "gpt-2": ["I", "'m", "\u0120123", "4", "\u0120\u0120", "\u0120x", "\u010a"],
+        "smollm": ["I", "'m", "\u0120", "1", "2", "3", "4", "\u0120\u0120", "\u0120x", "\u010a"],
+        "llama-bpe": ["I", "'m", "\u0120", "123", "4", "\u0120\u0120", "\u0120x", "\u010a"],
+        "qwen2": ["I", "'m", "\u0120", "1", "2", "3", "4", "\u0120\u0120", "\u0120x", "\u010a"],
+    }
+    words["gpt-2"][2:4] = ["\u01201234"]
+    assert words.keys() == pre_tokenizers.PATTERNS.keys()
+    for name, expected in words.items():
+        cut = pre_tokenizers.build(name).pre_tokenize_str("I'm 1234   x\n")
+        assert [word for word, _ in cut] == expected, name
+    for name in [*pre_tokenizers.ALIASES, *pre_tokenizers.PATTERNS]:
+        assert pre_tokenizers.canonical(name) in pre_tokenizers.PATTERNS
+
+
+def test_scored() -> None:
+    tokenizer = build(scored_vocab())
+    ids = {text: i for i, text in enumerate(scored_vocab()["tokenizer.ggml.tokens"][1])}
+    assert tokenizer.encode("hi") == [1, ids["\u2581hi"]]
+    assert tokenizer.encode("hi", add_special=False) == [ids["\u2581hi"]]
+    assert tokenizer.encode("\u00e9", add_special=False) == [ids["\u2581"], 3 + 0xC3, 3 + 0xA9]
+    assert tokenizer.encode("<s>hi</s>", add_special=False) == [1, ids["\u2581hi"], 2]
+    assert tokenizer.decode(tokenizer.encode(" hi \u00e9", add_special=False)) == " hi \u00e9"
+    assert (tokenizer.special.bos, tokenizer.special.eos, tokenizer.special.unk) == (1, 2, 0)
+    without = build(scored_vocab(), add_space_prefix=(BOOL, 0), add_bos_token=(BOOL, 0))
+    assert without.encode("hi") == [ids["hi"]]
+    assert without.decode(without.encode(" hi")) == " hi"
+
+
+def test_the_best_score_is_merged_first_and_the_leftmost_of_equal_ones() -> None:
+    ids = {"a": 0, "aa": 1, "aaa": 2}
+    assert merge_by_score("aaa", {"a": 0, "aa": 1}, [0, -1]) == ["aa", "a"]
+    assert merge_by_score("aaaaa", ids, [0, -1, -2]) == ["aa", "aaa"]
+    assert merge_by_score("aaaaa", ids, [0, -2, -1]) == ["aaa", "aa"]
+    assert merge_by_score("", ids, [0, -1, -2]) == []
+
+
+def test_streaming_holds_back_half_characters() -> None:
+    tokenizer = build(byte_level_vocab())
+    ids = tokenizer.encode("a\U0001f642b")
+    stream = tokenizer.stream()
+    assert [stream.push(i) for i in ids] == ["a", "", "", "", "\U0001f642", "b"]
+    assert stream.finish() == ""
+    stream.push(*ids[:3])
+    assert stream.finish() == "\ufffd"
+    assert tokenizer.decode_bytes(ids[1:3]) == "\U0001f642".encode()[:2]
+
+
+def test_bad_arguments() -> None:
+    tokenizer = build(byte_level_vocab())
+    with pytest.raises(BadInput, match="a lone surrogate at 1"):
+        tokenizer.encode("a\ud800")
+    with pytest.raises(BadInput, match="token id: got 265; needs 0 to 264"):
+        tokenizer.decode([265])
+    with pytest.raises(BadInput, match="token id: got -1"):
+        tokenizer.decode([-1])
+
+
+TOKENS = byte_level_vocab()["tokenizer.ggml.tokens"][1]
+WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no tokens": (byte_level_vocab, {"tokens": None}, "tokens: got nothing; needs an array of strings"),
+    "empty vocabulary": (byte_level_vocab, {"tokens": ((ARRAY, STRING), [])}, "tokens: got 0"),
+    "tokens of numbers": (byte_level_vocab, {"tokens": ((ARRAY, I32), [1])}, "tokens: got a ndarray of 1"),
+    "duplicate": (byte_level_vocab, {"tokens": ((ARRAY, STRING), [*TOKENS[:-1], "a"])}, "'a' as 67 and 264"),
+    "types too short": (byte_level_vocab, {"token_type": ((ARRAY, I32), [1])}, "token_type: got 1 values"),
+    "types of text": (byte_level_vocab, {"token_type": ((ARRAY, STRING), ["x"])}, "token_type: got a list"),
+    "unknown type": (byte_level_vocab, {"token_type": ((ARRAY, I32), [9] * 265)}, "token_type: got 9"),
+    "unknown merge": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["q qq"])}, "'q qq' as number 0"),
+    "merge of one": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["hi"])}, "'hi' as number 0"),
+    "merge to nothing": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["x y"])}, "whose join is a token"),
+    "no merges": (byte_level_vocab, {"merges": None}, "merges: got nothing"),
+    "eos out of range": (byte_level_vocab, {"eos_token_id": (U32, 265)}, "eos_token_id: got 265; needs an int"),
+    "eos as text": (byte_level_vocab, {"eos_token_id": (STRING, "x")}, "eos_token_id: got 'x'"),
+    "pre-tokenizer": (byte_level_vocab, {"pre": (STRING, "klingon")}, "pre: got 'klingon'; needs one of"),
+    "no pre-tokenizer": (byte_level_vocab, {"pre": None}, "pre: got nothing"),
+    "model": (byte_level_vocab, {"model": (STRING, "bert")}, "model: got 'bert'; needs gpt2 or llama"),
+    "no scores": (scored_vocab, {"scores": None}, "scores: got nothing"),
+    "NaN scores": (scored_vocab, {"scores": ((ARRAY, F32), [float("nan")] * 277)}, "scores: got NaN or Inf"),
+    "scores too long": (scored_vocab, {"scores": ((ARRAY, F32), [0.0] * 300)}, "scores: got 300 values"),
+    "flag as number": (scored_vocab, {"add_space_prefix": (U32, 1)}, "add_space_prefix: got 1; needs true or false"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_vocabularies(name: str) -> None:
+    vocab, changes, expected = WRONG[name]
+    with pytest.raises(BadInput, match=expected) as caught:
+        build(vocab(), **changes)
+    assert str(caught.value).startswith("x.gguf: tokenizer.ggml.")
+
+
+def _folder(path: Path, **config: Any) -> Path:
+    """A byte-level tokenizer.json with the usual files beside it."""
+    vocab = {text: i for i, text in enumerate([*BYTE_OF_CHAR, "hi"])}
+    library = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [("h", "i")]))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = tokenizers.decoders.ByteLevel()
+    library.add_special_tokens(["<s>", "<|im_end|>"])
+    library.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 257)])
+    library.save(str(path / "tokenizer.json"))
+    stated = {"bos_token": "<s>", "eos_token": {"content": "<|im_end|>"}, "chat_template": "T"} | config
+    (path / "tokenizer_config.json").write_text(json.dumps(stated))
+    return path
+
+
+def test_tokenizer_json(tmp_path: Path) -> None:
+    tokenizer = tokenizer_from_folder(_folder(tmp_path))
+    assert tokenizer.encode("hi<|im_end|>") == [257, 256, 258]
+    assert tokenizer.encode("hi", add_special=False) == [256]
+    assert 258 not in tokenizer.encode("<|im_end|>", parse_special=False)
+    assert tokenizer.decode([257, 256, 258], skip_special=True) == "hi"
+    text = "h\u00e9 \U0001f642"
+    assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
+    assert (tokenizer.special.bos, tokenizer.special.eos, tokenizer.special.eot) == (257, 258, 258)
+    assert read_hf_template(tmp_path) == "T"
+    (tmp_path / "chat_template.jinja").write_text("J")
+    assert read_hf_template(tmp_path) == "J"
+
+
+def test_wrong_tokenizer_json(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="bos_token: got '<none>'; needs a token"):
+        tokenizer_from_folder(_folder(tmp_path, bos_token="<none>"))
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [258, 999]}')
+    with pytest.raises(BadInput, match="eos_token_id: got 999"):
+        tokenizer_from_folder(_folder(tmp_path))
+    (tmp_path / "generation_config.json").unlink()
+    whole = json.loads((_folder(tmp_path) / "tokenizer.json").read_text())
+    huge = whole | {"model": whole["model"] | {"vocab": whole["model"]["vocab"] | {"zz": 2**31}}}
+    for text in ("", "{", "[]", "null", '{"model": 3}', json.dumps(huge), json.dumps(whole | {"decoder": None})):
+        (tmp_path / "tokenizer.json").write_text(text)
+        with pytest.raises(BadInput, match=r"tokenizer\.json: ") as caught:
+            tokenizer_from_folder(tmp_path)
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,211 @@
+"""Makes tests/models/data: random tiny checkpoints of every architecture and the logits transformers gives them.
+
+    pip install torch transformers safetensors gguf numpy
+    python tools/make_tiny_checkpoints.py tests/models/data [NAME ...]
+
+Each folder: config.json and model.safetensors as `save_pretrained` writes them, expected.npz (token_ids, float32
+logits of every position by eager attention, `rounded`: see `rounded_logits`, versions), and for some the same
+weights as a GGUF file laid out as llama.cpp's converter lays it out. The files are made once and shipped: other
+versions may draw other weights.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+import transformers
+
+NUM_TOKENS = 40
+WINDOW = 9  # smaller than the prompt, and neither a page nor a divisor of one
+SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2)
+SIZES |= dict(num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3)
+SIZES |= dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
+LLAMA31 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+LLAMA31 |= dict(original_max_position_embeddings=64)  # wavelengths 6 to 1100: kept, on the ramp, and divided
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What one folder holds. `gguf_types`: a GGUF file with matrices of each of these types."""
+
+    family: str
+    config: dict[str, Any] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float32
+    gguf_types: tuple[str, ...] = ()
+
+
+RECIPES = {
+    "llama": Recipe("Llama", dict(head_dim=12), gguf_types=("f32",)),
+    "llama31": Recipe(
+        "Llama",
+        dict(rope_parameters=LLAMA31, tie_word_embeddings=True, attention_bias=True, head_dim=12, rms_norm_eps=1e-5),
+        gguf_types=("f32",),
+    ),
+    "mistral": Recipe("Mistral", dict(sliding_window=WINDOW, head_dim=12, num_hidden_layers=3)),
+    "qwen2": Recipe(
+        "Qwen2", dict(rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.0)), gguf_types=("f32", "f16")
+    ),
+    "qwen3": Recipe(
+        "Qwen3",
+        dict(head_dim=12, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1, num_hidden_layers=3),
+    ),
+    "qwen3_bf16": Recipe("Qwen3", dict(head_dim=12, tie_word_embeddings=True), torch.bfloat16),
+    "gemma2": Recipe(
+        "Gemma2",
+        dict(
+            num_hidden_layers=4,
+            intermediate_size=32,
+            head_dim=8,
+            query_pre_attn_scalar=32,  # 4 * head_dim, see `folded_scalar`
+            sliding_window=WINDOW,
+            attn_logit_softcapping=5.0,  # low enough that both caps bend most values
+            final_logit_softcapping=8.0,
+        ),
+        gguf_types=("f32",),
+    ),
+}
+
+
+def make_model(recipe: Recipe, seed: int) -> Any:
+    """A model in float32 whose every parameter is random and exact in the recipe's dtype."""
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{recipe.family}Config")(**{**SIZES, **recipe.config})
+    config._attn_implementation = "eager"
+    model = getattr(transformers, f"{recipe.family}ForCausalLM")(config).float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1:  # norms and biases start as constants, which would hide their absence
+                centre = 1.0 if name.endswith("norm.weight") and recipe.family != "Gemma2" else 0.0
+                parameter.copy_(centre + 0.3 * torch.randn_like(parameter))
+            is_halved = "f16" in recipe.gguf_types  # so that its f16 file holds the same values
+            parameter.copy_(parameter.to(torch.float16 if is_halved else recipe.dtype).float())
+    return model
+
+
+def logits_of(model: Any, token_ids: np.ndarray) -> np.ndarray:
+    """float32 [tokens, vocabulary]."""
+    with torch.no_grad():
+        ids = torch.from_numpy(token_ids.astype(np.int64))[None]
+        return model(ids, use_cache=False).logits[0].float().numpy()
+
+
+def rounded_logits(model: Any, token_ids: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """The logits when what enters a matrix product is rounded to `dtype`, as samebits does for 16-bit weights."""
+    linears = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    hooks = [m.register_forward_pre_hook(lambda _, args: (args[0].to(dtype).float(),)) for m in linears]
+    try:
+        return logits_of(model, token_ids)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def permuted(rows: np.ndarray, num_heads: int) -> np.ndarray:
+    """Rows of Q or K in the order of llama.cpp's `llama` files: rotary pairs side by side."""
+    return rows.reshape(num_heads, 2, -1, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def folded_scalar(config: Any) -> float:
+    """What Q is multiplied by, as GGUF has no key for the query scalar and readers take the head size.
+
+    A power of two, so that the folding is exact.
+    """
+    factor = (config.head_dim / config.query_pre_attn_scalar) ** 0.5
+    if np.frexp(factor)[0] != 0.5:
+        raise ValueError(f"query_pre_attn_scalar {config.query_pre_attn_scalar}: needs head_dim times a power of 4")
+    return factor
+
+
+def rope_divisors(rope: dict[str, Any], head_dim: int) -> np.ndarray:
+    """llama.cpp's tensor rope_freqs.weight for Llama-3.1's scaling, by its converter's formula."""
+    frequencies = 1.0 / rope["rope_theta"] ** (np.arange(0, head_dim, 2) / head_dim)
+    context, low, high = (rope[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+    smooth = np.clip((context * frequencies / (2 * np.pi) - low) / (high - low), 0, 1)
+    return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
+
+
+def gguf_tensor(name: str, array: np.ndarray, family: str, config: Any) -> np.ndarray:
+    """One tensor of the model as the converter stores it."""
+    if family == "Llama" and "q_proj" in name:
+        return permuted(array, config.num_attention_heads)
+    if family == "Llama" and "k_proj" in name:
+        return permuted(array, config.num_key_value_heads)
+    if family == "Gemma2" and name.endswith("norm.weight"):
+        return array + np.float32(1)
+    if family == "Gemma2" and "q_proj" in name:
+        return array * np.float32(folded_scalar(config))
+    return array
+
+
+def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
+    """The model as a GGUF file without a tokenizer, tensors named by gguf-py's own map."""
+    config, architecture = model.config, family.lower()
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    if family == "Llama":
+        writer.add_rope_dimension_count(head_dim)
+    if family == "Gemma2":
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.rope_parameters["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(config.rope_parameters["factor"])
+    if config.rope_parameters["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_divisors(config.rope_parameters, head_dim))
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], config.num_hidden_layers)
+    for name, parameter in model.named_parameters():  # a tied head is not among them
+        array = gguf_tensor(name, parameter.detach().numpy(), family, config)
+        stored = array.astype(np.float16) if matrix_type == "f16" and array.ndim == 2 else array
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make(name: str, recipe: Recipe, folder: Path) -> None:
+    """Writes one folder."""
+    seed = list(RECIPES).index(name) + 1
+    model = make_model(recipe, seed)
+    token_ids = np.random.default_rng(seed).integers(0, SIZES["vocab_size"], NUM_TOKENS).astype(np.int32)
+    expected = {"token_ids": token_ids, "logits": logits_of(model, token_ids)}
+    half = torch.float16 if "f16" in recipe.gguf_types else recipe.dtype
+    if half != torch.float32:
+        expected["rounded"] = rounded_logits(model, token_ids, half)
+    versions = [f"{m.__name__} {m.__version__}" for m in (torch, transformers, np)]
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / "expected.npz", versions=np.array(versions), **expected)
+    for matrix_type in recipe.gguf_types:
+        write_gguf(folder / f"model-{matrix_type}.gguf", model, recipe.family, matrix_type)
+    model.to(recipe.dtype).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"{name}: {size / 1000:.0f} kB, largest logit {np.abs(expected['logits']).max():.1f}")
+
+
+def main() -> None:
+    data, *names = sys.argv[1:]
+    for name in names or RECIPES:
+        make(name, RECIPES[name], Path(data) / name)
+
+
+if __name__ == "__main__":
+    main()
