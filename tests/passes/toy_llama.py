@@ -79,9 +79,7 @@ class ToyLlama:
         return b.add(h, self.linear(y, f"{name}.ffn.down", WIDTH, FFN)), (k_cache, v_cache)
 
     def graph(self) -> Graph:
-        h = self.b.embedding(
-            self.weight("embed", VOCAB, WIDTH), self.step["token_ids"], format=self.config.act
-        )
+        h = self.b.embedding(self.weight("embed", VOCAB, WIDTH), self.step["token_ids"], format=self.config.act)
         caches: list[Value] = []
         for i in range(self.config.layers):
             h, pair = self.layer(h, f"layers.{i}")

@@ -114,23 +114,28 @@ def _size(num_bytes: int) -> str:
     return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.2f} MB"
 
 
+def _safe(text: str) -> str:
+    """A file's text for the terminal: no markup, no control characters."""
+    return escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
+
+
 def _pairs(title: str, values: dict[str, Any]) -> Table:
     table = Table("name", "value", title=title)
     for name, value in values.items():
-        table.add_row(escape(name), escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
+        table.add_row(_safe(name), _safe(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
     return table
 
 
 def print_facts(console: Console, found: dict[str, Any]) -> None:
     """Tables for people."""
-    console.print(f"{escape(found['path'])}: {found['kind']}", highlight=False)
+    console.print(f"{_safe(found['path'])}: {found['kind']}", highlight=False)
     if found["metadata"]:
         console.print(_pairs("metadata", found["metadata"]))
     table = Table("tensor", "shape", "format", "bytes", title="tensors")
     for tensor in found["tensors"]:
         note = "" if tensor["supported"] else " [red](unsupported)[/]"
         shape = " x ".join(map(str, tensor["shape"]))
-        table.add_row(escape(tensor["name"]), shape, tensor["format"] + note, f"{tensor['bytes']:,}")
+        table.add_row(_safe(tensor["name"]), shape, tensor["format"] + note, f"{tensor['bytes']:,}")
     console.print(table)
     totals = {k: f"{v['tensors']} tensors, {_size(v['bytes'])}" for k, v in found["totals"].items()}
     console.print(_pairs("by format", totals))

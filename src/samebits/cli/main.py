@@ -9,7 +9,21 @@ from rich.console import Console
 from rich.markup import escape
 
 from samebits import NUMERICS_VERSION, __version__
-from samebits.cli import compare, devices, generate, golden, inspect, pull, score, support, tour, verify
+from samebits.cli import (
+    compare,
+    devices,
+    diff,
+    explain,
+    generate,
+    golden,
+    inspect,
+    pull,
+    score,
+    support,
+    tour,
+    trace,
+    verify,
+)
 from samebits.core.errors import SamebitsError
 
 app = typer.Typer(help="LLM inference with the same bits under any load.", no_args_is_help=True, add_completion=False)
@@ -23,6 +37,9 @@ app.add_typer(golden.app, name="golden")
 app.command("pull")(pull.pull)
 app.command("inspect")(inspect.inspect)
 app.command("tour")(tour.tour)
+app.command("explain")(explain.explain)
+app.command("trace")(trace.trace)
+app.command("diff")(diff.diff)
 app.command("verify", context_settings=verify.SIZES_ALLOWED)(verify.verify)
 
 

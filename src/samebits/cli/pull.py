@@ -13,7 +13,7 @@ from samebits.loaders.pull import pull as pull_model
 
 
 class ShownProgress:
-    """A bar on standard error for each step of a pull, as the steps come."""
+    """A bar on standard error for each step of a pull, as the steps come; nothing where no one is looking."""
 
     def __init__(self) -> None:
         columns = (
@@ -23,20 +23,25 @@ class ShownProgress:
             DownloadColumn(),
             TimeElapsedColumn(),
         )
-        self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        self._bars = Progress(*columns, console=console, transient=True) if console.is_terminal else None
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> ShownProgress:
-        self._bars.start()
+        if self._bars:
+            self._bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        if self._bars:
+            self._bars.stop()
 
     def report(self, step: str, num_bytes: int, total: int | None) -> None:
         """What `loaders.pull` calls: bytes so far, and in all where that is known."""
+        if self._bars is None:
+            return
         if step not in self._tasks:
             self._tasks[step] = self._bars.add_task(step, total=total)
         self._bars.update(self._tasks[step], completed=num_bytes, total=total)

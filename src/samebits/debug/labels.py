@@ -48,7 +48,7 @@ def label_values(graph: Graph) -> dict[str, Label]:
     for node in graph.nodes:
         memory.update({new.name: memory[old.name] for old, new in node.writes if old.name in memory})
         place = _place_of(node, places, named, is_inside)
-        is_inside = is_inside or math.isfinite(place[0]) and place[0] >= 0
+        is_inside = is_inside or _layer_number(place) is not None
         for i, value in enumerate(node.outputs):
             text = memory.get(value.name) or (_weight_name(node, named) if i == 0 else None)
             if text is None or text in taken:
@@ -57,9 +57,12 @@ def label_values(graph: Graph) -> dict[str, Label]:
                 counts[base] += 1
             taken.add(text)
             places[value.name] = place
-            layer = int(place[0]) if math.isfinite(place[0]) and place[0] >= 0 else None
-            labels[value.name] = Label(text, place[1], layer)
+            labels[value.name] = Label(text, place[1], _layer_number(place))
     return labels
+
+
+def _layer_number(place: Place) -> int | None:
+    return int(place[0]) if 0 <= place[0] < math.inf else None
 
 
 def _layer_of(name: str) -> Place:

@@ -39,7 +39,7 @@ class Summary:
 
 def digest(x: HostTensor) -> str:
     """SHA-256 over the stored bytes in row-major order, of a packed tensor also over its scale."""
-    hashed = hashlib.sha256(np.ascontiguousarray(raw_bytes(x)))
+    hashed = hashlib.sha256(raw_bytes(x).tobytes())
     if isinstance(x, Packed):
         hashed.update(x.scale.tobytes())
     return hashed.hexdigest()
@@ -69,8 +69,8 @@ def line(s: Summary, label_width: int) -> str:
     """Columns of fixed width, so that two runs align; the values last, where they may differ in length."""
     spec = f"{s.format}[{', '.join(map(str, s.shape))}]"
     numbers = " ".join(f"{name} {_shown(v):<12}" for name, v in (("min", s.min), ("max", s.max), ("|x|", s.mean_abs)))
-    odd = f"nan {s.num_nan} inf {s.num_inf}"
-    return f"{s.label:<{label_width}} {s.op:<22} {spec:<24} {s.sha256[:SHOWN_DIGITS]} {numbers} {odd} [{' '.join(s.first)}]"
+    names = f"{s.label:<{label_width}} {s.op:<22} {spec:<24} {s.sha256[:SHOWN_DIGITS]}"
+    return f"{names} {numbers} nan {s.num_nan} inf {s.num_inf} [{' '.join(s.first)}]"
 
 
 def _shown(value: float | None) -> str:

@@ -62,8 +62,8 @@ def _hyperparameters(model_type: str, fields: Fields) -> Hyperparameters:
             rope_scaling=_rope_scaling(rope, context_len),
             sliding_window=window,
             sliding_layers=sliding_layers,
-            attn_soft_cap=fields.number("attn_logit_softcapping", 1e-3, 1e6, None),
-            final_soft_cap=fields.number("final_logit_softcapping", 1e-3, 1e6, None),
+            attn_soft_cap=_soft_cap(fields, "attn_logit_softcapping", 50.0 if is_gemma2 else None),
+            final_soft_cap=_soft_cap(fields, "final_logit_softcapping", 30.0 if is_gemma2 else None),
             tie_embeddings=fields.flag("tie_word_embeddings", is_gemma2),
             norm_weight_offset=1.0 if is_gemma2 else 0.0,
             embed_scale=float(hidden_size) ** 0.5 if is_gemma2 else 1.0,
@@ -75,6 +75,15 @@ def _hyperparameters(model_type: str, fields: Fields) -> Hyperparameters:
         ),
         fields.where,
     )
+
+
+def _if_absent(fields: Fields, key: str, default: Any) -> Any:
+    """The model class's default where the key is absent; None where it is null, which switches the feature off."""
+    return None if key in fields.values else default
+
+
+def _soft_cap(fields: Fields, key: str, default: float | None) -> float | None:
+    return fields.number(key, 1e-3, 1e6, _if_absent(fields, key, default))
 
 
 def _activation(fields: Fields, is_gemma2: bool) -> str:
@@ -89,7 +98,7 @@ def _activation(fields: Fields, is_gemma2: bool) -> str:
 
 def _sliding(model_type: str, fields: Fields, num_layers: int) -> tuple[int | None, tuple[bool, ...]]:
     """The window and the layers that have it."""
-    window = fields.integer("sliding_window", 1, MAX_CONTEXT, 4096 if model_type == "gemma2" else None)
+    window = fields.integer("sliding_window", 1, MAX_CONTEXT, _if_absent(fields, "sliding_window", 4096))
     is_qwen = model_type.startswith("qwen")
     if model_type == "llama" or window is None or (is_qwen and not fields.flag("use_sliding_window", False)):
         return None, ()

@@ -1,0 +1,81 @@
+"""`samebits diff`: the first tensor where two backends part, and the error from there on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from samebits.backends.discovery import get
+from samebits.cli.trace import check_file, progress_bar
+from samebits.core.errors import BadInput
+from samebits.core.tiers import Tier
+from samebits.debug.diff import Report, Side, as_text, collect, compare
+from samebits.debug.diff_html import diff_page
+from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_model, step_graph
+from samebits.debug.stepper import Stepper
+from samebits.engine.runner import resolve_tier
+from samebits.verify.report import write_atomically, write_json
+
+
+def diff(
+    model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
+    backends: list[str] = typer.Option(
+        ..., "--backend", help="Twice: the one to measure by, then the one in question. Once: against the reference."
+    ),
+    numerics: str = typer.Option(
+        None,
+        "--numerics",
+        envvar="SAMEBITS_NUMERICS",
+        help="fast, invariant or portable; each one's strongest if absent.",
+    ),
+    prompt: str = typer.Option(None, "--prompt", help="The text to compute; a short sentence if absent."),
+    tokens: str = typer.Option(None, "--tokens", help="Token ids instead, such as 1,2,3."),
+    same_inputs: bool = typer.Option(
+        False,
+        "--same-inputs/--carry",
+        help="Every op on the first backend's inputs, or each backend on its own values.",
+    ),
+    fused: bool = typer.Option(
+        False, "--fused/--unfused", help="After the second's passes, or as the model states it."
+    ),
+    json_file: Path = typer.Option(None, "--json", help="Write every tensor's difference here."),
+    html_file: Path = typer.Option(None, "--html", help="Write a page with a plot here."),
+) -> None:
+    """Run a prompt's prefill op by op on two backends; name the first tensor whose bits differ.
+
+    Exit status: 0 if all bits agree, 1 if they part, 2 for a mistake in the call.
+    """
+    for option, file in (("--json", json_file), ("--html", html_file)):
+        check_file("diff", option, file)
+    if len(backends) > 2:
+        raise BadInput("diff", "--backend", f"{len(backends)} backends", "one or two")
+    asked = Tier.parse(numerics) if numerics else None
+    a, b = (get(name) for name in (["reference", *backends] if len(backends) == 1 else backends))
+    checkpoint = open_model(model)
+    prefill = Prefill(checkpoint, choose_tokens(checkpoint, prompt, tokens))
+    graph, tier_b = graph_and_tier(step_graph(checkpoint, len(prefill.tokens)), b, asked, fused)
+    tier_a = resolve_tier(a, graph, asked)
+    count = sum(len(node.outputs) for node in graph.nodes)
+    with progress_bar(Console(stderr=True)) as bar:
+        diffs = compare(graph, prefill.loader(graph), Stepper(a, tier_a), Stepper(b, tier_b), same_inputs)
+        tensors, stopped = collect(bar.track(diffs, total=count, description="comparing"))
+    report = Report(
+        model=model,
+        a=Side(a.name, tier_a.label),
+        b=Side(b.name, tier_b.label),
+        tokens=prefill.tokens,
+        same_inputs=same_inputs,
+        fused=fused,
+        tensors=tensors,
+        num_expected=count,
+        stopped=stopped,
+    )
+    typer.echo(as_text(report))
+    if json_file:
+        write_json(json_file, report.as_json())
+    if html_file:
+        write_atomically(html_file, diff_page(report))
+    sys.exit(0 if report.first is None else 1)

@@ -1,0 +1,40 @@
+"""`samebits explain`: which kernels a model would use on a backend, and why."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from samebits.backends.discovery import get
+from samebits.core.errors import Unsupported
+from samebits.core.tiers import Tier
+from samebits.debug.explain import explain as explain_graph
+from samebits.debug.explain_text import as_text
+from samebits.debug.prepare import open_model, step_graph
+
+NUM_TOKENS = 512  # the largest step the graph is built for; kernels do not see it
+
+
+def explain(
+    model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
+    backend: str = typer.Option("reference", "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
+    numerics: str = typer.Option(
+        None, "--numerics", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; the strongest if absent."
+    ),
+    fused: bool = typer.Option(True, "--fused/--unfused", help="After the passes, or as the model states it."),
+    every_layer: bool = typer.Option(False, "--all", help="Every layer, also where they are equal."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
+) -> None:
+    """Show every node of a model's step: op, result, kernel, tier, refusals; and the tier the model gets.
+
+    Exit status: 0, or 2 where the tier cannot be given, or for a mistake in the call.
+    """
+    asked = Tier.parse(numerics) if numerics else None
+    found = get(backend)
+    checkpoint = open_model(model)
+    graph = step_graph(checkpoint, min(NUM_TOKENS, checkpoint.hyperparameters.context_len))
+    explanation = explain_graph(graph, checkpoint.architecture, found, asked, fused)
+    typer.echo(json.dumps(explanation.as_json(), indent=1) if as_json else as_text(explanation, every_layer))
+    if problem := explanation.problem():
+        raise Unsupported(problem)

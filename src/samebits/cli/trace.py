@@ -1,0 +1,93 @@
+"""`samebits trace`: every tensor of a prompt's prefill, in lines that `diff` can compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from samebits.backends.discovery import get
+from samebits.core.errors import BadInput
+from samebits.core.numerics import NUMERICS_VERSION
+from samebits.core.tiers import Tier
+from samebits.debug.labels import Label, label_values
+from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_model, step_graph
+from samebits.debug.stepper import Stepper, walk
+from samebits.debug.summary import Summary, line, summarize
+from samebits.graph import Graph
+from samebits.verify.report import write_json
+
+MAX_VALUES = 64
+
+
+def check_file(command: str, option: str, file: Path | None) -> None:
+    """BadInput for a report that could not be written, before anything is run."""
+    if file and (file.is_dir() or not file.parent.is_dir()):
+        raise BadInput(command, option, file, "a file in a folder that exists")
+
+
+def progress_bar(console: Console) -> Progress:
+    """A bar on standard error where someone is looking."""
+    return Progress(console=console, transient=True, disable=not console.is_terminal)
+
+
+def _until_last(graph: Graph, labels: dict[str, Label], layer: int | None, text: str) -> tuple[set[str], int]:
+    """(labels that are wanted, number of nodes to run for them); BadInput where there is none."""
+    wanted: set[str] = set()
+    count = 0
+    for index, node in enumerate(graph.nodes):
+        for label in (labels[v.name] for v in node.outputs):
+            if layer in (None, label.layer) and (text in label.text or text in node.op.name):
+                wanted.add(label.text)
+                count = index + 1
+    if not wanted:
+        last = max((label.layer or 0 for label in labels.values()), default=0)
+        given = "any layer" if layer is None else f"layer {layer}"
+        raise BadInput("trace", "--layer and --filter", f"{given}, {text!r}", f"a tensor's name in layers 0 to {last}")
+    return wanted, count
+
+
+def trace(
+    model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
+    prompt: str = typer.Option(None, "--prompt", help="The text to compute; a short sentence if absent."),
+    tokens: str = typer.Option(None, "--tokens", help="Token ids instead, such as 1,2,3."),
+    backend: str = typer.Option("reference", "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
+    numerics: str = typer.Option(
+        None, "--numerics", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; the strongest if absent."
+    ),
+    fused: bool = typer.Option(False, "--fused/--unfused", help="After the passes, or as the model states it."),
+    layer: int = typer.Option(None, "--layer", help="Only tensors of this layer.", min=0),
+    text: str = typer.Option("", "--filter", help="Only tensors with this in their name or op."),
+    values: int = typer.Option(4, "--values", help="First values to show.", min=0, max=MAX_VALUES),
+    json_file: Path = typer.Option(None, "--json", help="Write the tensors here, with whole hashes."),
+) -> None:
+    """Run a prompt's prefill op by op and print a line for every tensor.
+
+    Lines come in the order of the computation and hold nothing else, so two runs can be compared with diff -y.
+    """
+    check_file("trace", "--json", json_file)
+    asked = Tier.parse(numerics) if numerics else None
+    found, checkpoint = get(backend), open_model(model)
+    prefill = Prefill(checkpoint, choose_tokens(checkpoint, prompt, tokens))
+    graph, tier = graph_and_tier(step_graph(checkpoint, len(prefill.tokens)), found, asked, fused)
+    labels = label_values(graph)
+    wanted, count = _until_last(graph, labels, layer, text)
+    console = Console(stderr=True)
+    console.print(f"{found.name} at {tier.label}, tokens {list(prefill.tokens)}", highlight=False, markup=False)
+    width = max(map(len, wanted))
+    summaries: list[Summary] = []
+    with progress_bar(console) as bar:
+        task = bar.add_task("running", total=count)
+        steps = walk(graph, prefill.loader(graph), [Stepper(found, tier)])
+        for _, step in zip(range(count), steps, strict=False):
+            for label, tensor in zip(step.labels, step.results[0], strict=True):
+                if label.text in wanted:
+                    summaries.append(summarize(label, step.node.op.name, tensor, values))
+                    typer.echo(line(summaries[-1], width))
+            bar.advance(task)
+    if json_file:
+        facts = {"model": model, "backend": found.name, "tier": tier.label, "numerics_version": NUMERICS_VERSION}
+        rows = [s.as_json() for s in summaries]
+        write_json(json_file, {**facts, "tokens": list(prefill.tokens), "fused": fused, "tensors": rows})

@@ -1,0 +1,87 @@
+"""generate, chat and score as a user runs them, on a tiny model file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from samebits.cli.main import app
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from gguf_writer import tiny_model
+
+    return str(tiny_model().write(tmp_path_factory.mktemp("models") / "tiny.gguf"))
+
+
+def invoke(*arguments: str, text: str | None = None) -> str:
+    result = CliRunner().invoke(app, list(arguments), input=text, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_generate_streams_and_json_carries_the_same_text(model: str) -> None:
+    options = ("--model", model, "--max-tokens", "6")
+    shown = invoke("generate", "hi hi", *options)
+    facts = json.loads(invoke("generate", "hi hi", *options, "--json", "--logprobs", "2"))
+    assert facts["answers"][0]["text"] == shown.removesuffix("\n")
+    assert facts["numerics"] == "portable"
+    assert len(facts["answers"][0]["logits_sha256"]) == 64
+    assert len(facts["answers"][0]["logprobs"][0]["top_logprobs"]) == 2
+
+
+def test_generate_reads_standard_input(model: str) -> None:
+    options = ("--model", model, "--max-tokens", "3")
+    assert invoke("generate", "-", *options, text="hi hi") == invoke("generate", "hi hi", *options)
+
+
+def test_samples_are_numbered_and_differ(model: str) -> None:
+    options = ("--temperature", "1", "--seed", "3", "--samples", "2", "--max-tokens", "8", "--json")
+    answers = json.loads(invoke("generate", "hi", "--model", model, *options))["answers"]
+    assert len({tuple(a["token_ids"]) for a in answers}) == 2
+
+
+def test_chat_takes_a_message_or_a_conversation(model: str) -> None:
+    options = ("--model", model, "--max-tokens", "3")
+    single = invoke("chat", "hi", *options)
+    lines = invoke("chat", *options, text="hi\nagain\n")
+    assert lines.startswith(single)
+    assert len(lines) > len(single)
+
+
+def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("hi hello")
+    options = ("--model", model, "--json")
+    by_text = json.loads(invoke("score", "hi hello", *options))
+    by_file = json.loads(invoke("score", "--file", str(tmp_path / "text.txt"), *options))
+    tokens = ",".join(map(str, by_text["token_ids"]))
+    by_tokens = json.loads(invoke("score", "--tokens", tokens, *options))
+    assert by_text == by_file == by_tokens
+    assert "perplexity" in invoke("score", "hi hello", "--model", model)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("generate", "hi", "--model", "/no/such/file.gguf"), "/no/such/file.gguf"),
+        (("score",), "score: input: got none or several"),
+        (("score", "--tokens", "1,x"), "score: --tokens: got '1,x'"),
+        (("chat", " "), "chat: message: got nothing"),
+        (("generate", "hi", "--top-p", "7"), "sampling: top_p: got 7.0"),
+        (("generate", "hi", "--numerics", "exact"), "tier: got 'exact'"),
+        (("generate", "hi", "--k-format", "q4_k"), "k_cache: got q4_k"),
+    ],
+)
+def test_mistakes_are_one_line(model: str, arguments: tuple[str, ...], message: str) -> None:
+    chosen = arguments if "--model" in arguments else (*arguments, "--model", model)
+    result = CliRunner().invoke(app, list(chosen))
+    assert result.exit_code != 0
+    assert message in str(result.exception)
+    assert "\n" not in str(result.exception)

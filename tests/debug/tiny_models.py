@@ -1,0 +1,47 @@
+"""Tiny random checkpoints in the Hugging Face layout: two layers of width 64, no tokenizer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from samebits.loaders.hf_config import read_hf_config
+from samebits.loaders.naming import hf_name, shapes
+
+HIDDEN, HEAD, VOCAB = 64, 16, 96
+BASE: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "hidden_size": HIDDEN,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": HEAD,
+    "vocab_size": VOCAB,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-5,
+}
+EXTRA: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen2": {"tie_word_embeddings": True},
+    "qwen3": {},
+    "gemma2": {"sliding_window": 4, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+}
+
+
+def write_tiny(folder: Path, model_type: str, num_layers: int = 2) -> Path:
+    """Writes config.json and model.safetensors; the weights depend on nothing but the model."""
+    config = {**BASE, **EXTRA[model_type], "model_type": model_type, "num_hidden_layers": num_layers}
+    _, hp = read_hf_config(config, "config")
+    rng = np.random.default_rng(7)
+    tensors = {}
+    for name, shape in shapes(hp).items():
+        scale = 1.0 if len(shape) == 1 else 0.2
+        tensors[hf_name(name, hp.has_post_norms)] = (scale * rng.standard_normal(shape)).astype(np.float32)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors, folder / "model.safetensors")
+    return folder

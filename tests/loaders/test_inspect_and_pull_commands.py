@@ -1,0 +1,99 @@
+"""`samebits inspect` and `samebits pull` as a user runs them: output, exit status, one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf_writer import STRING, Tensor, tensor, tiny_model
+from safetensors.numpy import save_file
+from test_safetensors import CONFIG, weights
+
+from samebits.cli.main import main
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    """Exit status, standard output, standard error."""
+    monkeypatch.setattr(sys, "argv", ["samebits", *args])
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    code = ended.value.code
+    return code if isinstance(code, int) else 1, out, err
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    monkeypatch.setenv("SAMEBITS_CACHE", str(tmp_path / "cache"))
+    return lambda *args: run(monkeypatch, capsys, *args)
+
+
+def test_inspect_a_gguf_file(cli: Any, tmp_path: Path) -> None:
+    path = str(tiny_model().write(tmp_path / "m.gguf"))
+    status, out, _ = cli("inspect", path, "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["metadata"]["tokenizer.ggml.tokens"]["length"] == 265
+    assert found["model"]["hyperparameters"]["num_layers"] == 2
+    assert found["model"]["memory"]["kv_bytes_per_1k_tokens_f16"] == 1000 * 2 * 2 * 2 * 16 * 2
+    assert found["totals"]["q8_0"]["tensors"] == 6
+    assert sum(t["bytes"] for t in found["tensors"]) == found["model"]["memory"]["weight_bytes"]
+    assert found["tokenizer"]["special_texts"]["eos"] == "<|im_end|>"
+    status, out, _ = cli("inspect", path)
+    assert status == 0
+    for text in ("blk.1.ffn_down.weight", "64 x 96", "model: llama", "kv_bytes_per_1k_tokens_f16", "byte-level BPE"):
+        assert text in out
+
+
+def test_inspect_a_folder(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    save_file(weights(), tmp_path / "model.safetensors")
+    status, out, err = cli("inspect", str(tmp_path), "--json")
+    assert json.loads(out)["model"]["architecture"] == "llama"
+    assert (status, err.count("\n")) == (2, 1)  # it has no tokenizer
+    assert "tokenizer.json: file: got nothing" in err
+
+
+def test_inspect_shows_what_it_can_and_says_what_is_wrong(cli: Any, tmp_path: Path) -> None:
+    file = tiny_model(**{"general.architecture": (STRING, "mamba"), "general.name": (STRING, "a\x1b[31mb[red]")})
+    file.tensors.append(Tensor("odd", (64,), 40, bytes(36)))
+    status, out, err = cli("inspect", str(file.write(tmp_path / "m.gguf")))
+    assert status == 2
+    assert "\x1b" not in out
+    assert "a\\x1b[31mb[red]" in out
+    assert "nvfp4 (unsupported)" in out
+    assert err.count("\n") == 1
+    assert "general.architecture: got 'mamba'" in err
+
+
+def test_mistakes_are_one_line_and_status_2(cli: Any, tmp_path: Path) -> None:
+    half = tmp_path / "half.gguf"
+    half.write_bytes(tiny_model().build()[:5000])
+    short = tiny_model()
+    short.tensors = [tensor("token_embd.weight", (265, 64))]
+    cases = {
+        ("inspect", str(half)): "half.gguf: ",
+        ("inspect", str(tmp_path / "none.gguf")): "path or name",
+        ("inspect", "smollm2"): "`samebits pull smollm2` once",
+        (
+            "inspect",
+            str(short.write(tmp_path / "short.gguf")),
+            "--json",
+        ): "tensor output_norm.weight (norm): got nothing",
+        ("pull", "http://x/y"): "needs an https address",
+        ("pull", "https://127.0.0.1:9/x"): "is the network there",
+        ("pull", str(half), "--sha256", "12"): "64 hexadecimal digits",
+    }
+    for args, expected in cases.items():
+        status, _, err = cli(*args)
+        assert (status, err.count("\n")) == (2, 1), (args, err)
+        assert expected in err
+
+
+def test_pull_a_local_path_prints_it(cli: Any, tmp_path: Path) -> None:
+    path = tiny_model().write(tmp_path / "m.gguf")
+    assert cli("pull", str(path))[:2] == (0, f"{path}\n")

@@ -1,0 +1,130 @@
+"""A checkpoint that cannot be run says so in one clear line, before anything is computed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tiny_models import DATA, make_runner
+
+from samebits.core.errors import SamebitsError
+from samebits.loaders import open_checkpoint
+from samebits.models import ARCHITECTURES, build_model
+from samebits.models.parts import Limits
+
+UP = "model.layers.1.mlp.up_proj.weight"
+K = "model.layers.0.self_attn.k_proj.weight"
+
+
+def damaged_folder(
+    tmp_path: Path, name: str, config: dict[str, Any], tensors: dict[str, np.ndarray | None] | None = None
+) -> Path:
+    """A copy of a tiny checkpoint with other config values and tensors; None takes a tensor away."""
+    folder = tmp_path / name
+    folder.mkdir()
+    stored = json.loads((DATA / name / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(stored | config))
+    merged = load_file(DATA / name / "model.safetensors") | (tensors or {})
+    save_file({k: v for k, v in merged.items() if v is not None}, folder / "model.safetensors")
+    return folder
+
+
+def damaged_gguf(tmp_path: Path, name: str, old: bytes, new: bytes) -> Path:
+    """A copy of a GGUF file with the one place that reads `old` overwritten by as many bytes."""
+    content = (DATA / name / "model-f32.gguf").read_bytes()
+    assert content.count(old) == 1
+    assert len(old) == len(new)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content.replace(old, new))
+    return path
+
+
+def refusal(attempt: Callable[[], Any]) -> str:
+    """The message of the error that the attempt ends in, which is one line."""
+    with pytest.raises(SamebitsError) as caught:
+        attempt()
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+FOLDERS: list[tuple[str, dict[str, Any], dict[str, np.ndarray | None], str, str]] = [
+    ("llama", {"model_type": "gpt2"}, {}, "config.json: model_type: got 'gpt2'", "one of llama, mistral, "),
+    ("llama", {}, {UP: None}, f"tensor {UP} (layers.1.ffn.up): got nothing", "shape 48x32"),
+    ("llama31", {"tie_word_embeddings": False}, {}, "tensor lm_head.weight (head): got nothing", "shape 96x32"),
+    ("qwen2", {}, {"model.layers.0.self_attn.v_proj.bias": None}, "(layers.0.attn.v_bias): got nothing", "shape 16"),
+    ("llama", {}, {K: np.zeros((25, 32), np.float32)}, f"tensor {K} (layers.0.attn.k): got shape 25x32", "shape 24x32"),
+    ("llama", {"head_dim": 16}, {}, "(layers.0.attn.q): got shape 48x32", "shape 64x32"),
+    ("qwen3", {"vocab_size": 97}, {}, "(embed): got shape 96x32", "shape 97x32"),
+    ("llama", {}, {K: np.zeros((24, 32), np.int8)}, f"tensor {K}: got format i8", "f32, f16, bf16 or "),
+    (
+        "llama",
+        {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "factor": 2.0}},
+        {},
+        "rope_parameters: rope_type: got 'longrope'",
+        "default, linear, llama3 or yarn",
+    ),
+    ("llama", {"rope_parameters": {"rope_type": "llama3"}}, {}, "rope_parameters: factor: got nothing", "a number"),
+    ("llama", {"mlp_bias": True}, {}, "mlp_bias: got True", "not supported"),
+]
+
+
+@pytest.mark.parametrize(("name", "config", "tensors", "problem", "need"), FOLDERS, ids=[f[3] for f in FOLDERS])
+def test_folder(
+    tmp_path: Path, name: str, config: dict[str, Any], tensors: dict[str, np.ndarray | None], problem: str, need: str
+) -> None:
+    folder = damaged_folder(tmp_path, name, config, tensors)
+    message = refusal(lambda: open_checkpoint(folder))
+    assert message.startswith(str(folder))
+    assert problem in message
+    assert need in message.split("; needs ")[1]
+
+
+LLAMA = b"\x05" + bytes(7) + b"llama"  # the value of general.architecture: its length, its text
+GGUF_FILES: list[tuple[str, bytes, bytes, str, str]] = [
+    (
+        "llama",
+        b"\x05" + bytes(7) + b"llama",
+        b"\x05" + bytes(7) + b"rwkv7",
+        "architecture: got 'rwkv7'",
+        "one of llama",
+    ),
+    ("llama", b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight", "blk.1.ffn_up.weight (layers.1.ffn.up)", "shape 48x32"),
+    ("qwen2", b"linear", b"spiral", "qwen2.rope.scaling.type: got 'spiral'", "none, linear or yarn"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "problem", "need"), GGUF_FILES, ids=[f[3] for f in GGUF_FILES])
+def test_gguf(tmp_path: Path, name: str, old: bytes, new: bytes, problem: str, need: str) -> None:
+    path = damaged_gguf(tmp_path, name, old, new)
+    message = refusal(lambda: open_checkpoint(path))
+    assert message.startswith(str(path))
+    assert problem in message
+    assert need in message.split("; needs ")[1]
+
+
+def test_rope_scaling_that_is_read_but_not_computed(tmp_path: Path) -> None:
+    """A yarn checkpoint can be inspected; running it is refused."""
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+    checkpoint = open_checkpoint(damaged_folder(tmp_path, "llama", {"rope_parameters": yarn}))
+    message = refusal(lambda: make_runner(checkpoint))
+    assert message == "model: rope scaling: got yarn; needs none, linear, llama3 or factors"
+
+
+def test_unknown_architecture_of_a_graph() -> None:
+    hp = open_checkpoint(DATA / "llama").hyperparameters
+    message = refusal(lambda: build_model("rwkv7", hp, lambda _: None, Limits(1, 1, 1)))
+    assert message == f"unknown architecture 'rwkv7'; known: {', '.join(sorted(ARCHITECTURES))}"
+
+
+def test_tensor_that_a_graph_needs_and_a_checkpoint_does_not_offer() -> None:
+    checkpoint = open_checkpoint(DATA / "llama")
+    kept = {name: shape for name, shape in checkpoint.needed.items() if name != "layers.1.ffn.down"}
+    message = refusal(lambda: make_runner(replace(checkpoint, needed=kept)))
+    assert message == "model: tensor layers.1.ffn.down: got nothing; needs a tensor of the checkpoint"

@@ -1,0 +1,102 @@
+"""Runs the tiny checkpoints of tests/models/data, made by tools/make_tiny_checkpoints.py, on the reference backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from samebits.backends.discovery import get
+from samebits.core.protocols import Checkpoint
+from samebits.engine.runner import Runner, StepBatch
+from samebits.loaders import open_checkpoint
+from samebits.models.parts import Limits
+
+DATA = Path(__file__).parent / "data"
+NAMES = ("llama", "llama31", "mistral", "qwen2", "qwen3", "qwen3_bf16", "gemma2")
+EXACT_NAMES = tuple(name for name in NAMES if name != "qwen3_bf16")  # float32 weights: nothing is rounded to 16 bits
+PAGE_SIZE = 4  # small, so that prompts and windows end inside pages
+NUM_PAGES = 48  # two prompts' worth at that size
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What transformers computed; `rounded` with inputs of matrix products in 16 bits, where that was made."""
+
+    token_ids: np.ndarray
+    logits: np.ndarray
+    rounded: np.ndarray | None
+
+    @property
+    def scale(self) -> float:
+        """What errors are relative to."""
+        return float(np.abs(self.logits).max())
+
+
+@dataclass(frozen=True)
+class Part:
+    """One sequence's share of a step: its new tokens, the position of the first, and its pages in token order."""
+
+    token_ids: np.ndarray
+    start: int
+    pages: Iterable[int]
+
+
+@cache
+def expected(name: str) -> Expected:
+    with np.load(DATA / name / "expected.npz") as stored:
+        return Expected(stored["token_ids"], stored["logits"], stored.get("rounded"))
+
+
+def make_runner(checkpoint: Checkpoint, kv_format: str = "f32", page_size: int = PAGE_SIZE) -> Runner:
+    """Portable bits; a float32 cache by default, so that it rounds nothing."""
+    limits = Limits(96, 2, NUM_PAGES, page_size, max_positions=64, k_format=kv_format, v_format=kv_format)
+    return Runner(checkpoint, get("reference"), limits, "portable")
+
+
+def step_batch(parts: list[Part], page_size: int) -> StepBatch:
+    """The step in which every part advances; all rows are wanted."""
+    lengths = [len(p.token_ids) for p in parts]
+    ends = [p.start + len(p.token_ids) for p in parts]
+    num_pages = [-(-end // page_size) for end in ends]
+    arrays = {
+        "token_ids": np.concatenate([p.token_ids for p in parts]),
+        "positions": np.concatenate([np.arange(p.start, end) for p, end in zip(parts, ends, strict=True)]),
+        "batch_indices": np.repeat(np.arange(len(parts)), lengths),
+        "qo_indptr": np.cumsum([0, *lengths]),
+        "kv_indptr": np.cumsum([0, *num_pages]),
+        "kv_indices": np.concatenate([list(p.pages)[:n] for p, n in zip(parts, num_pages, strict=True)]),
+        "kv_last_page_len": np.array([e - (n - 1) * page_size for e, n in zip(ends, num_pages, strict=True)]),
+        "out_rows": np.arange(sum(lengths)),
+    }
+    return StepBatch(**{name: array.astype(np.int32) for name, array in arrays.items()})
+
+
+def run_prompt(
+    runner: Runner, token_ids: np.ndarray, cuts: Iterable[int] = (), pages: Iterable[int] = range(NUM_PAGES)
+) -> np.ndarray:
+    """Logits of every position; a new step starts at position 0 and at every cut."""
+    size = runner.limits.page_size
+    spans = pairwise((0, *cuts, len(token_ids)))
+    steps = [step_batch([Part(token_ids[start:end], start, pages)], size) for start, end in spans]
+    return np.concatenate([runner.run(step).logits for step in steps])
+
+
+@cache
+def whole_prompt(file: str, kv_format: str = "f32") -> np.ndarray:
+    """Logits of a checkpoint's whole prompt in one step. `file`: a name, or name/file.gguf."""
+    runner = make_runner(open_checkpoint(DATA / file), kv_format)
+    return run_prompt(runner, expected(file.split("/")[0]).token_ids)
+
+
+def relative_error(got: np.ndarray, want: np.ndarray, scale: float) -> float:
+    """The largest error over `scale`."""
+    return float(np.abs(got - want).max() / scale)
+
+
+def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
+    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
