@@ -9,6 +9,8 @@ NATIVE := pyproject.toml CMakeLists.txt $(wildcard src/samebits/kernels/cpp/*.cp
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
+	@echo; echo '$$ samebits chat "Why is the sky blue?"'
+	@$(BIN)/samebits chat "Why is the sky blue?" --max-tokens 48
 
 test: $(VENV)/.dev lint types
 	@$(BIN)/pytest -n 2

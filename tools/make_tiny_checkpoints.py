@@ -108,7 +108,9 @@ def rounded_logits(model: Any, token_ids: np.ndarray, dtype: torch.dtype) -> np.
 
 def permuted(rows: np.ndarray, num_heads: int) -> np.ndarray:
     """Rows of Q or K in the order of llama.cpp's `llama` files: rotary pairs side by side."""
-    return rows.reshape(num_heads, 2, -1, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+    head_dim = len(rows) // num_heads
+    order = np.arange(head_dim).reshape(2, -1).T.ravel()  # 0, d/2, 1, d/2 + 1, ...
+    return rows[(np.arange(num_heads)[:, None] * head_dim + order).ravel()]
 
 
 def folded_scalar(config: Any) -> float:

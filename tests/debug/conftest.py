@@ -5,12 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_models import write_tiny
+from tiny_models import Command, write_tiny
 
 from samebits.cli.main import main
-
-TOKENS = "5,17,3,90,41,8"
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from safetensors.numpy import save_file
 from samebits.loaders.hf_config import read_hf_config
 from samebits.loaders.naming import hf_name, shapes
 
+Command = Callable[..., tuple[int, str, str]]  # arguments -> (exit status, standard output, standard error)
+TOKENS = "5,17,3,90,41,8"
 HIDDEN, HEAD, VOCAB = 64, 16, 96
 BASE: dict[str, Any] = {
     "num_hidden_layers": 2,

@@ -11,7 +11,7 @@ import pytest
 from samebits import LLM, SamplingParams
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from oracle_kl import kl_and_agreement  # noqa: E402
+from oracle_kl import kl_and_agreement
 
 DATA = Path(__file__).parent / "data"
 # SHA-256 over the float32 logits of all positions, portable tier, numerics version 0, f16 cache

@@ -165,6 +165,7 @@ def test_windows_and_biases() -> None:
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, "rope_type: got 'dynamic'"),
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": 0.5}}, "high_freq_factor: got 0.5"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "one rotation for all layers"),
         ({"rope_scaling": [1]}, "rope_scaling: got a list of 1"),
         ({"model_type": "gemma2", "layer_types": ["x"]}, "layer_types"),
     ],

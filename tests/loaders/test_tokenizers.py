@@ -181,6 +181,23 @@ def test_tokenizer_json(tmp_path: Path) -> None:
     assert read_hf_template(tmp_path) == "J"
 
 
+def test_a_sentence_piece_tokenizer_json(tmp_path: Path) -> None:
+    texts = ["<unk>", *(f"<0x{b:02X}>" for b in range(256)), "\u2581", "h", "i", "hi", "\u2581hi"]
+    vocab = {text: i for i, text in enumerate(texts)}
+    merges = [("h", "i"), ("\u2581", "hi")]
+    library = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=True))
+    normal = tokenizers.normalizers
+    library.normalizer = normal.Sequence([normal.Prepend("\u2581"), normal.Replace(" ", "\u2581")])
+    d = tokenizers.decoders
+    library.decoder = d.Sequence([d.Replace("\u2581", " "), d.ByteFallback(), d.Fuse(), d.Strip(" ", 1, 0)])
+    library.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = tokenizer_from_folder(tmp_path)
+    ids = tokenizer.encode("hi \u00e9")
+    assert ids == [vocab["\u2581hi"], vocab["\u2581"], vocab["<0xC3>"], vocab["<0xA9>"]]
+    assert tokenizer.decode(ids) == library.decode(ids) == "hi \u00e9"
+    assert tokenizer.decode_bytes(ids) == " hi \u00e9".encode()
+
+
 def test_wrong_tokenizer_json(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="bos_token: got '<none>'; needs a token"):
         tokenizer_from_folder(_folder(tmp_path, bos_token="<none>"))

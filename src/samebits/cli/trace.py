@@ -75,7 +75,7 @@ def trace(
     labels = label_values(graph)
     wanted, count = _until_last(graph, labels, layer, text)
     console = Console(stderr=True)
-    console.print(f"{found.name} at {tier.label}, tokens {list(prefill.tokens)}", highlight=False, markup=False)
+    typer.echo(f"{found.name} at {tier.label}, tokens {list(prefill.tokens)}", err=True)
     width = max(map(len, wanted))
     summaries: list[Summary] = []
     with progress_bar(console) as bar:

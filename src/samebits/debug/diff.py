@@ -18,7 +18,10 @@ SHOWN_BLAMED = 12
 
 @dataclass(frozen=True)
 class Group:
-    """The tensors of one stage or op taken together; the numbers are the largest among them."""
+    """The tensors of one stage or op taken together; the distances are the largest among them.
+
+    `relative` is None where one of them has none, or is not finite on one side only.
+    """
 
     name: str
     num_tensors: int
@@ -27,10 +30,12 @@ class Group:
     max_abs: float
     max_ulp: int | None
     relative: float | None
+    one_sided: int
 
     @classmethod
     def of(cls, name: str, tensors: list[TensorDiff]) -> Group:
-        worst = None if any(t.relative is None or t.one_sided for t in tensors) else 0.0
+        relatives = [None if t.one_sided else t.relative for t in tensors]
+        known = [r for r in relatives if r is not None]
         ulps = [t.max_ulp for t in tensors if t.max_ulp is not None]
         return cls(
             name,
@@ -39,7 +44,8 @@ class Group:
             sum(not t.is_close for t in tensors),
             max(t.max_abs for t in tensors),
             max(ulps, default=None),
-            None if worst is None else max(t.relative or 0.0 for t in tensors),
+            max(known) if len(known) == len(tensors) else None,
+            sum(t.one_sided for t in tensors),
         )
 
 
@@ -170,7 +176,7 @@ def stage_table(report: Report) -> list[str]:
     """The error by layer, with a bar on a logarithmic scale from 1e-9 to 1."""
     rows = [("stage", "differ", "max abs", "ulp", "relative", "1e-9 to 1")]
     for g in report.by_stage():
-        relative = "not finite" if g.relative is None else number(g.relative)
+        relative = "not finite" if g.one_sided else number(g.relative)
         share = f"{g.num_different} of {g.num_tensors}"
         rows.append((g.name, share, number(g.max_abs), number(g.max_ulp), relative, bar(g.relative)))
     return aligned(rows)

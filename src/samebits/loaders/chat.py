@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, SamebitsError
 
 MAX_TEMPLATE_CHARS = 1 << 20
 MAX_OUTPUT_CHARS = 8 << 20
@@ -78,12 +79,13 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._owner = 0  # after a fork the pipes are the parent's
         self._lock = threading.Lock()
 
     def ask(self, line: str, max_seconds: float) -> dict[str, Any] | None:
         """The worker's reply, or None when it had to be ended; the next call starts a new one."""
         with self._lock:
-            process = self._process or self._start()
+            process = self._process if self._process and self._owner == os.getpid() else self._start()
             timer = threading.Timer(max_seconds, process.kill)
             timer.start()
             reply = ""
@@ -96,10 +98,9 @@ class _Worker:
                 reply = ""  # the worker is gone: out of time or of memory
             finally:
                 timer.cancel()
-            if not reply.endswith("\n"):
-                self._drop()
-                return None
-            return dict(json.loads(reply))
+                if not reply.endswith("\n"):
+                    self._drop()  # also after an interrupt: a late reply must not answer the next request
+            return dict(json.loads(reply)) if reply.endswith("\n") else None
 
     def _start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-I", str(WORKER), str(MAX_WORKER_BYTES), str(MAX_SECONDS * 12)]
@@ -111,13 +112,16 @@ class _Worker:
             encoding="utf-8",
             start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
         )
-        if self._process.stdout is not None:
-            self._process.stdout.readline()  # it is up: its start does not count against a template's time
+        self._owner = os.getpid()
+        # Waiting until it is up keeps its start out of a template's time.
+        if self._process.stdout is None or self._process.stdout.readline() != "ready\n":
+            self._drop()
+            raise SamebitsError(f"chat template: its process did not start; needs jinja2 beside {sys.executable}")
         return self._process
 
     def _drop(self) -> None:
         process, self._process = self._process, None
-        if process is not None:
+        if process is not None and self._owner == os.getpid():
             process.kill()
             process.wait()
             for stream in (process.stdin, process.stdout):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,7 +41,7 @@ def _hyperparameters(architecture: str, fields: Fields, file: GgufFile) -> Hyper
         raise fields.fail("attention.value_length", fields.get("attention.value_length"), f"key_length, {head_size}")
     rotary_dims = fields.integer("rope.dimension_count", 2, MAX_HEAD_SIZE, head_size)
     context_len = fields.integer("context_length", 1, MAX_CONTEXT)
-    window = fields.integer("attention.sliding_window", 0, MAX_CONTEXT, None) or None
+    window = fields.integer("attention.sliding_window", 0, MAX_CONTEXT, 4096 if is_gemma2 else None) or None
     is_wide_gemma2 = is_gemma2 and num_layers == GEMMA2_27B_LAYERS
     return checked(
         Hyperparameters(
@@ -63,7 +64,7 @@ def _hyperparameters(architecture: str, fields: Fields, file: GgufFile) -> Hyper
             attn_soft_cap=fields.number("attn_logit_softcapping", 1e-3, 1e6, 50.0 if is_gemma2 else None),
             final_soft_cap=fields.number("final_logit_softcapping", 1e-3, 1e6, 30.0 if is_gemma2 else None),
             tie_embeddings="output.weight" not in tensors,
-            embed_scale=float(hidden_size) ** 0.5 if is_gemma2 else 1.0,
+            embed_scale=math.sqrt(hidden_size) if is_gemma2 else 1.0,
             activation="gelu_tanh" if is_gemma2 else "silu",
             has_qkv_bias=architecture == "qwen2" or "blk.0.attn_q.bias" in tensors,
             has_out_bias="blk.0.attn_output.bias" in tensors,
@@ -94,11 +95,12 @@ def _rope_scaling(fields: Fields, has_factors: bool, context_len: int) -> RopeSc
     factor = fields.number("rope.scaling.factor", 1e-3, 1e4, fields.number("rope.scale_linear", 1e-3, 1e4, 1.0))
     if kind == "none" or (kind == "linear" and factor == 1.0):
         return RopeScaling()
+    if kind == "yarn" and fields.number("rope.scaling.attn_factor", 1e-3, 1e6, 1.0) != 1.0:
+        raise fields.fail("rope.scaling.attn_factor", fields.get("rope.scaling.attn_factor"), "1, the usual one")
     return RopeScaling(
         kind,
         factor,
         original_context_len=fields.integer("rope.scaling.original_context_length", 1, MAX_CONTEXT, context_len),
         beta_fast=fields.number("rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0),
         beta_slow=fields.number("rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0),
-        attention_factor=fields.number("rope.scaling.attn_factor", 1e-3, 1e6, None),
     )

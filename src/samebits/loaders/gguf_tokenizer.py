@@ -14,7 +14,7 @@ from samebits.loaders.byte_level import SPACE_MARK, byte_level_piece, byte_token
 from samebits.loaders.fields import shown
 from samebits.loaders.gguf_vocab import BYTE, NORMAL, UNUSED, Vocab, numbers, read_vocab, strings
 from samebits.loaders.merge_by_score import merge_by_score
-from samebits.loaders.tokenizer import Tokenizer, find_special
+from samebits.loaders.tokenizer import Tokenizer, find_special, library_ids
 
 MAX_MERGES = 1 << 22
 
@@ -88,8 +88,7 @@ class ByteLevelTokenizer(GgufTokenizer):
         self._bpe.pre_tokenizer = pre_tokenizers.build(pre)
 
     def _encode_text(self, text: str, follows_special: bool) -> list[int]:
-        ids: list[int] = self._bpe.encode(text, add_special_tokens=False).ids
-        return [i for i in ids if i != self.vocab_size]
+        return [i for i in library_ids(self._bpe, text, False, self.where) if i != self.vocab_size]
 
 
 class ScoredTokenizer(GgufTokenizer):

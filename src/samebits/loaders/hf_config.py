@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from samebits.core.protocols import Hyperparameters, RopeScaling
@@ -66,7 +67,7 @@ def _hyperparameters(model_type: str, fields: Fields) -> Hyperparameters:
             final_soft_cap=_soft_cap(fields, "final_logit_softcapping", 30.0 if is_gemma2 else None),
             tie_embeddings=fields.flag("tie_word_embeddings", is_gemma2),
             norm_weight_offset=1.0 if is_gemma2 else 0.0,
-            embed_scale=float(hidden_size) ** 0.5 if is_gemma2 else 1.0,
+            embed_scale=math.sqrt(hidden_size) if is_gemma2 else 1.0,
             activation=_activation(fields, is_gemma2),
             has_qkv_bias=has_bias,
             has_out_bias=has_bias and model_type != "qwen2",
@@ -119,6 +120,8 @@ def _sliding(model_type: str, fields: Fields, num_layers: int) -> tuple[int | No
 
 
 def _rope_scaling(rope: Fields, context_len: int) -> RopeScaling:
+    if nested := next((key for key, value in rope.values.items() if isinstance(value, dict)), None):
+        raise rope.fail(nested, "an object", "one rotation for all layers")
     kind = rope.text("rope_type", rope.text("type", "default"))
     if kind == "default":
         return RopeScaling()

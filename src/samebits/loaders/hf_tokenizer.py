@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +15,13 @@ from samebits.loaders.byte_level import byte_level_piece, sentence_piece
 from samebits.loaders.fields import Fields
 from samebits.loaders.limits import MAX_VOCAB
 from samebits.loaders.source import read_bounded, read_json
-from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special
+from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special, library_ids
 
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_CONFIG_BYTES = 4 << 20
 BYTE_LEVEL = frozenset(("ByteLevel",))
 SENTENCE_PIECE = frozenset(("ByteFallback", "Metaspace"))
+TAKES_SPACE_OFF = frozenset(("Strip", "Metaspace"))
 
 
 class JsonTokenizer(Tokenizer):
@@ -34,7 +36,9 @@ class JsonTokenizer(Tokenizer):
         size = max(vocab.values(), default=-1) + 1
         if not 1 <= size <= MAX_VOCAB:
             raise BadInput(where, "vocabulary", f"ids up to {size - 1}", f"1 to {MAX_VOCAB} tokens")
-        pieces = _pieces(self._library, vocab, size, where)
+        kinds = _decoder_kinds(self._library.decoder)
+        pieces = _pieces(self._library, vocab, size, _piece_function(kinds, where))
+        self.adds_space_prefix = bool(kinds & TAKES_SPACE_OFF)
         added = self._library.get_added_tokens_decoder()
         controls = frozenset(i for i, token in added.items() if token.special)
         super().__init__(where, pieces, controls, names.find(vocab, controls, size, where))
@@ -48,7 +52,7 @@ class JsonTokenizer(Tokenizer):
 
     def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         library = self._library if parse_special else self._literal
-        return list(library.encode(text, add_special_tokens=add_special).ids)
+        return library_ids(library, text, add_special, self.where)
 
 
 class SpecialNames:
@@ -122,8 +126,9 @@ def _build(source: str, where: str) -> tokenizers.Tokenizer:
     return library
 
 
-def _pieces(library: tokenizers.Tokenizer, vocab: dict[str, int], size: int, where: str) -> list[bytes]:
-    of_text = _piece_function(repr(library.decoder), where)
+def _pieces(
+    library: tokenizers.Tokenizer, vocab: dict[str, int], size: int, of_text: Callable[[str], bytes]
+) -> list[bytes]:
     pieces = [b""] * size
     for text, i in vocab.items():
         pieces[i] = of_text(text)
@@ -132,11 +137,20 @@ def _pieces(library: tokenizers.Tokenizer, vocab: dict[str, int], size: int, whe
     return pieces
 
 
-def _piece_function(decoder: str, where: str) -> Callable[[str], bytes]:
-    """How the decoder, printed as the library prints it, turns a token's text into bytes."""
-    if any(name in decoder for name in BYTE_LEVEL):
+def _decoder_kinds(decoder: Any) -> set[str]:
+    """The names of a decoder's steps. A Metaspace that never put a space in front has none to take off."""
+    if decoder is None:
+        return set()
+    state = json.loads(decoder.__getstate__())
+    steps = state.get("decoders", []) if state.get("type") == "Sequence" else [state]
+    return {"ByteFallback" if step.get("prepend_scheme") == "never" else str(step.get("type")) for step in steps}
+
+
+def _piece_function(kinds: set[str], where: str) -> Callable[[str], bytes]:
+    """How the decoder turns a token's text into bytes."""
+    if kinds & BYTE_LEVEL:
         return byte_level_piece
-    if any(name in decoder for name in SENTENCE_PIECE):
+    if kinds & SENTENCE_PIECE:
         return sentence_piece
     needed = "a ByteLevel, ByteFallback or Metaspace decoder"
-    raise BadInput(where, "decoder", decoder[:80], needed)
+    raise BadInput(where, "decoder", ", ".join(sorted(kinds)) or "nothing", needed)

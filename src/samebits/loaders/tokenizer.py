@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import tokenizers
+
 from samebits.core.errors import BadInput
 
 # Texts that end a turn, in the order in which they are taken for `eot` where a file does not name one.
@@ -54,6 +56,17 @@ def find_special(
         named.get("unk"),
         frozenset(i for i in ends if i is not None),
     )
+
+
+def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool, where: str) -> list[int]:
+    """The ids the `tokenizers` library gives; whatever it raises becomes BadInput."""
+    try:
+        return list(library.encode(text, add_special_tokens=add_special).ids)
+    except Exception as error:  # the library raises bare Exceptions
+        reason = " ".join(str(error).split())[:200]
+        raise BadInput(
+            where, "text", f"{len(text)} characters ({reason})", "text that the tokenizer can take"
+        ) from None
 
 
 class Tokenizer(ABC):
