@@ -221,5 +221,6 @@ def test_local_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         resolve(str(tmp_path / "nothing"))
     with pytest.raises(BadInput, match="samebits pull smollm2"):
         resolve("smollm2")
-    with pytest.raises(BadInput):
-        resolve("a\0b")
+    for odd in ("a\0b", "~nobody-of-that-name/x", "x" * 5000):
+        with pytest.raises(BadInput):
+            resolve(odd)

@@ -207,7 +207,9 @@ def test_wrong_tokenizer_json(tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").unlink()
     whole = json.loads((_folder(tmp_path) / "tokenizer.json").read_text())
     huge = whole | {"model": whole["model"] | {"vocab": whole["model"]["vocab"] | {"zz": 2**31}}}
-    for text in ("", "{", "[]", "null", '{"model": 3}', json.dumps(huge), json.dumps(whole | {"decoder": None})):
+    lost = whole | {"post_processor": whole["post_processor"] | {"special_tokens": {}}}  # made the library panic
+    wrong = [json.dumps(value) for value in (huge, lost, whole | {"decoder": None})]
+    for text in ("", "{", "[]", "null", '{"model": 3}', *wrong):
         (tmp_path / "tokenizer.json").write_text(text)
         with pytest.raises(BadInput, match=r"tokenizer\.json: ") as caught:
             tokenizer_from_folder(tmp_path)

@@ -14,9 +14,8 @@ from samebits.core.errors import BadInput
 from samebits.core.tiers import Tier
 from samebits.debug.diff import Report, Side, as_text, collect, compare
 from samebits.debug.diff_html import diff_page
-from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_model, step_graph
+from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_model, resolve_tier, step_graph
 from samebits.debug.stepper import Stepper
-from samebits.engine.runner import resolve_tier
 from samebits.verify.report import write_atomically, write_json
 
 

@@ -61,7 +61,9 @@ def main() -> None:
     try:
         app()
     except SamebitsError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(
+            f"[bold red]error:[/] {escape(str(error))}", highlight=False, emoji=False
+        )
         sys.exit(2)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from samebits.api.llm import LLM, SamplingParams
@@ -20,6 +21,7 @@ from samebits.loaders.cache import DEFAULT_MODEL, cached_path
 from samebits.loaders.pull import pull
 
 Loader = Callable[[], LLM]
+MAX_SHOWN = 5  # fallbacks that are printed one by one
 
 
 def _option(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
@@ -107,4 +109,8 @@ def load_model(model: str, **settings: Any) -> LLM:
         llm = LLM(model, **settings, progress=lambda done, total: progress.update(loading, completed=done, total=total))
     name = Path(model).name
     console.print(f"{name} on {settings['backend']}, numerics {llm.numerics}", style="dim", highlight=False)
+    for reason in llm.runner.fallbacks[:MAX_SHOWN]:
+        console.print(f"[yellow]fallback[/] {escape(reason)}", highlight=False)
+    if len(llm.runner.fallbacks) > MAX_SHOWN:
+        console.print(f"... and {len(llm.runner.fallbacks) - MAX_SHOWN} more: see samebits explain", highlight=False)
     return llm

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.format import HostTensor, Packed, format_of
+from samebits.core.format import HostTensor
 from samebits.debug.labels import Label
 from samebits.graph import Node
 from samebits.ops import OPS
-from samebits.ops.record import FLOATS
 from samebits.verify.checks import as_numbers, outside, steps_of
+from samebits.verify.compare import max_ulp
 from samebits.verify.locate import axis_labels, first_difference
 
 
@@ -64,23 +64,8 @@ def tensor_diff(label: Label, node: Node, result: int, got: HostTensor, want: Ho
         *names,
         where,
         max_abs=float(apart.max(initial=0.0)),
-        max_ulp=_max_ulp(got, want, both),
+        max_ulp=max_ulp(got, want, both),
         relative=(noise / signal) ** 0.5 if signal else None,
         one_sided=int((np.isfinite(x) != np.isfinite(y)).sum()),
         is_close=not outside(x, y, op.tolerance, steps_of(want, op.tolerance)).any(),
     )
-
-
-def _max_ulp(got: HostTensor, want: HostTensor, both: np.ndarray) -> int | None:
-    """Most representable numbers between the two; None for what has no float bits of its own."""
-    if isinstance(got, Packed) or isinstance(want, Packed) or format_of(want).name not in FLOATS:
-        return None
-    steps = np.abs(_ordered(got[both]) - _ordered(want[both]))
-    return int(steps.max(initial=0))
-
-
-def _ordered(x: np.ndarray) -> np.ndarray:
-    """int64 in the order of the floats, 1 apart for neighbours; both zeros are 0."""
-    bits = np.ascontiguousarray(x).view(f"u{x.itemsize}").astype(np.int64)
-    sign = np.int64(1) << np.int64(8 * x.itemsize - 1)
-    return np.where(bits >= sign, sign - bits, bits)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend
 from samebits.backends.reference import host_tensor
+from samebits.backends.support import check_tier
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
-from samebits.engine.runner import StepBatch, resolve_tier, supports
+from samebits.engine.runner import StepBatch, supports
 from samebits.engine.weights import load_weight, make_rope_table, weight_spec
-from samebits.graph import Graph, InputKind
+from samebits.graph import Graph
 from samebits.loaders import FileCheckpoint, open_checkpoint
 from samebits.loaders.cache import resolve
 from samebits.models import build_model
@@ -25,7 +26,6 @@ from samebits.passes import run_pipeline
 PAGE_SIZE = 16
 MAX_TOKENS = 4096  # the reference's attention grows with the square
 DEFAULT_PROMPT = "The capital of France is"
-STEP_INPUTS = frozenset(f.name for f in fields(StepBatch))
 
 
 def open_model(model: str) -> FileCheckpoint:
@@ -55,17 +55,10 @@ def choose_tokens(checkpoint: FileCheckpoint, prompt: str | None, tokens: str | 
 
 
 def step_graph(checkpoint: FileCheckpoint, num_tokens: int) -> Graph:
-    """The model's step for one sequence of at most `num_tokens` tokens, every input's kind stated."""
+    """The model's step for one sequence of at most `num_tokens` tokens."""
     limits = Limits(num_tokens, 1, -(-num_tokens // PAGE_SIZE), PAGE_SIZE, max_positions=num_tokens)
     hp = checkpoint.hyperparameters
-    graph = build_model(checkpoint.architecture, hp, weight_spec(checkpoint), limits)
-    return graph if graph.weights else replace(graph, kinds=_kinds(graph))
-
-
-def _kinds(graph: Graph) -> dict[str, InputKind]:
-    """By name: a step's metadata, caches, and weights, which are all others."""
-    others = [v.name for v in graph.inputs if v.name not in STEP_INPUTS]
-    return {name: "cache" if name.endswith("_cache") else "weight" for name in others}
+    return build_model(checkpoint.architecture, hp, weight_spec(checkpoint), limits)
 
 
 @dataclass(frozen=True)
@@ -125,6 +118,28 @@ def tiers_to_try(found: Found, asked: Tier | None) -> tuple[Tier, ...]:
 def rewritten(graph: Graph, found: Found, tier: Tier) -> Graph:
     """The graph after the passes, as this backend's kernels at this tier shape it."""
     return run_pipeline(graph, supports(device_of(found), tier))
+
+
+def resolve_tier(found: Found, graph: Graph, asked: Tier | None) -> Tier:
+    """The tier asked for, or the strongest of portable and invariant, that the backend has for every node itself.
+
+    Unsupported names the op in the way: a comparison of backends has no use for a fallback.
+    """
+    if found.backend is None or found.caps is None:
+        raise Unavailable(found.reason)
+    problem = ""
+    for tier in tiers_to_try(found, asked):
+        try:
+            check_tier(found.backend, found.caps, tier)
+        except Unsupported as error:
+            problem = problem or str(error)
+            continue
+        ask = supports(found.backend, tier)
+        refused = next(((n.op.name, why) for n in graph.nodes if (why := ask(n))), None)
+        if refused is None:
+            return tier
+        problem = problem or f"{found.name} cannot give {tier.label}: {refused[0]}: {refused[1]}"
+    raise Unsupported(problem)
 
 
 def graph_and_tier(graph: Graph, found: Found, asked: Tier | None, fused: bool) -> tuple[Graph, Tier]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from samebits.backends.discovery import Found
-from samebits.backends.interface import Backend
+from samebits.backends.interface import Backend, Executable
+from samebits.backends.reference import ReferenceBackend
 from samebits.backends.support import candidates, check_tier, hide_batch
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.protocols import Checkpoint
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
+from samebits.engine.placed import PlacedExecutable
 from samebits.engine.weights import Progress, upload, weight_spec
 from samebits.graph import Graph, Node
 from samebits.kernels.record import Request
 from samebits.models import build_model
 from samebits.models.parts import Limits
 from samebits.ops import OPS
+from samebits.passes.pipeline import run_pipeline
+from samebits.passes.place import Placement, place
+
+FALLBACK = ReferenceBackend()
 
 
 @dataclass(frozen=True)
@@ -54,29 +60,38 @@ def supports(backend: Backend, tier: Tier) -> Callable[[Node], str | None]:
     return ask
 
 
-def resolve_tier(found: Found, graph: Graph, asked: Tier | None) -> Tier:
-    """The tier asked for, or the strongest of portable and invariant that every op has here.
+@dataclass(frozen=True)
+class Plan:
+    """What will run: the tier kept, the graph after all passes, and where each node goes."""
 
-    Unsupported names the op that stands in the way; a tier is never weakened silently.
+    tier: Tier
+    graph: Graph
+    placement: Placement
+
+
+def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
+    """The tier asked for, or the strongest of portable and invariant that the backend has for every op.
+
+    Stateless ops without a kernel fall back to the reference, which keeps every tier; each is reported.
+    Unsupported names the op that stands in the way: a tier is never weakened silently.
     """
     if found.backend is None or found.caps is None:
         raise Unavailable(found.reason)
-    wanted = [asked] if asked is not None else [Tier.PORTABLE, Tier.INVARIANT]
-    if asked is None and found.name == "null":
-        return Tier.NONE
-    problem = ""
-    for tier in wanted:
+    if asked is None and Tier.NONE in {k.tier for table in found.backend.kernels() for k in table}:
+        asked = Tier.NONE
+    plans, problems = [], []
+    for tier in (asked,) if asked is not None else (Tier.PORTABLE, Tier.INVARIANT):
         try:
             check_tier(found.backend, found.caps, tier)
+            has = supports(found.backend, tier)
+            rewritten = run_pipeline(graph, has)
+            plans.append(Plan(tier, rewritten, place(rewritten, has, supports(FALLBACK, tier))))
         except Unsupported as error:
-            problem = problem or str(error)
-            continue
-        ask = supports(found.backend, tier)
-        refused = next(((n.op.name, why) for n in graph.nodes if (why := ask(n))), None)
-        if refused is None:
-            return tier
-        problem = problem or f"{found.name} cannot give {tier.label}: {refused[0]}: {refused[1]}"
-    raise Unsupported(problem)
+            problems.append(f"{found.name} cannot give {tier.label}: {error}")
+    whole = [plan for plan in plans if not plan.placement.reasons]
+    if not plans:
+        raise Unsupported("; ".join(problems))
+    return (whole or plans)[0]
 
 
 class Runner:
@@ -91,19 +106,25 @@ class Runner:
         progress: Progress | None = None,
     ) -> None:
         hp = checkpoint.hyperparameters
-        graph = build_model(checkpoint.architecture, hp, weight_spec(checkpoint), limits)
-        self.tier = resolve_tier(found, graph, Tier.parse(numerics) if numerics else None)
         if found.backend is None:
             raise Unavailable(found.reason)
-        self.backend, self.limits, self.graph = found.backend, limits, graph
-        self._executable = found.backend.compile(self.graph, self.tier)
-        self._steps = {v.name: v.spec for v in self.graph.inputs if v.name in {f.name for f in fields(StepBatch)}}
-        caches = {v.name: v.spec for v in self.graph.inputs if v.name.endswith("_cache")}
-        weights = {v.name: v.spec for v in self.graph.inputs if v.name not in self._steps and v.name not in caches}
-        for name, buffer in upload(found.backend, checkpoint, weights, {}, progress).items():
+        graph = build_model(checkpoint.architecture, hp, weight_spec(checkpoint), limits)
+        plan = make_plan(found, graph, Tier.parse(numerics) if numerics else None)
+        self.backend, self.limits = found.backend, limits
+        self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
+        self._executable: Executable = (
+            PlacedExecutable(self.backend, FALLBACK, self.graph, plan.placement, self.tier)
+            if self.fallbacks
+            else self.backend.compile(self.graph, self.tier)
+        )
+        specs: dict[str, dict[str, TensorSpec]] = {"step": {}, "weight": {}, "cache": {}}
+        for value in self.graph.inputs:
+            specs[self.graph.kinds.get(value.name, "step")][value.name] = value.spec
+        self._steps = specs["step"]
+        for name, buffer in upload(self.backend, checkpoint, specs["weight"], self.graph.joined, progress).items():
             self._executable.bind(name, buffer)
-        for name, spec in caches.items():
-            self._executable.bind(name, found.backend.alloc(spec))
+        for name, spec in specs["cache"].items():
+            self._executable.bind(name, self.backend.alloc(spec))
 
     def run(self, batch: StepBatch) -> StepResult:
         """Runs one step; BadInput when it is larger than the graph was built for."""

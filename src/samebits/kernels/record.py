@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,9 @@ class KernelTable:
 
     def add(self, kernel: Kernel) -> None:
         self._by_op.setdefault(kernel.op.name, []).append(kernel)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return (kernel for kernels in self._by_op.values() for kernel in kernels)
 
     def __getitem__(self, op_name: str) -> list[Kernel]:
         return self._by_op.get(op_name, [])

@@ -89,11 +89,11 @@ def resolve(model: str | Path) -> Path:
     cached = cached_path(text) if isinstance(model, str) else None
     if cached is not None and cached.is_file():
         return cached
-    path = Path(text).expanduser()
     try:
+        path = Path(text).expanduser()
         if path.exists():
             return path
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise BadInput("model", "path", repr(text[:120]), f"a path of this system: {error}") from None
     if cached is not None:
         raise BadInput("model", text[:200], "nothing in the cache", f"`samebits pull {text[:200]}` once")

@@ -15,7 +15,7 @@ from samebits.loaders.byte_level import byte_level_piece, sentence_piece
 from samebits.loaders.fields import Fields
 from samebits.loaders.limits import MAX_VOCAB
 from samebits.loaders.source import read_bounded, read_json
-from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special, library_ids
+from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special, library_guard, library_ids
 
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_CONFIG_BYTES = 4 << 20
@@ -115,14 +115,11 @@ def _optional_json(path: Path) -> dict[str, Any]:
 
 
 def _build(source: str, where: str) -> tokenizers.Tokenizer:
-    try:
+    with library_guard(where, "tokenizer", "a tokenizer.json that works"):
         library = tokenizers.Tokenizer.from_str(source)
-    except BaseException as error:  # the library's own panics are not Exceptions
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise BadInput(where, "tokenizer", " ".join(str(error).split())[:200], "a tokenizer.json") from None
-    library.no_truncation()
-    library.no_padding()
+        library.no_truncation()
+        library.no_padding()
+        library.encode("a", add_special_tokens=True)  # a template that names unknown tokens fails only here
     return library
 
 

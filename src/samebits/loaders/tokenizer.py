@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import tokenizers
@@ -58,15 +59,21 @@ def find_special(
     )
 
 
-def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool, where: str) -> list[int]:
-    """The ids the `tokenizers` library gives; whatever it raises becomes BadInput."""
+@contextmanager
+def library_guard(where: str, argument: str, needed: str) -> Iterator[None]:
+    """Turns whatever the `tokenizers` library raises into BadInput."""
     try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # its panics are no Exceptions
+        raise BadInput(where, argument, " ".join(str(error).split())[:200], needed) from None
+
+
+def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool, where: str) -> list[int]:
+    """The ids the `tokenizers` library gives; BadInput where it fails."""
+    with library_guard(where, "text", "text that the tokenizer can take"):
         return list(library.encode(text, add_special_tokens=add_special).ids)
-    except Exception as error:  # the library raises bare Exceptions
-        reason = " ".join(str(error).split())[:200]
-        raise BadInput(
-            where, "text", f"{len(text)} characters ({reason})", "text that the tokenizer can take"
-        ) from None
 
 
 class Tokenizer(ABC):

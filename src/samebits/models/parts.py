@@ -44,7 +44,7 @@ class ModelParts:
         steps |= {"qo_indptr": after, "kv_indptr": after, "kv_indices": pages, "kv_last_page_len": sequences}
         self.step = {name: self.b.input(name, TensorSpec((dim,), "i32")) for name, dim in steps.items()}
         table = TensorSpec((limits.max_positions, hp.rotary_dims // 2, 2), "f32")
-        self.rope_table = self.b.input(ROPE_TABLE, table)
+        self.rope_table = self.b.input(ROPE_TABLE, table, kind="weight")
 
     def weight(self, name: str) -> Value:
         """The weight's value, an input of the graph under the checkpoint's name."""
@@ -52,7 +52,7 @@ class ModelParts:
             spec = self._weight_spec(name)
             if spec is None:
                 raise BadInput("model", f"tensor {name}", "nothing", "a tensor of the checkpoint")
-            self._weights[name] = self.b.input(name, spec)
+            self._weights[name] = self.b.input(name, spec, kind="weight")
         return self._weights[name]
 
     def has(self, name: str) -> bool:
@@ -64,7 +64,7 @@ class ModelParts:
         for part, fmt in (("k", self.limits.k_format), ("v", self.limits.v_format)):
             width = stored_elements(self.hp.head_size, fmt)
             shape = (self.limits.num_pages, self.limits.page_size, self.hp.num_kv_heads, width)
-            values.append(self.b.input(f"layers.{layer}.{part}_cache", TensorSpec(shape, fmt)))
+            values.append(self.b.input(f"layers.{layer}.{part}_cache", TensorSpec(shape, fmt), kind="cache"))
         return values[0], values[1]
 
     def embed(self) -> Value:

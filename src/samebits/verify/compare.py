@@ -164,12 +164,12 @@ def _distance(a: Artifact, b: Artifact, name: str) -> Distance:
         name,
         difference(b, name, got) or "",
         float(apart.max(initial=0.0)),
-        _max_ulp(got, want, both),
+        max_ulp(got, want, both),
         noise / signal if signal else None if noise else 0.0,
     )
 
 
-def _max_ulp(got: HostTensor, want: HostTensor, both: np.ndarray) -> int | None:
+def max_ulp(got: HostTensor, want: HostTensor, both: np.ndarray) -> int | None:
     """Representable numbers between the two, at most; None for what has no float bits of its own."""
     if isinstance(got, Packed) or isinstance(want, Packed) or format_of(want).name not in FLOATS:
         return None
