@@ -11,7 +11,7 @@ from samebits.cli.ops_docs import ops_markdown
 from samebits.core.numerics import NUMERICS_VERSION
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/numerics.md"]
+PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 
 
 def test_ops_page_is_fresh() -> None:
@@ -22,7 +22,7 @@ def test_ops_page_is_fresh() -> None:
 def test_paths_named_in_a_page_exist(page: str) -> None:
     text = (ROOT / page).read_text()
     named = set(re.findall(r"`((?:src|tests|docs|benchmarks|tools)/[\w./-]+)`", text))
-    named |= {link for link in re.findall(r"\]\(([\w./-]+\.md)\)", text)}
+    named |= set(re.findall(r"\]\(([\w./-]+\.md)\)", text))
     base = (ROOT / page).parent
     missing = [name for name in named if not (ROOT / name).exists() and not (base / name).exists()]
     assert missing == []

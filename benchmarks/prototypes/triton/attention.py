@@ -18,8 +18,10 @@ SHAPES = [(64, 4096), (16, 512), (1, 4096)]
 
 BY_TOKEN = [dict(T=t, warps=w) for t, w in ((64, 2), (128, 4), (256, 4), (128, 2), (256, 8))]
 BY_ROW = [dict(T=t, warps=w) for t, w in ((32, 4), (64, 4), (64, 8))]
-BY_LANE = [dict(T=t, STEP=s, warps=w)
-           for t, s, w in ((256, 32, 4), (256, 64, 4), (256, 32, 2), (128, 32, 4), (64, 32, 2), (64, 64, 4))]
+BY_LANE = [
+    dict(T=t, STEP=s, warps=w)
+    for t, s, w in ((256, 32, 4), (256, 64, 4), (256, 32, 2), (128, 32, 4), (64, 32, 2), (64, 64, 4))
+]
 BY_SLOT = [dict(warps=w, stages=s) for w in (4, 8) for s in (1, 3, 5)]
 K_VARIANTS = {  # name: (kernel, order, launch configurations)
     "QA token": (attention_k.scores_by_token, "QA", BY_TOKEN),
@@ -40,9 +42,19 @@ V_VARIANTS = {
     "PD row": (attention_v.values_by_row, "PD", [dict(warps=w, stages=1) for w in (1, 2)]),
     "PD slot": (attention_v.values_by_slot, "PD", BY_SLOT),
 }
-PAIRS = [("QCt lane", "PB row"), ("QCt lane", "PC slot"), ("QCt lane", "PD row"), ("QCt lane", "PD cuda"),
-         ("QA cuda", "PA cuda"), ("QB cuda", "PB row"), ("QB cuda", "PC cuda"), ("QC cuda", "PD cuda"),
-         ("QCt cuda", "PC cuda"), ("QCt cuda", "PD cuda"), ("QD cuda", "PC cuda")]
+PAIRS = [
+    ("QCt lane", "PB row"),
+    ("QCt lane", "PC slot"),
+    ("QCt lane", "PD row"),
+    ("QCt lane", "PD cuda"),
+    ("QA cuda", "PA cuda"),
+    ("QB cuda", "PB row"),
+    ("QB cuda", "PC cuda"),
+    ("QC cuda", "PD cuda"),
+    ("QCt cuda", "PC cuda"),
+    ("QCt cuda", "PD cuda"),
+    ("QD cuda", "PC cuda"),
+]
 if not INTERPRET:
     K_VARIANTS |= {f"{order} cuda": (cuda, order, [dict(T=cuda.TILE)]) for order in cuda.Q_ORDERS}
     V_VARIANTS |= {f"{order} cuda": (cuda, order, [dict(words=2), dict(words=4)]) for order in cuda.P_ORDERS}
@@ -57,9 +69,12 @@ def make_inputs(batch, ctx, seed):
 
     q = randn(batch, HKV, G, D).bfloat16()
     return SimpleNamespace(
-        batch=batch, ctx=ctx, q=q,
+        batch=batch,
+        ctx=ctx,
+        q=q,
         q_by_d=q.float().transpose(2, 3).contiguous(),
-        k=randn(pages, PAGE, HKV, D).bfloat16(), v=randn(pages, PAGE, HKV, D).bfloat16(),
+        k=randn(pages, PAGE, HKV, D).bfloat16(),
+        v=randn(pages, PAGE, HKV, D).bfloat16(),
         pages=torch.randperm(pages, device=DEVICE, generator=gen).int().view(batch, -1),
         s=torch.empty(batch, HKV, ctx, G, device=DEVICE),
         maxima=torch.empty(batch * HKV * G * ctx // 32, device=DEVICE),
@@ -76,9 +91,22 @@ def k_pass(x, variant, config):
         cuda.k_pass(x, order, SCALE, HKV)
         return
     kernel[(x.ctx // config["T"], HKV, x.batch)](
-        x.q if "STEP" in config else x.q_by_d, x.k, x.pages, x.s, x.maxima, SCALE, x.ctx, HKV, ORDER=order, G=G, D=D,
-        **{k: v for k, v in config.items() if k != "warps"}, EMULATE=INTERPRET,
-        num_warps=config["warps"], enable_fp_fusion=False)
+        x.q if "STEP" in config else x.q_by_d,
+        x.k,
+        x.pages,
+        x.s,
+        x.maxima,
+        SCALE,
+        x.ctx,
+        HKV,
+        ORDER=order,
+        G=G,
+        D=D,
+        **{k: v for k, v in config.items() if k != "warps"},
+        EMULATE=INTERPRET,
+        num_warps=config["warps"],
+        enable_fp_fusion=False,
+    )
 
 
 def v_pass(x, variant, tile, config):
@@ -88,8 +116,24 @@ def v_pass(x, variant, tile, config):
         cuda.v_pass(x, order, config["words"], tiles, HKV)
         return
     kernel[(x.ctx // CUT, HKV, x.batch)](
-        x.s, x.maxima, x.v, x.pages, x.p, x.o, x.l, x.ctx, tiles, HKV, order, config["stages"],
-        triton.next_power_of_2(tiles), G, D, num_warps=config["warps"], enable_fp_fusion=False)
+        x.s,
+        x.maxima,
+        x.v,
+        x.pages,
+        x.p,
+        x.o,
+        x.l,
+        x.ctx,
+        tiles,
+        HKV,
+        order,
+        config["stages"],
+        triton.next_power_of_2(tiles),
+        G,
+        D,
+        num_warps=config["warps"],
+        enable_fp_fusion=False,
+    )
 
 
 def combine(x):
@@ -210,7 +254,7 @@ def main():
     if INTERPRET:
         check(1, 256, limit=1)
     elif "--check" in sys.argv:
-        wanted = tuple(sys.argv[sys.argv.index("--check") + 1:]) or ("Q", "P")
+        wanted = tuple(sys.argv[sys.argv.index("--check") + 1 :]) or ("Q", "P")
         check(3, 1024, *([n for n in names if n.startswith(wanted)] for names in (K_VARIANTS, V_VARIANTS)))
     else:
         for batch, ctx in SHAPES:

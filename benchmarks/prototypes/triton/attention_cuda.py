@@ -30,12 +30,27 @@ def stream():
 
 
 def k_pass(x, order, scale, hkv):
-    error = library().k_pass(Q_ORDERS.index(order), *pointers(x.q_by_d, x.k, x.pages, x.s, x.maxima),
-                             ctypes.c_float(scale), x.ctx, hkv, x.batch, stream())
+    error = library().k_pass(
+        Q_ORDERS.index(order),
+        *pointers(x.q_by_d, x.k, x.pages, x.s, x.maxima),
+        ctypes.c_float(scale),
+        x.ctx,
+        hkv,
+        x.batch,
+        stream(),
+    )
     assert error == 0, error
 
 
 def v_pass(x, order, words, tiles, hkv):
-    error = library().v_pass(P_ORDERS.index(order), words, *pointers(x.s, x.maxima, x.v, x.pages, x.o, x.l),
-                             x.ctx, tiles, hkv, x.batch, stream())
+    error = library().v_pass(
+        P_ORDERS.index(order),
+        words,
+        *pointers(x.s, x.maxima, x.v, x.pages, x.o, x.l),
+        x.ctx,
+        tiles,
+        hkv,
+        x.batch,
+        stream(),
+    )
     assert error == 0, error

@@ -85,8 +85,21 @@ def dot_by_token(row, q, ORDER: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def scores_by_token(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
-                    T: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
+def scores_by_token(
+    q_ptr,
+    k_ptr,
+    table_ptr,
+    s_ptr,
+    max_ptr,
+    scale,
+    ctx,
+    HKV,
+    ORDER: tl.constexpr,
+    T: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
     tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     pos = tile * T + tl.arange(0, T)
     page = tl.load(table_ptr + seq * (ctx // PAGE) + pos // PAGE)
@@ -99,8 +112,21 @@ def scores_by_token(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, OR
 
 
 @triton.jit
-def scores_by_row(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
-                  T: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
+def scores_by_row(
+    q_ptr,
+    k_ptr,
+    table_ptr,
+    s_ptr,
+    max_ptr,
+    scale,
+    ctx,
+    HKV,
+    ORDER: tl.constexpr,
+    T: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
     """Neighbouring threads share a token (coalesced rows), so block sums cross threads at the end."""
     tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     pos = tile * T + tl.arange(0, T)
@@ -164,8 +190,22 @@ def eight_products(k, q, TREE: tl.constexpr):
 
 
 @triton.jit
-def scores_by_lane(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
-                   T: tl.constexpr, STEP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
+def scores_by_lane(
+    q_ptr,
+    k_ptr,
+    table_ptr,
+    s_ptr,
+    max_ptr,
+    scale,
+    ctx,
+    HKV,
+    ORDER: tl.constexpr,
+    T: tl.constexpr,
+    STEP: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
     """QA, QCt: 16 lanes share a token, each sums 8 consecutive d; four butterfly shuffles are the tree."""
     tl.static_assert(D == 128 and G == 4)
     tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -196,8 +236,21 @@ def scores_by_lane(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORD
 
 
 @triton.jit
-def scores_by_slot(q_ptr, k_ptr, table_ptr, s_ptr, max_ptr, scale, ctx, HKV, ORDER: tl.constexpr,
-                   T: tl.constexpr, G: tl.constexpr, D: tl.constexpr, EMULATE: tl.constexpr):
+def scores_by_slot(
+    q_ptr,
+    k_ptr,
+    table_ptr,
+    s_ptr,
+    max_ptr,
+    scale,
+    ctx,
+    HKV,
+    ORDER: tl.constexpr,
+    T: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
     """QD: a [T, 16] piece of the rows at a time, slot sums elementwise, slots added at the end."""
     tl.static_assert(G == 4)
     tile, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)

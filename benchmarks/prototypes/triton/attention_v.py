@@ -52,8 +52,23 @@ def write_probabilities(s_ptr, max_ptr, p_ptr, ctx, num_tiles, group, cut, G: tl
 
 
 @triton.jit
-def values_by_slot(s_ptr, max_ptr, v_ptr, table_ptr, p_ptr, o_ptr, l_ptr, ctx, num_tiles, HKV, ORDER: tl.constexpr,
-                   STAGES: tl.constexpr, TILES: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
+def values_by_slot(
+    s_ptr,
+    max_ptr,
+    v_ptr,
+    table_ptr,
+    p_ptr,
+    o_ptr,
+    l_ptr,
+    ctx,
+    num_tiles,
+    HKV,
+    ORDER: tl.constexpr,
+    STAGES: tl.constexpr,
+    TILES: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+):
     """PC: slot = row of a page, chain over pages. PD: slot = page, chain over its rows. Both are elementwise."""
     tl.static_assert(G == 4)
     cut, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -107,8 +122,23 @@ def row_quad(v_page, p_page, r, HKV, G: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def values_by_row(s_ptr, max_ptr, v_ptr, table_ptr, p_ptr, o_ptr, l_ptr, ctx, num_tiles, HKV, ORDER: tl.constexpr,
-                  STAGES: tl.constexpr, TILES: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
+def values_by_row(
+    s_ptr,
+    max_ptr,
+    v_ptr,
+    table_ptr,
+    p_ptr,
+    o_ptr,
+    l_ptr,
+    ctx,
+    num_tiles,
+    HKV,
+    ORDER: tl.constexpr,
+    STAGES: tl.constexpr,
+    TILES: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+):
     """PA, PB, PD: a thread owns columns of D and meets the positions one by one."""
     cut, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     group = seq * HKV + head

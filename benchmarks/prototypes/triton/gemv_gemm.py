@@ -75,8 +75,23 @@ def chunk_sum(x, N, row, b, TREE: tl.constexpr, Q4: tl.constexpr, EMULATE: tl.co
 
 
 @triton.jit
-def gemv(w_ptr, d_ptr, a_ptr, sa_ptr, asum_ptr, part_ptr, count_ptr, y_ptr, N, num_chunks, per_program,
-         ORDER: tl.constexpr, Q4: tl.constexpr, ROWS: tl.constexpr, EMULATE: tl.constexpr):
+def gemv(
+    w_ptr,
+    d_ptr,
+    a_ptr,
+    sa_ptr,
+    asum_ptr,
+    part_ptr,
+    count_ptr,
+    y_ptr,
+    N,
+    num_chunks,
+    per_program,
+    ORDER: tl.constexpr,
+    Q4: tl.constexpr,
+    ROWS: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
     """A thread owns a row and some chunks; the last program of a row tile adds the parts in order."""
     tile, split = tl.program_id(0), tl.program_id(1)
     x = (w_ptr, d_ptr, a_ptr, sa_ptr, asum_ptr)
@@ -101,8 +116,19 @@ def gemv(w_ptr, d_ptr, a_ptr, sa_ptr, asum_ptr, part_ptr, count_ptr, y_ptr, N, n
 
 
 @triton.jit
-def gemv_serial(w_ptr, d_ptr, a_ptr, sa_ptr, asum_ptr, y_ptr, N, num_chunks,
-                Q4: tl.constexpr, ROWS: tl.constexpr, EMULATE: tl.constexpr):
+def gemv_serial(
+    w_ptr,
+    d_ptr,
+    a_ptr,
+    sa_ptr,
+    asum_ptr,
+    y_ptr,
+    N,
+    num_chunks,
+    Q4: tl.constexpr,
+    ROWS: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
     """flat without scratch: one thread walks the whole row."""
     x = (w_ptr, d_ptr, a_ptr, sa_ptr, asum_ptr)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -124,13 +150,26 @@ def gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N):
 
 @triton.jit
 def gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N):
-    return (gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N)
-            + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b + 1, K, M, N))
+    return gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b, K, M, N) + gemm_term(
+        a_ptr, sa_ptr, w_ptr, d_ptr, m, n, b + 1, K, M, N
+    )
 
 
 @triton.jit
-def gemm(a_ptr, sa_ptr, w_ptr, d_ptr, y_ptr, M, N, K, ORDER: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-         STAGES: tl.constexpr):
+def gemm(
+    a_ptr,
+    sa_ptr,
+    w_ptr,
+    d_ptr,
+    y_ptr,
+    M,
+    N,
+    K,
+    ORDER: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    STAGES: tl.constexpr,
+):
     """int8 tensor-core dot per block of 32, then the float stage."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -146,10 +185,13 @@ def gemm(a_ptr, sa_ptr, w_ptr, d_ptr, y_ptr, M, N, K, ORDER: tl.constexpr, BM: t
                 for i in tl.static_range(8):
                     part = part + gemm_term(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + i, K, M, N)
             else:
-                part = (gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8, K, M, N)
-                        + gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 2, K, M, N))
-                part = part + (gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 4, K, M, N)
-                               + gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 6, K, M, N))
+                part = gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8, K, M, N) + gemm_pair(
+                    a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 2, K, M, N
+                )
+                part = part + (
+                    gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 4, K, M, N)
+                    + gemm_pair(a_ptr, sa_ptr, w_ptr, d_ptr, m, n, c * 8 + 6, K, M, N)
+                )
             total = total + part
     tl.store(y_ptr + m[:, None] * N + n[None, :], total)
 
@@ -176,14 +218,15 @@ def pack(w, quant):
     N, K = w.shape
     halves = w.view(N, K // BLOCK, 2, 16).permute(1, 2, 0, 3)
     if quant == "Q4_0":
-        halves = ((halves[:, 0] + 8) | ((halves[:, 1] + 8) << 4))
+        halves = (halves[:, 0] + 8) | ((halves[:, 1] + 8) << 4)
     return halves.to(torch.uint8).contiguous().view(torch.int32)
 
 
 def run_gemv(x, order, config):
     args = (x.packed, x.d, x.a.view(torch.int32), x.sa, x.asum)
-    options = dict(Q4=x.quant == "Q4_0", ROWS=config["rows"], EMULATE=INTERPRET,
-                   num_warps=config["warps"], enable_fp_fusion=False)
+    options = dict(
+        Q4=x.quant == "Q4_0", ROWS=config["rows"], EMULATE=INTERPRET, num_warps=config["warps"], enable_fp_fusion=False
+    )
     chunks = x.K // BLOCK // CHUNK
     tiles = x.N // config["rows"]
     if config["per_program"] == 0:
@@ -195,8 +238,21 @@ def run_gemv(x, order, config):
 
 def run_gemm(x, order, config):
     gemm[(x.M // config["BM"], x.N // config["BN"])](
-        x.a, x.sa, x.w, x.d, x.y, x.M, x.N, x.K, order, config["BM"], config["BN"], config["stages"],
-        num_warps=config["warps"], enable_fp_fusion=False)
+        x.a,
+        x.sa,
+        x.w,
+        x.d,
+        x.y,
+        x.M,
+        x.N,
+        x.K,
+        order,
+        config["BM"],
+        config["BN"],
+        config["stages"],
+        num_warps=config["warps"],
+        enable_fp_fusion=False,
+    )
 
 
 def reference(x, order, columns):
