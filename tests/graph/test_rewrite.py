@@ -104,13 +104,51 @@ def test_a_pattern_output_read_before_the_anchor_is_left_alone():
     assert names(apply_rules(graph, FUSE)) == ["scale", "add", "mul", "rms_norm"]
 
 
+SAME = rule("scale by 1", lambda p, x: p.scale(x, factor=1.0), lambda b, x: x)
+LEFT = rule(
+    "left of concat",
+    lambda p, a, c: p.slice_columns(p.concat_columns(a, c), start=0, stop=16),
+    lambda b, a, c: b.scale(a, factor=1.0),
+)
+
+
 def test_two_values_do_not_become_one_that_is_overwritten():
-    same = rule("scale by 1", lambda p, x: p.scale(x, factor=1.0), lambda b, x: x)
     b, x, w = start()
     h = b.mul(x, x)
     y, total = b.fused_add_rms_norm(x, b.scale(h, factor=1.0), w)
     graph = b.finish(y, total, h)
-    assert names(apply_rules(graph, [same])) == ["mul", "scale", "fused_add_rms_norm"]
+    assert names(apply_rules(graph, [SAME])) == ["mul", "scale", "fused_add_rms_norm"]
+
+
+def test_a_value_that_took_over_another_has_its_readers_too():
+    b, x, w = start()
+    h = b.mul(x, x)
+    same = b.scale(h, factor=1.0)
+    y, total = residual(b, x, w, h)
+    graph = b.finish(y, total, b.add(same, y))
+    assert names(apply_rules(graph, [SAME, *FUSE])) == ["mul", "add", "rms_norm", "add"]
+
+
+def test_an_overwritten_value_is_not_read_more_directly():
+    b, x, w = start()
+    h = b.mul(x, x)
+    both = b.concat_columns(h, x)
+    y, total = b.fused_add_rms_norm(x, h, w)
+    graph = b.finish(y, total, b.slice_columns(both, start=0, stop=16))
+    assert names(apply_rules(graph, [LEFT])) == ["mul", "concat_columns", "fused_add_rms_norm", "slice_columns"]
+
+
+def test_a_match_through_nodes_that_were_just_replaced_waits():
+    outward = rule(
+        "scale after concat",
+        lambda p, a, c: p.concat_columns(p.scale(a, factor=2.0), p.scale(c, factor=2.0)),
+        lambda b, a, c: b.scale(b.concat_columns(a, c), factor=2.0),
+        anchor_only=False,
+    )
+    b, x, _ = start()
+    both = b.concat_columns(b.scale(x, factor=2.0), b.scale(b.mul(x, x), factor=2.0))
+    graph = b.finish(b.slice_columns(both, start=0, stop=16))
+    assert names(apply_rules(graph, [outward, LEFT])) == ["mul", "concat_columns", "scale", "slice_columns"]
 
 
 def test_rules_that_undo_each_other_are_found():

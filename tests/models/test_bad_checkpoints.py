@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from tiny_models import DATA, make_runner
+from checkpoint_runs import DATA, make_runner
 
 from samebits.core.errors import SamebitsError
 from samebits.loaders import open_checkpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_models import DATA
+from checkpoint_runs import DATA
 
 from samebits.loaders import open_checkpoint
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tiny_models import DATA, expected, make_runner, relative_error, run_prompt
+from checkpoint_runs import DATA, expected, make_runner, relative_error, run_prompt
 
 from samebits.core.protocols import RopeScaling
 from samebits.loaders import open_checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny_models import (
+from checkpoint_runs import (
     DATA,
     EXACT_NAMES,
     NAMES,

@@ -157,7 +157,7 @@ BAD: list[tuple[str, str, Change, str, str, str]] = [
         lambda i: put("kv_indices", 0, i["kv_indices"][1])(i),
         "kv_indices",
         "listed twice",
-        "its own",
+        "every page once",
     ),
     (
         APPEND,

@@ -78,7 +78,7 @@ class TouchingExecutable(ReferenceExecutable):
 
     def run(self) -> None:
         node = self._graph.nodes[0]
-        bound = self._values.get(node.outputs[0].name)
+        bound = self._bound.get(node.outputs[0].name)
         before = None if bound is None else copy_tensor(bound)
         super().run()
         inputs = {name: self._values[value.name] for name, value in node.inputs.items()}

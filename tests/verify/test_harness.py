@@ -99,7 +99,7 @@ class Partial(ReferenceBackend):
         whole_run = executable.run
 
         def run() -> None:
-            target = executable._values[graph.outputs[0].name]
+            target = executable._bound[graph.outputs[0].name]
             before = target.copy()
             whole_run()
             self._write(target, before)

@@ -156,8 +156,6 @@ class _Sweep:
             for old, _ in self._graph.nodes[i].writes:
                 self._overwritten.pop(self._now(old).name, None)
         for node in builder.nodes:
-            for value in node.inputs.values():
-                self._uses.setdefault(value.name, set()).add(match.anchor)
             for old, new_value in node.writes:
                 self._overwritten[old.name] = match.anchor
                 if old.name in self._state:
