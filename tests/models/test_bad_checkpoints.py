@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 from checkpoint_runs import DATA, make_runner
+from safetensors.numpy import load_file, save_file
 
 from samebits.core.errors import SamebitsError
 from samebits.loaders import open_checkpoint

@@ -157,7 +157,7 @@ BAD: list[tuple[str, str, Change, str, str, str]] = [
         lambda i: put("kv_indices", 0, i["kv_indices"][1])(i),
         "kv_indices",
         "listed twice",
-        "every page once",
+        "its own",
     ),
     (
         APPEND,
@@ -165,7 +165,7 @@ BAD: list[tuple[str, str, Change, str, str, str]] = [
         lambda i: put("kv_indices", 2, i["kv_indices"][4])(i),
         "kv_indices",
         "listed twice",
-        "its own",
+        "every page once",
     ),
     (APPEND, "f16-bf16", give(kv_indices=None), "kv_indptr", "one of kv_indptr and kv_indices", "both, or neither"),
     (APPEND, "f16-bf16", put("positions", 0, 4), "positions", "slot 4 twice", "one token a cell"),

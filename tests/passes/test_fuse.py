@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from toy_llama import EVERYTHING, ops_of, toy_llama, without
+from toy_llama import EVERYTHING, as_bytes, ops_of, toy_llama, without
 
+from samebits.core.numerics.counter import Stream
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, check_graph
-from samebits.ops import OPS
+from samebits.ops import OPS, call, make_inputs
 from samebits.ops.build import OpBuilder, infer_specs
+from samebits.ops.gemm_q8 import BLOCK_WEIGHTS
 from samebits.passes.canonicalize import canonicalize
 from samebits.passes.decompose import decompose
 from samebits.passes.fuse import derived_rules, fuse
@@ -111,6 +113,16 @@ def test_products_of_one_x_share_its_blocks():
     graph = b.finish(*(b.gemm(x, matrix(b, fmt, fmt=fmt)) for fmt in ("q8_0", "q4_0", "f16")))
     assert ops_of(share_quantization(graph, EVERYTHING)) == ["quantize_q8", "gemm_q8", "gemm_q8", "gemm"]
     assert ops_of(share_quantization(graph, without("quantize_q8"))) == ["gemm"] * 3
+
+
+@pytest.mark.parametrize("fmt", BLOCK_WEIGHTS)
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_a_product_is_its_two_steps_bit_for_bit(fmt, with_bias):
+    inputs = make_inputs(OPS["gemm"], next(c for c in OPS["gemm"].cases if c.id == f"small-{fmt}"))
+    x, weight = inputs["x"], inputs["weight"]
+    bias = Stream("bias").normal((weight.shape[0],)) if with_bias else None
+    two_steps = call(OPS["gemm_q8"], *call(OPS["quantize_q8"], x), weight, bias)
+    assert as_bytes(two_steps) == as_bytes(call(OPS["gemm"], x, weight, bias))
 
 
 def test_16_bit_activations_are_not_put_into_blocks_apart():
