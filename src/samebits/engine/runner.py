@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend, Executable
 from samebits.backends.reference import ReferenceBackend
-from samebits.backends.support import candidates, check_tier, hide_batch
+from samebits.backends.support import candidates, check_tier, choose_kernel, hide_batch
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.protocols import Checkpoint
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.engine.placed import PlacedExecutable
-from samebits.engine.weights import Progress, upload, weight_spec
+from samebits.engine.weights import Packer, Progress, upload, weight_spec
 from samebits.graph import Graph, Node
 from samebits.kernels.record import Request
 from samebits.models import build_model
@@ -94,6 +96,27 @@ def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
     return (whole or plans)[0]
 
 
+def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: Tier) -> dict[str, Packer]:
+    """How the chosen kernels want each weight on the device; Unsupported where two of them disagree."""
+    asked: dict[str, dict[tuple[str, Callable[[str, Any], Any] | None], str]] = {}
+    for node, where in zip(graph.nodes, placement.places, strict=True):
+        if where == "device":
+            specs = {name: value.spec for name, value in node.inputs.items()}
+            kernel = choose_kernel(backend, OPS[node.op.name], specs, node.attrs, tier)
+            for name, value in node.inputs.items():
+                if graph.kinds.get(value.name) == "weight":
+                    key = (name if kernel.prepack else "", kernel.prepack)
+                    asked.setdefault(value.name, {})[key] = kernel.name
+    packers: dict[str, Packer] = {}
+    for weight, wishes in asked.items():
+        if len(wishes) > 1:
+            raise Unsupported(f"{backend.name}: {' and '.join(wishes.values())} want {weight} packed differently")
+        ((name, prepack),) = wishes
+        if prepack is not None:
+            packers[weight] = partial(prepack, name)
+    return packers
+
+
 class Runner:
     """Executes steps. Caches stay on the device between them; pages are the caller's to assign."""
 
@@ -121,7 +144,9 @@ class Runner:
         for value in self.graph.inputs:
             specs[self.graph.kinds.get(value.name, "step")][value.name] = value.spec
         self._steps = specs["step"]
-        for name, buffer in upload(self.backend, checkpoint, specs["weight"], self.graph.joined, progress).items():
+        packers = weight_packers(self.backend, self.graph, plan.placement, self.tier)
+        weights = upload(self.backend, checkpoint, specs["weight"], self.graph.joined, packers, progress)
+        for name, buffer in weights.items():
             self._executable.bind(name, buffer)
         for name, spec in specs["cache"].items():
             self._executable.bind(name, self.backend.alloc(spec))

@@ -15,8 +15,10 @@ from samebits.core.format import HostTensor, Packed, format_of
 from samebits.core.protocols import Checkpoint, Hyperparameters
 from samebits.core.shapes import TensorSpec, upper
 from samebits.models.parts import ROPE_TABLE
+from samebits.ops.evaluate import spec_of
 from samebits.ops.rope import rope_table
 
+Packer = Callable[[HostTensor], HostTensor]
 Progress = Callable[[int, int], None]  # (tensors done, tensors in all)
 
 
@@ -87,9 +89,10 @@ def upload(
     checkpoint: Checkpoint,
     specs: Mapping[str, TensorSpec],
     joined: Mapping[str, tuple[str, ...]],
+    packers: Mapping[str, Packer],
     progress: Progress | None = None,
 ) -> dict[str, Buffer]:
-    """Buffers of all weights named in `specs`, the rope table among them."""
+    """Buffers of all weights named in `specs`, the rope table among them, packed as their kernels ask."""
     buffers: dict[str, Buffer] = {}
 
     def one(name: str) -> tuple[str, Buffer]:
@@ -98,8 +101,9 @@ def upload(
             host: HostTensor = make_rope_table(checkpoint, upper(spec.shape[0]))
         else:
             host = load_weight(checkpoint, name, joined)
-        buffer = backend.alloc(spec)
-        backend.copy_in(buffer, host)
+        packed = packers[name](host) if name in packers else host
+        buffer = backend.alloc(spec if packed is host else spec_of(packed))
+        backend.copy_in(buffer, packed)
         return name, buffer
 
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:

@@ -30,7 +30,8 @@ class Kernel:
     """`run` takes the op's inputs and attrs in the language's own tensors and returns its results as a tuple.
 
     when(request) returns nothing, or the reason why this kernel cannot serve it.
-    prepack(name, tensor) rearranges a constant input once at load; None: taken as it is.
+    prepack(input, tensor) rearranges a constant input once at load, host to host; None: taken as it is. All kernels
+    that read one weight must agree on its packing, so that one packed table serves an embedding and a tied head.
     """
 
     op: Op

@@ -1,0 +1,83 @@
+"""Weights are rearranged once at load as the chosen kernels ask, and the bits stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from samebits import LLM
+from samebits.backends.discovery import Found
+from samebits.backends.reference import ReferenceBackend, reference_kernels
+from samebits.core.errors import Unsupported
+from samebits.engine.runner import Runner
+from samebits.engine.scoring import score
+from samebits.kernels.record import KernelTable
+from samebits.loaders import open_checkpoint
+from samebits.models.parts import Limits
+
+LIMITS = Limits(max_tokens=64, max_sequences=1, num_pages=8, max_positions=128)
+TOKENS = [5, 6, 7, 8, 9] * 4
+
+
+def reversed_norm(name: str, tensor: np.ndarray) -> np.ndarray:
+    return tensor[::-1].copy() if name == "weight" else tensor
+
+
+class Prepacking(ReferenceBackend):
+    """rms_norm and its fused form keep their weights backwards, and read them so."""
+
+    name = "prepacking"
+    ops = ("rms_norm", "fused_add_rms_norm")
+    num_packed = 0
+
+    def kernels(self) -> tuple[KernelTable, ...]:
+        table = KernelTable("numpy")
+        for kernel in reference_kernels():
+            changed = (
+                replace(kernel, prepack=self.pack, run=self.turned(kernel.run))
+                if kernel.op.name in self.ops
+                else kernel
+            )
+            table.add(changed)
+        return (table,)
+
+    def pack(self, name: str, tensor: Any) -> Any:
+        type(self).num_packed += name == "weight"
+        return reversed_norm(name, tensor)
+
+    @staticmethod
+    def turned(run: Any) -> Any:
+        def call(**arguments: Any) -> Any:
+            return run(**{**arguments, "weight": arguments["weight"][::-1].copy()})
+
+        call.__name__ = run.__name__
+        return call
+
+
+class Disagreeing(Prepacking):
+    """Only one of two kernels that read the embedding packs it."""
+
+    name = "disagreeing"
+    ops = ("embedding",)
+
+
+def load(path: Path, backend: ReferenceBackend) -> Runner:
+    return Runner(open_checkpoint(path), Found(backend.name, "test", backend, backend.probe()), LIMITS)
+
+
+def test_weights_are_packed_once_each_and_the_bits_stay(tiny: LLM, tiny_path: Path) -> None:
+    Prepacking.num_packed = 0
+    model = load(tiny_path, Prepacking())
+    assert Prepacking.num_packed == 5  # two norms a layer, two layers, and the last
+    assert score(model, TOKENS).logits_sha256 == tiny.score(TOKENS).logits_sha256
+    score(model, TOKENS)
+    assert Prepacking.num_packed == 5
+
+
+def test_kernels_that_disagree_on_a_tied_table_are_refused(tiny_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"disagreeing: .* want embed packed differently"):
+        load(tiny_path, Disagreeing())
