@@ -58,15 +58,20 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the model gets a tier, and what stands in the way. `fallback` says how far another backend would help."""
+    """Whether the model gets a tier, and what stands in the way.
+
+    `fallback` says what would run on the reference instead, or why that does not help.
+    """
 
     tier: str
     obstacles: tuple[Obstacle, ...]
-    fallback: tuple[str, ...] = ()
+    fallback: str = ""
+    falls_back: bool = False
 
     @property
     def is_given(self) -> bool:
-        return not self.obstacles
+        """As a run would have it: by the backend's own kernels, or with the stateless rest on the reference."""
+        return not self.obstacles or self.falls_back
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,8 @@ def explain(graph: Graph, architecture: str, found: Found, asked: Tier | None, f
     tried = tiers_to_try(found, asked)
     graphs = {tier: rewritten(graph, found, tier) if fused else graph for tier in {*tried, *TIERS}}
     verdicts = {tier: _verdict(found, graphs[tier], tier) for tier in sorted(graphs, reverse=True)}
-    given = next((tier for tier in tried if verdicts[tier].is_given), None)
+    own = [tier for tier in tried if not verdicts[tier].obstacles]
+    given = next((tier for tier in (*own, *tried) if verdicts[tier].is_given), None)
     shown = tried[0] if given is None else given
     labels = label_values(graphs[shown])
     nodes = (_plan(found, node, labels[node.outputs[0].name], graphs[shown], shown) for node in graphs[shown].nodes)
@@ -153,15 +159,18 @@ def _verdict(found: Found, graph: Graph, tier: Tier) -> Verdict:
     ask = supports(device, tier)
     refused = Counter((node.op.name, why) for node in graph.nodes if (why := ask(node)))
     obstacles = tuple(Obstacle(op, count, why) for (op, why), count in refused.items())
-    return Verdict(tier.label, obstacles, _fallback(found, graph, tier) if obstacles else ())
+    if not obstacles:
+        return Verdict(tier.label, ())
+    text, helps = _fallback(found, graph, tier)
+    return Verdict(tier.label, obstacles, text, helps)
 
 
-def _fallback(found: Found, graph: Graph, tier: Tier) -> tuple[str, ...]:
-    """What placement would send to the reference, an op a line; or why it cannot."""
+def _fallback(found: Found, graph: Graph, tier: Tier) -> tuple[str, bool]:
+    """What placement would send to the reference, or why it cannot; and whether it helps."""
     try:
         placement = place(graph, supports(device_of(found), tier), supports(device_of(get(FALLBACK)), tier))
     except Unsupported as error:
-        return (f"none: {error}",)
+        return f"none: {error}", False
     sent = Counter(n.op.name for n, side in zip(graph.nodes, placement.places, strict=True) if side == "fallback")
     copies = sum(not c.is_constant for c in placement.copies)
-    return (f"{', '.join(f'{op} x{n}' for op, n in sent.items())} on {FALLBACK}, {copies} copies a step",)
+    return f"{', '.join(f'{op} x{n}' for op, n in sent.items())} on {FALLBACK}, {copies} copies a step", True

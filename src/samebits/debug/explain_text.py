@@ -81,13 +81,13 @@ def _tiers(e: Explanation) -> list[str]:
 
 def _verdict(alike: list[Verdict]) -> list[str]:
     v, names = alike[0], ", ".join(v.tier for v in alike)
-    if v.is_given:
+    if not v.obstacles:
         return [f"{names}: yes"]
-    lines = [f"{names}: no"]
+    lines = [f"{names}: {'with a fallback' if v.falls_back else 'no'}"]
     lines += [f"  {_short(str(obstacle))}" for obstacle in v.obstacles[:SHOWN_OBSTACLES]]
     if len(v.obstacles) > SHOWN_OBSTACLES:
         lines.append(f"  and {len(v.obstacles) - SHOWN_OBSTACLES} more")
-    return [*lines, *(f"  fallback: {_short(text)}" for text in v.fallback)]
+    return [*lines, f"  fallback: {_short(v.fallback)}"] if v.fallback else lines
 
 
 def _short(text: str) -> str:
