@@ -28,11 +28,15 @@ def _bar(run: Run, op: str, tier: str) -> str:
     return f'<div class="bar" title="{title}">{parts}</div>{title}'
 
 
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def html_page(run: Run) -> str:
     facts = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>"
+        f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_shown(value))}</dd>"
         for name, value in environment(run.found).items()
-        if value
+        if value not in (None, [], {})
     )
     ops = dict.fromkeys(r.op for r in run.results)
     rows = "".join(

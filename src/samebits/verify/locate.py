@@ -11,7 +11,7 @@ from samebits.ops import Op
 from samebits.verify.harness import raw_bytes
 
 AXIS_NAMES = {"T": "token", "Hq": "head", "H": "head", "Hkv": "head", "Dv": "element", "D": "element", "K": "element"}
-AXIS_NAMES |= {"N": "output", "B": "row", "V": "token id", "NB": "block", "k": "rank"}
+AXIS_NAMES |= {"N": "output", "B": "row", "V": "token id", "NB": "block", "k": "rank", "heads": "head"}
 
 
 def axis_labels(op: Op, result: int, rank: int, attrs: dict[str, Any]) -> list[str]:
