@@ -12,7 +12,9 @@ run: $(VENV)/.core
 	@echo; echo '$$ samebits chat "Why is the sky blue?"'
 	@$(BIN)/samebits chat "Why is the sky blue?" --max-tokens 48
 
+# The default model is fetched where the network allows; tests that need it are skipped with a reason elsewhere.
 test: $(VENV)/.dev lint types
+	-@$(BIN)/samebits pull
 	@$(BIN)/pytest -n 2
 
 lint: $(VENV)/.dev

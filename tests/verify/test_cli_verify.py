@@ -179,16 +179,26 @@ def test_an_interrupted_run_leaves_no_file_and_no_worker(tmp_path: Path) -> None
     options = ["--backend", "planted:Hang", "--op", "mul", "--json", str(tmp_path / "r")]
     process = subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 20
-    while len(started := children.read_text().split()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)  # the worker and the tracker of its resources
-    assert len(started) == 2
+    deadline = time.monotonic() + 30
+    started: list[str] = []
+    # two children: the worker, which must have been told what to do, and the tracker of its resources
+    while not (len(started) == 2 and any("numpy" in _maps_of(pid) for pid in started)):
+        assert time.monotonic() < deadline, f"children: {started}"
+        time.sleep(0.05)
+        started = children.read_text().split()
     process.send_signal(signal.SIGINT)
     output = b"".join(process.communicate(timeout=20))
     assert process.returncode != 0
     assert b"Traceback" not in output
     assert list(tmp_path.iterdir()) == []
     assert not [pid for pid in started if b"spawn_main" in _command_of(pid)]
+
+
+def _maps_of(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
 
 
 def _command_of(pid: str) -> bytes:
