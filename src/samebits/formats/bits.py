@@ -73,8 +73,7 @@ def split_fields(packed: np.ndarray, width: int) -> np.ndarray:
 def pack_fields(fields: np.ndarray, width: int) -> np.ndarray:
     """Undoes split_fields; every field must be below 2^width."""
     shifts = np.arange(0, 8, width, dtype=np.uint8)
-    packed: np.ndarray = np.bitwise_or.reduce(fields << shifts[:, None], axis=-2)
-    return packed
+    return (fields << shifts[:, None]).sum(axis=-2, dtype=np.uint8)  # the fields do not overlap
 
 
 def split_nibbles(packed: np.ndarray) -> np.ndarray:

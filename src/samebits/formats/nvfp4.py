@@ -53,7 +53,7 @@ def nearest_e2m1(x: np.ndarray) -> np.ndarray:
     a = np.abs(x)
     above_tie = [a > t for t in (0.25, 1.25, 2.5, 5.0)]  # the tie stays below, at an even code
     from_tie = [a >= t for t in (0.75, 1.75, 3.5)]
-    magnitude = np.add.reduce(above_tie + from_tie, axis=0, dtype=np.uint8)
+    magnitude = np.stack(above_tie + from_tie).sum(axis=0, dtype=np.uint8)
     e: np.ndarray = magnitude | (np.signbit(x).astype(np.uint8) << np.uint8(3))
     return e
 
