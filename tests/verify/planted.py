@@ -16,12 +16,11 @@ import numpy as np
 
 from samebits.backends.interface import Caps
 from samebits.backends.reference import ReferenceBackend, ReferenceExecutable, reference_kernels
-from samebits.core.format import HostTensor, Packed
+from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import OPS, bind, evaluate
-from samebits.ops.kv_equivalents import copy_tensor
 
 F = np.float32
 Results = tuple[HostTensor, ...]

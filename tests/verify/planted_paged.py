@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from planted import F, Planted, Results, defined, stored
 
-from samebits.core.format import HostTensor
+from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.numerics.rounding import widen
-from samebits.ops.kv_equivalents import copy_tensor
 from samebits.ops.paged import Cache, cache_views, page_table
 
 

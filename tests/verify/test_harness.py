@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from samebits.backends.null import NullBackend
 from samebits.backends.reference import ReferenceBackend
-from samebits.core.format import FORMATS, HostTensor, Packed
+from samebits.core.format import FORMATS, HostTensor, Packed, copy_tensor
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import OPS, make_inputs
-from samebits.ops.kv_equivalents import copy_tensor
 from samebits.ops.record import Tolerance
 from samebits.verify.checks import Examination, outside
 from samebits.verify.harness import GUARD_ROWS, PATTERNS, Watched, execute, filled, raw_bytes, same_bytes

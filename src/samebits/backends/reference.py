@@ -10,7 +10,7 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernel
 from samebits.core.errors import BadInput
-from samebits.core.format import FORMATS, BlockFormat, Codes, HostTensor, Packed, store
+from samebits.core.format import FORMATS, BlockFormat, Codes, HostTensor, Packed, copy_tensor, store
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -123,7 +123,7 @@ class ReferenceBackend(Backend):
         if not isinstance(base, HostBuffer):
             raise BadInput("copy_out", "buffer", type(base).__name__, "a buffer of this backend")
         host = buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
-        return Packed(host.format, host.data.copy(), host.scale) if isinstance(host, Packed) else host.copy()
+        return copy_tensor(host)
 
     def compile(self, graph: Graph, tier: Tier) -> ReferenceExecutable:
         return ReferenceExecutable(self, graph, tier)

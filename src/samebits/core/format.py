@@ -164,3 +164,8 @@ def store(target: HostTensor | None, result: HostTensor) -> HostTensor:
     elif isinstance(target, np.ndarray) and isinstance(result, np.ndarray):
         target[...] = result
     return target
+
+
+def copy_tensor(x: HostTensor) -> HostTensor:
+    """The same tensor in memory of its own."""
+    return Packed(x.format, x.data.copy(), x.scale) if isinstance(x, Packed) else x.copy()

@@ -14,7 +14,7 @@ from samebits.backends.support import check_tier
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
-from samebits.engine.runner import StepBatch, supports
+from samebits.engine.runner import StepBatch, supports, tiers_to_try
 from samebits.engine.weights import load_weight, make_rope_table, weight_spec
 from samebits.graph import Graph
 from samebits.loaders import FileCheckpoint, open_checkpoint
@@ -106,13 +106,6 @@ def device_of(found: Found) -> Backend:
     if found.backend is None:
         raise Unavailable(found.reason)
     return found.backend
-
-
-def tiers_to_try(found: Found, asked: Tier | None) -> tuple[Tier, ...]:
-    """The tier asked for, else those a run would try, the strongest first."""
-    if asked is not None:
-        return (asked,)
-    return (Tier.NONE,) if found.name == "null" else (Tier.PORTABLE, Tier.INVARIANT)
 
 
 def rewritten(graph: Graph, found: Found, tier: Tier) -> Graph:

@@ -71,6 +71,14 @@ class Plan:
     placement: Placement
 
 
+def tiers_to_try(found: Found, asked: Tier | None) -> tuple[Tier, ...]:
+    """The tier asked for, else the strongest first; a backend that computes nothing promises nothing."""
+    if asked is not None:
+        return (asked,)
+    claimed = {kernel.tier for table in found.backend.kernels() for kernel in table} if found.backend else set()
+    return (Tier.NONE,) if claimed == {Tier.NONE} else (Tier.PORTABLE, Tier.INVARIANT)
+
+
 def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
     """The tier asked for, or the strongest of portable and invariant that the backend has for every op.
 
@@ -79,10 +87,8 @@ def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
     """
     if found.backend is None or found.caps is None:
         raise Unavailable(found.reason)
-    if asked is None and Tier.NONE in {k.tier for table in found.backend.kernels() for k in table}:
-        asked = Tier.NONE
     plans, problems = [], []
-    for tier in (asked,) if asked is not None else (Tier.PORTABLE, Tier.INVARIANT):
+    for tier in tiers_to_try(found, asked):
         try:
             check_tier(found.backend, found.caps, tier)
             has = supports(found.backend, tier)

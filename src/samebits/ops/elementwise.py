@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op, float_format
 from samebits.ops.sizes import float_cases, rows
 
 ONE_ROUNDING = Tolerance(2.0**-7, 1e-6, "one float32 operation, then one rounding to the output type (bf16: 2^-8)")
@@ -58,13 +58,9 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     return x * np.float32(factor)
 
 
-def _float_format(name: str) -> str | None:
-    return None if name in FLOATS else f"one of {', '.join(FLOATS)}"
-
-
 @define_op(
     inputs=[Tensor("x", "... K", FLOATS, "input")],
-    attrs=[Attr("format", str, "f32", "the format to round to", _float_format)],
+    attrs=[Attr("format", str, "f32", "the format to round to", float_format)],
     results=[Result("y", "... K", "@format")],
     tolerance=EXACT,
     cases=[Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS],

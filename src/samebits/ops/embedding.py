@@ -11,7 +11,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import widen
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Op, Result, Tensor, define_op
+from samebits.ops.record import EXACT, INDEX, WEIGHTS, Attr, Case, Op, Result, Tensor, define_op, float_format
 
 
 def _check(table: HostTensor, ids: np.ndarray, format: str) -> None:
@@ -24,10 +24,6 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     return inputs
 
 
-def _format(name: str) -> str | None:
-    return None if name in FLOATS else f"one of {', '.join(FLOATS)}"
-
-
 def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     return {"V": v, "K": k, "T": t}
 
@@ -38,7 +34,7 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
         Tensor("table", "V K", WEIGHTS, "one row per id", raw=True),
         Tensor("ids", "T", INDEX, "0 .. V-1; anything else is an error, never a read"),
     ],
-    attrs=[Attr("format", str, "f32", "of the result", _format)],
+    attrs=[Attr("format", str, "f32", "of the result", float_format)],
     results=[Result("y", "T K", "@format")],
     tolerance=EXACT,
     cases=[

@@ -14,8 +14,7 @@ import numpy as np
 
 from samebits.core.format import HostTensor, Packed
 from samebits.ops.record import Op
-
-BATCHES = (1, 2, 3, 4, 8, 16, 32, 33)
+from samebits.ops.sizes import BATCHES
 
 Results = tuple[HostTensor, ...]
 Execute = Callable[[dict[str, Any]], Results]

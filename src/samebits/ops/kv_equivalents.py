@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.format import HostTensor, Packed, format_of
+from samebits.core.format import HostTensor, Packed, copy_tensor, format_of
 from samebits.ops.equivalents import Equivalent, Results
 from samebits.ops.kv_cases import cells_of, make_cache
 from samebits.ops.paged import cache_views
@@ -215,7 +215,3 @@ def append_equivalents(op: Op, inputs: dict[str, Any]) -> Iterator[Equivalent]:
                 return tuple(execute({**call, **halfway, **rows(np.arange(place, count))}))
 
             yield Equivalent("split", f"two calls, {place} tokens first", compute)
-
-
-def copy_tensor(x: HostTensor) -> HostTensor:
-    return Packed(x.format, x.data.copy(), x.scale) if isinstance(x, Packed) else x.copy()

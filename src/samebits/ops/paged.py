@@ -24,11 +24,11 @@ LAYOUTS = ("NHD", "HND")
 CACHE_DIMS = ("P I J Dk_stored", "P 2 I J Dk_stored", "P ps Dk_stored")
 
 
-def _layout(name: str) -> str | None:
+def layout_name(name: str) -> str | None:
     return None if name in LAYOUTS else "'NHD' or 'HND'"
 
 
-LAYOUT = Attr("layout", str, "NHD", "order of slots and heads inside a page", _layout)
+LAYOUT = Attr("layout", str, "NHD", "order of slots and heads inside a page", layout_name)
 K_CACHE = Tensor("k_cache", CACHE_DIMS, CACHES, "split, unified or MLA cache, see ops/paged.py", raw=True)
 V_CACHE = Tensor("v_cache", "P I J Dv_stored", CACHES, "values of a split cache", optional=True, raw=True)
 KV_INDPTR = Tensor(

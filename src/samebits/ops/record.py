@@ -56,6 +56,14 @@ class Attr:
     accepts: Callable[[Any], str | None] | None = None
 
 
+def positive(value: float) -> str | None:
+    return None if value > 0 else "1 or more"
+
+
+def float_format(name: str) -> str | None:
+    return None if name in FLOATS else f"one of {', '.join(FLOATS)}"
+
+
 @dataclass(frozen=True)
 class Result:
     """An output. `format` is a format name, "=x" for that of input x, or "@a" for that named by attr a."""

@@ -6,11 +6,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Dim, Env, TensorSpec
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, define_op
-
-
-def _positive(value: int) -> str | None:
-    return None if value > 0 else "1 or more"
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, define_op, positive
 
 
 def _not_negative(value: int) -> str | None:
@@ -32,7 +28,7 @@ def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
 
 @define_op(
     inputs=[Tensor("x", "T K", FLOATS, "heads side by side")],
-    attrs=[Attr("heads", int, 1, "how many", _positive)],
+    attrs=[Attr("heads", int, 1, "how many", positive)],
     results=[Result("y", "T heads D", "=x")],
     tolerance=EXACT,
     cases=[

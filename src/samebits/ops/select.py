@@ -11,17 +11,13 @@ from samebits.core.format import HostTensor
 from samebits.core.numerics.counter import Stream
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_no_nan
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Op, Result, Tensor, define_op
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Op, Result, Tensor, define_op, positive
 from samebits.ops.sizes import rows
 
 
 def ranking(x: np.ndarray) -> np.ndarray:
     """Indices [..., n] from the largest value to the smallest, lowest index first among equals (-0 equals +0)."""
     return np.argsort(-x, axis=-1, kind="stable")
-
-
-def _positive(k: int) -> str | None:
-    return None if k > 0 else "1 or more"
 
 
 def _check_top_k(x: np.ndarray, k: int) -> None:
@@ -51,7 +47,7 @@ def _cases(attrs: list[dict[str, Any]]) -> list[Case]:
     ]
 
 
-K_ATTR = Attr("k", int, 1, "how many", _positive)
+K_ATTR = Attr("k", int, 1, "how many", positive)
 X = Tensor("x", "... K", FLOATS, "no NaN")
 
 

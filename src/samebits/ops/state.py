@@ -11,7 +11,7 @@ from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.elementary import exp, log2
 from samebits.ops.cases import default_inputs
-from samebits.ops.paged import LAYOUTS
+from samebits.ops.paged import layout_name
 from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.softmax import normalizer
 
@@ -77,15 +77,11 @@ def _weighted(v: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.where(alive, np.where(alive, v, F(0)) * w[..., None], F(0))
 
 
-def _layout(name: str) -> str | None:
-    return None if name in LAYOUTS else "'NHD' or 'HND'"
-
-
 @define_op(
     inputs=[Tensor("cache", "... A B D", CACHES, "a split or unified cache in any format", raw=True)],
     attrs=[
-        Attr("source", str, "NHD", "layout it is in", _layout),
-        Attr("target", str, "HND", "layout to give", _layout),
+        Attr("source", str, "NHD", "layout it is in", layout_name),
+        Attr("target", str, "HND", "layout to give", layout_name),
     ],
     results=[Result("converted", "... O I D", "=cache", "freshly written")],
     tolerance=EXACT,

@@ -12,12 +12,11 @@ import numpy as np
 from samebits.backends.interface import Backend, Caps
 from samebits.backends.support import check_tier, choose_kernel
 from samebits.core.errors import Unsupported
-from samebits.core.format import HostTensor, Packed
+from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Kernel
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
-from samebits.ops.kv_equivalents import copy_tensor
 from samebits.ops.record import Case, Tolerance
 from samebits.verify.harness import PATTERNS, execute, raw_bytes
 from samebits.verify.locate import axis_labels, first_difference
