@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "ops": {"formats", "graph"},
     "passes": {"graph", "ops"},
     "kernels": {"ops", "formats"},
-    "backends": {"graph", "ops", "formats", "kernels"},
+    "backends": {"graph", "ops", "formats", "kernels", "passes"},
     "loaders": {"formats"},
     "models": {"graph", "ops"},
     "cache": set(),

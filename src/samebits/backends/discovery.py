@@ -15,6 +15,7 @@ from samebits.core.errors import Unavailable, UnknownName
 
 GROUP = "samebits.backends"
 IN_TREE = {
+    "cpu": "samebits.backends.cpu:CpuBackend",
     "reference": "samebits.backends.reference:ReferenceBackend",
     "null": "samebits.backends.null:NullBackend",
 }

@@ -78,6 +78,10 @@ class Executable(ABC):
         A view may be written through: verify hands every tensor over as a slice of rows of a larger buffer.
         """
 
+    def layout(self, name: str) -> str:
+        """The layout `alloc` should give the memory of an input. Optional: any other works too, perhaps slower."""
+        return "row-major"
+
     def prepare(self, dims: Mapping[str, int]) -> None:
         """Sets the symbolic dimensions of the coming step; optional for graphs without any."""
 

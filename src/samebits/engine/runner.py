@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -104,22 +102,21 @@ def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
 
 def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: Tier) -> dict[str, Packer]:
     """How the chosen kernels want each weight on the device; Unsupported where two of them disagree."""
-    asked: dict[str, dict[tuple[str, Callable[[str, Any], Any] | None], str]] = {}
+    asked: dict[str, dict[Packer | None, str]] = {}
     for node, where in zip(graph.nodes, placement.places, strict=True):
         if where == "device":
             specs = {name: value.spec for name, value in node.inputs.items()}
             kernel = choose_kernel(backend, OPS[node.op.name], specs, node.attrs, tier)
             for name, value in node.inputs.items():
                 if graph.kinds.get(value.name) == "weight":
-                    key = (name if kernel.prepack else "", kernel.prepack)
-                    asked.setdefault(value.name, {})[key] = kernel.name
+                    asked.setdefault(value.name, {})[kernel.prepack.get(name)] = kernel.name
     packers: dict[str, Packer] = {}
     for weight, wishes in asked.items():
         if len(wishes) > 1:
             raise Unsupported(f"{backend.name}: {' and '.join(wishes.values())} want {weight} packed differently")
-        ((name, prepack),) = wishes
-        if prepack is not None:
-            packers[weight] = partial(prepack, name)
+        ((packer, _),) = wishes.items()
+        if packer is not None:
+            packers[weight] = packer
     return packers
 
 
@@ -155,7 +152,7 @@ class Runner:
         for name, buffer in weights.items():
             self._executable.bind(name, buffer)
         for name, spec in specs["cache"].items():
-            self._executable.bind(name, self.backend.alloc(spec))
+            self._executable.bind(name, self.backend.alloc(spec, self._executable.layout(name)))
 
     def run(self, batch: StepBatch) -> StepResult:
         """Runs one step; BadInput when it is larger than the graph was built for."""

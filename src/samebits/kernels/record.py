@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from samebits.core.shapes import TensorSpec
@@ -30,8 +30,9 @@ class Kernel:
     """`run` takes the op's inputs and attrs in the language's own tensors and returns its results as a tuple.
 
     when(request) returns nothing, or the reason why this kernel cannot serve it.
-    prepack(input, tensor) rearranges a constant input once at load, host to host; None: taken as it is. All kernels
-    that read one weight must agree on its packing, so that one packed table serves an embedding and a tied head.
+    prepack[input](tensor) rearranges a constant input once at load, host to host; others are taken as they are. All
+    kernels that read one weight must agree on its packing, so that one packed table serves an embedding and a tied
+    head.
     """
 
     op: Op
@@ -39,7 +40,7 @@ class Kernel:
     tier: Tier
     run: Callable[..., Any]
     when: Callable[[Request], str | None] | None = None
-    prepack: Callable[[str, Any], Any] | None = None
+    prepack: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -74,7 +75,7 @@ class KernelTable:
         *,
         tier: Tier,
         when: Callable[[Request], str | None] | None = None,
-        prepack: Callable[[str, Any], Any] | None = None,
+        prepack: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Registers the decorated function; its parameters must be the op's, or the import fails.
 
@@ -89,7 +90,7 @@ class KernelTable:
             takes_rest = len(named) < len(parameters)
             if named != wanted and not (takes_rest and set(named) <= set(wanted)):
                 raise TypeError(f"kernel {run.__name__}: parameters must be those of {op_name}: {wanted}")
-            self.add(Kernel(op, self.language, tier, run, when, prepack))
+            self.add(Kernel(op, self.language, tier, run, when, prepack or {}))
             return run
 
         return register

@@ -6,6 +6,7 @@ place lies where the old one lay; what is written into a graph input needs no pl
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -44,18 +45,29 @@ def spec_bytes(spec: TensorSpec) -> int:
 
 
 def plan_memory(
-    graph: Graph, placement: Placement | None = None, side: Place = "device", alignment: int = ALIGNMENT
+    graph: Graph,
+    placement: Placement | None = None,
+    side: Place = "device",
+    alignment: int = ALIGNMENT,
+    shares: Mapping[str, str] | None = None,
+    together: Iterable[Sequence[int]] = (),
 ) -> MemoryPlan:
     """Offsets for the values on one side of a placement, all on the device if none is given.
 
     Largest first, each into the smallest gap between places that are taken while it lives.
+    shares    value -> the value in whose memory it lies, as a view; it gets no place of its own
+    together  nodes that run without waiting for each other: what one reads, none of them may overwrite
     """
+    buffers = _buffers(graph, placement, side, alignment, shares or {})
+    ends = {i: max(nodes) for nodes in together if nodes for i in range(min(nodes), max(nodes) + 1)}
+    for buffer in buffers:
+        buffer.last = ends.get(buffer.last, buffer.last)
     placed: list[tuple[int, int, _Buffer]] = []
-    for buffer in sorted(_buffers(graph, placement, side, alignment), key=lambda b: (-b.size, b.first)):
+    for buffer in sorted(buffers, key=lambda b: (-b.size, b.first)):
         taken = sorted((at, end) for at, end, other in placed if _meet(buffer, other))
         start = _best_gap(taken, buffer.size)
         placed.append((start, start + buffer.size, buffer))
-    offsets = {name: at for at, _, buffer in placed for name in buffer.values}
+    offsets = {name: at for at, _, buffer in placed for name in buffer.values if name not in (shares or {})}
     return MemoryPlan(offsets, max((end for _, end, _ in placed), default=0))
 
 
@@ -74,7 +86,9 @@ def _best_gap(taken: list[tuple[int, int]], size: int) -> int:
     return end if best < 0 else best
 
 
-def _buffers(graph: Graph, placement: Placement | None, side: Place, alignment: int) -> list[_Buffer]:
+def _buffers(
+    graph: Graph, placement: Placement | None, side: Place, alignment: int, shares: Mapping[str, str]
+) -> list[_Buffer]:
     """All memory that one side needs. A copy that arrives is a value of its own there."""
     uses, state = use_positions(graph), state_values(graph)
     buffers: dict[str, _Buffer] = {}
@@ -89,7 +103,7 @@ def _buffers(graph: Graph, placement: Placement | None, side: Place, alignment: 
         add(copy.value, specs[copy.value], 0 if copy.is_constant else copy.before)
     for index, node in enumerate(graph.nodes):
         if (placement.places[index] if placement else "device") == side:
-            written = {new.name: old.name for old, new in node.writes}
+            written = {**{new.name: old.name for old, new in node.writes}, **shares}
             for value in node.outputs:
                 if written.get(value.name) in buffers:
                     buffers[value.name] = buffers[written[value.name]]
@@ -97,7 +111,7 @@ def _buffers(graph: Graph, placement: Placement | None, side: Place, alignment: 
                 elif value.name not in state:
                     add(value.name, value.spec, index)
     constants = {c.value for c in arrivals if c.is_constant}
-    for name, buffer in buffers.items():
+    for name, buffer in buffers.items():  # a view keeps its base alive
         end = len(graph.nodes) if name in constants else max(uses.get(name, [buffer.first]))
         buffer.last = max(buffer.last, end)
     return list({id(b): b for b in buffers.values()}.values())

@@ -1,42 +1,84 @@
-// The native part of samebits. So far: what the CPU at hand can do, as kernel selection will ask.
+// The native part of samebits as Python sees it: a team of threads, and programs that run on it.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/map.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
-#include <map>
-#include <string>
+#include <tuple>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
+#include "runtime/isa.h"
+#include "runtime/program.h"
+
+namespace nb = nanobind;
+using namespace samebits;
 
 namespace {
 
-#if defined(__x86_64__)
-// Leaf 7 carries what compilers' builtin checks of this age do not name: AMX and AVX-VNNI.
-std::map<std::string, bool> cpu_features() {
-    unsigned a = 0, b = 0, c = 0, d = 0, a1 = 0, b1 = 0, c1 = 0, d1 = 0;
-    const bool has_leaf_7 = __get_cpuid_count(7, 0, &a, &b, &c, &d);
-    const bool has_leaf_7_1 = has_leaf_7 && a >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1);
-    __builtin_cpu_init();
-    return {
-        {"avx2", __builtin_cpu_supports("avx2") != 0},
-        {"fma", __builtin_cpu_supports("fma") != 0},
-        {"f16c", __builtin_cpu_supports("f16c") != 0},
-        {"avx512f", __builtin_cpu_supports("avx512f") != 0},
-        {"avx512vnni", __builtin_cpu_supports("avx512vnni") != 0},
-        {"avx_vnni", has_leaf_7_1 && ((a1 >> 4) & 1) != 0},
-        {"amx_int8", has_leaf_7 && ((d >> 25) & 1) != 0},
-    };
+using DimTuple = std::tuple<int, int64_t, int64_t>;
+
+int add_tensor(Program& program, int format, const std::vector<DimTuple>& dims, int64_t row_stride) {
+    std::vector<Dim> converted;
+    for (auto [symbol, factor, plus] : dims) converted.push_back({symbol, factor, plus});
+    return program.add_tensor(Format(format), converted, row_stride);
 }
-#elif defined(__aarch64__)
-std::map<std::string, bool> cpu_features() { return {{"neon", true}}; }
-#else
-std::map<std::string, bool> cpu_features() { return {}; }
-#endif
+
+nb::object run(Program& program, Team& team, const std::vector<int64_t>& sizes) {
+    int failed = -1;
+    {
+        nb::gil_scoped_release released;
+        failed = program.run(team, sizes);
+    }
+    if (failed < 0) return nb::none();
+    const Failure& failure = *team.failure();
+    return nb::make_tuple(program.op_name(failed), failure.argument, failure.given, failure.needed);
+}
+
+nb::dict features() {
+    nb::dict found;
+    for (const CpuFeature& feature : cpu_features()) found[feature.name] = feature.present;
+    return found;
+}
+
+nb::list isas() {
+    nb::list names;
+    for (const OpTable* table : available_tables()) names.append(table->isa);
+    return names;
+}
+
+nb::dict ops(const std::string& isa) {
+    nb::dict splits;
+    const OpTable& table = table_named(isa);
+    for (int i = 0; i < table.num_ops; i++) splits[table.ops[i].name] = table.ops[i].split == Split::rows ? "rows" : "free";
+    return splits;
+}
 
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.def("cpu_features", &cpu_features, "Instruction sets of this CPU that kernels may use, by name.");
+    m.def("cpu_features", &features, "What this CPU has of what kernels may use, by name.");
+    m.def("isas", &isas, "Names of the instruction sets kernels were compiled for and this CPU has, the fastest first.");
+    m.def("ops", &ops, nb::arg("isa"), "Native ops by name, with how they split their work: 'rows' or 'free'.");
+
+    nb::class_<Team>(m, "Team", "Threads that live as long as this object.")
+        .def(nb::init<int>(), nb::arg("count"))
+        .def_prop_ro("count", &Team::count);
+
+    nb::class_<Program>(m, "Program", "A step as a list of native calls. Addresses are the caller's to keep alive.")
+        .def("__init__", [](Program* self, const std::string& isa, std::vector<int64_t> largest) {
+            new (self) Program(table_named(isa), std::move(largest));
+        }, nb::arg("isa"), nb::arg("largest_sizes"))
+        .def("add_tensor", &add_tensor, nb::arg("format"), nb::arg("dims"), nb::arg("row_stride") = 0)
+        .def("lay_in_arena", &Program::lay_in_arena)
+        .def("lay_in_tensor", &Program::lay_in_tensor)
+        .def("bind", [](Program& self, int tensor, uintptr_t address, int layout, float scale) {
+            self.bind(tensor, address, Layout(layout), scale);
+        })
+        .def("add_call", &Program::add_call)
+        .def("allocate", &Program::allocate)
+        .def("run", &run, "One step; None, or (op, argument, given, needed) of the first failure.")
+        .def("memory", [](nb::handle self, int tensor, size_t num_bytes) {
+            char* data = nb::cast<Program&>(self).tensor(tensor).data;
+            return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {num_bytes}, self);
+        }, "uint8 view of a tensor's memory; keeps the program alive.");
 }

@@ -1,0 +1,92 @@
+"""The native CPU backend: C++ kernels on a team of threads, the same bits as the reference on every instruction set."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from samebits.backends.cpu.buffers import ROW_MAJOR, CpuBuffer, aligned_bytes, resolved, storage
+from samebits.backends.cpu.executable import CpuExecutable
+from samebits.backends.cpu.lower import lower
+from samebits.backends.interface import Backend, Buffer, Caps, View
+from samebits.backends.support import choose_kernel
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor, Packed, copy_tensor
+from samebits.core.shapes import TensorSpec
+from samebits.core.tiers import Tier
+from samebits.graph import Graph
+from samebits.kernels.cpp import native
+from samebits.kernels.cpp.table import cpp_kernels
+from samebits.kernels.record import KernelTable
+from samebits.ops import OPS
+from samebits.ops.evaluate import spec_of
+from samebits.passes.plan_memory import spec_bytes
+
+ISA_VARIABLE = "SAMEBITS_CPU_ISA"
+
+
+class CpuBackend(Backend):
+    """`isa` forces an instruction set (avx512, avx2, ..., scalar); absent: SAMEBITS_CPU_ISA, or the fastest here."""
+
+    name = "cpu"
+
+    def __init__(self, isa: str | None = None) -> None:
+        self._wanted_isa = isa or os.environ.get(ISA_VARIABLE)
+        self._team: Any = None
+        self._threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    @property
+    def isa(self) -> str:
+        """The instruction set kernels run on."""
+        available = native().isas()
+        if self._wanted_isa and self._wanted_isa not in available:
+            raise BadInput("cpu", ISA_VARIABLE, self._wanted_isa, f"one of {', '.join(available)}")
+        return self._wanted_isa or available[0]
+
+    @property
+    def team(self) -> Any:
+        """The threads; started with the first step."""
+        if self._team is None or self._team.count != self._threads:
+            self._team = native().Team(self._threads)
+        return self._team
+
+    def probe(self) -> Caps:
+        found = [name for name, present in native().cpu_features().items() if present]
+        return Caps(device=f"{self.isa}, {self._threads} threads", features=tuple(found))
+
+    def kernels(self) -> tuple[KernelTable, ...]:
+        return (cpp_kernels(),)
+
+    def set_threads(self, count: int) -> None:
+        if count < 1:
+            raise BadInput("cpu", "threads", count, "1 or more")
+        self._threads = count
+
+    def layout_bytes(self, spec: TensorSpec, layout: str) -> int:
+        """Bytes of a tensor in a layout."""
+        if layout == ROW_MAJOR:
+            return spec_bytes(spec)
+        return int(native().layout_bytes(spec.format, [d for d in spec.shape], layout))
+
+    def alloc(self, spec: TensorSpec, layout: str = ROW_MAJOR) -> CpuBuffer:
+        return CpuBuffer(spec, aligned_bytes(self.layout_bytes(spec, layout)), layout)
+
+    def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
+        if not isinstance(buffer, CpuBuffer) or spec_of(host) != buffer.spec:
+            raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
+        if isinstance(host, Packed):
+            buffer.scale = host.scale
+        storage(buffer.tensor)[...] = storage(host)
+
+    def copy_out(self, buffer: Buffer | View) -> HostTensor:
+        return copy_tensor(resolved(buffer)[1])
+
+    def compile(self, graph: Graph, tier: Tier) -> CpuExecutable:
+        kernels = [
+            choose_kernel(self, OPS[n.op.name], {k: v.spec for k, v in n.inputs.items()}, n.attrs, tier)
+            for n in graph.nodes
+        ]
+        return CpuExecutable(self, graph, lower(graph, kernels, native(), self.isa), {})
+
+
+__all__ = ["CpuBackend"]

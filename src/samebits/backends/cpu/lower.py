@@ -1,0 +1,143 @@
+"""From a graph to a native program: which results are views, where everything lies, where threads must meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from samebits.core.format import FORMATS
+from samebits.core.shapes import Dim, Sym
+from samebits.graph import Graph, Node, Value
+from samebits.graph.uses import overwritten_at, state_values
+from samebits.kernels.cpp.table import FORMAT_CODES
+from samebits.kernels.record import Kernel
+from samebits.passes.plan_memory import plan_memory
+
+
+@dataclass(frozen=True)
+class Window:
+    """A value that is some columns of another: it starts `offset` bytes into each row of `base`."""
+
+    base: str
+    offset: int
+    row_stride: int  # bytes; 0 where rows follow each other
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A native program and how to speak of its parts."""
+
+    program: Any
+    tensors: Mapping[str, int]  # value name -> tensor number
+    symbols: tuple[str, ...]  # names of the sizes a step must give, in the program's order
+    limits: tuple[int, ...]
+
+    def memory(self, name: str, num_bytes: int) -> np.ndarray:
+        """uint8 [num_bytes]: where a value of the program's own lies; valid while the program lives."""
+        return np.asarray(self.program.memory(self.tensors[name], num_bytes))
+
+
+def _row_bytes(value: Value) -> int:
+    width = 1
+    for dim in value.spec.shape[1:]:
+        if isinstance(dim, Sym):
+            return 0
+        width *= dim
+    return FORMATS[value.spec.format].row_bytes(width)
+
+
+def find_windows(graph: Graph) -> dict[str, Window]:
+    """Values that need no memory of their own. The base must not be written while the window is read."""
+    fixed = state_values(graph) | {v.name for v in graph.outputs}
+    overwritten = overwritten_at(graph)
+    windows: dict[str, Window] = {}
+    for node in graph.nodes:
+        if node.op.name not in ("slice_columns", "split_heads", "merge_heads"):
+            continue
+        (source,), (result,) = node.inputs.values(), node.outputs
+        root = windows.get(source.name, Window(source.name, 0, 0))
+        hidden = {source.name, root.base, result.name} & (overwritten.keys() | ({result.name} & fixed))
+        row_bytes = _row_bytes(source)
+        if (
+            hidden
+            or root.base in fixed
+            or not row_bytes
+            or (node.op.name == "slice_columns" and len(source.spec.shape) != 2)
+        ):
+            continue
+        if node.op.name == "slice_columns":
+            skipped = FORMATS[source.spec.format].row_bytes(node.attrs["start"])
+            windows[result.name] = Window(root.base, root.offset + skipped, root.row_stride or row_bytes)
+        else:
+            windows[result.name] = Window(root.base, root.offset, root.row_stride)
+    return windows
+
+
+def needs_barrier(graph_nodes: Sequence[Node], splits: Mapping[str, str]) -> list[bool]:
+    """For each node, whether the next one must wait for all threads.
+
+    Nodes that go thread by thread over the same rows need not: a thread reads what it wrote itself.
+    """
+    flags = []
+    for node, after in zip(graph_nodes, [*graph_nodes[1:], None], strict=True):
+        alike = (
+            after is not None
+            and splits[node.op.name] == splits[after.op.name] == "rows"
+            and node.outputs[0].spec.shape[:1] == after.outputs[0].spec.shape[:1]
+        )
+        flags.append(not alike)
+    return flags
+
+
+class _Symbols:
+    """Numbers for symbolic sizes in the order they are met."""
+
+    def __init__(self) -> None:
+        self.limits: dict[str, int] = {}
+
+    def encode(self, dim: Dim) -> tuple[int, int, int]:
+        if not isinstance(dim, Sym):
+            return (-1, 0, dim)
+        self.limits.setdefault(dim.name, dim.limit)
+        return (list(self.limits).index(dim.name), dim.factor, dim.plus)
+
+
+def lower(graph: Graph, kernels: Sequence[Kernel], module: Any, isa: str) -> Lowered:
+    """The program of a graph, memory planned and allocated; graph inputs are still to be bound."""
+    windows = find_windows(graph)
+    calls = [(n, k) for n, k in zip(graph.nodes, kernels, strict=True) if n.outputs[0].name not in windows]
+    barriers = needs_barrier([node for node, _ in calls], module.ops(isa))
+    together: list[tuple[int, ...]] = [()]
+    position = {id(node): i for i, node in enumerate(graph.nodes)}
+    for (node, _), barrier in zip(calls, barriers, strict=True):
+        together[-1] += (position[id(node)],)
+        if barrier:
+            together.append(())
+    plan = plan_memory(graph, shares={name: w.base for name, w in windows.items()}, together=together)
+
+    symbols = _Symbols()
+    encoded: list[tuple[Value, list[tuple[int, int, int]]]] = []
+    values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
+    encoded = [(value, [symbols.encode(d) for d in value.spec.shape]) for value in values]
+    program = module.Program(isa, list(symbols.limits.values()))
+    tensors: dict[str, int] = {}
+    written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
+    for value, dims in encoded:
+        if value.name in written:
+            tensors[value.name] = tensors[written[value.name]]
+            continue
+        window = windows.get(value.name)
+        number = program.add_tensor(FORMAT_CODES[value.spec.format], dims, window.row_stride if window else 0)
+        tensors[value.name] = number
+        if window is not None:
+            program.lay_in_tensor(number, tensors[window.base], window.offset)
+        elif value.name in plan.offsets:
+            program.lay_in_arena(number, plan.offsets[value.name])
+    for (node, kernel), barrier in zip(calls, barriers, strict=True):
+        inputs = [tensors[node.inputs[t.name].name] if t.name in node.inputs else -1 for t in kernel.op.inputs]
+        kernel.run(program, inputs, [tensors[v.name] for v in node.outputs], node.attrs, barrier)
+    program.allocate(plan.total_bytes)
+    return Lowered(program, tensors, tuple(symbols.limits), tuple(symbols.limits.values()))

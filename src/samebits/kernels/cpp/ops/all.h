@@ -1,0 +1,21 @@
+// Every kernel of one instruction set in one table. A file in isa/ sets the flags, names the set and includes this.
+#pragma once
+#include "norm.h"
+
+namespace samebits::SAMEBITS_ISA {
+
+constexpr NativeOp kOps[] = {
+    {"rms_norm", run_rms_norm, Split::rows, norm_scratch},
+    {"layer_norm", run_layer_norm, Split::rows, norm_scratch},
+    {"fused_add_rms_norm", run_fused_add_rms_norm, Split::rows, norm_scratch},
+};
+
+}  // namespace samebits::SAMEBITS_ISA
+
+#define SAMEBITS_NAME_TEXT(x) #x
+#define SAMEBITS_NAME(x) SAMEBITS_NAME_TEXT(x)
+
+namespace samebits {
+extern const OpTable SAMEBITS_TABLE;
+const OpTable SAMEBITS_TABLE = {SAMEBITS_NAME(SAMEBITS_ISA), SAMEBITS_ISA::kOps, sizeof(SAMEBITS_ISA::kOps) / sizeof(NativeOp)};
+}  // namespace samebits

@@ -1,0 +1,32 @@
+// A native implementation of an op, and the table an instruction set fills.
+#pragma once
+#include "tensor.h"
+#include "worker.h"
+
+namespace samebits {
+
+// How a kernel splits its work; decides where the program needs a barrier.
+//   rows     thread by thread along the first axis of the first result: Worker::share(shape[0])
+//   free     anything else
+enum class Split { rows, free };
+
+struct Scratch {
+    size_t per_thread = 0;
+    size_t shared = 0;
+};
+
+struct NativeOp {
+    const char* name;
+    void (*run)(const Call&, Worker&);  // called by every thread of the team
+    Split split = Split::free;
+    // Bytes needed for a call whose shapes are at their upper bounds; null: none.
+    Scratch (*scratch)(const Call&, int threads) = nullptr;
+};
+
+struct OpTable {
+    const char* isa;
+    const NativeOp* ops;
+    int num_ops;
+};
+
+}  // namespace samebits

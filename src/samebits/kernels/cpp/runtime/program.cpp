@@ -1,0 +1,158 @@
+#include "program.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+namespace samebits {
+
+namespace {
+
+struct Block {
+    int elements, bytes;
+};
+
+Block block_of(Format format) {
+    switch (format) {
+        case Format::f32:
+        case Format::i32:
+        case Format::u32: return {1, 4};
+        case Format::f16:
+        case Format::bf16: return {1, 2};
+        case Format::i8:
+        case Format::u8:
+        case Format::boolean: return {1, 1};
+        case Format::q4_0: return {32, 18};
+        case Format::q4_1: return {32, 20};
+        case Format::q5_0: return {32, 22};
+        case Format::q5_1: return {32, 24};
+        case Format::q8_0: return {32, 34};
+        case Format::q4_k: return {256, 144};
+        case Format::q5_k: return {256, 176};
+        case Format::q6_k: return {256, 210};
+        case Format::nvfp4: return {16, 9};
+    }
+    throw std::invalid_argument("unknown format");
+}
+
+}  // namespace
+
+int64_t row_bytes(Format format, int64_t num_elements) {
+    const Block block = block_of(format);
+    return num_elements / block.elements * block.bytes;
+}
+
+Program::Program(const OpTable& table, std::vector<int64_t> largest_sizes)
+    : table_(table), largest_(std::move(largest_sizes)) {}
+
+Program::~Program() { std::free(arena_); }
+
+int Program::add_tensor(Format format, const std::vector<Dim>& dims, int64_t row_stride) {
+    if (dims.size() > kMaxRank) throw std::invalid_argument("a tensor has too many axes");
+    Slot slot;
+    slot.tensor.format = format;
+    slot.tensor.rank = int(dims.size());
+    slot.dims = dims;
+    slot.row_stride = row_stride;
+    slots_.push_back(slot);
+    return int(slots_.size()) - 1;
+}
+
+void Program::lay_in_arena(int tensor, int64_t offset) { slots_.at(tensor).arena_offset = offset; }
+
+void Program::lay_in_tensor(int tensor, int base, int64_t offset) {
+    slots_.at(tensor).base = base;
+    slots_.at(tensor).base_offset = offset;
+}
+
+void Program::bind(int tensor, uintptr_t address, Layout layout, float scale) {
+    Tensor& target = slots_.at(tensor).tensor;
+    target.data = reinterpret_cast<char*>(address);
+    target.scale = scale;
+    if (target.layout != layout) reserved_threads_ = 0;  // scratch depends on it
+    target.layout = layout;
+}
+
+void Program::add_call(const std::string& op, const std::vector<int>& inputs, const std::vector<int>& outputs,
+                       const std::vector<double>& attrs, bool barrier) {
+    if (inputs.size() > kMaxInputs || outputs.size() > kMaxOutputs || attrs.size() > kMaxAttrs)
+        throw std::invalid_argument(op + ": too many arguments");
+    Step step{nullptr, inputs, outputs, {}, barrier};
+    for (int i = 0; i < table_.num_ops; i++)
+        if (op == table_.ops[i].name) step.op = &table_.ops[i];
+    if (!step.op) throw std::invalid_argument("no native op " + op);
+    for (size_t i = 0; i < attrs.size(); i++) step.call.attr[i] = attrs[i];
+    calls_.push_back(step);
+}
+
+void Program::allocate(int64_t arena_bytes) {
+    std::free(arena_);
+    const size_t size = (size_t(arena_bytes) + 4095) / 4096 * 4096 + 4096;
+    arena_ = static_cast<char*>(std::aligned_alloc(4096, size));
+    if (!arena_) throw std::bad_alloc();
+    for (Slot& slot : slots_)
+        if (slot.arena_offset >= 0) slot.tensor.data = arena_ + slot.arena_offset;
+    for (Step& step : calls_) {  // no tensor is added after this, so addresses last
+        for (size_t i = 0; i < step.inputs.size(); i++)
+            step.call.in[i] = step.inputs[i] < 0 ? nullptr : &slots_.at(step.inputs[i]).tensor;
+        for (size_t i = 0; i < step.outputs.size(); i++) step.call.out[i] = &slots_.at(step.outputs[i]).tensor;
+    }
+}
+
+void Program::resize(const int64_t* sizes) {
+    for (Slot& slot : slots_) {
+        Tensor& t = slot.tensor;
+        for (int i = 0; i < t.rank; i++) t.shape[i] = slot.dims[i].value(sizes);
+        if (t.rank) {
+            t.stride[t.rank - 1] = row_bytes(t.format, 1);
+            int64_t stride = row_bytes(t.format, t.width());
+            for (int i = t.rank - 2; i >= 0; i--) {
+                t.stride[i] = stride;
+                stride *= t.shape[i];
+            }
+            if (slot.row_stride && t.rank > 1) t.stride[0] = slot.row_stride;
+        }
+        if (slot.base >= 0) t.data = slots_[slot.base].tensor.data + slot.base_offset;
+    }
+}
+
+Scratch Program::scratch_needed(int threads) {
+    Scratch most;
+    for (Step& step : calls_)
+        if (step.op->scratch) {
+            const Scratch need = step.op->scratch(step.call, threads);
+            if (need.per_thread > most.per_thread) most.per_thread = need.per_thread;
+            if (need.shared > most.shared) most.shared = need.shared;
+        }
+    return most;
+}
+
+int Program::run(Team& team, const std::vector<int64_t>& sizes) {
+    if (sizes.size() != largest_.size()) throw std::invalid_argument("a step needs a size for every symbol");
+    for (size_t i = 0; i < sizes.size(); i++)
+        if (sizes[i] < 0 || sizes[i] > largest_[i]) throw std::invalid_argument("a size is beyond its upper bound");
+    if (reserved_threads_ != team.count()) {
+        resize(largest_.data());
+        const Scratch need = scratch_needed(team.count());
+        team.reserve(need.per_thread, need.shared);
+        reserved_threads_ = team.count();
+    }
+    resize(sizes.data());
+    int failed_at = -1;
+    team.run([&](Worker& worker) {
+        for (size_t i = 0; i < calls_.size(); i++) {
+            const Step& step = calls_[i];
+            step.op->run(step.call, worker);
+            if (!step.barrier) continue;
+            worker.barrier();
+            if (worker.halted()) {
+                if (worker.id == 0) failed_at = int(i);
+                return;
+            }
+        }
+    });
+    if (team.failure() && failed_at < 0) failed_at = int(calls_.size()) - 1;
+    return failed_at;
+}
+
+}  // namespace samebits

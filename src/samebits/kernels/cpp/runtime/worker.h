@@ -1,0 +1,50 @@
+// One thread's view of a running program: who it is, its scratch memory, barriers, shared work, and failure.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace samebits {
+
+// What is wrong with the data of a call. All three are string literals.
+struct Failure {
+    const char* argument;
+    const char* given;
+    const char* needed;
+};
+
+class Team;  // runtime/pool.h
+
+class Worker {
+  public:
+    int id = 0;
+    int count = 1;
+    char* scratch = nullptr;  // this thread's own, of the size the op asked for, 64-byte aligned
+    char* shared = nullptr;   // all threads', likewise
+
+    // Waits for all threads. Every thread of the team must call it.
+    void barrier();
+
+    // Whether a thread had failed when the last barrier opened; the same answer on all threads until the next one.
+    bool halted() const;
+
+    // The next piece of `total` units, `size` at a time, in the order of claims; false when none is left. The
+    // counter starts anew at every barrier. Which thread gets a piece has no effect on bits: none shares a sum.
+    bool claim(int64_t total, int64_t size, int64_t& first, int64_t& last);
+
+    // This thread's part of `total` units, the same for every op: what one op wrote here, the next reads here.
+    void share(int64_t total, int64_t& first, int64_t& last) const {
+        const int64_t part = total / count, rest = total % count;
+        first = id * part + (id < rest ? id : rest);
+        last = first + part + (id < rest ? 1 : 0);
+    }
+
+    // Notes the first failure of a run; the program stops at the next barrier. The kernel goes on, safely.
+    void fail(const Failure& failure);
+
+  private:
+    friend class Team;
+    Team* team = nullptr;
+};
+
+}  // namespace samebits

@@ -1,0 +1,109 @@
+// Sixteen lanes in one register: AVX-512 (F, BW, DQ, VL) with VNNI.
+#pragma once
+#include <immintrin.h>
+
+namespace samebits::SAMEBITS_ISA {
+
+struct F {  // 16 float32
+    __m512 v;
+};
+struct I {  // 16 int32
+    __m512i v;
+};
+struct B {  // 64 bytes: 4 consecutive k of 16 rows
+    __m512i v;
+};
+struct M {  // one bit a lane
+    __mmask16 v;
+};
+
+INLINE M first_lanes(int n) { return {__mmask16(n >= 16 ? 0xFFFF : (1u << n) - 1)}; }
+
+INLINE F load(const float* p) { return {_mm512_loadu_ps(p)}; }
+INLINE F load_partial(const float* p, int n) { return {_mm512_maskz_loadu_ps(first_lanes(n).v, p)}; }
+INLINE void store(float* p, F x) { _mm512_storeu_ps(p, x.v); }
+INLINE void store_partial(float* p, F x, int n) { _mm512_mask_storeu_ps(p, first_lanes(n).v, x.v); }
+INLINE F set(float x) { return {_mm512_set1_ps(x)}; }
+INLINE F zero() { return {_mm512_setzero_ps()}; }
+INLINE float first(F x) { return _mm512_cvtss_f32(x.v); }
+
+INLINE F operator+(F a, F b) { return {_mm512_add_ps(a.v, b.v)}; }
+INLINE F operator-(F a, F b) { return {_mm512_sub_ps(a.v, b.v)}; }
+INLINE F operator*(F a, F b) { return {_mm512_mul_ps(a.v, b.v)}; }
+// a * b + c; only where the product is exact, so that one rounding and two give the same number.
+INLINE F fma_exact(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+INLINE F abs(F a) { return {_mm512_abs_ps(a.v)}; }
+
+INLINE M operator<(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+INLINE M operator>(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ)}; }
+INLINE M operator<=(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
+INLINE M operator>=(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ)}; }
+INLINE M operator==(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
+INLINE M operator!=(F a, F b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ)}; }
+INLINE M operator&(M a, M b) { return {__mmask16(a.v & b.v)}; }
+INLINE M operator|(M a, M b) { return {__mmask16(a.v | b.v)}; }
+INLINE M operator~(M a) { return {__mmask16(~a.v)}; }
+INLINE bool any(M a) { return a.v != 0; }
+INLINE bool all(M a) { return a.v == 0xFFFF; }
+INLINE F select(M m, F yes, F no) { return {_mm512_mask_blend_ps(m.v, no.v, yes.v)}; }
+INLINE I select(M m, I yes, I no) { return {_mm512_mask_blend_epi32(m.v, no.v, yes.v)}; }
+// a > b ? a : b, so b where either is NaN.
+INLINE F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }
+INLINE F min(F a, F b) { return {_mm512_min_ps(a.v, b.v)}; }
+INLINE float reduce_max(F a) { return _mm512_reduce_max_ps(a.v); }
+
+INLINE I bits(F x) { return {_mm512_castps_si512(x.v)}; }
+INLINE F from_bits(I x) { return {_mm512_castsi512_ps(x.v)}; }
+INLINE I set(int32_t x) { return {_mm512_set1_epi32(x)}; }
+INLINE I load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
+INLINE void store(int32_t* p, I x) { _mm512_storeu_si512(p, x.v); }
+INLINE I operator+(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
+INLINE I operator-(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+INLINE I operator*(I a, I b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+INLINE I operator&(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
+INLINE I operator|(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
+INLINE I operator^(I a, I b) { return {_mm512_xor_si512(a.v, b.v)}; }
+template <int N>
+INLINE I shift_left(I a) { return {_mm512_slli_epi32(a.v, N)}; }
+template <int N>
+INLINE I shift_right(I a) { return {_mm512_srai_epi32(a.v, N)}; }  // keeps the sign
+template <int N>
+INLINE I shift_right_unsigned(I a) { return {_mm512_srli_epi32(a.v, N)}; }
+INLINE F to_float(I x) { return {_mm512_cvtepi32_ps(x.v)}; }
+
+// 16-bit types, to nearest even.
+INLINE F load_f16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+INLINE void store_f16(uint16_t* p, F x) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT)); }
+INLINE F round_f16(F x) { return {_mm512_cvtph_ps(_mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT))}; }
+INLINE F load_u16_high(const uint16_t* p) {  // each 16-bit word as the upper half of a lane
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
+}
+INLINE void store_u16(uint16_t* p, I x) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(x.v)); }
+
+INLINE I load_i8(const int8_t* p) { return {_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
+INLINE I load_u8(const uint8_t* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
+INLINE void store_i8(int8_t* p, I x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(x.v)); }
+
+// Integer dot products: lane r adds the 4 products of row r's bytes with the 4 bytes of x.
+INLINE B load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }
+INLINE B set_bytes(int8_t x) { return {_mm512_set1_epi8(x)}; }
+INLINE B operator&(B a, B b) { return {_mm512_and_si512(a.v, b.v)}; }
+INLINE B operator|(B a, B b) { return {_mm512_or_si512(a.v, b.v)}; }
+template <int N>
+INLINE B byte_shift_left(B a) { return {_mm512_slli_epi16(a.v, N)}; }  // bits cross into the next byte: mask first
+template <int N>
+INLINE B byte_shift_right(B a) { return {_mm512_srli_epi16(a.v, N)}; }  // likewise: mask after
+INLINE B lookup16(const int8_t* table, B index) {  // table[index] for each byte, index 0 .. 15
+    __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)table));
+    return {_mm512_shuffle_epi8(t, index.v)};
+}
+INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
+    return {_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(x))};
+}
+// w is a signed byte xor 0x80. The sum is that of w as unsigned, which is the signed one + kBias8 * sum of x.
+constexpr int kBias8 = 128;
+INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
+
+INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+
+}  // namespace samebits::SAMEBITS_ISA

@@ -1,0 +1,43 @@
+// The vector of sixteen lanes that every kernel is written in, on the instruction set this file is compiled for.
+// SAMEBITS_ISA names the set and is the namespace of all that is compiled with its flags, so that no function
+// of one set can be linked in the place of another's.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define INLINE inline __attribute__((always_inline))
+
+#if defined(SAMEBITS_USE_AVX512)
+#include "avx512.h"
+#elif defined(SAMEBITS_USE_AVX2)
+#include "avx2.h"
+#elif defined(SAMEBITS_USE_NEON)
+#include "neon.h"
+#else
+#include "scalar.h"
+#endif
+
+namespace samebits::SAMEBITS_ISA {
+
+// The lanes added in order from +0.
+INLINE float chain(F x) {
+    alignas(64) float lane[16];
+    store(lane, x);
+    float sum = 0;
+    for (int i = 0; i < 16; i++) sum += lane[i];
+    return sum;
+}
+
+// bfloat16: the upper half of a float32, to nearest even. A NaN stays one.
+INLINE F load_bf16(const uint16_t* p) { return load_u16_high(p); }
+INLINE I bf16_bits(F x) {
+    const I u = bits(x);
+    const I odd = shift_right_unsigned<16>(u) & set(1);
+    const I rounded = shift_right_unsigned<16>(u + set(0x7FFF) + odd);
+    return select(x != x, set(0x7FC0), rounded);
+}
+INLINE void store_bf16(uint16_t* p, F x) { store_u16(p, bf16_bits(x)); }
+INLINE F round_bf16(F x) { return from_bits(shift_left<16>(bf16_bits(x))); }
+
+}  // namespace samebits::SAMEBITS_ISA
