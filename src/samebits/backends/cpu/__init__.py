@@ -12,11 +12,12 @@ from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernel
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, copy_tensor
-from samebits.core.shapes import TensorSpec
+from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.cpp import native
 from samebits.kernels.cpp.table import cpp_kernels
+from samebits.kernels.cpp.weights import rows16_bytes
 from samebits.kernels.record import KernelTable
 from samebits.ops import OPS
 from samebits.ops.evaluate import spec_of
@@ -66,7 +67,10 @@ class CpuBackend(Backend):
         """Bytes of a tensor in a layout."""
         if layout == ROW_MAJOR:
             return spec_bytes(spec)
-        return int(native().layout_bytes(spec.format, [d for d in spec.shape], layout))
+        shape = tuple(upper(d) for d in spec.shape)
+        if layout == "rows16":
+            return rows16_bytes(spec.format, shape)
+        return int(native().layout_bytes(spec.format, list(shape), layout))
 
     def alloc(self, spec: TensorSpec, layout: str = ROW_MAJOR) -> CpuBuffer:
         return CpuBuffer(spec, aligned_bytes(self.layout_bytes(spec, layout)), layout)

@@ -53,12 +53,34 @@ nb::dict ops(const std::string& isa) {
     return splits;
 }
 
+// A weight as rows lie in a model file into rows16; its leading axes are matrices one after another.
+bool pack_rows(int format, int64_t matrices, int64_t rows, int64_t width, nb::ndarray<const uint8_t, nb::c_contig> from,
+               nb::ndarray<uint8_t, nb::c_contig> to) {
+    const OpTable& table = *available_tables().front();
+    const size_t stride = size_t(row_bytes(Format(format), width)), bytes = table.rows16_bytes(Format(format), rows, width);
+    if (from.nbytes() != stride * size_t(rows * matrices) || to.nbytes() != bytes * size_t(matrices))
+        throw std::invalid_argument("a weight's bytes do not fit its shape");
+    nb::gil_scoped_release released;
+    bool allowed = true;
+    for (int64_t m = 0; m < matrices; m++)
+        allowed &= table.pack_rows16(reinterpret_cast<const char*>(from.data()) + size_t(m * rows) * stride, stride,
+                                     Format(format), rows, width, 0, (rows + 15) / 16, to.data() + size_t(m) * bytes);
+    return allowed;
+}
+
+int64_t rows16_bytes(int format, int64_t matrices, int64_t rows, int64_t width) {
+    return matrices * int64_t(available_tables().front()->rows16_bytes(Format(format), rows, width));
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
     m.def("cpu_features", &features, "What this CPU has of what kernels may use, by name.");
     m.def("isas", &isas, "Names of the instruction sets kernels were compiled for and this CPU has, the fastest first.");
     m.def("ops", &ops, nb::arg("isa"), "Native ops by name, with how they split their work: 'rows' or 'free'.");
+
+    m.def("rows16_bytes", &rows16_bytes, "Bytes of matrices [rows, width] in the layout rows16.");
+    m.def("pack_rows", &pack_rows, "Packs matrices into rows16; False where a value is one that products do not allow.");
 
     nb::class_<Team>(m, "Team", "Threads that live as long as this object.")
         .def(nb::init<int>(), nb::arg("count"))

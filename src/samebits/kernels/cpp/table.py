@@ -14,15 +14,11 @@ from typing import Any
 
 from samebits.core.tiers import Tier
 from samebits.kernels.cpp import native
-from samebits.kernels.cpp.weights import pack_rows
+from samebits.kernels.cpp.weights import FORMAT_CODES, pack_rows
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops.record import OPS, Attr, Op
 
-# Native numbers of formats and of other named choices, in the order of runtime/tensor.h and of the kernels.
-FORMAT_CODES = {
-    name: code
-    for code, name in enumerate(["f32", "f16", "bf16", "i8", "u8", "i32", "u32", "bool", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4"])
-}
+# Native numbers of named choices, in the order of runtime/tensor.h and of the kernels.
 LAYOUT_CODES = {name: code for code, name in enumerate(("row-major", "rows16", "k_lanes", "v_rows"))}
 CHOICES = {
     "layout": ("NHD", "HND"),

@@ -1,10 +1,16 @@
 // Every kernel of one instruction set in one table. A file in isa/ sets the flags, names the set and includes this.
 #pragma once
+#include "embedding.h"
+#include "gemm.h"
 #include "norm.h"
 
 namespace samebits::SAMEBITS_ISA {
 
 constexpr NativeOp kOps[] = {
+    {"embedding", run_embedding, Split::free, embedding_scratch},
+    {"gemm", run_gemm, Split::free, gemm_scratch},
+    {"gemm_q8", run_gemm_q8, Split::free, gemm_q8_scratch},
+    {"grouped_gemm", run_grouped_gemm, Split::free, grouped_gemm_scratch},
     {"rms_norm", run_rms_norm, Split::rows, norm_scratch},
     {"layer_norm", run_layer_norm, Split::rows, norm_scratch},
     {"fused_add_rms_norm", run_fused_add_rms_norm, Split::rows, norm_scratch},
@@ -17,5 +23,6 @@ constexpr NativeOp kOps[] = {
 
 namespace samebits {
 extern const OpTable SAMEBITS_TABLE;
-const OpTable SAMEBITS_TABLE = {SAMEBITS_NAME(SAMEBITS_ISA), SAMEBITS_ISA::kOps, sizeof(SAMEBITS_ISA::kOps) / sizeof(NativeOp)};
+const OpTable SAMEBITS_TABLE = {SAMEBITS_NAME(SAMEBITS_ISA), SAMEBITS_ISA::kOps, sizeof(SAMEBITS_ISA::kOps) / sizeof(NativeOp),
+                                SAMEBITS_ISA::rows16_bytes, SAMEBITS_ISA::pack_groups};
 }  // namespace samebits

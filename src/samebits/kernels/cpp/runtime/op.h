@@ -27,6 +27,11 @@ struct OpTable {
     const char* isa;
     const NativeOp* ops;
     int num_ops;
+    // Weights in Layout::rows16: bytes of [rows, width], and packing of some groups of 16 rows (false: a value that
+    // products do not allow). All tables pack alike.
+    size_t (*rows16_bytes)(Format format, int64_t rows, int64_t width);
+    bool (*pack_rows16)(const char* from, size_t row_stride, Format format, int64_t rows, int64_t width, int64_t first_group,
+                        int64_t last_group, uint8_t* to);
 };
 
 }  // namespace samebits

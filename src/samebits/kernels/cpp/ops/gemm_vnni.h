@@ -1,0 +1,131 @@
+// Block-quantized products by integer dot instructions: a tile of 1 to 8 tokens against 16 rows in the lanes.
+#pragma once
+#include "pack.h"
+
+namespace samebits::SAMEBITS_ISA {
+
+// The blocks of T tokens side by side, so that a kernel needs a single pointer for all of them.
+template <int T>
+struct TokenBlock {
+    int8_t q[8][T][4];
+    float scale[T];
+    int32_t start[2][T];  // - bias * sum of q (of each half), undoes unsigned codes exactly
+    float sum[T];         // of q, for formats with an offset
+};
+
+// What is subtracted from a code after the dot product: an 8-bit code may have been made signed by the dot already.
+template <class W>
+constexpr int dot_bias = W::is_8bit ? kBias8 : W::bias;
+
+template <class W, int T>
+INLINE void fill_token_blocks(const int8_t* codes, int64_t codes_stride, const float* scales, int64_t scales_stride,
+                              int64_t blocks, TokenBlock<T>* to) {
+    for (int64_t b = 0; b < blocks; b++)
+        for (int t = 0; t < T; t++) {
+            const int8_t* from = codes + t * codes_stride + b * kBlock;
+            TokenBlock<T>& block = to[b];
+            int half[2] = {0, 0};
+            for (int k = 0; k < kBlock; k++) half[k / 16] += from[k];
+            for (int g = 0; g < 8; g++) memcpy(block.q[g][t], from + 4 * g, 4);
+            block.scale[t] = scales[t * scales_stride + b];
+            block.sum[t] = float(half[0] + half[1]);
+            const bool halves = W::term == Term::halves;
+            block.start[0][t] = -dot_bias<W> * (halves ? half[0] : half[0] + half[1]);
+            block.start[1][t] = halves ? -dot_bias<W> * half[1] : 0;
+        }
+}
+
+// Whether the two halves of a block are summed apart: for the format, or for two shorter chains of instructions.
+template <class W, int T>
+constexpr bool sums_apart = W::term == Term::halves || T <= 2;
+
+// The integer sums of a block; `high` is set only where halves are summed apart.
+template <class W, int T>
+INLINE void dots(const uint8_t* codes, const TokenBlock<T>& x, I (&low)[T], I (&high)[T]) {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; t++) {
+        low[t] = set(x.start[0][t]);
+        high[t] = W::term == Term::halves ? set(x.start[1][t]) : set(0);
+    }
+    W::each(codes, [&](int g, B w) __attribute__((always_inline)) {
+        if (T == 1) prefetch(codes + 4096 + 64 * g);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; t++) {
+            int32_t four;
+            memcpy(&four, x.q[g][t], 4);
+            I& sum = sums_apart<W, T> && g >= 4 ? high[t] : low[t];
+            sum = W::is_8bit ? dot_8bit(sum, w, four) : dot_small(sum, w, four);
+        }
+    });
+    if (sums_apart<W, T> && W::term != Term::halves) {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; t++) low[t] = low[t] + high[t];
+    }
+}
+
+// What the terms of one block need of its scales.
+struct BlockScales {
+    F d, m, sub, min;  // min: the other sub-scale, of the offset or of the upper half
+};
+
+template <class W>
+INLINE BlockScales load_scales(const uint8_t* span, int at, float tensor_scale) {
+    BlockScales s{};
+    if constexpr (W::term == Term::halves && W::span == 1) {
+        s.d = set(0.5f * tensor_scale);
+        s.sub = load_e4m3(span);
+        s.min = load_e4m3(span + 16);
+    } else {
+        s.d = load_f16(reinterpret_cast<const uint16_t*>(span));
+        if constexpr (W::term == Term::offset) s.m = load_f16(reinterpret_cast<const uint16_t*>(span + 32));
+        if constexpr (W::term == Term::super_offset) {
+            s.m = zero() - load_f16(reinterpret_cast<const uint16_t*>(span + 32));
+            s.sub = to_float(load_u8(span + 64 + 16 * at));
+            s.min = to_float(load_u8(span + 192 + 16 * at));
+        }
+        if constexpr (W::term == Term::halves) {
+            s.sub = to_float(load_i8(reinterpret_cast<const int8_t*>(span) + 32 + 32 * at));
+            s.min = to_float(load_i8(reinterpret_cast<const int8_t*>(span) + 48 + 32 * at));
+        }
+    }
+    return s;
+}
+
+// The term of a block for one token: docs/numerics.md, section 4, with its parentheses. `isum` is the sum of the block,
+// or of its lower half where `high` holds the other.
+template <class W>
+INLINE F term_of(const BlockScales& s, I isum, I high, float scale, float sum) {
+    const F sa = set(scale), f = to_float(isum);
+    if constexpr (W::term == Term::scale) return f * (s.d * sa);
+    if constexpr (W::term == Term::offset) return (f * (s.d * sa)) + (set(sum) * (s.m * sa));
+    if constexpr (W::term == Term::super_offset) return ((f * s.sub) * (s.d * sa)) + ((set(sum) * s.min) * (s.m * sa));
+    if constexpr (W::term == Term::halves) return ((f * s.sub) + (to_float(high) * s.min)) * (s.d * sa);
+}
+
+// 16 rows of the product for T tokens: chunks of 8 blocks, each from +0, in order.
+template <class W, int T>
+INLINE void tile_product(const uint8_t* group, int64_t blocks, float tensor_scale, const TokenBlock<T>* x, F (&total)[T]) {
+    const uint8_t* codes = group + W::scales_bytes(blocks);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; t++) total[t] = zero();
+    for (int64_t start = 0; start < blocks; start += kChunkBlocks) {
+        const int64_t stop = least(start + kChunkBlocks, blocks);
+        F chunk[T];
+#pragma GCC unroll 8
+        for (int t = 0; t < T; t++) chunk[t] = zero();
+        for (int64_t b = start; b < stop; b++) {
+            I low[T], high[T];
+            dots<W, T>(codes + b * W::code_bytes, x[b], low, high);
+            const uint8_t* span = W::scales_at(group, b);
+            if (T == 1) prefetch(span + 4096);
+            const BlockScales s = load_scales<W>(span, int(b % W::span), tensor_scale);
+#pragma GCC unroll 8
+            for (int t = 0; t < T; t++)
+                chunk[t] = chunk[t] + term_of<W>(s, low[t], high[t], x[b].scale[t], x[b].sum[t]);
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < T; t++) total[t] = total[t] + chunk[t];
+    }
+}
+
+}  // namespace samebits::SAMEBITS_ISA

@@ -1,0 +1,167 @@
+// The layout rows16 of a weight [N, K], and what each format stores in it.
+//
+// 16 rows make a group, the last one padded with zeros. A group is its scales, block after block (rounded up to a
+// cache line), then its codes, block after block of 32 k. A register of 64 codes holds 4 consecutive k of 16 rows:
+// byte 4 r + k % 4 is row r. Nibbles: register g < 4 holds k = 4 g .. 4 g + 3 low and k + 16 high.
+// Plain formats (f32, f16, bf16): element k of all 16 rows, then k + 1.
+#pragma once
+#include "sums.h"
+
+namespace samebits::SAMEBITS_ISA {
+
+constexpr int kGroup = 16;
+
+// How a block's integer sum becomes a float32 term, docs/numerics.md section 4.
+enum class Term {
+    scale,         // f(isum) * (d * sa)
+    offset,        // ... + f(asum) * (m * sa)
+    super_offset,  // sub-scales of 6 bits on both
+    halves,        // two sub-scaled sums of 16
+};
+
+struct Nibbles {  // what formats with 4 low bits share: codes(g) is called with g and 64 unsigned codes
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        const B mask = set_bytes(15);
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; g++) {
+            const B both = load_bytes(codes + 64 * g);
+            f(g, both & mask);
+            f(g + 4, byte_shift_right<4>(both) & mask);
+        }
+    }
+    static void put(uint8_t* codes, int row, int k, int code) {
+        codes[64 * (k % 16 / 4) + 4 * row + k % 4] |= uint8_t((code & 15) << (k < 16 ? 0 : 4));
+    }
+    static int get(const uint8_t* codes, int row, int k) {
+        return (codes[64 * (k % 16 / 4) + 4 * row + k % 4] >> (k < 16 ? 0 : 4)) & 15;
+    }
+};
+
+struct FiveBits {  // nibbles, then bit g of byte 4 r + k % 4 is the fifth bit of k = 4 g + k % 4
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        const B fifth = load_bytes(codes + 256), top = set_bytes(16);
+        Nibbles::each(codes, [&](int g, B low) __attribute__((always_inline)) {
+            B bit = g == 0   ? byte_shift_left<4>(fifth)
+                    : g == 1 ? byte_shift_left<3>(fifth)
+                    : g == 2 ? byte_shift_left<2>(fifth)
+                    : g == 3 ? byte_shift_left<1>(fifth)
+                    : g == 4 ? fifth
+                    : g == 5 ? byte_shift_right<1>(fifth)
+                    : g == 6 ? byte_shift_right<2>(fifth)
+                             : byte_shift_right<3>(fifth);
+            f(g, low | (bit & top));
+        });
+    }
+    static void put(uint8_t* codes, int row, int k, int code) {
+        Nibbles::put(codes, row, k, code);
+        codes[256 + 4 * row + k % 4] |= uint8_t(((code >> 4) & 1) << (k / 4));
+    }
+    static int get(const uint8_t* codes, int row, int k) {
+        return Nibbles::get(codes, row, k) | (((codes[256 + 4 * row + k % 4] >> (k / 4)) & 1) << 4);
+    }
+};
+
+struct SixBits {  // nibbles, then two registers of pairs of bits: register g / 4, bits 2 (g % 4)
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        const B low4 = load_bytes(codes + 256), high4 = load_bytes(codes + 320), top = set_bytes(48);
+        Nibbles::each(codes, [&](int g, B low) __attribute__((always_inline)) {
+            const B pairs = g < 4 ? low4 : high4;
+            const int at = g % 4;
+            const B moved = at == 0   ? byte_shift_left<4>(pairs)
+                            : at == 1 ? byte_shift_left<2>(pairs)
+                            : at == 2 ? pairs
+                                      : byte_shift_right<2>(pairs);
+            f(g, low | (moved & top));
+        });
+    }
+    static void put(uint8_t* codes, int row, int k, int code) {
+        Nibbles::put(codes, row, k, code);
+        codes[256 + 64 * (k / 16) + 4 * row + k % 4] |= uint8_t(((code >> 4) & 3) << (2 * (k / 4 % 4)));
+    }
+    static int get(const uint8_t* codes, int row, int k) {
+        const int pair = codes[256 + 64 * (k / 16) + 4 * row + k % 4] >> (2 * (k / 4 % 4));
+        return Nibbles::get(codes, row, k) | ((pair & 3) << 4);
+    }
+};
+
+struct Bytes {  // signed codes xor 0x80
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+#pragma GCC unroll 8
+        for (int g = 0; g < 8; g++) f(g, load_bytes(codes + 64 * g));
+    }
+    static void put(uint8_t* codes, int row, int k, int code) { codes[64 * (k / 4) + 4 * row + k % 4] = uint8_t(code); }
+    static int get(const uint8_t* codes, int row, int k) { return codes[64 * (k / 4) + 4 * row + k % 4]; }
+};
+
+// A format in rows16: bits of a code, its term, what is subtracted from a code, and bytes of a block of 16 x 32.
+// `span` blocks share a piece of the scales of span_bytes.
+template <class Bits, Term T, int Bias, int CodeBytes, int Span, int SpanBytes>
+struct Rows16 : Bits {
+    static constexpr Term term = T;
+    static constexpr int bias = Bias, code_bytes = CodeBytes, span = Span, span_bytes = SpanBytes;
+    static constexpr bool is_8bit = CodeBytes == 512;
+
+    static size_t scales_bytes(int64_t blocks) { return size_t(round_up(blocks / span * span_bytes, 64)); }
+    static size_t group_bytes(int64_t blocks) { return scales_bytes(blocks) + size_t(blocks) * code_bytes; }
+    static const uint8_t* scales_at(const uint8_t* group, int64_t block) { return group + block / span * span_bytes; }
+};
+
+// Scales of one span, in this order: float16 d [16], float16 m [16]; sub-scales a byte each.
+struct Q4_0 : Rows16<Nibbles, Term::scale, 8, 256, 1, 32> {};
+struct Q4_1 : Rows16<Nibbles, Term::offset, 0, 256, 1, 64> {};
+struct Q5_0 : Rows16<FiveBits, Term::scale, 16, 320, 1, 32> {};
+struct Q5_1 : Rows16<FiveBits, Term::offset, 0, 320, 1, 64> {};
+struct Q8_0 : Rows16<Bytes, Term::scale, 128, 512, 1, 32> {};
+struct Q4_K : Rows16<Nibbles, Term::super_offset, 0, 256, 8, 320> {};  // d, dmin, scale [8][16], min [8][16]
+struct Q5_K : Rows16<FiveBits, Term::super_offset, 0, 320, 8, 320> {};
+struct Q6_K : Rows16<SixBits, Term::halves, 32, 384, 8, 288> {};  // d, int8 scale [16][16]
+struct Nvfp4 : Rows16<Nibbles, Term::halves, 12, 256, 1, 32> {    // e4m3 scale [2][16]; codes are E2M1
+    static constexpr int8_t twice_plus_12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        Nibbles::each(codes, [&](int g, B e) __attribute__((always_inline)) { f(g, lookup16(twice_plus_12, e)); });
+    }
+};
+
+// Calls f with the format's type; nothing for a plain format.
+template <class Fn>
+INLINE void with_block_format(Format format, Fn f) {
+    switch (format) {
+        case Format::q4_0: return f(Q4_0{});
+        case Format::q4_1: return f(Q4_1{});
+        case Format::q5_0: return f(Q5_0{});
+        case Format::q5_1: return f(Q5_1{});
+        case Format::q8_0: return f(Q8_0{});
+        case Format::q4_k: return f(Q4_K{});
+        case Format::q5_k: return f(Q5_K{});
+        case Format::q6_k: return f(Q6_K{});
+        case Format::nvfp4: return f(Nvfp4{});
+        default: return;
+    }
+}
+
+INLINE bool is_block(Format format) { return format >= Format::q4_0; }
+INLINE int64_t plain_bytes(Format format) { return format == Format::f32 ? 4 : 2; }
+
+// Bytes of a group of 16 rows of K elements.
+inline size_t group_bytes(Format format, int64_t width) {
+    size_t bytes = size_t(plain_bytes(format) * kGroup * width);
+    with_block_format(format, [&](auto f) { bytes = decltype(f)::group_bytes(width / kBlock); });
+    return bytes;
+}
+inline size_t rows16_bytes(Format format, int64_t rows, int64_t width) {
+    return size_t(round_up(rows, kGroup) / kGroup) * group_bytes(format, width);
+}
+
+// e4m3: 4 bits of exponent, 3 of mantissa; exact, denormals included.
+INLINE F load_e4m3(const uint8_t* p) {
+    const I u = load_u8(p);
+    const F magnitude = from_bits(shift_left<20>(u & set(0x7F))) * set(0x1p120f);
+    return from_bits(bits(magnitude) | shift_left<24>(u & set(0x80)));
+}
+
+}  // namespace samebits::SAMEBITS_ISA
