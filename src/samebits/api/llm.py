@@ -25,7 +25,9 @@ class LLM:
     """A model on a backend.
 
     model       "smollm2", a path to a GGUF file or a Hugging Face folder, or an address that was pulled
+    backend     a name, or module:Class; absent: the native CPU backend where it is built, else the reference
     numerics    "fast", "invariant" or "portable"; absent: the strongest of the last two that every op has here
+    threads     of the host, for kernels; absent: all this process may use
     context_len tokens a sequence may have; the model's own limit if absent
     """
 
@@ -33,8 +35,9 @@ class LLM:
         self,
         model: str | Path = DEFAULT_MODEL,
         *,
-        backend: str = "reference",
+        backend: str | None = None,
         numerics: str | None = None,
+        threads: int | None = None,
         context_len: int | None = None,
         max_batch_tokens: int = 512,
         page_size: int = 16,
@@ -58,7 +61,8 @@ class LLM:
             k_format=k_format,
             v_format=v_format,
         )
-        self.runner = Runner(checkpoint, discovery.get(backend), limits, numerics, progress)
+        found = discovery.get(backend or discovery.default_name())
+        self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
         self.numerics = self.runner.tier.label
 
     def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:

@@ -14,6 +14,7 @@ from samebits.backends.interface import INTERFACE_VERSION, Backend, Caps
 from samebits.core.errors import Unavailable, UnknownName
 
 GROUP = "samebits.backends"
+DEFAULT_ORDER = ("cpu", "reference")  # what runs when nothing is asked for: the first that is available
 IN_TREE = {
     "cpu": "samebits.backends.cpu:CpuBackend",
     "reference": "samebits.backends.reference:ReferenceBackend",
@@ -81,3 +82,9 @@ def get(name: str) -> Found:
     if matches[0].backend is None:
         raise Unavailable(f"backend {name}: {matches[0].reason}")
     return matches[0]
+
+
+def default_name() -> str:
+    """The backend to run on when none is named."""
+    usable = {f.name for f in discover() if f.backend is not None}
+    return next(name for name in DEFAULT_ORDER if name in usable)

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.cli import (
+    bench,
     compare,
     devices,
     diff,
@@ -33,6 +34,7 @@ app.command("score")(score.score)
 app.command("devices")(devices.devices)
 app.command("support")(support.support)
 app.command("compare")(compare.compare)
+app.add_typer(bench.app, name="bench")
 app.add_typer(golden.app, name="golden")
 app.command("pull")(pull.pull)
 app.command("inspect")(inspect.inspect)

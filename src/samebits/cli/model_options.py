@@ -36,8 +36,9 @@ def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tu
 
 MODEL_OPTIONS = {
     "model": _setting(str, DEFAULT_MODEL, "--model", "Name, path or address."),
-    "backend": _setting(str, "reference", "--backend", "Where to run."),
+    "backend": _setting(str | None, None, "--backend", "Where to run; the native CPU kernels if absent."),
     "numerics": _setting(str | None, None, "--numerics", "fast, invariant or portable."),
+    "threads": _setting(int | None, None, "--threads", "Of the host, for kernels.", min=1),
     "context_len": _setting(int, 2048, "--context-len", "Tokens a sequence may have.", min=1),
     "k_format": _setting(str, "f16", "--k-format", "Format of cached keys."),
     "v_format": _setting(str, "f16", "--v-format", "Format of cached values."),
@@ -108,7 +109,7 @@ def load_model(model: str, **settings: Any) -> LLM:
         loading = progress.add_task("loading weights", total=None)
         llm = LLM(model, **settings, progress=lambda done, total: progress.update(loading, completed=done, total=total))
     name = Path(model).name
-    console.print(f"{name} on {settings['backend']}, numerics {llm.numerics}", style="dim", highlight=False)
+    console.print(f"{name} on {llm.runner.backend.name}, numerics {llm.numerics}", style="dim", highlight=False)
     for reason in llm.runner.fallbacks[:MAX_SHOWN]:
         console.print(f"[yellow]fallback[/] {escape(reason)}", highlight=False)
     if len(llm.runner.fallbacks) > MAX_SHOWN:

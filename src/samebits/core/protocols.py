@@ -120,3 +120,7 @@ class Checkpoint(Protocol):
     def tensor(self, name: str) -> HostTensor:
         """The tensor, its shape checked; may be a read-only view of the file."""
         ...
+
+    def release(self, name: str) -> None:
+        """Says that the tensor was copied elsewhere: memory that its view of the file took may go."""
+        ...

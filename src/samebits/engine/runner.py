@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.backends.discovery import Found
-from samebits.backends.interface import Backend, Executable
+from samebits.backends.interface import Backend, Buffer, Executable
 from samebits.backends.reference import ReferenceBackend
 from samebits.backends.support import candidates, check_tier, choose_kernel, hide_batch
 from samebits.core.errors import BadInput, Unavailable, Unsupported
@@ -130,6 +130,7 @@ class Runner:
         limits: Limits,
         numerics: str | None = None,
         progress: Progress | None = None,
+        threads: int | None = None,
     ) -> None:
         hp = checkpoint.hyperparameters
         if found.backend is None:
@@ -137,6 +138,8 @@ class Runner:
         graph = build_model(checkpoint.architecture, hp, weight_spec(checkpoint), limits)
         plan = make_plan(found, graph, Tier.parse(numerics) if numerics else None)
         self.backend, self.limits = found.backend, limits
+        if threads is not None:
+            self.backend.set_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
         self._executable: Executable = (
             PlacedExecutable(self.backend, FALLBACK, self.graph, plan.placement, self.tier)
@@ -147,6 +150,7 @@ class Runner:
         for value in self.graph.inputs:
             specs[self.graph.kinds.get(value.name, "step")][value.name] = value.spec
         self._steps = specs["step"]
+        self._step_buffers: dict[str, Buffer] = {}  # as long as the last step's; most steps are like the one before
         packers = weight_packers(self.backend, self.graph, plan.placement, self.tier)
         weights = upload(self.backend, checkpoint, specs["weight"], self.graph.joined, packers, progress)
         for name, buffer in weights.items():
@@ -164,9 +168,11 @@ class Runner:
                 if len(array) > dim.upper:
                     raise BadInput("step", name, f"{len(array)} entries", f"at most {dim.upper}")
                 dims[dim.name] = (len(array) - dim.plus) // dim.factor
-            buffer = self.backend.alloc(TensorSpec((len(array),), "i32"))
+            buffer = self._step_buffers.get(name)
+            if buffer is None or buffer.spec.shape != array.shape:
+                buffer = self._step_buffers[name] = self.backend.alloc(TensorSpec(array.shape, "i32"))
+                self._executable.bind(name, buffer)
             self.backend.copy_in(buffer, np.ascontiguousarray(array, np.int32))
-            self._executable.bind(name, buffer)
         self._executable.prepare(dims)
         self._executable.run()
         self.backend.sync()

@@ -104,6 +104,9 @@ def upload(
         packed = packers[name](host) if name in packers else host
         buffer = backend.alloc(spec if packed is host else spec_of(packed))
         backend.copy_in(buffer, packed)
+        for part in joined.get(name, (name,)):
+            if part != ROPE_TABLE:
+                checkpoint.release(part)
         return name, buffer
 
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:

@@ -59,6 +59,9 @@ class FileCheckpoint:
     def tensor(self, name: str) -> HostTensor:
         return self.file.read(self.entry(name).name)
 
+    def release(self, name: str) -> None:
+        self.file.release(self.entry(name).name)
+
     def check(self) -> None:
         """BadInput for the first tensor that is missing, in a wrong shape or in a format that is not ours."""
         for name in self.names():

@@ -55,6 +55,13 @@ class GgufFile:
             return Packed(fmt, np.frombuffer(self.data, np.uint8, entry.num_bytes, offset).reshape(rows))
         return np.ndarray(entry.shape, fmt.dtype, self.data, offset)
 
+    def release(self, name: str) -> None:
+        """Drops the mapped pages of a tensor; those it shares with a neighbour are read again when needed."""
+        if isinstance(self.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            start = self.offsets[name] // mmap.PAGESIZE * mmap.PAGESIZE
+            length = self.offsets[name] + self.tensors[name].num_bytes - start
+            self.data.madvise(mmap.MADV_DONTNEED, start, length)
+
 
 def is_gguf(path: Path) -> bool:
     """Whether a regular file begins as a GGUF file does."""

@@ -40,6 +40,9 @@ class SafetensorsDir:
             raise BadInput(entry.file, f"tensor {name}", "other bytes than before", "a file that does not change")
         return np.asarray(array)
 
+    def release(self, name: str) -> None:
+        """Nothing to do: `read` gives arrays of their own."""
+
 
 def open_safetensors(path: Path) -> SafetensorsDir:
     """The tensors of a .safetensors file, or of a folder with one or with an index of shards."""

@@ -36,6 +36,10 @@ class TensorSource(Protocol):
         """The tensor; BadInput when it is not there or in a format that is not ours."""
         ...
 
+    def release(self, name: str) -> None:
+        """Gives back the memory that reading the tensor's part of the file took; it can be read again."""
+        ...
+
 
 def entry_of(source: TensorSource, name: str) -> TensorEntry:
     """The entry, ready to be read; BadInput when it is missing or its format is not ours."""

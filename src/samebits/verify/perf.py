@@ -21,8 +21,12 @@ from samebits.core.errors import Unsupported
 from samebits.core.format import FORMATS
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
+from samebits.engine.runner import weight_packers
 from samebits.graph import GraphBuilder
 from samebits.ops import OPS, Bound, bind, make_inputs
+from samebits.ops.evaluate import spec_of
+from samebits.ops.record import WEIGHTS
+from samebits.passes.place import Placement
 from samebits.verify.model import Task
 from samebits.verify.select import case_of
 
@@ -81,13 +85,20 @@ def operations(bound: Bound) -> int:
 
 
 def prepare(backend: Backend, bound: Bound, tier: Tier) -> Executable:
-    """The case compiled with its inputs in device memory."""
+    """The case compiled with its inputs in device memory, weights packed as a model's would be."""
     builder = GraphBuilder()
-    values = {name: builder.input(name, spec) for name, spec in bound.specs.items()}
-    executable = backend.compile(builder.finish(builder.add(bound.op, values, bound.attrs, bound.env)), tier)
+    weights = {t.name for t in bound.op.inputs if t.raw and t.formats == WEIGHTS}
+    values = {
+        name: builder.input(name, spec, kind="weight" if name in weights else "step")
+        for name, spec in bound.specs.items()
+    }
+    graph = builder.finish(builder.add(bound.op, values, bound.attrs, bound.env))
+    executable = backend.compile(graph, tier)
+    packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
     for name, tensor in bound.tensors.items():
-        buffer = backend.alloc(bound.specs[name])
-        backend.copy_in(buffer, tensor)
+        packed = packers[name](tensor) if name in packers else tensor
+        buffer = backend.alloc(spec_of(packed))
+        backend.copy_in(buffer, packed)
         executable.bind(name, buffer)
     return executable
 
@@ -95,7 +106,11 @@ def prepare(backend: Backend, bound: Bound, tier: Tier) -> Executable:
 def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
     """The timing of one case; None where no kernel serves it."""
     op = OPS[task.op]
-    bound = bind(op, **make_inputs(op, case_of(task), task.seed))
+    return time_call(backend, bind(op, **make_inputs(op, case_of(task), task.seed)), task.case, tier)
+
+
+def time_call(backend: Backend, bound: Bound, case: str, tier: Tier) -> Timing | None:
+    """The timing of one call, under the case's name; None where no kernel serves it."""
     try:
         executable = prepare(backend, bound, tier)
     except Unsupported:
@@ -112,7 +127,7 @@ def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
     median = statistics.median(samples)
     spread = (max(samples) - min(samples)) / median
     counts = moved_bytes(bound), operations(bound), len(samples)
-    return Timing(task.op, task.case, tier.label, median * 1e6, spread, *counts)
+    return Timing(bound.op.name, case, tier.label, median * 1e6, spread, *counts)
 
 
 def print_timings(console: Console, timings: list[Timing]) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from samebits.backends.cpu.buffers import ROW_MAJOR, CpuBuffer, aligned_bytes, resolved, storage
+from samebits.backends.cpu.buffers import ROW_MAJOR, CpuBuffer, resolved
 from samebits.backends.cpu.executable import CpuExecutable
+from samebits.backends.cpu.layouts import cache_layouts
 from samebits.backends.cpu.lower import lower
+from samebits.backends.cpu.slabs import Slabs
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernel
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor, Packed, copy_tensor
+from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -34,6 +36,7 @@ class CpuBackend(Backend):
     def __init__(self, isa: str | None = None) -> None:
         self._wanted_isa = isa or os.environ.get(ISA_VARIABLE)
         self._team: Any = None
+        self._slabs = Slabs()
         self._threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     @property
@@ -70,17 +73,18 @@ class CpuBackend(Backend):
         shape = tuple(upper(d) for d in spec.shape)
         if layout == "rows16":
             return rows16_bytes(spec.format, shape)
-        return int(native().layout_bytes(spec.format, list(shape), layout))
+        try:
+            return int(native().layout_bytes(spec.format, list(shape), layout))
+        except ValueError as error:
+            raise BadInput("cpu", "layout", layout, str(error)) from None
 
     def alloc(self, spec: TensorSpec, layout: str = ROW_MAJOR) -> CpuBuffer:
-        return CpuBuffer(spec, aligned_bytes(self.layout_bytes(spec, layout)), layout)
+        return CpuBuffer(spec, self._slabs.take(self.layout_bytes(spec, layout)), layout)
 
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
         if not isinstance(buffer, CpuBuffer) or spec_of(host) != buffer.spec:
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
-        if isinstance(host, Packed):
-            buffer.scale = host.scale
-        storage(buffer.tensor)[...] = storage(host)
+        buffer.write(host)
 
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
         return copy_tensor(resolved(buffer)[1])
@@ -90,7 +94,7 @@ class CpuBackend(Backend):
             choose_kernel(self, OPS[n.op.name], {k: v.spec for k, v in n.inputs.items()}, n.attrs, tier)
             for n in graph.nodes
         ]
-        return CpuExecutable(self, graph, lower(graph, kernels, native(), self.isa), {})
+        return CpuExecutable(self, graph, lower(graph, kernels, native(), self.isa), cache_layouts(graph))
 
 
 __all__ = ["CpuBackend"]

@@ -8,16 +8,11 @@ from samebits.backends.interface import Buffer, View
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.shapes import TensorSpec, upper
+from samebits.kernels.cpp import native
+from samebits.passes.plan_memory import spec_bytes
 
-ALIGNMENT = 64
 ROW_MAJOR = "row-major"
-
-
-def aligned_bytes(count: int) -> np.ndarray:
-    """uint8 [count] at a multiple of a cache line; pages are touched only when written."""
-    raw = np.empty(count + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + count]
+CACHE_LAYOUTS = {"k_cache": "k_lanes", "v_cache": "v_rows"}  # by the argument of an op on a cache
 
 
 class CpuBuffer(Buffer):
@@ -40,13 +35,35 @@ class CpuBuffer(Buffer):
             raise BadInput("cpu", "format", fmt.name, "a plain or a block format")
         return self.memory.view(fmt.dtype).reshape(shape)
 
+    def read(self) -> HostTensor:
+        """The contents as a host tensor: the memory itself, or a copy where the layout is private."""
+        if self.layout not in CACHE_LAYOUTS.values():
+            return self.tensor
+        rows = CpuBuffer(self.spec, np.empty(spec_bytes(self.spec), np.uint8))
+        native().from_layout(*self._described, self.memory, rows.memory)
+        return rows.tensor
+
+    def write(self, host: HostTensor) -> None:
+        """Fills the memory with a host tensor of the same spec."""
+        if isinstance(host, Packed):
+            self.scale = host.scale
+        if self.layout not in CACHE_LAYOUTS.values():
+            storage(self.tensor)[...] = storage(host)
+            return
+        rows = np.ascontiguousarray(storage(host)).reshape(-1).view(np.uint8)
+        native().to_layout(*self._described, rows, self.memory)
+
+    @property
+    def _described(self) -> tuple[str, list[int], str]:
+        return self.spec.format, [upper(d) for d in self.spec.shape], self.layout
+
 
 def resolved(buffer: Buffer | View) -> tuple[CpuBuffer, HostTensor]:
-    """(the buffer of this backend, the host tensor a row-major view of it stands for)."""
+    """(the buffer of this backend, the host tensor that it or a view of it stands for)."""
     base = buffer.base if isinstance(buffer, View) else buffer
     if not isinstance(base, CpuBuffer):
         raise BadInput("cpu", "buffer", type(base).__name__, "a buffer of this backend")
-    return base, buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
+    return base, buffer.resolve(base.read()) if isinstance(buffer, View) else base.read()
 
 
 def storage(tensor: HostTensor) -> np.ndarray:

@@ -42,7 +42,7 @@ class CpuExecutable(Executable):
             raise BadInput("cpu", "bind", name, f"an input or output: {', '.join(self._specs)}")
         self._staged.pop(name, None)
         if base.layout != ROW_MAJOR:
-            self._check_private(name, base)
+            self._check_private(name, buffer, base)
             self._place(name, base.memory, base.layout, base.scale)
         else:
             self._bind_rows(name, base, buffer)
@@ -74,11 +74,13 @@ class CpuExecutable(Executable):
             raise BadInput("cpu", name, f"{len(base.memory)} bytes", f"{needed} bytes, packed for native kernels")
         self._place(name, base.memory, "rows16", base.scale)
 
-    def _check_private(self, name: str, base: CpuBuffer) -> None:
-        """Private layouts carry no shape that kernels would check, so their size is checked here."""
-        needed = self._backend.layout_bytes(self._specs[name], base.layout)
-        if len(base.memory) != needed:
-            raise BadInput("cpu", name, f"{len(base.memory)} bytes as {base.layout}", f"{needed} bytes")
+    def _check_private(self, name: str, buffer: Buffer | View, base: CpuBuffer) -> None:
+        """Only the layout that all kernels agreed on for this input, and the whole of a buffer."""
+        needed = f"{self._specs[name]} as {self.layout(name)}"
+        if isinstance(buffer, View):
+            raise BadInput("cpu", name, f"a view of memory laid out as {base.layout}", needed)
+        if base.layout != self.layout(name) or base.spec != self._specs[name]:
+            raise BadInput("cpu", name, f"{base.spec} as {base.layout}", needed)
 
     def _place(self, name: str, array: np.ndarray, layout: str, scale: np.float32) -> None:
         number = self._lowered.tensors[name]

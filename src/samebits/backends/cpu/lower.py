@@ -12,9 +12,11 @@ from samebits.core.format import FORMATS
 from samebits.core.shapes import Dim, Sym
 from samebits.graph import Graph, Node, Value
 from samebits.graph.uses import overwritten_at, state_values
-from samebits.kernels.cpp.table import FORMAT_CODES
+from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.kernels.record import Kernel
 from samebits.passes.plan_memory import plan_memory
+
+APPENDS = ("append_paged_kv_cache", "rope_and_append")
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,24 @@ def find_windows(graph: Graph) -> dict[str, Window]:
     return windows
 
 
+def _split_rows(node: Node) -> tuple[Dim, ...]:
+    """The axis that a kernel of the split 'rows' divides: tokens, also for those that write cells of a cache."""
+    return (node.inputs["key"] if node.op.name in APPENDS else node.outputs[0]).spec.shape[:1]
+
+
 def needs_barrier(graph_nodes: Sequence[Node], splits: Mapping[str, str]) -> list[bool]:
     """For each node, whether the next one must wait for all threads.
 
-    Nodes that go thread by thread over the same rows need not: a thread reads what it wrote itself.
+    Nodes that go thread by thread over the same rows need not: a thread reads what it wrote itself. An append
+    writes cells, which others read.
     """
     flags = []
     for node, after in zip(graph_nodes, [*graph_nodes[1:], None], strict=True):
         alike = (
             after is not None
             and splits[node.op.name] == splits[after.op.name] == "rows"
-            and node.outputs[0].spec.shape[:1] == after.outputs[0].spec.shape[:1]
+            and node.op.name not in APPENDS
+            and _split_rows(node) == _split_rows(after)
         )
         flags.append(not alike)
     return flags

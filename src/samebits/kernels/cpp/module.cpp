@@ -7,7 +7,9 @@
 
 #include <tuple>
 
+#include "runtime/bandwidth.h"
 #include "runtime/isa.h"
+#include "runtime/layouts.h"
 #include "runtime/program.h"
 
 namespace nb = nanobind;
@@ -72,6 +74,17 @@ int64_t rows16_bytes(int format, int64_t matrices, int64_t rows, int64_t width) 
     return matrices * int64_t(available_tables().front()->rows16_bytes(Format(format), rows, width));
 }
 
+using ByteArray = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig>;
+using Mover = void (*)(const std::string&, const std::vector<int64_t>&, const std::string&, Bytes, Bytes);
+
+template <Mover move>
+void moved(const std::string& format, const std::vector<int64_t>& shape, const std::string& layout,
+           nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig> from, ByteArray to) {
+    nb::gil_scoped_release released;
+    char* read_only = const_cast<char*>(reinterpret_cast<const char*>(from.data()));
+    move(format, shape, layout, {read_only, from.nbytes()}, {reinterpret_cast<char*>(to.data()), to.nbytes()});
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -79,8 +92,17 @@ NB_MODULE(_native, m) {
     m.def("isas", &isas, "Names of the instruction sets kernels were compiled for and this CPU has, the fastest first.");
     m.def("ops", &ops, nb::arg("isa"), "Native ops by name, with how they split their work: 'rows' or 'free'.");
 
+    m.def("read_bandwidth", &read_bandwidth, nb::arg("num_bytes"), nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
+          "Bytes per second at which threads read a buffer of this size.");
     m.def("rows16_bytes", &rows16_bytes, "Bytes of matrices [rows, width] in the layout rows16.");
     m.def("pack_rows", &pack_rows, "Packs matrices into rows16; False where a value is one that products do not allow.");
+
+    m.def("layout_bytes", &layout_bytes, nb::arg("format"), nb::arg("shape"), nb::arg("layout"),
+          "Bytes of a cache in a private layout, 'k_lanes' or 'v_rows'.");
+    m.def("to_layout", &moved<to_layout>, nb::arg("format"), nb::arg("shape"), nb::arg("layout"), nb::arg("rows"),
+          nb::arg("memory"), "A cache from row-major bytes into memory of a private layout.");
+    m.def("from_layout", &moved<from_layout>, nb::arg("format"), nb::arg("shape"), nb::arg("layout"),
+          nb::arg("memory"), nb::arg("rows"), "And back.");
 
     nb::class_<Team>(m, "Team", "Threads that live as long as this object.")
         .def(nb::init<int>(), nb::arg("count"))

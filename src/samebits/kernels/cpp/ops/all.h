@@ -1,12 +1,20 @@
 // Every kernel of one instruction set in one table. A file in isa/ sets the flags, names the set and includes this.
 #pragma once
+#include "append.h"
+#include "attention_general.h"
+#include "bandwidth.h"
 #include "embedding.h"
 #include "gemm.h"
+#include "layout.h"
 #include "norm.h"
 
 namespace samebits::SAMEBITS_ISA {
 
 constexpr NativeOp kOps[] = {
+    {"append_paged_kv_cache", run_append, Split::rows, append_scratch},
+    {"rope_and_append", run_rope_and_append, Split::rows, append_scratch},
+    {"convert_kv_layout", run_convert_kv_layout, Split::rows},
+    {"paged_attention", run_paged_attention_general, Split::free, paged_attention_general_scratch},
     {"embedding", run_embedding, Split::free, embedding_scratch},
     {"gemm", run_gemm, Split::free, gemm_scratch},
     {"gemm_q8", run_gemm_q8, Split::free, gemm_q8_scratch},
@@ -24,5 +32,5 @@ constexpr NativeOp kOps[] = {
 namespace samebits {
 extern const OpTable SAMEBITS_TABLE;
 const OpTable SAMEBITS_TABLE = {SAMEBITS_NAME(SAMEBITS_ISA), SAMEBITS_ISA::kOps, sizeof(SAMEBITS_ISA::kOps) / sizeof(NativeOp),
-                                SAMEBITS_ISA::rows16_bytes, SAMEBITS_ISA::pack_groups};
+                                SAMEBITS_ISA::rows16_bytes, SAMEBITS_ISA::pack_groups, SAMEBITS_ISA::read_all};
 }  // namespace samebits

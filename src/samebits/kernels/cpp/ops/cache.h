@@ -36,7 +36,8 @@ INLINE bool refuse(Worker& worker, const Failure& failure) {
 inline bool check_indptr(const int32_t* indptr, int64_t count, int64_t total, const char* argument, Worker& worker) {
     if (indptr[0] != 0) return refuse(worker, {argument, "another first entry", "0 first"});
     for (int64_t i = 0; i < count; i++)
-        if (indptr[i + 1] < indptr[i]) return refuse(worker, {argument, "an entry that falls", "entries that never do"});
+        if (indptr[i + 1] < indptr[i])
+            return refuse(worker, {argument, "an entry that falls", "entries that never fall"});
     if (indptr[count] != total) return refuse(worker, {argument, "another last entry", "the total"});
     return true;
 }
@@ -132,7 +133,8 @@ INLINE int64_t stored_elements(int64_t head_size, Format format) {
 // Both sides of a split, unified or MLA cache for heads of these sizes; false for tensors that do not carry them.
 inline bool cache_views(const Tensor& k, const Tensor* v, bool heads_first, int64_t k_dim, int64_t v_dim,
                         KvCache& cache, Worker& worker) {
-    if (v ? k.rank != 4 : k.rank == 4) return refuse(worker, {"v_cache", "a split and another cache mixed", "one kind"});
+    if (v ? k.rank != 4 : k.rank == 4)
+        return refuse(worker, {"v_cache", "a split cache mixed with another kind", "values beside a split k_cache"});
     if (k.rank == 3) {
         cache = {mla_view(k, k.width()), mla_view(k, v_dim)};
         if (v_dim > k_dim || stored_elements(1, k.format) != 1)

@@ -31,13 +31,31 @@ inline void configure_tiles(int k) {
     _tile_loadconfig(&config);
 }
 
-// A group of 16 rows made ready: signed codes as tiles, scales as float32.
+// A group of 16 rows made ready: signed codes as tiles, scales as float32. Only what the format has is stored, so that
+// a step's data stay in the first-level cache.
 struct OpenGroup {
     int8_t* codes;  // [blocks][8][64]
-    float* scales;  // [blocks][4][16]: d, m, sub, min as in BlockScales
+    float* scales;  // [blocks][num_scales][16]: of d, m, sub, min
 };
 
-inline size_t open_group_bytes(int64_t blocks) { return size_t(blocks) * (512 + 256); }
+template <class W>
+constexpr int num_scales = W::term == Term::scale ? 1 : W::term == Term::offset ? 2 : W::term == Term::halves ? 3 : 4;
+
+template <class W>
+INLINE void store_scales(const BlockScales& s, float* to) {
+    store(to, s.d);
+    if constexpr (W::term == Term::offset) store(to + 16, s.m);
+    if constexpr (W::term == Term::halves) store(to + 16, s.sub), store(to + 32, s.min);
+    if constexpr (W::term == Term::super_offset) store(to + 16, s.m), store(to + 32, s.sub), store(to + 48, s.min);
+}
+template <class W>
+INLINE BlockScales reload_scales(const float* from) {
+    BlockScales s{load(from)};
+    if constexpr (W::term == Term::offset) s.m = load(from + 16);
+    if constexpr (W::term == Term::halves) s.sub = load(from + 16), s.min = load(from + 32);
+    if constexpr (W::term == Term::super_offset) s.m = load(from + 16), s.sub = load(from + 32), s.min = load(from + 48);
+    return s;
+}
 
 template <class W>
 INLINE void open_group(const uint8_t* group, int64_t blocks, float tensor_scale, const OpenGroup& to) {
@@ -50,24 +68,16 @@ INLINE void open_group(const uint8_t* group, int64_t blocks, float tensor_scale,
             _mm512_store_si512(to.codes + b * 512 + 64 * g, _mm512_sub_epi8(w.v, bias));
         });
         const BlockScales s = load_scales<W>(W::scales_at(group, b), int(b % W::span), tensor_scale);
-        float* scales = to.scales + b * 64;
-        store(scales, s.d);
-        if constexpr (W::term == Term::offset || W::term == Term::super_offset) store(scales + 16, s.m);
-        if constexpr (W::term == Term::halves || W::term == Term::super_offset) {
-            store(scales + 32, s.sub);
-            store(scales + 48, s.min);
-        }
+        store_scales<W>(s, to.scales + b * num_scales<W> * 16);
     }
 }
 
-// All tokens of a product, a row each: codes, scales and, for offsets, the sums of codes.
-struct TokenRows {
-    const int8_t* codes;
-    int64_t codes_stride;
-    const float* scales;
-    int64_t scales_stride;
-    const float* sums;  // [tokens][blocks]
-    const int8_t* tail;  // codes of the last tokens, padded to 16 rows of `blocks` blocks
+// All tokens of a product in tiles of 16, the last one padded: for each tile and block 16 rows of 32 codes, and 16
+// scales, and 16 sums of codes for formats with an offset.
+struct TokenTiles {
+    const int8_t* codes;  // [tiles][blocks][16][32]
+    const float* scales;  // [tiles][blocks][16]
+    const float* sums;    // likewise
     int64_t tokens;
 };
 
@@ -85,77 +95,95 @@ SAMEBITS_MULTIPLY_TILES(multiply_even, 0, 2, 4)
 SAMEBITS_MULTIPLY_TILES(multiply_odd, 1, 3, 5)
 #undef SAMEBITS_MULTIPLY_TILES
 
-constexpr int kSumsOfBlock = 2 * kTileTokens * 16;  // room for both halves
+// int32 results of a block: 16 tokens x 16 rows, twice where halves are summed apart.
+template <class W>
+constexpr int sums_of_block = (W::term == Term::halves ? 2 : 1) * kTileTokens * 16;
 
-// One step's place: which tokens, which blocks.
+// One step's place: a tile of tokens, and up to 8 blocks from `block` on.
 struct Step {
-    int64_t token, block;
+    int64_t tile, block;
     int num_tokens, num_blocks;
 };
 
+// Blocks i and i + 1 of a step, the second only where there is one.
 template <class W>
-INLINE void multiply_block(const TokenRows& x, const OpenGroup& group, int64_t blocks, const Step& at, int i, int32_t* sums) {
-    const int64_t b = at.block + i;
-    const bool whole = at.num_tokens == kTileTokens;
-    const int64_t stride = whole ? x.codes_stride : blocks * kBlock;
-    const int8_t* tokens = (whole ? x.codes + at.token * x.codes_stride : x.tail) + b * kBlock;
-    const int8_t* codes = group.codes + b * 512;
-    int32_t* to = sums + i * kSumsOfBlock;
-    if constexpr (W::term == Term::halves) {
-        multiply_even(tokens, stride, codes, to);
-        multiply_odd(tokens + 16, stride, codes + 256, to + kTileTokens * 16);
-    } else if (i % 2 == 0) {
-        multiply_even(tokens, stride, codes, to);
-    } else {
-        multiply_odd(tokens, stride, codes, to);
+INLINE void multiply_two(const int8_t* tokens, const int8_t* codes, int i, int num_blocks, int32_t* sums) {
+#pragma GCC unroll 2
+    for (int j = i; j < i + 2; j++) {
+        if (j >= num_blocks) return;
+        const int8_t *x = tokens + j * 512, *w = codes + j * 512;
+        int32_t* to = sums + j * sums_of_block<W>;
+        if constexpr (W::term == Term::halves) {
+            multiply_even(x, 32, w, to);
+            multiply_odd(x + 16, 32, w + 256, to + kTileTokens * 16);
+        } else if (j == i) {
+            multiply_even(x, 32, w, to);
+        } else {
+            multiply_odd(x, 32, w, to);
+        }
     }
 }
 
-// The chunk of one token: the terms of a step's blocks in order from +0.
-template <class W>
-INLINE F chunk_of(const TokenRows& x, const OpenGroup& group, int64_t blocks, const Step& at, int t, const int32_t* sums) {
-    const int64_t token = at.token + t;
-    const float* scales = x.scales + token * x.scales_stride + at.block;
-    const float* asums = x.sums + token * blocks + at.block;
-    F chunk = zero();
-    for (int i = 0; i < at.num_blocks; i++) {
-        const float* s = group.scales + (at.block + i) * 64;
-        const int32_t* from = sums + i * kSumsOfBlock + t * 16;
-        const BlockScales b{load(s), load(s + 16), load(s + 32), load(s + 48)};
-        chunk = chunk + term_of<W>(b, load(from), load(from + kTileTokens * 16), scales[i],
-                                   W::term == Term::offset || W::term == Term::super_offset ? asums[i] : 0.0f);
+// The chunks of N tokens from t on: the terms of a step's blocks in order from +0.
+template <class W, int N>
+INLINE void chunks_of(const TokenTiles& x, const float* scales, int64_t at, int num_blocks, int t, const int32_t* sums,
+                      F (&chunk)[N]) {
+    constexpr bool has_offset = W::term == Term::offset || W::term == Term::super_offset;
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++) chunk[n] = zero();
+    const float *token_scales = x.scales + at * kTileTokens + t, *token_sums = x.sums + at * kTileTokens + t;
+#pragma GCC unroll 2
+    for (int i = 0; i < num_blocks; i++) {
+        const BlockScales s = reload_scales<W>(scales + i * num_scales<W> * 16);
+        const int32_t* from = sums + i * sums_of_block<W> + t * 16;
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++) {
+            const I high = W::term == Term::halves ? load(from + (n + kTileTokens) * 16) : set(0);
+            const float sum = has_offset ? token_sums[i * kTileTokens + n] : 0.0f;
+            chunk[n] = chunk[n] + term_of<W>(s, load(from + n * 16), high, token_scales[i * kTileTokens + n], sum);
+        }
     }
-    return chunk;
 }
 
 // 16 rows of the product for all tokens; write(token, 16 lanes) gets each result once.
 template <class W, class Write>
-INLINE void amx_group(const TokenRows& x, const OpenGroup& group, int64_t blocks, int32_t* sums, Write write) {
+INLINE void amx_group(const TokenTiles& x, const OpenGroup& group, int64_t blocks, int32_t* sums, Write write) {
+    constexpr int kQuad = 4;  // tokens that share the loads of a block's scales
     alignas(64) float totals[kTileTokens][16];
     const int64_t chunks = (blocks + kChunkBlocks - 1) / kChunkBlocks;
     const int64_t tiles = (x.tokens + kTileTokens - 1) / kTileTokens, steps = tiles * chunks;
     Step before{};
+    int64_t tile = 0, block = 0;
     for (int64_t s = 0; s <= steps; s++) {
-        Step now{};
+        Step now{tile, block, 0, 0};
         if (s < steps) {
-            now.token = s / chunks * kTileTokens;
-            now.block = s % chunks * kChunkBlocks;
-            now.num_tokens = int(least(kTileTokens, x.tokens - now.token));
-            now.num_blocks = int(least(kChunkBlocks, blocks - now.block));
+            now.num_tokens = int(least(kTileTokens, x.tokens - tile * kTileTokens));
+            now.num_blocks = int(least(kChunkBlocks, blocks - block));
         }
-        int32_t* sums_now = sums + (s & 1) * kChunkBlocks * kSumsOfBlock;
-        const int32_t* sums_before = sums + (~s & 1) * kChunkBlocks * kSumsOfBlock;
-#pragma GCC unroll 8
-        for (int i = 0; i < kChunkBlocks; i++) {
-            if (i < now.num_blocks) multiply_block<W>(x, group, blocks, now, i, sums_now);
-            for (int t = 2 * i; t < 2 * i + 2 && t < before.num_tokens; t++) {
-                const F chunk = chunk_of<W>(x, group, blocks, before, t, sums_before);
-                const F total = (before.block ? load(totals[t]) : zero()) + chunk;
-                if (before.block + before.num_blocks == blocks) write(before.token + t, total);
-                else store(totals[t], total);
+        const int8_t* tokens = x.codes + (tile * blocks + block) * 512;
+        const int8_t* codes = group.codes + block * 512;
+        int32_t* sums_now = sums + (s & 1) * kChunkBlocks * sums_of_block<W>;
+        const int32_t* sums_before = sums + (~s & 1) * kChunkBlocks * sums_of_block<W>;
+        const float* scales = group.scales + before.block * num_scales<W> * 16;
+        const int64_t at = before.tile * blocks + before.block;
+        const bool ends = before.block + before.num_blocks == blocks;
+#pragma GCC unroll 1  // the loop must fit the cache of decoded instructions
+        for (int i = 0; i < kChunkBlocks; i += 2) {
+            multiply_two<W>(tokens, codes, i, now.num_blocks, sums_now);
+            const int t = 2 * i;
+            if (t >= before.num_tokens) continue;  // others of the last four may be padding: they are not written
+            F chunk[kQuad];
+            chunks_of<W, kQuad>(x, scales, at, before.num_blocks, t, sums_before, chunk);
+#pragma GCC unroll 4
+            for (int n = 0; n < kQuad; n++) {
+                const F total = (before.block ? load(totals[t + n]) : zero()) + chunk[n];
+                if (!ends) store(totals[t + n], total);
+                else if (t + n < before.num_tokens) write(before.tile * kTileTokens + t + n, total);
             }
         }
         before = now;
+        block += kChunkBlocks;
+        if (block >= blocks) block = 0, tile++;
     }
 }
 

@@ -7,6 +7,9 @@ namespace samebits::SAMEBITS_ISA {
 // Tokens from which AMX tiles are faster than dot instructions; no effect on bits.
 constexpr int64_t kAmxTokens = 8;
 
+// Tokens that stay in the second-level cache while all rows pass by; a multiple of the tile.
+constexpr int64_t kPartTokens = 128;
+
 // y [tokens, rows] = tokens in int8 blocks @ weight^T + bias, in float32.
 struct BlockProduct {
     const int8_t* codes;
@@ -30,12 +33,12 @@ struct BlockProduct {
     }
 };
 
-// Shared memory for the activations in the order that kernels read; per thread, an opened group.
+// Shared memory for the activations in the order that kernels read; per thread, an opened group and its sums.
 inline Scratch product_scratch(int64_t tokens, int64_t blocks) {
     const size_t side_by_side = size_t(round_up(tokens, 8) * blocks) * (sizeof(TokenBlock<8>) / 8);
-    const size_t padded = size_t(blocks) * (size_t(tokens) * 4 + 16 * kBlock) + 64;
+    const size_t in_tiles = size_t(round_up(tokens, 16) * blocks) * (kBlock + 4 + 4);
     const size_t opened = size_t(blocks) * (512 + 256) + 2 * kChunkBlocks * 512 * 4;
-    return {opened, side_by_side > padded ? side_by_side : padded};
+    return {opened, side_by_side > in_tiles ? side_by_side : in_tiles};
 }
 
 // Tiles of 8, 4, 2 and 1 tokens, each with its number of tokens and the place of its first block.
@@ -89,35 +92,44 @@ void multiply_by_dots(const BlockProduct& p, Worker& worker) {
 }
 
 #if SAMEBITS_HAS_AMX
-template <class W>
-void multiply_by_tiles(const BlockProduct& p, Worker& worker) {
-    float* sums = reinterpret_cast<float*>(p.shared);
-    int8_t* tail = reinterpret_cast<int8_t*>(p.shared) + round_up(p.tokens * p.blocks * 4, 64);
-    const int64_t whole = p.tokens / kTileTokens * kTileTokens, width = p.blocks * kBlock;
-    int64_t first, last;
-    worker.share(p.tokens, first, last);
+// Tokens first .. last - 1 into their tile; those beyond the product are zeros.
+INLINE void fill_tiles(const BlockProduct& p, int64_t first, int64_t last, int8_t* codes, float* scales, float* sums) {
     for (int64_t t = first; t < last; t++)
         for (int64_t b = 0; b < p.blocks; b++) {
+            const int64_t at = (t / kTileTokens * p.blocks + b) * kTileTokens + t % kTileTokens;
+            int8_t* to = codes + at * kBlock;
+            if (t < p.tokens) memcpy(to, p.codes + t * p.codes_stride + b * kBlock, kBlock);
+            else memset(to, 0, kBlock);
+            scales[at] = t < p.tokens ? p.scales[t * p.scales_stride + b] : 0.0f;
             int sum = 0;
-            for (int k = 0; k < kBlock; k++) sum += p.codes[t * p.codes_stride + b * kBlock + k];
-            sums[t * p.blocks + b] = float(sum);
+            for (int k = 0; k < kBlock; k++) sum += to[k];
+            sums[at] = float(sum);
         }
-    worker.share(p.tokens - whole ? kTileTokens : 0, first, last);
-    for (int64_t t = first; t < last; t++) {
-        if (whole + t < p.tokens) memcpy(tail + t * width, p.codes + (whole + t) * p.codes_stride, size_t(width));
-        else memset(tail + t * width, 0, size_t(width));
-    }
+}
+
+template <class W>
+void multiply_by_tiles(const BlockProduct& p, Worker& worker) {
+    const int64_t padded = round_up(p.tokens, kTileTokens);
+    int8_t* codes = reinterpret_cast<int8_t*>(p.shared);
+    float* scales = reinterpret_cast<float*>(codes + padded * p.blocks * kBlock);
+    float* sums = scales + padded * p.blocks;
+    int64_t first, last;
+    worker.share(padded, first, last);
+    fill_tiles(p, first, last, codes, scales, sums);
     worker.barrier();
-    const TokenRows x{p.codes, p.codes_stride, p.scales, p.scales_stride, sums, tail, p.tokens};
     int32_t* results = reinterpret_cast<int32_t*>(worker.scratch);
-    int8_t* codes = reinterpret_cast<int8_t*>(results + 2 * kChunkBlocks * kSumsOfBlock);
-    const OpenGroup group{codes, reinterpret_cast<float*>(codes + p.blocks * 512)};
-    const int64_t groups = (p.rows + kGroup - 1) / kGroup, piece = most(1, groups / (worker.count * 8));
+    int8_t* opened = reinterpret_cast<int8_t*>(results + 2 * kChunkBlocks * sums_of_block<W>);
+    const OpenGroup group{opened, reinterpret_cast<float*>(opened + p.blocks * 512)};
+    const int64_t groups = (p.rows + kGroup - 1) / kGroup, parts = (p.tokens + kPartTokens - 1) / kPartTokens;
     configure_tiles(W::term == Term::halves ? 16 : 32);
-    while (worker.claim(groups, piece, first, last))
-        for (int64_t g = first; g < last; g++) {
+    while (worker.claim(groups * parts, most(1, groups / (worker.count * 8)), first, last))
+        for (int64_t i = first; i < last; i++) {
+            const int64_t g = i % groups, start = i / groups * kPartTokens, at = start * p.blocks;
+            const TokenTiles x{codes + at * kBlock, scales + at, sums + at, least(kPartTokens, p.tokens - start)};
             open_group<W>(p.weight + size_t(g) * W::group_bytes(p.blocks), p.blocks, p.tensor_scale, group);
-            amx_group<W>(x, group, p.blocks, results, [&](int64_t t, F y) __attribute__((always_inline)) { p.write(t, g, y); });
+            amx_group<W>(x, group, p.blocks, results, [&](int64_t t, F y) __attribute__((always_inline)) {
+                p.write(start + t, g, y);
+            });
         }
     _tile_release();
 }

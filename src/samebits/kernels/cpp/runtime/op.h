@@ -32,6 +32,7 @@ struct OpTable {
     size_t (*rows16_bytes)(Format format, int64_t rows, int64_t width);
     bool (*pack_rows16)(const char* from, size_t row_stride, Format format, int64_t rows, int64_t width, int64_t first_group,
                         int64_t last_group, uint8_t* to);
+    int64_t (*read_all)(const char* memory, size_t num_bytes);  // ops/bandwidth.h
 };
 
 }  // namespace samebits

@@ -1,0 +1,48 @@
+"""What the machine itself can do: the rate at which threads read a buffer, and how many threads there are."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import Unavailable
+from samebits.kernels.cpp import native
+
+SMALLEST_BUFFER = 1 << 16
+MIN_BYTES_READ = 1 << 28  # small buffers are read several times, so that the clock can see it
+
+
+def usable_threads() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _native_reader() -> Any:
+    """The native module's `read_bandwidth(num_bytes, threads)`, bytes per second; None where it is not built."""
+    try:
+        return getattr(native(), "read_bandwidth", None)
+    except Unavailable:
+        return None
+
+
+def ceiling_source() -> str:
+    """ "native", or "numpy", which reads slower than the machine can."""
+    return "native" if _native_reader() else "numpy"
+
+
+def read_ceiling(num_bytes: int, threads: int) -> float:
+    """GB/s of reading a buffer of that size with all threads."""
+    if reader := _native_reader():
+        return float(reader(num_bytes, threads)) / 1e9
+    size = max(num_bytes, SMALLEST_BUFFER)
+    parts = np.array_split(np.ones(size, np.uint8), threads)
+    passes = 1 + MIN_BYTES_READ // size
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(np.max, parts))
+        started = time.perf_counter()
+        list(pool.map(lambda part: [np.max(part) for _ in range(passes)], parts))
+        return passes * size / (time.perf_counter() - started) / 1e9

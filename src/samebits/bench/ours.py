@@ -1,0 +1,112 @@
+"""Samebits as a side: steps of a runner on given tokens. Nothing is sampled, as in the peers' own benchmarks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.backends import discovery
+from samebits.backends.discovery import Found
+from samebits.bench.plan import limits_for
+from samebits.bench.results import Row
+from samebits.core.errors import Unavailable
+from samebits.engine.runner import Runner, StepBatch
+from samebits.loaders import FileCheckpoint, open_checkpoint
+from samebits.loaders.cache import resolve
+from samebits.models.parts import Limits
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is run."""
+
+    model: str
+    backend: str
+    threads: int
+    numerics: str | None = None
+    k_format: str = "f16"
+    v_format: str = "f16"
+
+    def open(self) -> FileCheckpoint:
+        return open_checkpoint(resolve(self.model))
+
+    def device(self) -> Found:
+        """The backend with its threads set; Unavailable carries the reason."""
+        found = discovery.get(self.backend)
+        if found.backend is None:
+            raise Unavailable(found.reason)
+        found.backend.set_threads(self.threads)
+        return found
+
+
+def weight_bytes(checkpoint: FileCheckpoint) -> int:
+    """Bytes of weights that a step reads: all but an embedding that is no head, of which it takes single rows."""
+    needed = {checkpoint.entry(name).name: checkpoint.entry(name).num_bytes for name in checkpoint.names()}
+    if not checkpoint.hyperparameters.tie_embeddings:
+        del needed[checkpoint.entry("embed").name]
+    return sum(needed.values())
+
+
+def step_batch(row: Row, limits: Limits, vocab_size: int, start: int, count: int, has_logits: bool = True) -> StepBatch:
+    """Tokens start .. start + count - 1 of every sequence of a row, in pages that a shared pool handed out in turn."""
+    sequences, end = np.arange(row.num_sequences), start + count
+    num_pages = -(-end // limits.page_size)
+    positions = np.tile(np.arange(start, end), row.num_sequences)
+    batch_indices = np.repeat(sequences, count)
+    qo_indptr = np.arange(row.num_sequences + 1) * count
+    arrays = {
+        "token_ids": 1 + (31 * positions + 7 * batch_indices) % (vocab_size - 1),
+        "positions": positions,
+        "batch_indices": batch_indices,
+        "qo_indptr": qo_indptr,
+        "kv_indptr": np.arange(row.num_sequences + 1) * num_pages,
+        "kv_indices": (sequences[:, None] + row.num_sequences * np.arange(num_pages)).ravel(),
+        "kv_last_page_len": np.full(row.num_sequences, end - (num_pages - 1) * limits.page_size),
+        "out_rows": qo_indptr[1:] - 1 if has_logits else qo_indptr[:0],
+    }
+    return StepBatch(**{name: array.astype(np.int32) for name, array in arrays.items()})
+
+
+class Ours:
+    """A `Side` on a runner that is built for all the rows it will be given."""
+
+    name = "samebits"
+
+    def __init__(self, settings: Settings, checkpoint: FileCheckpoint, rows: Sequence[Row]) -> None:
+        """Loads the model with room for the largest of the rows."""
+        self.found = settings.device()
+        limits = limits_for(rows, settings.k_format, settings.v_format)
+        self.runner = Runner(checkpoint, self.found, limits, settings.numerics)
+        self._vocab_size = checkpoint.hyperparameters.vocab_size
+        same = limits.k_format == limits.v_format
+        self.settings = (limits.k_format if same else f"{limits.k_format}/{limits.v_format}",)
+        self._filled: tuple[int, int] | None = None  # sequences and tokens of each that the cache holds
+
+    def seconds(self, row: Row, setting: str) -> float:
+        if row.kind == "prefill":
+            self._filled = None
+            return self._run(self._prompt(row, row.num_tokens))
+        if self._filled != (row.num_sequences, row.depth):
+            self._run(self._prompt(row, row.depth))
+            self._filled = (row.num_sequences, row.depth)
+        steps = [self._step(row, row.depth + i, 1) for i in range(row.num_tokens + 1)]
+        self._run(steps[:1])
+        return self._run(steps[1:])
+
+    def _step(self, row: Row, start: int, count: int, has_logits: bool = True) -> StepBatch:
+        return step_batch(row, self.runner.limits, self._vocab_size, start, count, has_logits)
+
+    def _prompt(self, row: Row, num_tokens: int) -> list[StepBatch]:
+        """Every sequence's first tokens in chunks, logits of the last token only."""
+        chunk = max(1, self.runner.limits.max_tokens // row.num_sequences)
+        starts = range(0, num_tokens, chunk)
+        return [self._step(row, s, min(chunk, num_tokens - s), s + chunk >= num_tokens) for s in starts]
+
+    def _run(self, steps: list[StepBatch]) -> float:
+        started = time.perf_counter()
+        for step in steps:
+            self.runner.run(step)
+        return time.perf_counter() - started

@@ -1,0 +1,1 @@
+"""What a peer's own interpreter runs: the peer and the standard library, nothing of ours."""

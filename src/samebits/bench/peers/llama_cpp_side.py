@@ -1,0 +1,123 @@
+"""llama.cpp through llama-cpp-python's low-level calls."""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from typing import Any
+
+F16, Q8_0, BF16 = 1, 8, 30  # ggml's numbers of element types
+SETTINGS = {  # of the KV cache and of flash attention, which a quantized V cannot do without
+    "f16": (F16, False),
+    "f16 fa": (F16, True),
+    "bf16": (BF16, False),
+    "bf16 fa": (BF16, True),
+    "q8_0 fa": (Q8_0, True),
+}
+BATCH_TOKENS, UBATCH_TOKENS = 2048, 512  # what llama-bench takes
+CONTEXT_STEP = 256  # a sequence's share of the cache is rounded up to it
+
+
+class Peer:
+    """One model, and the context of the row being measured."""
+
+    def __init__(self) -> None:
+        self._c: Any = import_module("llama_cpp")
+        self._log: list[str] = []
+        self._callback = self._c.llama_log_callback(
+            lambda level, text, data: self._log.append(text.decode(errors="replace"))
+        )
+        self._c.llama_log_set(self._callback, None)
+        self._context: Any = None
+        self._context_key: tuple[Any, ...] = ()
+        self._filled = (0, 0)  # sequences and tokens of each that the cache holds
+
+    def load(self, path: str, threads: int, shape: dict[str, Any]) -> dict[str, Any]:
+        c = self._c
+        c.llama_backend_init()
+        self._threads, self._vocab_size = threads, shape["vocab_size"]
+        self._model = c.llama_model_load_from_file(path.encode(), c.llama_model_default_params())
+        if not self._model:
+            raise RuntimeError(f"llama.cpp cannot load it: {''.join(self._log[-2:]).strip()}")
+        facts = {
+            "version": f"llama-cpp-python {c.__version__}",
+            "system": c.llama_print_system_info().decode().strip(),
+            "amx": any("AMX" in line and "buffer size" in line for line in self._log),
+        }
+        return {"facts": facts, "settings": list(SETTINGS)}
+
+    def prefill(self, num_tokens: int, setting: str) -> float:
+        """Seconds of one prompt in an empty cache, logits of its last token only."""
+        self._use_context(setting, 1, num_tokens)
+        self._c.llama_memory_clear(self._c.llama_get_memory(self._context), False)
+        self._filled = (0, 0)
+        return self._run_prompt(0, num_tokens)
+
+    def decode(self, num_tokens: int, num_sequences: int, depth: int, setting: str) -> float:
+        """Seconds of `num_tokens` steps of all sequences, each `depth` tokens and one untimed step long."""
+        self._use_context(setting, num_sequences, depth + 1 + num_tokens)
+        memory = self._c.llama_get_memory(self._context)
+        if self._filled == (num_sequences, depth):
+            for sequence in range(num_sequences):
+                self._c.llama_memory_seq_rm(memory, sequence, depth, -1)
+        else:
+            self._c.llama_memory_clear(memory, False)
+            for sequence in range(num_sequences if depth else 0):
+                self._run_prompt(sequence, depth)
+            self._filled = (num_sequences, depth)
+        batch = self._batch([(sequence, depth, True) for sequence in range(num_sequences)])
+        seconds = 0.0
+        for step in range(num_tokens + 1):
+            for row in range(num_sequences):
+                batch.pos[row] = depth + step
+            taken = self._run(batch)
+            seconds += taken if step else 0.0
+        self._c.llama_batch_free(batch)
+        return seconds
+
+    def _use_context(self, setting: str, num_sequences: int, tokens_each: int) -> None:
+        tokens_each = -(-tokens_each // CONTEXT_STEP) * CONTEXT_STEP
+        key = (setting, num_sequences, tokens_each)
+        if key == self._context_key:
+            return
+        c, (kv_type, flash) = self._c, SETTINGS[setting]
+        if self._context:
+            c.llama_free(self._context)
+        params = c.llama_context_default_params()
+        params.n_ctx, params.n_seq_max, params.kv_unified = num_sequences * tokens_each, num_sequences, False
+        params.n_batch, params.n_ubatch = BATCH_TOKENS, UBATCH_TOKENS
+        params.n_threads = params.n_threads_batch = self._threads
+        params.type_k = params.type_v = kv_type
+        params.flash_attn_type = int(flash)
+        self._context_key, self._filled = (), (0, 0)
+        self._context = c.llama_init_from_model(self._model, params)
+        if not self._context:
+            raise RuntimeError(f"no context for {setting}: {''.join(self._log[-2:]).strip()}")
+        self._context_key = key
+
+    def _batch(self, entries: list[tuple[int, int, bool]]) -> Any:
+        """A batch of (sequence, position, whether its logits are wanted)."""
+        batch = self._c.llama_batch_init(len(entries), 0, 1)
+        batch.n_tokens = len(entries)
+        for row, (sequence, position, wanted) in enumerate(entries):
+            batch.token[row] = 1 + (31 * position + 7 * sequence) % (self._vocab_size - 1)
+            batch.pos[row], batch.logits[row] = position, wanted
+            batch.n_seq_id[row], batch.seq_id[row][0] = 1, sequence
+        return batch
+
+    def _run_prompt(self, sequence: int, num_tokens: int) -> float:
+        last = num_tokens - 1
+        spans = [range(start, min(start + BATCH_TOKENS, num_tokens)) for start in range(0, num_tokens, BATCH_TOKENS)]
+        batches = [self._batch([(sequence, position, position == last) for position in span]) for span in spans]
+        seconds = sum(self._run(batch) for batch in batches)
+        for batch in batches:
+            self._c.llama_batch_free(batch)
+        return seconds
+
+    def _run(self, batch: Any) -> float:
+        started = time.perf_counter()
+        status = self._c.llama_decode(self._context, batch)
+        self._c.llama_synchronize(self._context)
+        if status:
+            raise RuntimeError(f"llama_decode returned {status}")
+        return time.perf_counter() - started
