@@ -79,8 +79,12 @@ def find_windows(graph: Graph) -> dict[str, Window]:
 
 
 def _split_rows(node: Node) -> tuple[Dim, ...]:
-    """The axis that a kernel of the split 'rows' divides: tokens, also for those that write cells of a cache."""
-    return (node.inputs["key"] if node.op.name in APPENDS else node.outputs[0]).spec.shape[:1]
+    """The axis that a kernel of the split 'rows' divides: tokens, also for those that write cells of a cache.
+
+    Nothing for a result with one axis: it may be a lone row, which one thread writes.
+    """
+    shape = (node.inputs["key"] if node.op.name in APPENDS else node.outputs[0]).spec.shape
+    return shape[:1] if len(shape) > 1 else ()
 
 
 def needs_barrier(graph_nodes: Sequence[Node], splits: Mapping[str, str]) -> list[bool]:
@@ -95,7 +99,7 @@ def needs_barrier(graph_nodes: Sequence[Node], splits: Mapping[str, str]) -> lis
             after is not None
             and splits[node.op.name] == splits[after.op.name] == "rows"
             and node.op.name not in APPENDS
-            and _split_rows(node) == _split_rows(after)
+            and _split_rows(node) == _split_rows(after) != ()
         )
         flags.append(not alike)
     return flags

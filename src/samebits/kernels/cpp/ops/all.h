@@ -1,12 +1,21 @@
 // Every kernel of one instruction set in one table. A file in isa/ sets the flags, names the set and includes this.
 #pragma once
+#include "activation.h"
 #include "append.h"
 #include "attention_general.h"
 #include "bandwidth.h"
+#include "columns.h"
+#include "elementwise.h"
 #include "embedding.h"
 #include "gemm.h"
 #include "layout.h"
 #include "norm.h"
+#include "quantize.h"
+#include "rope.h"
+#include "sample.h"
+#include "select.h"
+#include "softmax.h"
+#include "state.h"
 
 namespace samebits::SAMEBITS_ISA {
 
@@ -22,6 +31,25 @@ constexpr NativeOp kOps[] = {
     {"rms_norm", run_rms_norm, Split::rows, norm_scratch},
     {"layer_norm", run_layer_norm, Split::rows, norm_scratch},
     {"fused_add_rms_norm", run_fused_add_rms_norm, Split::rows, norm_scratch},
+    {"quantize_q8", run_quantize_q8, Split::rows, quantize_scratch},
+    {"silu_and_mul", run_silu_and_mul, Split::rows, gated_scratch},
+    {"gelu_and_mul", run_gelu_and_mul, Split::rows, gated_scratch},
+    {"add", run_add, Split::rows, elementwise_scratch},
+    {"mul", run_mul, Split::rows, elementwise_scratch},
+    {"scale", run_scale, Split::rows, elementwise_scratch},
+    {"soft_cap", run_soft_cap, Split::rows, elementwise_scratch},
+    {"cast", run_cast, Split::rows, elementwise_scratch},
+    {"rope", run_rope, Split::rows, rope_scratch},
+    {"split_heads", run_same_columns, Split::rows},
+    {"merge_heads", run_same_columns, Split::rows},
+    {"slice_columns", run_slice_columns, Split::rows},
+    {"concat_columns", run_concat_columns, Split::rows, concat_scratch},
+    {"softmax", run_softmax, Split::rows, elementwise_scratch},
+    {"argmax", run_argmax, Split::rows, argmax_scratch},
+    {"top_k", run_top_k, Split::rows, top_k_scratch},
+    {"top_k_mask_logits", run_top_k_mask_logits, Split::rows, top_k_scratch},
+    {"sample", run_sample, Split::rows, sample_scratch},
+    {"merge_state", run_merge_state, Split::rows, state_scratch},
 };
 
 }  // namespace samebits::SAMEBITS_ISA

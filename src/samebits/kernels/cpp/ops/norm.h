@@ -22,7 +22,7 @@ INLINE F scaled(const NormRow& p, F x, F factor, int64_t i, int n) {
 }
 
 INLINE void rms_norm_row(const NormRow& p, const float* x, float* y) {
-    const float sum = row_sum(p.width, [=](int64_t i, int n) {
+    const float sum = row_sum(p.width, [=](int64_t i, int n) __attribute__((always_inline)) {
         const F v = load_partial(x + i, n);
         return v * v;
     });

@@ -51,6 +51,7 @@ INLINE I select(M m, I yes, I no) { return {_mm512_mask_blend_epi32(m.v, no.v, y
 INLINE F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }
 INLINE F min(F a, F b) { return {_mm512_min_ps(a.v, b.v)}; }
 INLINE float reduce_max(F a) { return _mm512_reduce_max_ps(a.v); }
+INLINE F swap_pairs(F a) { return {_mm512_permute_ps(a.v, 0xB1)}; }  // lanes 2i and 2i + 1 exchanged
 
 INLINE I bits(F x) { return {_mm512_castps_si512(x.v)}; }
 INLINE F from_bits(I x) { return {_mm512_castsi512_ps(x.v)}; }

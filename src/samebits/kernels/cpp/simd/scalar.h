@@ -72,6 +72,7 @@ INLINE float reduce_max(F a) {
     for (int i = 1; i < 16; i++) top = a.v[i] > top ? a.v[i] : top;
     return top;
 }
+INLINE F swap_pairs(F a) { return lanes<F>([&](int i) { return a.v[i ^ 1]; }); }  // lanes 2i and 2i + 1 exchanged
 
 INLINE I bits(F x) {
     I r;

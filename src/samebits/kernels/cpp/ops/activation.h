@@ -1,0 +1,51 @@
+// silu_and_mul, gelu_and_mul: the gate in the first half of a row, the up projection in the second.
+#pragma once
+#include "elementary.h"
+#include "rows.h"
+
+namespace samebits::SAMEBITS_ISA {
+
+struct SiluMul {
+    INLINE F operator()(F gate, F up) const { return (gate * sigmoid(gate)) * up; }
+};
+
+struct GeluTanhMul {
+    INLINE F operator()(F gate, F up) const {
+        const F cube = (gate * gate) * gate;
+        const F u = set(0.7978845608028654f) * (gate + set(0.044715f) * cube);
+        return (gate * sigmoid(u + u)) * up;
+    }
+};
+
+struct GeluErfMul {
+    INLINE F operator()(F gate, F up) const {
+        return ((set(0.5f) * gate) * erfc(zero() - gate * set(0.7071067811865476f))) * up;
+    }
+};
+
+inline Scratch gated_scratch(const Call& call, int) {
+    return {size_t((round_up(call.in[0]->width(), 16) + call.out[0]->width()) * 4), 0};
+}
+
+template <class Fn>
+void run_gated(const Fn& f, const Call& call, Worker& worker) {
+    const Tensor &x = *call.in[0], &y = *call.out[0];
+    const int64_t half = y.width();
+    float* room = reinterpret_cast<float*>(worker.scratch);
+    const RowRange rows = own_rows(x, worker);
+    for (int64_t i = rows.first; i < rows.last; i++) {
+        const float* gate = read_row(x, i, room);
+        float* result = write_row(y, i, room + round_up(2 * half, 16));
+        map_row(f, gate, gate + half, result, half);
+        finish_row(y, i, result);
+    }
+}
+
+inline void run_silu_and_mul(const Call& call, Worker& worker) { run_gated(SiluMul{}, call, worker); }  // x -> y
+
+inline void run_gelu_and_mul(const Call& call, Worker& worker) {  // x -> y; form
+    if (call.integer(0) == 0) run_gated(GeluTanhMul{}, call, worker);
+    else run_gated(GeluErfMul{}, call, worker);
+}
+
+}  // namespace samebits::SAMEBITS_ISA
