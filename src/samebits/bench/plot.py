@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from samebits.bench.model_run import ModelRun
-from samebits.bench.report import head_lines, peer_line, rate_text
+from samebits.bench.report import head_lines, peer_line, spread_text
 from samebits.bench.results import Spread
 from samebits.verify.html import STYLE
 
@@ -33,7 +33,7 @@ def chart(bars: Sequence[Bar], unit: str) -> str:
         top, middle = i * ROW_HEIGHT, i * ROW_HEIGHT + ROW_HEIGHT / 2
         length, low, high = (WIDTH * v / largest for v in (bar.value.median, bar.value.low, bar.value.high))
         colour = COLOURS[bar.series % len(COLOURS)]
-        text = f"{rate_text(bar.value)} {unit}" + (f", {bar.note}" if bar.note else "")
+        text = f"{spread_text(bar.value)} {unit}" + (f", {bar.note}" if bar.note else "")
         marks.append(
             f'<text x="{LEFT - 8}" y="{middle + 4}" text-anchor="end">{escape(bar.label)}</text>'
             f'<rect x="{LEFT}" y="{top + 3}" width="{length:.1f}" height="{ROW_HEIGHT - 6}" fill="{colour}"/>'

@@ -18,14 +18,14 @@ BAR_CHARS = 12
 MIB = 1 << 20
 
 
-def spread_text(spread: Spread, form: str = ".3g") -> str:
+def number(value: float) -> str:
+    """Three digits at least, and no exponent however large."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def spread_text(spread: Spread) -> str:
     """ "245 (238..251)"."""
-    return f"{spread.median:{form}} ({spread.low:{form}}..{spread.high:{form}})"
-
-
-def rate_text(spread: Spread) -> str:
-    """Three digits at least, and no exponent however many there are."""
-    return spread_text(spread, ",.0f" if spread.low >= 100 else ".3g")
+    return f"{number(spread.median)} ({number(spread.low)}..{number(spread.high)})"
 
 
 def text_bar(value: float, largest: float) -> str:
@@ -91,7 +91,7 @@ def _table(run: ModelRun) -> Table:
         table.add_column("ratio", justify="right")
     for result in run.results:
         largest = max(r.ours.rate(r.row).median for r in run.results if r.row.kind == result.row.kind)
-        cells = [result.row.label, rate_text(result.ours.rate(result.row))]
+        cells = [result.row.label, spread_text(result.ours.rate(result.row))]
         if not run.peer_facts:
             cells.append(text_bar(result.ours.rate(result.row).median, largest))
         cells += _ceiling_cells(result)
@@ -114,6 +114,6 @@ def _peer_cells(result: RowResult, peer: Timed) -> list[str]:
     ratio = result.ratio(peer)
     colour = "green" if ratio.median >= 1 else "red"
     return [
-        f"{rate_text(peer.rate(result.row))} {escape(peer.setting)}",
+        f"{spread_text(peer.rate(result.row))} {escape(peer.setting)}",
         f"[{colour}]{ratio.median:.2f}x[/] ({ratio.low:.2f}..{ratio.high:.2f})",
     ]

@@ -16,7 +16,6 @@ from samebits.core.tiers import Tier
 from samebits.debug.labels import Label, label_values
 from samebits.debug.prepare import device_of
 from samebits.graph import Graph, GraphBuilder, Node
-from samebits.graph.uses import use_positions
 from samebits.ops import OPS, bind
 
 Results = tuple[HostTensor, ...]
@@ -66,7 +65,7 @@ def walk(
     first one's values, else each goes on with its own. A value is dropped after its last use. StepFailed names the
     node that could not be run.
     """
-    labels, last_use = label_values(graph), {name: uses[-1] for name, uses in use_positions(graph).items()}
+    labels, last_use = label_values(graph), {name: uses[-1] for name, uses in graph.uses.items()}
     shared: dict[str, HostTensor] = {}
     values: list[dict[str, HostTensor]] = [{} for _ in steppers]
     graph_inputs = {v.name for v in graph.inputs}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -37,7 +38,7 @@ class Node:
     attrs: Mapping[str, Any]
     outputs: tuple[Value, ...]
 
-    @property
+    @cached_property
     def writes(self) -> tuple[tuple[Value, Value], ...]:
         """(old value, new value in the same memory) for every input that is updated in place."""
         if not self.op.writes:
@@ -65,10 +66,21 @@ class Graph:
     kinds: Mapping[str, InputKind] = field(default_factory=dict)
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def weights(self) -> frozenset[str]:
         """Names of the inputs that are constants."""
         return frozenset(v.name for v in self.inputs if self.kinds.get(v.name) == "weight")
+
+    @cached_property
+    def uses(self) -> Mapping[str, tuple[int, ...]]:
+        """Value name -> numbers of the nodes that read it, rising; an output is read at len(nodes)."""
+        found: dict[str, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            for name in dict.fromkeys(v.name for v in node.inputs.values()):
+                found.setdefault(name, []).append(i)
+        for name in dict.fromkeys(v.name for v in self.outputs):
+            found.setdefault(name, []).append(len(self.nodes))
+        return {name: tuple(numbers) for name, numbers in found.items()}
 
     def __str__(self) -> str:
         from samebits.graph.printer import print_graph  # the printer needs the classes above

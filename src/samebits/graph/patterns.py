@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from samebits.graph.ir import Graph, Node, Value
-from samebits.graph.uses import use_positions
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class GraphView:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.uses = use_positions(graph)
+        self.uses = graph.uses
         self.producers = {v.name: i for i, node in enumerate(graph.nodes) for v in node.outputs}
 
     def match(self, pattern: Pattern, anchor: int) -> Match | None:

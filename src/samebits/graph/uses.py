@@ -5,17 +5,6 @@ from __future__ import annotations
 from samebits.graph.ir import Graph
 
 
-def use_positions(graph: Graph) -> dict[str, list[int]]:
-    """Value name -> numbers of the nodes that read it, rising; an output is read at len(nodes)."""
-    uses: dict[str, list[int]] = {}
-    for i, node in enumerate(graph.nodes):
-        for name in dict.fromkeys(v.name for v in node.inputs.values()):
-            uses.setdefault(name, []).append(i)
-    for name in dict.fromkeys(v.name for v in graph.outputs):
-        uses.setdefault(name, []).append(len(graph.nodes))
-    return uses
-
-
 def overwritten_at(graph: Graph) -> dict[str, int]:
     """Value name -> number of the node that writes another value into its memory."""
     return {old.name: i for i, node in enumerate(graph.nodes) for old, _ in node.writes}

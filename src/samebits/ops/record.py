@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import samebits.formats  # noqa: F401  (fills FORMATS)
@@ -128,7 +129,7 @@ class Op:
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
 
-    @property
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         """Inputs that are updated in place."""
         return tuple(r.alias_of for r in self.results if r.alias_of)

@@ -9,7 +9,7 @@ from typing import Any
 from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph, GraphBuilder, Node, Value
 from samebits.graph.rewrite import apply_rules
-from samebits.graph.uses import next_number, use_positions
+from samebits.graph.uses import next_number
 from samebits.ops.build import OpBuilder
 from samebits.passes.canonicalize import drop_unused
 from samebits.passes.rules import Supports, rule
@@ -121,7 +121,7 @@ def _join_group(graph: Graph, builder: GraphBuilder, numbers: list[int], support
 
 def _joined(graph: Graph, builder: GraphBuilder, parts: tuple[Value, ...]) -> Value | None:
     """A new weight of the parts' rows; None unless all are constants of one format, each read once."""
-    uses, formats = use_positions(graph), {v.spec.format for v in parts}
+    uses, formats = graph.uses, {v.spec.format for v in parts}
     names = [v.name for v in parts]
     if not set(names) <= graph.weights or len(formats) > 1 or formats & set(NOT_JOINABLE):
         return None

@@ -14,7 +14,7 @@ from samebits.core.errors import SamebitsError
 from samebits.core.format import FORMATS
 from samebits.core.shapes import TensorSpec, upper
 from samebits.graph import Graph
-from samebits.graph.uses import state_values, use_positions
+from samebits.graph.uses import state_values
 from samebits.passes.place import Place, Placement
 
 ALIGNMENT = 256
@@ -90,7 +90,7 @@ def _buffers(
     graph: Graph, placement: Placement | None, side: Place, alignment: int, shares: Mapping[str, str]
 ) -> list[_Buffer]:
     """All memory that one side needs. A copy that arrives is a value of its own there."""
-    uses, state = use_positions(graph), state_values(graph)
+    uses, state = graph.uses, state_values(graph)
     buffers: dict[str, _Buffer] = {}
 
     def add(name: str, spec: TensorSpec, first: int) -> None:
@@ -112,14 +112,14 @@ def _buffers(
                     add(value.name, value.spec, index)
     constants = {c.value for c in arrivals if c.is_constant}
     for name, buffer in buffers.items():  # a view keeps its base alive
-        end = len(graph.nodes) if name in constants else max(uses.get(name, [buffer.first]))
+        end = len(graph.nodes) if name in constants else max(uses.get(name, (buffer.first,)))
         buffer.last = max(buffer.last, end)
     return list({id(b): b for b in buffers.values()}.values())
 
 
 def check_plan(graph: Graph, plan: MemoryPlan) -> None:
     """Raises SamebitsError where two values that are alive at one node overlap. For plans of a whole graph."""
-    uses, state = use_positions(graph), state_values(graph)
+    uses, state = graph.uses, state_values(graph)
     same: dict[str, str] = {}  # value -> the first value in its memory
     live: dict[str, tuple[int, int]] = {}
     for index, node in enumerate(graph.nodes):
@@ -134,4 +134,4 @@ def check_plan(graph: Graph, plan: MemoryPlan) -> None:
             for b, (other_start, other_stop) in live.items():
                 if same.get(a, a) != same.get(b, b) and start < other_stop and other_start < stop:
                     raise SamebitsError(f"node {index}, {node.op.name}: %{a} and %{b} overlap")
-        live = {name: at for name, at in live.items() if max(uses.get(name, [-1])) > index}
+        live = {name: at for name, at in live.items() if max(uses.get(name, (-1,))) > index}

@@ -27,8 +27,10 @@ class CpuExecutable(Executable):
     def __init__(self, backend: CpuBackend, graph: Graph, lowered: Lowered, layouts: Mapping[str, str]) -> None:
         self._backend, self._graph, self._lowered, self._layouts = backend, graph, lowered, layouts
         self._bound: dict[str, Buffer | View] = {}
+        self._unbound = dict.fromkeys(v.name for v in graph.inputs)
         self._staged: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # (the caller's strided memory, our copy)
         self._sizes: list[int] | None = None if lowered.symbols else []
+        self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
 
     def layout(self, name: str) -> str:
@@ -47,6 +49,7 @@ class CpuExecutable(Executable):
         else:
             self._bind_rows(name, base, buffer)
         self._bound[name] = buffer
+        self._unbound.pop(name, None)
 
     def _bind_rows(self, name: str, base: CpuBuffer, buffer: Buffer | View) -> None:
         spec, given = self._specs[name], buffer.spec
@@ -96,9 +99,8 @@ class CpuExecutable(Executable):
     def run(self) -> None:
         if self._sizes is None:
             raise BadInput("cpu", "run", "no sizes", f"prepare with {', '.join(self._lowered.symbols)}")
-        missing = [v.name for v in self._graph.inputs if v.name not in self._bound]
-        if missing:
-            raise BadInput("cpu", "run", f"nothing bound to {', '.join(missing)}", "memory for every input")
+        if self._unbound:
+            raise BadInput("cpu", "run", f"nothing bound to {', '.join(self._unbound)}", "memory for every input")
         for caller, copy in self._staged.values():
             copy[...] = caller
         failure = self._lowered.program.run(self._backend.team, self._sizes)
@@ -120,7 +122,6 @@ class CpuExecutable(Executable):
 
     def _root(self, name: str) -> str:
         """The input that a value written in place lies in, else the value itself."""
-        written = {new.name: old.name for node in self._graph.nodes for old, new in node.writes}
-        while name in written and name not in self._bound:
-            name = written[name]
+        while name in self._written and name not in self._bound:
+            name = self._written[name]
         return name

@@ -50,7 +50,8 @@ INLINE void store_scales(const BlockScales& s, float* to) {
 }
 template <class W>
 INLINE BlockScales reload_scales(const float* from) {
-    BlockScales s{load(from)};
+    BlockScales s{};
+    s.d = load(from);
     if constexpr (W::term == Term::offset) s.m = load(from + 16);
     if constexpr (W::term == Term::halves) s.sub = load(from + 16), s.min = load(from + 32);
     if constexpr (W::term == Term::super_offset) s.m = load(from + 16), s.sub = load(from + 32), s.min = load(from + 48);

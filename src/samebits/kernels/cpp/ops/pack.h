@@ -109,7 +109,7 @@ struct Stored<Nvfp4> {  // two stored blocks of 16 make a block
 // One group: rows first .. first + 15 of a stored matrix, zeros where there are fewer.
 template <class W>
 inline void pack_group(const uint8_t* rows, size_t row_stride, int count, int64_t blocks, uint8_t* group) {
-    memset(group, 0, W::group_bytes(blocks));
+    if (count < kGroup) memset(group, 0, W::group_bytes(blocks));
     uint8_t* codes = group + W::scales_bytes(blocks);
     for (int64_t b = 0; b < blocks; b++)
         for (int row = 0; row < count; row++) {
@@ -118,7 +118,7 @@ inline void pack_group(const uint8_t* rows, size_t row_stride, int count, int64_
             uint8_t code[32];
             Stored<W>::codes(p, at, code);
             Stored<W>::scales(p, at, row, group + b / W::span * W::span_bytes);
-            for (int k = 0; k < 32; k++) W::put(codes + b * W::code_bytes, row, k, code[k]);
+            W::put(codes + b * W::code_bytes, row, code);
         }
 }
 

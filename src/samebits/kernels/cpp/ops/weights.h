@@ -19,7 +19,8 @@ enum class Term {
     halves,        // two sub-scaled sums of 16
 };
 
-struct Nibbles {  // what formats with 4 low bits share: codes(g) is called with g and 64 unsigned codes
+// Codes of a block in its registers: each(codes, f) calls f(g, 64 unsigned codes); put and get are for one row.
+struct Nibbles {  // what formats with 4 low bits share
     template <class Each>
     static INLINE void each(const uint8_t* codes, Each f) {
         const B mask = set_bytes(15);
@@ -30,8 +31,10 @@ struct Nibbles {  // what formats with 4 low bits share: codes(g) is called with
             f(g + 4, byte_shift_right<4>(both) & mask);
         }
     }
-    static void put(uint8_t* codes, int row, int k, int code) {
-        codes[64 * (k % 16 / 4) + 4 * row + k % 4] |= uint8_t((code & 15) << (k < 16 ? 0 : 4));
+    static void put(uint8_t* codes, int row, const uint8_t* code) {
+        uint8_t both[16];
+        for (int j = 0; j < 16; j++) both[j] = uint8_t((code[j] & 15) | (code[j + 16] << 4));
+        for (int g = 0; g < 4; g++) memcpy(codes + 64 * g + 4 * row, both + 4 * g, 4);
     }
     static int get(const uint8_t* codes, int row, int k) {
         return (codes[64 * (k % 16 / 4) + 4 * row + k % 4] >> (k < 16 ? 0 : 4)) & 15;
@@ -54,9 +57,11 @@ struct FiveBits {  // nibbles, then bit g of byte 4 r + k % 4 is the fifth bit o
             f(g, low | (bit & top));
         });
     }
-    static void put(uint8_t* codes, int row, int k, int code) {
-        Nibbles::put(codes, row, k, code);
-        codes[256 + 4 * row + k % 4] |= uint8_t(((code >> 4) & 1) << (k / 4));
+    static void put(uint8_t* codes, int row, const uint8_t* code) {
+        Nibbles::put(codes, row, code);
+        uint8_t fifth[4] = {};
+        for (int k = 0; k < 32; k++) fifth[k % 4] |= uint8_t(((code[k] >> 4) & 1) << (k / 4));
+        memcpy(codes + 256 + 4 * row, fifth, 4);
     }
     static int get(const uint8_t* codes, int row, int k) {
         return Nibbles::get(codes, row, k) | (((codes[256 + 4 * row + k % 4] >> (k / 4)) & 1) << 4);
@@ -77,9 +82,12 @@ struct SixBits {  // nibbles, then two registers of pairs of bits: register g / 
             f(g, low | (moved & top));
         });
     }
-    static void put(uint8_t* codes, int row, int k, int code) {
-        Nibbles::put(codes, row, k, code);
-        codes[256 + 64 * (k / 16) + 4 * row + k % 4] |= uint8_t(((code >> 4) & 3) << (2 * (k / 4 % 4)));
+    static void put(uint8_t* codes, int row, const uint8_t* code) {
+        Nibbles::put(codes, row, code);
+        uint8_t pairs[8] = {};
+        for (int k = 0; k < 32; k++) pairs[k / 16 * 4 + k % 4] |= uint8_t(((code[k] >> 4) & 3) << (2 * (k / 4 % 4)));
+        memcpy(codes + 256 + 4 * row, pairs, 4);
+        memcpy(codes + 320 + 4 * row, pairs + 4, 4);
     }
     static int get(const uint8_t* codes, int row, int k) {
         const int pair = codes[256 + 64 * (k / 16) + 4 * row + k % 4] >> (2 * (k / 4 % 4));
@@ -93,7 +101,9 @@ struct Bytes {  // signed codes xor 0x80
 #pragma GCC unroll 8
         for (int g = 0; g < 8; g++) f(g, load_bytes(codes + 64 * g));
     }
-    static void put(uint8_t* codes, int row, int k, int code) { codes[64 * (k / 4) + 4 * row + k % 4] = uint8_t(code); }
+    static void put(uint8_t* codes, int row, const uint8_t* code) {
+        for (int g = 0; g < 8; g++) memcpy(codes + 64 * g + 4 * row, code + 4 * g, 4);
+    }
     static int get(const uint8_t* codes, int row, int k) { return codes[64 * (k / 4) + 4 * row + k % 4]; }
 };
 
