@@ -30,7 +30,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_devices_json_lists_backends_and_the_native_part() -> None:
     facts = json.loads(run("devices", "--json").stdout)
     names = [b["name"] for b in facts["backends"]]
-    assert names[:2] == ["reference", "null"]
+    assert names[:3] == ["cpu", "reference", "null"]
     assert all(b["available"] or b["reason"] for b in facts["backends"])
     assert facts["native"]["built"] in (True, False)
 
@@ -57,7 +57,7 @@ def test_backend_can_come_from_the_environment() -> None:
     ("arguments", "message"),
     [
         (("support", "--op", "conv9"), "error: unknown op 'conv9'; known: add"),
-        (("support", "--backend", "abacus"), "error: unknown backend 'abacus'; known: null"),
+        (("support", "--backend", "abacus"), "error: unknown backend 'abacus'; known: cpu, null"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(arguments: tuple[str, ...], message: str) -> None:
@@ -96,4 +96,6 @@ def test_it_works_from_a_plain_source_tree_without_the_native_part(tmp_path: Pat
     facts = json.loads(done.stdout)
     assert facts["native"]["built"] is False
     assert "native kernels are not built" in facts["native"]["reason"]
-    assert facts["backends"][0]["available"]
+    by_name = {b["name"]: b for b in facts["backends"]}
+    assert by_name["reference"]["available"]
+    assert "native kernels are not built" in by_name["cpu"]["reason"]

@@ -23,31 +23,28 @@ LIMITS = Limits(max_tokens=64, max_sequences=1, num_pages=8, max_positions=128)
 TOKENS = [5, 6, 7, 8, 9] * 4
 
 
-def reversed_norm(name: str, tensor: np.ndarray) -> np.ndarray:
-    return tensor[::-1].copy() if name == "weight" else tensor
-
-
 class Prepacking(ReferenceBackend):
     """rms_norm and its fused form keep their weights backwards, and read them so."""
 
     name = "prepacking"
     ops = ("rms_norm", "fused_add_rms_norm")
+    packed_input = "weight"
     num_packed = 0
 
     def kernels(self) -> tuple[KernelTable, ...]:
         table = KernelTable("numpy")
         for kernel in reference_kernels():
             changed = (
-                replace(kernel, prepack=self.pack, run=self.turned(kernel.run))
+                replace(kernel, prepack={self.packed_input: self.pack}, run=self.turned(kernel.run))
                 if kernel.op.name in self.ops
                 else kernel
             )
             table.add(changed)
         return (table,)
 
-    def pack(self, name: str, tensor: Any) -> Any:
-        type(self).num_packed += name == "weight"
-        return reversed_norm(name, tensor)
+    def pack(self, tensor: np.ndarray) -> np.ndarray:
+        type(self).num_packed += 1
+        return tensor[::-1].copy()
 
     @staticmethod
     def turned(run: Any) -> Any:
@@ -63,6 +60,7 @@ class Disagreeing(Prepacking):
 
     name = "disagreeing"
     ops = ("embedding",)
+    packed_input = "table"
 
 
 def load(path: Path, backend: ReferenceBackend) -> Runner:

@@ -114,7 +114,10 @@ class Backend(ABC):
 
     @abstractmethod
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
-        """Host to device. The host tensor has the buffer's shape and format and may be reused on return."""
+        """Host to device. The host tensor has the buffer's shape and format and may be reused on return.
+
+        A buffer that is bound already keeps its binding: the next run sees what was copied.
+        """
 
     @abstractmethod
     def copy_out(self, buffer: Buffer | View) -> HostTensor:

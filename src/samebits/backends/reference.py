@@ -115,8 +115,8 @@ class ReferenceBackend(Backend):
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         if isinstance(host, Packed):
             buffer.tensor = Resident(host.format, host.data.copy(), host.scale)
-        else:
-            buffer.tensor = host.copy()
+        elif isinstance(buffer.tensor, np.ndarray):
+            buffer.tensor[...] = host
 
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
         base = buffer.base if isinstance(buffer, View) else buffer

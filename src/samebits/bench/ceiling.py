@@ -13,12 +13,21 @@ from samebits.core.errors import Unavailable
 from samebits.kernels.cpp import native
 
 SMALLEST_BUFFER = 1 << 16
+MAX_QUIET_LOAD = 0.5  # for each processor, before we begin
 MIN_BYTES_READ = 1 << 28  # small buffers are read several times, so that the clock can see it
 
 
 def usable_threads() -> int:
     """Processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def busy_line() -> str:
+    """A warning where other processes want the processors too; nothing on a quiet machine."""
+    load, processors = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, usable_threads()
+    if load <= MAX_QUIET_LOAD * processors:
+        return ""
+    return f"the machine is busy, load {load:.1f} on {processors} processors: threads that wait by spinning suffer most"
 
 
 def _native_reader() -> Any:

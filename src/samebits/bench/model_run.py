@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from samebits.backends.discovery import Found
-from samebits.bench.ceiling import ceiling_source, read_ceiling
+from samebits.bench.ceiling import busy_line, ceiling_source, read_ceiling
 from samebits.bench.footprint import Footprint, measure
 from samebits.bench.ours import Ours, Settings, weight_bytes
 from samebits.bench.peer import Peer
@@ -35,6 +35,7 @@ class ModelRun:
     peer_facts: Mapping[str, Mapping[str, Any]]
     left_out: tuple[str, ...]
     fallbacks: tuple[str, ...]
+    warning: str  # of what else was going on
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -48,6 +49,7 @@ class ModelRun:
             "rows": [result.as_json() for result in self.results],
             "left_out": list(self.left_out),
             "fallbacks": list(self.fallbacks),
+            "warning": self.warning,
         }
 
 
@@ -67,7 +69,7 @@ def bench_model(
     progress: Progress = no_progress,
 ) -> ModelRun:
     """All rows that fit the model's context. Peers are closed at the end, whatever happens."""
-    checkpoint = settings.open()
+    warning, checkpoint = busy_line(), settings.open()
     kept, left_out = fitting(tuple(rows), checkpoint.hyperparameters.context_len)
     progress("load and memory", 0, len(kept))
     footprint = measure(settings)
@@ -98,4 +100,5 @@ def bench_model(
         facts,
         left_out,
         ours.runner.fallbacks,
+        warning,
     )

@@ -64,6 +64,7 @@ def head_lines(run: ModelRun) -> list[str]:
         f"resident {f.resident_bytes / MIB:.0f} MiB above the imported interpreter (peak {f.peak_bytes / MIB:.0f}, "
         f"tokenizer {f.tokenizer_bytes / MIB:.0f}) = {f.ratio:.2f} x file {f.file_bytes / MIB:.0f} "
         f"+ KV of {f.context_tokens} tokens {f.kv_bytes / MIB:.0f}",
+        *([f"warning: {run.warning}"] if run.warning else []),
     ]
 
 

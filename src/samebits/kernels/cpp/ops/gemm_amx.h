@@ -146,27 +146,41 @@ INLINE void chunks_of(const TokenTiles& x, const float* scales, int64_t at, int 
     }
 }
 
+// Steps in order: 4 tiles of tokens against the same 8 blocks, so that these stay in the first-level cache, then the
+// next 8 blocks, then the next 4 tiles.
+struct Walk {
+    static constexpr int64_t kTiles = 4;
+    int64_t tokens, blocks, first_tile = 0, tile = 0, block = 0;
+
+    int64_t num_tiles() const { return (tokens + kTileTokens - 1) / kTileTokens; }
+    Step step() const {
+        if (tile >= num_tiles()) return {};
+        return {tile, block, int(least(kTileTokens, tokens - tile * kTileTokens)), int(least(kChunkBlocks, blocks - block))};
+    }
+    void advance() {
+        if (++tile < least(first_tile + kTiles, num_tiles())) return;
+        block += kChunkBlocks;
+        if (block >= blocks) block = 0, first_tile += kTiles;
+        tile = first_tile;
+    }
+};
+
 // 16 rows of the product for all tokens; write(token, 16 lanes) gets each result once.
 template <class W, class Write>
 INLINE void amx_group(const TokenTiles& x, const OpenGroup& group, int64_t blocks, int32_t* sums, Write write) {
     constexpr int kQuad = 4;  // tokens that share the loads of a block's scales
-    alignas(64) float totals[kTileTokens][16];
-    const int64_t chunks = (blocks + kChunkBlocks - 1) / kChunkBlocks;
-    const int64_t tiles = (x.tokens + kTileTokens - 1) / kTileTokens, steps = tiles * chunks;
+    alignas(64) float totals[Walk::kTiles * kTileTokens][16];
+    Walk walk{x.tokens, blocks};
     Step before{};
-    int64_t tile = 0, block = 0;
-    for (int64_t s = 0; s <= steps; s++) {
-        Step now{tile, block, 0, 0};
-        if (s < steps) {
-            now.num_tokens = int(least(kTileTokens, x.tokens - tile * kTileTokens));
-            now.num_blocks = int(least(kChunkBlocks, blocks - block));
-        }
-        const int8_t* tokens = x.codes + (tile * blocks + block) * 512;
-        const int8_t* codes = group.codes + block * 512;
+    for (int64_t s = 0; s == 0 || before.num_tokens; s++, walk.advance()) {
+        const Step now = walk.step();
+        const int8_t* tokens = x.codes + (now.tile * blocks + now.block) * 512;
+        const int8_t* codes = group.codes + now.block * 512;
         int32_t* sums_now = sums + (s & 1) * kChunkBlocks * sums_of_block<W>;
         const int32_t* sums_before = sums + (~s & 1) * kChunkBlocks * sums_of_block<W>;
         const float* scales = group.scales + before.block * num_scales<W> * 16;
         const int64_t at = before.tile * blocks + before.block;
+        float(*total)[16] = totals + before.tile % Walk::kTiles * kTileTokens;
         const bool ends = before.block + before.num_blocks == blocks;
 #pragma GCC unroll 1  // the loop must fit the cache of decoded instructions
         for (int i = 0; i < kChunkBlocks; i += 2) {
@@ -177,14 +191,12 @@ INLINE void amx_group(const TokenTiles& x, const OpenGroup& group, int64_t block
             chunks_of<W, kQuad>(x, scales, at, before.num_blocks, t, sums_before, chunk);
 #pragma GCC unroll 4
             for (int n = 0; n < kQuad; n++) {
-                const F total = (before.block ? load(totals[t + n]) : zero()) + chunk[n];
-                if (!ends) store(totals[t + n], total);
-                else if (t + n < before.num_tokens) write(before.tile * kTileTokens + t + n, total);
+                const F sum = (before.block ? load(total[t + n]) : zero()) + chunk[n];
+                if (!ends) store(total[t + n], sum);
+                else if (t + n < before.num_tokens) write(before.tile * kTileTokens + t + n, sum);
             }
         }
         before = now;
-        block += kChunkBlocks;
-        if (block >= blocks) block = 0, tile++;
     }
 }
 

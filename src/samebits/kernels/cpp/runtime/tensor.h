@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+// Inlined always: a copy compiled for one instruction set must not serve another.
+#define SAMEBITS_INLINE inline __attribute__((always_inline))
+
 namespace samebits {
 
 enum class Format : int { f32, f16, bf16, i8, u8, i32, u32, boolean, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k, nvfp4 };
@@ -30,22 +33,22 @@ struct Tensor {
     int64_t stride[kMaxRank] = {};  // bytes from one index to the next; the last axis of a block format has none
     float scale = 1;                // of the whole tensor: NVFP4
 
-    int64_t width() const { return rank ? shape[rank - 1] : 1; }
-    int64_t num_rows() const {
+    SAMEBITS_INLINE int64_t width() const { return rank ? shape[rank - 1] : 1; }
+    SAMEBITS_INLINE int64_t num_rows() const {
         int64_t n = 1;
         for (int i = 0; i + 1 < rank; i++) n *= shape[i];
         return n;
     }
-    int64_t num_elements() const { return num_rows() * width(); }
+    SAMEBITS_INLINE int64_t num_elements() const { return num_rows() * width(); }
     // The i-th row when all axes but the last are counted through.
-    char* row(int64_t i) const {
+    SAMEBITS_INLINE char* row(int64_t i) const {
         if (rank <= 1) return data;
         if (rank == 2) return data + i * stride[0];
         int64_t inner = num_rows() / (shape[0] ? shape[0] : 1);
         return data + (i / inner) * stride[0] + (i % inner) * stride[rank - 2];
     }
     template <class T>
-    T* as() const {
+    SAMEBITS_INLINE T* as() const {
         return reinterpret_cast<T*>(data);
     }
 };
@@ -57,9 +60,9 @@ struct Call {
     Tensor* out[kMaxOutputs] = {};
     double attr[kMaxAttrs] = {};
 
-    bool flag(int i) const { return attr[i] != 0; }
-    int64_t integer(int i) const { return int64_t(attr[i]); }
-    float real(int i) const { return float(attr[i]); }
+    SAMEBITS_INLINE bool flag(int i) const { return attr[i] != 0; }
+    SAMEBITS_INLINE int64_t integer(int i) const { return int64_t(attr[i]); }
+    SAMEBITS_INLINE float real(int i) const { return float(attr[i]); }
 };
 
 }  // namespace samebits

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor.h"
+
 namespace samebits {
 
 // What is wrong with the data of a call. All three are string literals.
@@ -33,7 +35,7 @@ class Worker {
     bool claim(int64_t total, int64_t size, int64_t& first, int64_t& last);
 
     // This thread's part of `total` units, the same for every op: what one op wrote here, the next reads here.
-    void share(int64_t total, int64_t& first, int64_t& last) const {
+    SAMEBITS_INLINE void share(int64_t total, int64_t& first, int64_t& last) const {
         const int64_t part = total / count, rest = total % count;
         first = id * part + (id < rest ? id : rest);
         last = first + part + (id < rest ? 1 : 0);
