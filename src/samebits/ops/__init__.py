@@ -13,6 +13,7 @@ from samebits.ops import (  # noqa: F401  (importing registers)
     fused,
     gemm,
     gemm_q8,
+    gemm_silu,
     norm,
     quantize,
     reshape,

@@ -20,11 +20,16 @@ from samebits.ops.record import FLOATS, WEIGHTS, Case, Op, Result, Tensor, Toler
 BLOCK_WEIGHTS = tuple(f for f in WEIGHTS if f not in FLOATS)
 
 
-def _check(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None) -> None:
+def check_blocks(where: str, codes: np.ndarray, scales: np.ndarray) -> None:
+    """BadInput for codes or scales that quantize_q8 does not make."""
     if (codes == -128).any():
-        raise BadInput("gemm_q8", "codes", -128, "-127 .. 127, as quantize_q8 makes them")
+        raise BadInput(where, "codes", -128, "-127 .. 127, as quantize_q8 makes them")
     if not np.isfinite(scales).all():
-        raise BadInput("gemm_q8", "scales", "NaN or Inf", "finite values")
+        raise BadInput(where, "scales", "NaN or Inf", "finite values")
+
+
+def _check(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None) -> None:
+    check_blocks("gemm_q8", codes, scales)
 
 
 def _decompose_bias(b: Any, codes: Any, scales: Any, weight: Any, bias: Any = None) -> Any:

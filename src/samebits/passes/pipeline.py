@@ -27,6 +27,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("join", join),  # after fuse: biases are inside their products by then
     ("canonicalize joined", _canonicalize),  # slices of the joined product
     ("share_quantization", share_quantization),
+    ("fuse quantized", fuse),  # what has int8 blocks inside
     ("decompose", decompose),
     ("canonicalize decomposed", _canonicalize),
 )

@@ -27,7 +27,7 @@ CHOICES = {
     "form": ("tanh", "erf"),
     "format": tuple(FORMAT_CODES),
 }
-PREPACK = {"gemm": {"weight": pack_rows}, "gemm_q8": {"weight": pack_rows}, "embedding": {"table": pack_rows}}
+PREPACK = {"gemm": {"weight": pack_rows}, "gemm_q8": {"weight": pack_rows}, "gemm_silu_q8": {"weight": pack_rows}, "embedding": {"table": pack_rows}}
 
 
 def _encoded(attr: Attr, value: Any) -> float:

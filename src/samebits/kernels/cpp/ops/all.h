@@ -27,6 +27,7 @@ constexpr NativeOp kOps[] = {
     {"embedding", run_embedding, Split::free, embedding_scratch},
     {"gemm", run_gemm, Split::free, gemm_scratch},
     {"gemm_q8", run_gemm_q8, Split::free, gemm_q8_scratch},
+    {"gemm_silu_q8", run_gemm_silu_q8, Split::free, gemm_silu_q8_scratch},
     {"grouped_gemm", run_grouped_gemm, Split::free, grouped_gemm_scratch},
     {"rms_norm", run_rms_norm, Split::rows, norm_scratch},
     {"layer_norm", run_layer_norm, Split::rows, norm_scratch},

@@ -68,25 +68,46 @@ INLINE void round_result(const Tensor& y, const float* room, Worker& worker) {
     for (int64_t t = first; t < last; t++) narrow(y.row(t), room + t * y.shape[1], y.format, y.shape[1]);
 }
 
-inline void run_gemm_q8(const Call& call, Worker& worker) {  // codes, scales, weight, bias? -> y
-    const Tensor &codes = *call.in[0], &scales = *call.in[1], &weight = *call.in[2], &y = *call.out[0];
+// The product of tokens that are int8 blocks already, but for its target.
+INLINE BlockProduct quantized_product(const Tensor& codes, const Tensor& scales, const Tensor& weight, Worker& worker) {
     Shelf shelf{worker.shared};
     BlockProduct p{};
     p.weight = packed_weight(weight, 1, shelf, worker);
     if (weight.layout != Layout::rows16) worker.barrier();
     p.codes = codes.as<int8_t>(), p.codes_stride = codes.stride[0];
     p.scales = scales.as<float>(), p.scales_stride = scales.stride[0] / 4;
-    p.tokens = y.shape[0], p.rows = y.shape[1], p.blocks = weight.width() / kBlock;
+    p.tokens = codes.shape[0], p.rows = weight.shape[0], p.blocks = weight.width() / kBlock;
     p.format = weight.format, p.tensor_scale = weight.scale;
+    p.shared = shelf.at;
+    return p;
+}
+
+inline void run_gemm_q8(const Call& call, Worker& worker) {  // codes, scales, weight, bias? -> y
+    const Tensor& y = *call.out[0];
+    BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], worker);
     const int64_t own = round_up(int64_t(product_scratch(p.tokens, p.blocks).per_thread), 64);
-    p.bias = bias_row(call.in[3], worker.scratch + own);
-    p.y = y.as<float>(), p.y_stride = y.stride[0] / 4;
-    p.shared = shelf.take<char>(0);
+    PlainResult result{y.as<float>(), y.stride[0] / 4, p.rows, bias_row(call.in[3], worker.scratch + own)};
+    p.target = &result, p.finish = PlainResult::finish;
     multiply_blocks(p, worker);
+}
+
+inline void run_gemm_silu_q8(const Call& call, Worker& worker) {  // codes, scales, weight -> codes, scales
+    const Tensor &codes = *call.out[0], &scales = *call.out[1];
+    BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], worker);
+    GatedResult result{codes.as<int8_t>(), codes.stride[0], scales.as<float>(), scales.stride[0] / 4, false};
+    p.gated = true, p.target = &result, p.finish = GatedResult::finish;
+    multiply_blocks(p, worker);
+    if (result.refused) worker.fail({"x", "NaN, Inf or a magnitude above 2^126", "finite values"});
 }
 
 inline Scratch gemm_q8_scratch(const Call& call, int) {
     return gemm_memory(*call.in[2], *call.out[0], false, call.in[3] != nullptr);
+}
+
+inline Scratch gemm_silu_q8_scratch(const Call& call, int) {
+    Tensor results = *call.out[0];  // as wide as the weight has rows, and not rounded
+    results.shape[1] *= 2, results.format = Format::f32;
+    return gemm_memory(*call.in[2], results, false, false);
 }
 
 // Activations as the weight's format needs them: int8 blocks, or float32 values rounded to its type.
@@ -130,8 +151,9 @@ INLINE void multiply_segment(const Segment& s, const Operands& x, const Tensor& 
     const int64_t width = weight.width(), blocks = width / kBlock;
     float* to = y + s.first * y_stride;
     if (is_block(weight.format)) {
+        PlainResult result{to, y_stride, rows, bias};
         multiply_blocks({x.codes + s.first * width, width, x.values + s.first * blocks, blocks, s.tokens, s.weight,
-                         weight.format, rows, blocks, weight.scale, bias, to, y_stride, shared},
+                         weight.format, rows, blocks, weight.scale, false, shared, &result, PlainResult::finish},
                         worker);
     } else {
         multiply_floats({x.values + s.first * width, width, s.tokens, s.weight, weight.format, rows, width, bias, to, y_stride},

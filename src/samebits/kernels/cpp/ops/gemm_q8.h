@@ -1,16 +1,19 @@
-// gemm_q8, and gemm on block-quantized weights: rows16 groups are claimed by threads, tokens go in tiles.
+// Products of tokens in int8 blocks with block-quantized weights: units of 4 row groups are claimed by threads, tokens
+// go in tiles by dot instructions or AMX, and what is done with the results is the caller's.
 #pragma once
 #include "gemm_amx.h"
+#include "quantize.h"
 
 namespace samebits::SAMEBITS_ISA {
 
 // Tokens from which AMX tiles are faster than dot instructions; no effect on bits.
-constexpr int64_t kAmxTokens = 8;
-
+constexpr int64_t kAmxTokens = 24;
 // Tokens that stay in the second-level cache while all rows pass by; a multiple of the tile.
 constexpr int64_t kPartTokens = 128;
+constexpr int kUnitGroups = 4, kUnitRows = kUnitGroups * kGroup;
 
-// y [tokens, rows] = tokens in int8 blocks @ weight^T + bias, in float32.
+// tokens in int8 blocks @ weight^T. A unit is up to 4 groups of 16 rows; `finish` gets its results, float32 [tokens][64],
+// for tokens `first` on, in memory that only this thread touches.
 struct BlockProduct {
     const int8_t* codes;
     int64_t codes_stride;
@@ -20,28 +23,29 @@ struct BlockProduct {
     Format format;
     int64_t rows, blocks;
     float tensor_scale;
-    const float* bias;  // or null
-    float* y;
-    int64_t y_stride;
+    bool gated;    // a unit is 32 rows of the first half and the same 32 of the second, else 64 rows
     char* shared;  // product_scratch bytes for all threads, 64-byte aligned
+    void* target;  // of `finish`
+    void (*finish)(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results);
 
-    INLINE void write(int64_t token, int64_t group, F x) const {
-        const int64_t row = group * kGroup;
-        const int n = int(least(kGroup, rows - row));
-        if (bias) x = x + load_partial(bias + row, n);
-        store_partial(y + token * y_stride + row, x, n);
+    int64_t num_groups() const { return (rows + kGroup - 1) / kGroup; }
+    int64_t num_units() const { return (num_groups() + kUnitGroups - 1) / kUnitGroups; }
+    int64_t group(int64_t unit, int i) const {  // beyond num_groups() where a unit has fewer
+        if (!gated) return unit * kUnitGroups + i;
+        return (i < 2 ? 0 : num_groups() / 2) + unit * 2 + i % 2;
     }
 };
 
-// Shared memory for the activations in the order that kernels read; per thread, an opened group and its sums.
+// Shared memory for the activations in the order that kernels read; per thread, an opened group with its sums, the
+// blocks of one token, and the results of a unit.
 inline Scratch product_scratch(int64_t tokens, int64_t blocks) {
     const size_t side_by_side = size_t(round_up(tokens, 8) * blocks) * (sizeof(TokenBlock<8>) / 8);
     const size_t in_tiles = size_t(round_up(tokens, 16) * blocks) * (kBlock + 4 + 4);
     const size_t opened = size_t(blocks) * (512 + 256) + 2 * kChunkBlocks * 512 * 4;
-    return {opened, side_by_side > in_tiles ? side_by_side : in_tiles};
+    return {opened + size_t(kPartTokens) * kUnitRows * 4, side_by_side > in_tiles ? side_by_side : in_tiles};
 }
 
-// Tiles of 8, 4, 2 and 1 tokens, each with its number of tokens and the place of its first block.
+// Tiles of 8, 4, 2 and 1 tokens: f(first token, its blocks) for each.
 template <class Fn>
 INLINE void each_tile(int64_t tokens, int64_t blocks, char* memory, Fn f) {
     int64_t t = 0;
@@ -65,10 +69,29 @@ constexpr int tile_tokens(const TokenBlock<T>*) {
     return T;
 }
 
+// Units of the product for parts of the tokens, claimed by threads; multiply(group's bytes, part's first token, tokens,
+// where row r of token t goes: 64 t + r).
+template <class Multiply>
+INLINE void each_unit(const BlockProduct& p, size_t group_stride, float* results, Worker& worker, Multiply multiply) {
+    const int64_t units = p.num_units(), parts = (p.tokens + kPartTokens - 1) / kPartTokens, groups = p.num_groups();
+    int64_t first, last;
+    while (worker.claim(units * parts, most(1, units / (worker.count * 8)), first, last))
+        for (int64_t i = first; i < last; i++) {
+            const int64_t unit = i % units, start = i / units * kPartTokens, tokens = least(kPartTokens, p.tokens - start);
+            for (int j = 0; j < kUnitGroups; j++) {
+                const int64_t g = p.group(unit, j);
+                if (g < groups) multiply(p.weight + size_t(g) * group_stride, start, tokens, results + j * kGroup);
+            }
+            p.finish(p.target, unit, start, tokens, results);
+        }
+}
+
 template <class W>
 void multiply_by_dots(const BlockProduct& p, Worker& worker) {
     const bool alone = p.tokens <= 1;  // a barrier costs more than one token's blocks
-    char* memory = alone ? worker.scratch : p.shared;
+    float* results = reinterpret_cast<float*>(worker.scratch);
+    char* memory = alone ? worker.scratch + kPartTokens * kUnitRows * 4 : p.shared;
+    const size_t part_bytes = size_t(kPartTokens / 8 * p.blocks) * sizeof(TokenBlock<8>);
     int64_t tile = 0;
     each_tile(p.tokens, p.blocks, memory, [&](int64_t t, auto* x) {
         constexpr int T = tile_tokens(decltype(x)(nullptr));
@@ -77,18 +100,16 @@ void multiply_by_dots(const BlockProduct& p, Worker& worker) {
                                 p.scales_stride, p.blocks, x);
     });
     if (!alone) worker.barrier();
-    const int64_t groups = (p.rows + kGroup - 1) / kGroup, piece = most(1, groups / (worker.count * 8));
-    const size_t stride = W::group_bytes(p.blocks);
-    int64_t first, last;
-    while (worker.claim(groups, piece, first, last))
-        for (int64_t g = first; g < last; g++)
-            each_tile(p.tokens, p.blocks, memory, [&](int64_t t, auto* x) __attribute__((always_inline)) {
-                constexpr int T = tile_tokens(decltype(x)(nullptr));
-                F total[T];
-                tile_product<W, T>(p.weight + size_t(g) * stride, p.blocks, p.tensor_scale, x, total);
+    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens, float* to) {
+        char* part = memory + size_t(start / kPartTokens) * part_bytes;
+        each_tile(tokens, p.blocks, part, [&](int64_t t, auto* x) __attribute__((always_inline)) {
+            constexpr int T = tile_tokens(decltype(x)(nullptr));
+            F total[T];
+            tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total);
 #pragma GCC unroll 8
-                for (int i = 0; i < T; i++) p.write(t + i, g, total[i]);
-            });
+            for (int i = 0; i < T; i++) store(to + (t + i) * kUnitRows, total[i]);
+        });
+    });
 }
 
 #if SAMEBITS_HAS_AMX
@@ -117,20 +138,19 @@ void multiply_by_tiles(const BlockProduct& p, Worker& worker) {
     worker.share(padded, first, last);
     fill_tiles(p, first, last, codes, scales, sums);
     worker.barrier();
-    int32_t* results = reinterpret_cast<int32_t*>(worker.scratch);
-    int8_t* opened = reinterpret_cast<int8_t*>(results + 2 * kChunkBlocks * sums_of_block<W>);
-    const OpenGroup group{opened, reinterpret_cast<float*>(opened + p.blocks * 512)};
-    const int64_t groups = (p.rows + kGroup - 1) / kGroup, parts = (p.tokens + kPartTokens - 1) / kPartTokens;
+    float* results = reinterpret_cast<float*>(worker.scratch);
+    int32_t* products = reinterpret_cast<int32_t*>(results + kPartTokens * kUnitRows);
+    int8_t* opened = reinterpret_cast<int8_t*>(products + 2 * kChunkBlocks * sums_of_block<W>);
+    const OpenGroup open{opened, reinterpret_cast<float*>(opened + p.blocks * 512)};
     configure_tiles(W::term == Term::halves ? 16 : 32);
-    while (worker.claim(groups * parts, most(1, groups / (worker.count * 8)), first, last))
-        for (int64_t i = first; i < last; i++) {
-            const int64_t g = i % groups, start = i / groups * kPartTokens, at = start * p.blocks;
-            const TokenTiles x{codes + at * kBlock, scales + at, sums + at, least(kPartTokens, p.tokens - start)};
-            open_group<W>(p.weight + size_t(g) * W::group_bytes(p.blocks), p.blocks, p.tensor_scale, group);
-            amx_group<W>(x, group, p.blocks, results, [&](int64_t t, F y) __attribute__((always_inline)) {
-                p.write(start + t, g, y);
-            });
-        }
+    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens, float* to) {
+        const int64_t at = start * p.blocks;
+        const TokenTiles x{codes + at * kBlock, scales + at, sums + at, tokens};
+        open_group<W>(group, p.blocks, p.tensor_scale, open);
+        amx_group<W>(x, open, p.blocks, products, [&](int64_t t, F y) __attribute__((always_inline)) {
+            store(to + t * kUnitRows, y);
+        });
+    });
     _tile_release();
 }
 #endif
@@ -145,5 +165,56 @@ inline void multiply_blocks(const BlockProduct& p, Worker& worker) {
         multiply_by_dots<W>(p, worker);
     });
 }
+
+// A target for `finish`: rows of y, and a bias that is added last.
+struct PlainResult {
+    float* y;
+    int64_t y_stride, rows;
+    const float* bias;  // or null
+
+    static void finish(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results) {
+        const PlainResult& to = *static_cast<PlainResult*>(target);
+        const int64_t row = unit * kUnitRows, count = least(kUnitRows, to.rows - row);
+        for (int64_t t = 0; t < tokens; t++)
+            for (int64_t i = 0; i < count; i += kGroup) {
+                const int n = int(least(kGroup, count - i));
+                F x = load(results + t * kUnitRows + i);
+                if (to.bias) x = x + load_partial(to.bias + row + i, n);
+                store_partial(to.y + (first + t) * to.y_stride + row + i, x, n);
+            }
+    }
+};
+
+// Another: the rows are gate and up projections; silu(gate) * up goes out in int8 blocks, one of them a unit.
+struct GatedResult {
+    int8_t* codes;
+    int64_t codes_stride;
+    float* scales;
+    int64_t scales_stride;
+    bool refused;
+
+    static void finish(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results) {
+        GatedResult& to = *static_cast<GatedResult*>(target);
+        constexpr int kBatch = 16;  // tokens whose blocks are quantized together
+        alignas(64) float x[kBatch * kBlock], scales[kBatch];
+        int8_t codes[kBatch * kBlock];
+        for (int64_t t = 0; t < tokens; t += kBatch) {
+            const int count = int(least(kBatch, tokens - t));
+            for (int i = 0; i < count; i++) {
+                const float* row = results + (t + i) * kUnitRows;
+#pragma GCC unroll 2
+                for (int j = 0; j < kBlock; j += 16) {
+                    const F gate = load(row + j);
+                    store(x + i * kBlock + j, (gate * sigmoid(gate)) * load(row + kBlock + j));
+                }
+            }
+            to.refused |= !quantize_blocks(x, count, codes, scales);
+            for (int i = 0; i < count; i++) {
+                memcpy(to.codes + (first + t + i) * to.codes_stride + unit * kBlock, codes + i * kBlock, kBlock);
+                to.scales[(first + t + i) * to.scales_stride + unit] = scales[i];
+            }
+        }
+    }
+};
 
 }  // namespace samebits::SAMEBITS_ISA

@@ -48,7 +48,7 @@ INLINE void dots(const uint8_t* codes, const TokenBlock<T>& x, I (&low)[T], I (&
         high[t] = W::term == Term::halves ? set(x.start[1][t]) : set(0);
     }
     W::each(codes, [&](int g, B w) __attribute__((always_inline)) {
-        if (T == 1) prefetch(codes + 4096 + 64 * g);
+        if (g < W::code_bytes / 64) prefetch(codes + 4096 + 64 * g);
 #pragma GCC unroll 8
         for (int t = 0; t < T; t++) {
             int32_t four;
@@ -117,7 +117,7 @@ INLINE void tile_product(const uint8_t* group, int64_t blocks, float tensor_scal
             I low[T], high[T];
             dots<W, T>(codes + b * W::code_bytes, x[b], low, high);
             const uint8_t* span = W::scales_at(group, b);
-            if (T == 1) prefetch(span + 4096);
+            prefetch(span + 4096);
             const BlockScales s = load_scales<W>(span, int(b % W::span), tensor_scale);
 #pragma GCC unroll 8
             for (int t = 0; t < T; t++)

@@ -1,0 +1,66 @@
+"""gemm_silu_q8: the first half of a gated feed-forward layer, from int8 blocks to int8 blocks.
+
+Gate and up projections never reach memory as float32, and the next product finds its activations quantized.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samebits.core.format import BLOCK, HostTensor, Packed
+from samebits.core.numerics.counter import Stream
+from samebits.ops.activation import silu_and_mul
+from samebits.ops.cases import default_inputs
+from samebits.ops.gemm_q8 import BLOCK_WEIGHTS, check_blocks, gemm_q8
+from samebits.ops.quantize import quantize_q8
+from samebits.ops.record import Case, Op, Result, Tensor, Tolerance, define_op
+
+
+def _decompose(b: Any, codes: Any, scales: Any, weight: Any) -> Any:
+    return b.quantize_q8(b.silu_and_mul(b.gemm_q8(codes, scales, weight)))
+
+
+def _check(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> None:
+    check_blocks("gemm_silu_q8", codes, scales)
+
+
+def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    inputs = default_inputs(op, case, stream)
+    inputs["codes"], inputs["scales"] = quantize_q8(stream.child("x").normal((case.dims["T"], BLOCK * case.dims["NB"])))
+    return inputs
+
+
+def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
+    return Case(case_id, {"T": t, "HB": half // BLOCK, "NB": k // BLOCK}, {}, {"weight": fmt}, **kw)
+
+
+@define_op(
+    inputs=[
+        Tensor("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
+        Tensor("scales", "T NB", ("f32",), "one per block"),
+        Tensor("weight", "64*HB 32*NB", BLOCK_WEIGHTS, "rows of the gate, then as many of the up projection", raw=True),
+    ],
+    results=[
+        Result("y_codes", "T 32*HB", "i8", "-127 .. 127"),
+        Result("y_scales", "T HB", "f32", "one per block"),
+    ],
+    tolerance=Tolerance(2e-2, 1e-6, "sums in any order; a code may fall on the other side of a tie, or two", steps=2),
+    cases=[
+        *(_case(f"small-{f}", 3, 64, 256, f) for f in BLOCK_WEIGHTS),
+        _case("one-token", 1, 96, 64, "q8_0"),
+        _case("tail-chunk", 5, 32, 576, "q4_0"),
+        _case("no-tokens", 0, 32, 64, "q8_0"),
+        _case("decode-smollm2-135m", 1, 1536, 576, "q4_1"),
+        _case("prefill-smollm2-135m", 40, 1536, 576, "q4_1", full=True),
+    ],
+    invariant_axes=("T",),
+    check=_check,
+    make_inputs=_inputs,
+    decompose=_decompose,
+    operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
+)
+def gemm_silu_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> tuple[np.ndarray, np.ndarray]:
+    """quantize_q8(silu_and_mul(gemm_q8(codes, scales, weight)))."""
+    return quantize_q8(silu_and_mul(gemm_q8(codes, scales, weight)))
