@@ -61,6 +61,21 @@ def gemm_q8(i: dict, case: Case) -> list[Expect]:
     return [Expect(a @ w.T + bias, block_sizes(a) @ largest_weights(w).T + np.abs(bias))]
 
 
+def gemm_silu_q8(i: dict, case: Case) -> list[Expect]:
+    y = gemm_q8(i, case)[0]
+    (gate, up), (gate_unit, up_unit) = np.split(y.value, 2, axis=-1), np.split(y.unit, 2, axis=-1)
+    sigmoid = 1 / (1 + np.exp(-gate))
+    z = gate * sigmoid * up
+    unit = np.abs(z) + gate_unit * np.abs(up * (sigmoid + z * (1 - sigmoid))) + up_unit * np.abs(gate * sigmoid)
+    blocks = (len(z), z.shape[1] // 32, 32)
+    codes, step, _ = int8_codes(z.reshape(blocks))
+    largest = unit.reshape(blocks).max(axis=-1)
+    ratio = z.reshape(blocks) / np.where(step == 0, 1, step)
+    unsure = ROUNDINGS * 4 * unit.reshape(blocks) / np.where(step == 0, 1, step) + 1e-5 * np.abs(ratio)
+    flip = np.abs(np.abs(ratio - np.rint(ratio)) - 0.5) < unsure
+    return [Expect(codes.reshape(z.shape), 0.0, flip.reshape(z.shape).astype(float)), Expect(step[..., 0], largest / 127)]
+
+
 def grouped_gemm(i: dict, case: Case) -> list[Expect]:
     y = Expect(*(np.zeros((len(i["x"]), i["weight"].shape[1])) for _ in range(3)))
     for s in range(len(i["seg_indptr"]) - 1):

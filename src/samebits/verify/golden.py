@@ -34,6 +34,7 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
     "gemm": ("bias-bf16", "bias-q4_1", "odd-k-f16", "tail-chunk-q8_0", "small-q4_k", "small-q6_k", "small-nvfp4"),
     "embedding": ("to-bf16", "small-q8_0", "small-q5_k", "small-nvfp4"),
     "gemm_q8": ("bias-q4_1",),
+    "gemm_silu_q8": ("small-q4_1",),
     "rms_norm": ("small-f16", "mul-add", "odd-width"),
     "rope_and_append": ("interleave",),
     "silu_and_mul": ("small-f32", "small-f16", "small-bf16"),
