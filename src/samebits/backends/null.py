@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
-from samebits.backends.support import choose_kernel
+from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.shapes import TensorSpec, upper
@@ -71,9 +71,7 @@ class NullExecutable(Executable):
     """Checks that every node has a kernel and every input its memory; leaves outputs at zero."""
 
     def __init__(self, backend: Backend, graph: Graph, tier: Tier) -> None:
-        for node in graph.nodes:
-            specs = {name: value.spec for name, value in node.inputs.items()}
-            choose_kernel(backend, OPS[node.op.name], specs, node.attrs, tier)
+        choose_kernels(backend, graph, tier)
         self._graph = graph
         self._bound: dict[str, Buffer | View] = {}
         self._aliases = {

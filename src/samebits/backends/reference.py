@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
-from samebits.backends.support import choose_kernel
+from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat, Codes, HostTensor, Packed, copy_tensor, store
 from samebits.core.shapes import TensorSpec, upper
@@ -74,10 +74,7 @@ class ReferenceExecutable(Executable):
         self._backend = backend
         self._bound: dict[str, HostTensor] = {}
         self._values: dict[str, HostTensor] = {}
-        self._kernels = [
-            choose_kernel(backend, OPS[n.op.name], {k: v.spec for k, v in n.inputs.items()}, n.attrs, tier)
-            for n in graph.nodes
-        ]
+        self._kernels = choose_kernels(backend, graph, tier)
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         base = buffer.base if isinstance(buffer, View) else buffer

@@ -9,8 +9,9 @@ from samebits.backends.interface import Backend, Caps
 from samebits.core.errors import Unsupported
 from samebits.core.shapes import Dim, Sym, TensorSpec, match_shape, upper
 from samebits.core.tiers import Tier
+from samebits.graph import Graph
 from samebits.kernels.record import Kernel, Request
-from samebits.ops.record import Op
+from samebits.ops.record import OPS, Op
 
 
 def hide_batch(op: Op, specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
@@ -57,6 +58,19 @@ def choose_kernel(
         given = ", ".join(f"{name}: {spec.format}" for name, spec in specs.items())
         raise Unsupported(f"{backend.name}: {op.name}({given}) at {tier.label}: {'; '.join(reasons)}")
     return kernel
+
+
+def choose_kernels(backend: Backend, graph: Graph, tier: Tier) -> list[Kernel]:
+    """The kernel of every node, in order; Unsupported as above. Layers repeat, so a call is looked up once."""
+    chosen: dict[object, Kernel] = {}
+    kernels = []
+    for node in graph.nodes:
+        specs = {name: value.spec for name, value in node.inputs.items()}
+        key = (node.op.name, tuple(specs.items()), tuple(node.attrs.items()))
+        if key not in chosen:
+            chosen[key] = choose_kernel(backend, OPS[node.op.name], specs, node.attrs, tier)
+        kernels.append(chosen[key])
+    return kernels
 
 
 def strongest_tier(

@@ -1,48 +1,40 @@
-"""`samebits`: the commands, and the one place where an error becomes a line and an exit status."""
+"""`samebits`: the commands, and the one place where an error becomes a line and an exit status.
+
+A command's module is imported when it is called: the first token should not wait for what others need.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from samebits import NUMERICS_VERSION, __version__
-from samebits.cli import (
-    bench,
-    compare,
-    devices,
-    diff,
-    explain,
-    generate,
-    golden,
-    inspect,
-    pull,
-    score,
-    support,
-    tour,
-    trace,
-    verify,
-)
 from samebits.core.errors import SamebitsError
 
-app = typer.Typer(help="LLM inference with the same bits under any load.", no_args_is_help=True, add_completion=False)
-app.command("chat")(generate.chat)
-app.command("generate")(generate.generate)
-app.command("score")(score.score)
-app.command("devices")(devices.devices)
-app.command("support")(support.support)
-app.command("compare")(compare.compare)
-app.add_typer(bench.app, name="bench")
-app.add_typer(golden.app, name="golden")
-app.command("pull")(pull.pull)
-app.command("inspect")(inspect.inspect)
-app.command("tour")(tour.tour)
-app.command("explain")(explain.explain)
-app.command("trace")(trace.trace)
-app.command("diff")(diff.diff)
-app.command("verify", context_settings=verify.SIZES_ALLOWED)(verify.verify)
+# command -> its module and function there; a function named "app" holds commands of its own
+COMMANDS = {
+    "chat": ("generate", "chat"),
+    "generate": ("generate", "generate"),
+    "score": ("score", "score"),
+    "devices": ("devices", "devices"),
+    "support": ("support", "support"),
+    "compare": ("compare", "compare"),
+    "bench": ("bench", "app"),
+    "golden": ("golden", "app"),
+    "pull": ("pull", "pull"),
+    "inspect": ("inspect", "inspect"),
+    "tour": ("tour", "tour"),
+    "explain": ("explain", "explain"),
+    "trace": ("trace", "trace"),
+    "diff": ("diff", "diff"),
+    "verify": ("verify", "verify"),
+}
 
 
 def _version(value: bool) -> None:
@@ -51,17 +43,38 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """LLM inference with the same bits under any load."""
 
 
+def build_app(names: Iterable[str]) -> typer.Typer:
+    """The command line with these commands."""
+    app = typer.Typer(help=root.__doc__, no_args_is_help=True, add_completion=False)
+    app.callback()(root)
+    for name in names:
+        module_name, function_name = COMMANDS[name]
+        module = import_module(f"samebits.cli.{module_name}")
+        function = getattr(module, function_name)
+        if function_name == "app":
+            app.add_typer(function, name=name)
+        else:
+            app.command(name, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(function)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return build_app(COMMANDS)
+    raise AttributeError(name)
+
+
 def main() -> None:
     """Runs the command line; a user's mistake is one line on standard error and exit status 2."""
+    called = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        app()
+        build_app([called] if called in COMMANDS else COMMANDS)()
     except SamebitsError as error:
         Console(stderr=True, soft_wrap=True).print(
             f"[bold red]error:[/] {escape(str(error))}", highlight=False, emoji=False

@@ -30,7 +30,7 @@ from samebits.verify.report import (
 )
 from samebits.verify.select import preset_tasks, tasks_for
 
-SIZES_ALLOWED = {"allow_extra_args": True, "ignore_unknown_options": True}
+CONTEXT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def sizes(arguments: list[str]) -> dict[str, str]:

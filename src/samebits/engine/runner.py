@@ -10,7 +10,7 @@ import numpy as np
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend, Buffer, Executable
 from samebits.backends.reference import ReferenceBackend
-from samebits.backends.support import candidates, check_tier, choose_kernel, hide_batch
+from samebits.backends.support import candidates, check_tier, choose_kernels, hide_batch
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.protocols import Checkpoint
 from samebits.core.shapes import Sym, TensorSpec
@@ -49,13 +49,17 @@ class StepResult:
 
 
 def supports(backend: Backend, tier: Tier) -> Callable[[Node], str | None]:
-    """What passes ask: nothing where a kernel serves the node, else every refusal."""
+    """What passes ask: nothing where a kernel serves the node, else every refusal. Layers repeat: asked once each."""
+    answers: dict[object, str | None] = {}
 
     def ask(node: Node) -> str | None:
-        op = OPS[node.op.name]
-        specs = hide_batch(op, {name: value.spec for name, value in node.inputs.items()})
-        kernel, reasons = candidates(backend, Request(op, specs, node.attrs, tier))
-        return None if kernel else "; ".join(reasons)
+        given = tuple((name, value.spec) for name, value in node.inputs.items())
+        key = (node.op.name, given, tuple(node.attrs.items()))
+        if key not in answers:
+            op = OPS[node.op.name]
+            kernel, reasons = candidates(backend, Request(op, hide_batch(op, dict(given)), node.attrs, tier))
+            answers[key] = None if kernel else "; ".join(reasons)
+        return answers[key]
 
     return ask
 
@@ -103,13 +107,12 @@ def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
 def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: Tier) -> dict[str, Packer]:
     """How the chosen kernels want each weight on the device; Unsupported where two of them disagree."""
     asked: dict[str, dict[Packer | None, str]] = {}
-    for node, where in zip(graph.nodes, placement.places, strict=True):
-        if where == "device":
-            specs = {name: value.spec for name, value in node.inputs.items()}
-            kernel = choose_kernel(backend, OPS[node.op.name], specs, node.attrs, tier)
-            for name, value in node.inputs.items():
-                if graph.kinds.get(value.name) == "weight":
-                    asked.setdefault(value.name, {})[kernel.prepack.get(name)] = kernel.name
+    nodes = [n for n, where in zip(graph.nodes, placement.places, strict=True) if where == "device"]
+    kernels = choose_kernels(backend, Graph(graph.inputs, tuple(nodes), ()), tier)
+    for node, kernel in zip(nodes, kernels, strict=True):
+        for name, value in node.inputs.items():
+            if graph.kinds.get(value.name) == "weight":
+                asked.setdefault(value.name, {})[kernel.prepack.get(name)] = kernel.name
     packers: dict[str, Packer] = {}
     for weight, wishes in asked.items():
         if len(wishes) > 1:

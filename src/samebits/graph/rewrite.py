@@ -82,6 +82,8 @@ class _Sweep:
         for i in range(len(self._graph.nodes)):
             if i not in self._gone:
                 self._try_rules(i)
+        if not self._placed:
+            return self._graph
         nodes: list[Node] = []
         for i, node in enumerate(self._graph.nodes):
             if i in self._placed:

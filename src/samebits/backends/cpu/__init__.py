@@ -11,7 +11,7 @@ from samebits.backends.cpu.layouts import cache_layouts
 from samebits.backends.cpu.lower import lower
 from samebits.backends.cpu.slabs import Slabs
 from samebits.backends.interface import Backend, Buffer, Caps, View
-from samebits.backends.support import choose_kernel
+from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import TensorSpec, upper
@@ -21,7 +21,6 @@ from samebits.kernels.cpp import native
 from samebits.kernels.cpp.table import cpp_kernels
 from samebits.kernels.cpp.weights import rows16_bytes
 from samebits.kernels.record import KernelTable
-from samebits.ops import OPS
 from samebits.ops.evaluate import spec_of
 from samebits.passes.plan_memory import spec_bytes
 
@@ -90,10 +89,7 @@ class CpuBackend(Backend):
         return copy_tensor(resolved(buffer)[1])
 
     def compile(self, graph: Graph, tier: Tier) -> CpuExecutable:
-        kernels = [
-            choose_kernel(self, OPS[n.op.name], {k: v.spec for k, v in n.inputs.items()}, n.attrs, tier)
-            for n in graph.nodes
-        ]
+        kernels = choose_kernels(self, graph, tier)
         return CpuExecutable(self, graph, lower(graph, kernels, native(), self.isa), cache_layouts(graph))
 
 
