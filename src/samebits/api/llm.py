@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,6 @@ class LLM:
         progress: Progress | None = None,
     ) -> None:
         checkpoint = open_checkpoint(resolve(str(model)))
-        self.tokenizer = checkpoint.tokenizer()
         self._template = checkpoint.chat_template()
         longest = checkpoint.hyperparameters.context_len
         length = min(context_len or longest, longest)
@@ -62,7 +62,10 @@ class LLM:
             v_format=v_format,
         )
         found = discovery.get(backend or discovery.default_name())
-        self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
+        with ThreadPoolExecutor(1) as pool:  # beside the packing of weights, most of which is native
+            tokenizer = pool.submit(checkpoint.tokenizer)
+            self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
+            self.tokenizer = tokenizer.result()
         self.numerics = self.runner.tier.label
 
     def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:

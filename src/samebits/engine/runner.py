@@ -96,12 +96,13 @@ def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
             has = supports(found.backend, tier)
             rewritten = run_pipeline(graph, has)
             plans.append(Plan(tier, rewritten, place(rewritten, has, supports(FALLBACK, tier))))
+            if not plans[-1].placement.reasons:
+                return plans[-1]
         except Unsupported as error:
             problems.append(f"{found.name} cannot give {tier.label}: {error}")
-    whole = [plan for plan in plans if not plan.placement.reasons]
     if not plans:
         raise Unsupported("; ".join(problems))
-    return (whole or plans)[0]
+    return plans[0]
 
 
 def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: Tier) -> dict[str, Packer]:

@@ -56,7 +56,7 @@ def _complete(
     def gain(value: Any) -> int:
         return sum(pair in wanted for pair in _pairs({**row, name: value}, factors))
 
-    for value in sorted(factors[name], key=gain, reverse=True):
+    for value in sorted(factors[name], key=gain, reverse=True) if wanted else factors[name]:
         full = _complete({**row, name: value}, factors, allowed, wanted)
         if full is not None:
             return full
