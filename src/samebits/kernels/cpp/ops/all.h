@@ -2,7 +2,7 @@
 #pragma once
 #include "activation.h"
 #include "append.h"
-#include "attention_general.h"
+#include "attention_fast.h"
 #include "bandwidth.h"
 #include "columns.h"
 #include "elementwise.h"
@@ -23,7 +23,7 @@ constexpr NativeOp kOps[] = {
     {"append_paged_kv_cache", run_append, Split::rows, append_scratch},
     {"rope_and_append", run_rope_and_append, Split::rows, append_scratch},
     {"convert_kv_layout", run_convert_kv_layout, Split::rows},
-    {"paged_attention", run_paged_attention_general, Split::free, paged_attention_general_scratch},
+    {"paged_attention", run_paged_attention, Split::free, paged_attention_scratch},
     {"embedding", run_embedding, Split::free, embedding_scratch},
     {"gemm", run_gemm, Split::free, gemm_scratch},
     {"gemm_q8", run_gemm_q8, Split::free, gemm_q8_scratch},

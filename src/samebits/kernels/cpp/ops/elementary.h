@@ -8,6 +8,7 @@ namespace samebits::SAMEBITS_ISA {
 constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, half to even
 constexpr int32_t kRoundMagicBits = 0x4B400000, kSqrtHalfBits = 0x3F3504F3;
+constexpr float kExpPoly[] = {0.5f, 0.166665181517601f, 0.04166620597243309f, 0.008368954062461853f, 0.0013950602151453495f};
 constexpr float kExpLowest = -87.0f, kExpHighest = 88.0f, kInfinity = __builtin_huge_valf();
 
 template <size_t N>
@@ -22,12 +23,11 @@ INLINE F round_to_int(F x) { return (x + set(kRoundMagic)) - set(kRoundMagic); }
 
 // e^x for x that is no NaN: +0 below -87, +inf above 88.
 INLINE F exp(F x) {
-    constexpr float poly[] = {0.5f, 0.166665181517601f, 0.04166620597243309f, 0.008368954062461853f, 0.0013950602151453495f};
     const F clamped = min(max(x, set(kExpLowest)), set(kExpHighest));
     const F shifted = clamped * set(kLog2e) + set(kRoundMagic);
     const F n = shifted - set(kRoundMagic);
     const F r = (clamped - n * set(kLn2High)) - n * set(kLn2Low);
-    const F mantissa = set(1.0f) + (r + (r * r) * horner(poly, r));
+    const F mantissa = set(1.0f) + (r + (r * r) * horner(kExpPoly, r));
     const I exponent = bits(shifted) - set(kRoundMagicBits);
     F result = from_bits(bits(mantissa) + shift_left<23>(exponent));
     result = select(x < set(kExpLowest), zero(), result);

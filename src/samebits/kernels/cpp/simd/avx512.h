@@ -105,6 +105,49 @@ INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 constexpr int kBias8 = 128;
 INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
 
+// bfloat16 as an operand of exact products: magnitudes below 2^-63, whose exponent has neither upper bit, are +0.
+INLINE F load_bf16_operand(const uint16_t* p) {
+    const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
+    return {_mm512_castsi512_ps(_mm512_maskz_slli_epi32(_mm512_test_epi32_mask(x, _mm512_set1_epi32(0x6000)), x, 16))};
+}
+
+// Lane r: the 16 floats of row r of a block [16][16] added in order from +0.
+INLINE F row_chains(const float* block) {
+    __m512 x[16], y[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) x[i] = _mm512_loadu_ps(block + 16 * i);
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {  // quarter q of y[i + j]: element 4q + j of rows i .. i + 3
+        const __m512 a = _mm512_unpacklo_ps(x[i], x[i + 1]), b = _mm512_unpackhi_ps(x[i], x[i + 1]);
+        const __m512 c = _mm512_unpacklo_ps(x[i + 2], x[i + 3]), d = _mm512_unpackhi_ps(x[i + 2], x[i + 3]);
+        y[i] = _mm512_shuffle_ps(a, c, 0x44);
+        y[i + 1] = _mm512_shuffle_ps(a, c, 0xEE);
+        y[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        y[i + 3] = _mm512_shuffle_ps(b, d, 0xEE);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {  // x[4q + j]: element 4q + j of all rows
+        const __m512 a = _mm512_shuffle_f32x4(y[j], y[4 + j], 0x44), c = _mm512_shuffle_f32x4(y[j], y[4 + j], 0xEE);
+        const __m512 b = _mm512_shuffle_f32x4(y[8 + j], y[12 + j], 0x44);
+        const __m512 d = _mm512_shuffle_f32x4(y[8 + j], y[12 + j], 0xEE);
+        x[j] = _mm512_shuffle_f32x4(a, b, 0x88);
+        x[4 + j] = _mm512_shuffle_f32x4(a, b, 0xDD);
+        x[8 + j] = _mm512_shuffle_f32x4(c, d, 0x88);
+        x[12 + j] = _mm512_shuffle_f32x4(c, d, 0xDD);
+    }
+    __m512 sum = _mm512_setzero_ps();
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) sum = _mm512_add_ps(sum, x[i]);
+    return {sum};
+}
+
+// 16 float16 that lie `stride` bytes apart; 4 bytes are read at each.
+INLINE F gather_f16(const char* p, int stride) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i at = _mm512_mullo_epi32(lane, _mm512_set1_epi32(stride));
+    return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, p, 1)))};
+}
+
 INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 }  // namespace samebits::SAMEBITS_ISA

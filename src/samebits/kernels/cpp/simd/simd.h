@@ -40,4 +40,27 @@ INLINE I bf16_bits(F x) {
 INLINE void store_bf16(uint16_t* p, F x) { store_u16(p, bf16_bits(x)); }
 INLINE F round_bf16(F x) { return from_bits(shift_left<16>(bf16_bits(x))); }
 
+#if !defined(SAMEBITS_USE_AVX512)
+// bfloat16 as an operand of exact products: magnitudes below 2^-63 are +0.
+INLINE F load_bf16_operand(const uint16_t* p) {
+    const F x = load_bf16(p);
+    return select(abs(x) < set(0x1p-63f), zero(), x);
+}
+
+// Lane r: the 16 floats of row r of a block [16][16] added in order from +0.
+INLINE F row_chains(const float* block) {
+    float sum[16] = {};
+    for (int i = 0; i < 16; i++)
+        for (int r = 0; r < 16; r++) sum[r] += block[16 * r + i];
+    return load(sum);
+}
+
+// 16 float16 that lie `stride` bytes apart; 4 bytes are read at each.
+INLINE F gather_f16(const char* p, int stride) {
+    uint16_t half[16];
+    for (int i = 0; i < 16; i++) memcpy(half + i, p + i * stride, 2);
+    return load_f16(half);
+}
+#endif
+
 }  // namespace samebits::SAMEBITS_ISA
