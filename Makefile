@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
-NATIVE := pyproject.toml CMakeLists.txt $(wildcard src/samebits/kernels/cpp/*.cpp)
+CPP := src/samebits/kernels/cpp
+NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h)
 
 .PHONY: run test lint types docs golden format clean
 

@@ -48,8 +48,8 @@ class CpuBackend(Backend):
 
     @property
     def team(self) -> Any:
-        """The threads; started with the first step."""
-        if self._team is None or self._team.count != self._threads:
+        """The threads; started with the first step, anew in a fork."""
+        if self._team is None or self._team.count != self._threads or not self._team.is_here:
             self._team = native().Team(self._threads)
         return self._team
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,11 @@ class CpuExecutable(Executable):
         self._sizes: list[int] | None = None if lowered.symbols else []
         self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
+
+    @property
+    def program(self) -> Any:
+        """The native program, for measurements."""
+        return self._lowered.program
 
     def layout(self, name: str) -> str:
         return self._layouts.get(name, ROW_MAJOR)

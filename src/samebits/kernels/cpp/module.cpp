@@ -5,6 +5,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <unistd.h>
+
+#include <stdexcept>
 #include <tuple>
 
 #include "runtime/bandwidth.h"
@@ -25,15 +28,28 @@ int add_tensor(Program& program, int format, const std::vector<DimTuple>& dims, 
     return program.add_tensor(Format(format), converted, row_stride);
 }
 
-nb::object run(Program& program, Team& team, const std::vector<int64_t>& sizes) {
-    int failed = -1;
+// A team as Python owns it. In a fork its threads are nowhere, so it cannot run there, nor be taken down.
+struct OwnedTeam {
+    explicit OwnedTeam(int count) : team(new Team(count)), process(getpid()) {}
+    ~OwnedTeam() {
+        if (is_here()) delete team;
+    }
+    OwnedTeam(const OwnedTeam&) = delete;
+    bool is_here() const { return getpid() == process; }
+
+    Team* const team;
+    const pid_t process;
+};
+
+nb::object run(Program& program, OwnedTeam& owned, const std::vector<int64_t>& sizes) {
+    if (!owned.is_here()) throw std::runtime_error("the team's threads are in the process this one was forked from");
+    StepFailure end;
     {
         nb::gil_scoped_release released;
-        failed = program.run(team, sizes);
+        end = program.run(*owned.team, sizes);
     }
-    if (failed < 0) return nb::none();
-    const Failure& failure = *team.failure();
-    return nb::make_tuple(program.op_name(failed), failure.argument, failure.given, failure.needed);
+    if (!end.op) return nb::none();
+    return nb::make_tuple(end.op, end.failure.argument, end.failure.given, end.failure.needed);
 }
 
 nb::dict features() {
@@ -104,9 +120,10 @@ NB_MODULE(_native, m) {
     m.def("from_layout", &moved<from_layout>, nb::arg("format"), nb::arg("shape"), nb::arg("layout"),
           nb::arg("memory"), nb::arg("rows"), "And back.");
 
-    nb::class_<Team>(m, "Team", "Threads that live as long as this object.")
+    nb::class_<OwnedTeam>(m, "Team", "Threads that live as long as this object.")
         .def(nb::init<int>(), nb::arg("count"))
-        .def_prop_ro("count", &Team::count);
+        .def_prop_ro("count", [](const OwnedTeam& self) { return self.team->count(); })
+        .def_prop_ro("is_here", &OwnedTeam::is_here, "False in a process forked from the one that made it.");
 
     nb::class_<Program>(m, "Program", "A step as a list of native calls. Addresses are the caller's to keep alive.")
         .def("__init__", [](Program* self, const std::string& isa, std::vector<int64_t> largest) {
@@ -121,6 +138,13 @@ NB_MODULE(_native, m) {
         .def("add_call", &Program::add_call)
         .def("allocate", &Program::allocate)
         .def("run", &run, "One step; None, or (op, argument, given, needed) of the first failure.")
+        .def("measure", &Program::measure, "From now on, notes what each call takes.")
+        .def("seconds", [](Program& self) {
+            nb::list calls;
+            for (size_t i = 0; i < self.seconds().size(); i++)
+                calls.append(nb::make_tuple(self.op_name(int(i)), self.seconds()[i]));
+            return calls;
+        }, "(op, seconds) of each call of the last run, barriers included.")
         .def("memory", [](nb::handle self, int tensor, size_t num_bytes) {
             char* data = nb::cast<Program&>(self).tensor(tensor).data;
             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {num_bytes}, self);

@@ -30,13 +30,13 @@ inline Scratch concat_scratch(const Call& call, int) { return {size_t(call.in[1]
 
 inline void run_concat_columns(const Call& call, Worker& worker) {  // a, b -> y
     const Tensor &a = *call.in[0], &b = *call.in[1], &y = *call.out[0];
-    const int64_t left_bytes = a.width() * a.stride[a.rank - 1];
+    const int64_t element_bytes = y.format == Format::f32 ? 4 : 2, left_bytes = a.width() * element_bytes;
     float* room = reinterpret_cast<float*>(worker.scratch);
     const RowRange rows = own_rows(a, worker);
     for (int64_t i = rows.first; i < rows.last; i++) {
         char* right = y.row(i) + left_bytes;
         memcpy(y.row(i), a.row(i), size_t(left_bytes));
-        if (a.format == b.format) memcpy(right, b.row(i), size_t(b.width() * b.stride[b.rank - 1]));
+        if (a.format == b.format) memcpy(right, b.row(i), size_t(b.width() * element_bytes));
         else narrow(right, read_row(b, i, room), y.format, b.width());
     }
 }

@@ -94,8 +94,8 @@ void multiply_floats_as(const FloatProduct& p, Worker& worker) {
     while (worker.claim(groups, piece, first, last))
         for (int64_t g = first; g < last; g++) {
             int64_t t = 0;
-            for (; t + 8 <= p.tokens; t += 8) float_tokens<W, 8>(p, g, t);
-            for (; t + 4 <= p.tokens; t += 4) float_tokens<W, 4>(p, g, t);
+            for (; t + kTile <= p.tokens; t += kTile) float_tokens<W, kTile>(p, g, t);
+            for (; kTile > 4 && t + 4 <= p.tokens; t += 4) float_tokens<W, 4>(p, g, t);
             for (; t < p.tokens; t++) float_tokens<W, 1>(p, g, t);
         }
 }

@@ -45,18 +45,18 @@ inline Scratch product_scratch(int64_t tokens, int64_t blocks) {
     return {opened + size_t(kPartTokens) * kUnitRows * 4, side_by_side > in_tiles ? side_by_side : in_tiles};
 }
 
-// Tiles of 8, 4, 2 and 1 tokens: f(first token, its blocks) for each.
+// Tiles of kTile tokens, then of 4, 2 and 1: f(first token, its blocks) for each.
 template <class Fn>
 INLINE void each_tile(int64_t tokens, int64_t blocks, char* memory, Fn f) {
     int64_t t = 0;
-    for (; t + 8 <= tokens; t += 8) f(t, reinterpret_cast<TokenBlock<8>*>(memory) + t / 8 * blocks);
-    char* rest = memory + size_t(t / 8 * blocks) * sizeof(TokenBlock<8>);
-    if (t + 4 <= tokens) {
+    for (; t + kTile <= tokens; t += kTile) f(t, reinterpret_cast<TokenBlock<kTile>*>(memory) + t / kTile * blocks);
+    char* rest = memory + size_t(t / kTile * blocks) * sizeof(TokenBlock<kTile>);
+    if (kTile > 4 && t + 4 <= tokens) {
         f(t, reinterpret_cast<TokenBlock<4>*>(rest));
         rest += size_t(blocks) * sizeof(TokenBlock<4>);
         t += 4;
     }
-    if (t + 2 <= tokens) {
+    if (kTile > 2 && t + 2 <= tokens) {
         f(t, reinterpret_cast<TokenBlock<2>*>(rest));
         rest += size_t(blocks) * sizeof(TokenBlock<2>);
         t += 2;

@@ -1,53 +1,100 @@
 #include "isa.h"
 
+#include <cstring>
+#include <initializer_list>
 #include <stdexcept>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 namespace samebits {
 
 extern const OpTable scalar_table;
-#if defined(__x86_64__)
-extern const OpTable avx512_table, avx2_table, avx2_vnni_table;
-#elif defined(__aarch64__)
-extern const OpTable neon_table;
-#endif
 
 #if defined(__x86_64__)
-// Leaf 7 carries what compilers' builtin checks of this age do not name: AMX and AVX-VNNI.
+extern const OpTable avx512_table, avx2_vnni_table, avx2_table;
+
+namespace {
+
+struct Registers {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+Registers cpuid(unsigned leaf, unsigned subleaf) {
+    Registers r;
+    __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);
+    return r;
+}
+
+bool has_bits(uint64_t word, std::initializer_list<int> bits) {
+    for (int bit : bits)
+        if (!((word >> bit) & 1)) return false;
+    return true;
+}
+
+// XCR0: the register states the operating system saves. A CPU's instructions without their state are of no use.
+uint64_t saved_states() {
+    if (!has_bits(cpuid(1, 0).c, {27})) return 0;  // OSXSAVE
+    unsigned low, high;
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return uint64_t(high) << 32 | low;
+}
+
+}  // namespace
+
 std::vector<CpuFeature> cpu_features() {
-    unsigned a = 0, b = 0, c = 0, d = 0, a1 = 0, b1 = 0, c1 = 0, d1 = 0;
-    const bool has_leaf_7 = __get_cpuid_count(7, 0, &a, &b, &c, &d);
-    const bool has_leaf_7_1 = has_leaf_7 && a >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1);
-    __builtin_cpu_init();
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const Registers basic = cpuid(1, 0), extended = cpuid(7, 0);
+    const Registers later = extended.a >= 1 ? cpuid(7, 1) : Registers{};
+    const uint64_t saved = saved_states();
+    const bool ymm = has_bits(saved, {1, 2}), zmm = ymm && has_bits(saved, {5, 6, 7});
+    const bool avx2 = ymm && has_bits(basic.c, {12, 28, 29}) && has_bits(extended.b, {5});  // FMA, AVX, F16C; AVX2
+    const bool avx512 = avx2 && zmm && has_bits(extended.b, {16, 17, 30, 31});              // F, DQ, BW, VL
     return {
-        {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")},
-        {"avx_vnni", has_leaf_7_1 && ((a1 >> 4) & 1) != 0},
+        {"avx2", avx2},
+        {"avx_vnni", avx2 && has_bits(later.a, {4})},
         {"avx512", avx512},
-        {"avx512_vnni", avx512 && __builtin_cpu_supports("avx512vnni")},
-        {"amx_int8", has_leaf_7 && ((d >> 25) & 1) != 0 && ((d >> 24) & 1) != 0},
+        {"avx512_vnni", avx512 && has_bits(extended.c, {11})},
+        {"amx_int8", has_bits(saved, {17, 18}) && has_bits(extended.d, {24, 25})},  // TILE, INT8
     };
 }
 #elif defined(__aarch64__)
-std::vector<CpuFeature> cpu_features() { return {{"neon", true}}; }
+extern const OpTable neon_dotprod_table, neon_table;
+
+std::vector<CpuFeature> cpu_features() {
+#if defined(__linux__)
+    const bool dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+    const bool dotprod = true;  // every Apple CPU of this architecture
+#endif
+    return {{"neon", true}, {"dotprod", dotprod}};
+}
 #else
 std::vector<CpuFeature> cpu_features() { return {}; }
 #endif
 
+namespace {
+
+[[maybe_unused]] bool has_feature(const char* name) {
+    for (const CpuFeature& feature : cpu_features())
+        if (!strcmp(name, feature.name)) return feature.present;
+    return false;
+}
+
+}  // namespace
+
 std::vector<const OpTable*> available_tables() {
     std::vector<const OpTable*> tables;
-    auto has = [](const char* name) {
-        for (const CpuFeature& feature : cpu_features())
-            if (std::string(name) == feature.name) return feature.present;
-        return false;
-    };
-    (void)has;
 #if defined(__x86_64__)
-    if (has("avx512_vnni")) tables.push_back(&avx512_table);
+    if (has_feature("avx512_vnni")) tables.push_back(&avx512_table);
+    if (has_feature("avx_vnni")) tables.push_back(&avx2_vnni_table);
+    if (has_feature("avx2")) tables.push_back(&avx2_table);
+#elif defined(__aarch64__)
+    if (has_feature("dotprod")) tables.push_back(&neon_dotprod_table);
+    tables.push_back(&neon_table);
 #endif
     tables.push_back(&scalar_table);
     return tables;

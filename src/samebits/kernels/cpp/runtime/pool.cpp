@@ -1,7 +1,9 @@
 #include "pool.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <new>
+#include <stdexcept>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -11,8 +13,11 @@ namespace samebits {
 
 namespace {
 
-constexpr int kSpinsBeforeYield = 2000;   // a barrier inside a step is short
-constexpr int kSpinsBeforeSleep = 20000;  // about 100 us: the time between two steps of a decode
+using Nanoseconds = std::chrono::nanoseconds;
+
+constexpr Nanoseconds kBusy{2'000};     // most barriers are shorter; and the thread waited for may need this core
+constexpr Nanoseconds kAwake{200'000};  // about the time between two steps of a decode
+constexpr Nanoseconds kForever{int64_t(1) << 62};
 
 void relax() {
 #if defined(__x86_64__)
@@ -20,6 +25,21 @@ void relax() {
 #elif defined(__aarch64__)
     asm volatile("yield");
 #endif
+}
+
+// Waits until done() or for `limit`; busily at first, then letting other threads have the core. Returns done().
+template <class Done>
+bool watch(Done done, Nanoseconds limit) {
+    if (done()) return true;
+    for (const auto start = std::chrono::steady_clock::now();;) {
+        for (int i = 0; i < 16; i++) {  // reading the clock takes as long as a few looks
+            relax();
+            if (done()) return true;
+        }
+        const Nanoseconds waited = std::chrono::steady_clock::now() - start;
+        if (waited > limit) return false;
+        if (waited > kBusy) std::this_thread::yield();
+    }
 }
 
 size_t aligned(size_t n) { return (n + 63) / 64 * 64; }
@@ -31,29 +51,34 @@ void Worker::barrier() { team->barrier(); }
 bool Worker::halted() const { return team->halted_; }
 
 bool Worker::claim(int64_t total, int64_t size, int64_t& first, int64_t& last) {
-    auto& next = team->claimed_[team->generation_.load(std::memory_order_relaxed) & 1];
-    first = next.fetch_add(size, std::memory_order_relaxed);
+    first = team->claimed_.fetch_add(size, std::memory_order_relaxed);
     if (first >= total) return false;
     last = first + size < total ? first + size : total;
     return true;
 }
 
-void Worker::fail(const Failure& failure) {
-    std::lock_guard<std::mutex> lock(team->failure_mutex_);
-    if (!team->failed_) team->failure_ = failure;
-    team->failed_ = true;
-}
+void Worker::fail(const Failure& failure) { team->note(*this, failure); }
 
-Team::Team(int count) : workers_(count) {
+Team::Team(int count) : workers_(count > 0 ? size_t(count) : throw std::invalid_argument("a team needs a thread")) {
     for (int id = 0; id < count; id++) {
         workers_[id].id = id;
         workers_[id].count = count;
         workers_[id].team = this;
     }
-    for (int id = 1; id < count; id++) threads_.emplace_back([this, id] { loop(id); });
+    try {
+        for (int id = 1; id < count; id++) threads_.emplace_back([this, id] { loop(id); });
+    } catch (...) {  // the system has no more threads
+        stop();
+        throw;
+    }
 }
 
 Team::~Team() {
+    stop();
+    std::free(memory_);
+}
+
+void Team::stop() {
     {
         std::lock_guard<std::mutex> lock(sleep_mutex_);
         stop_ = true;
@@ -61,18 +86,20 @@ Team::~Team() {
     }
     wake_.notify_all();
     for (auto& thread : threads_) thread.join();
-    std::free(memory_);
 }
 
 void Team::reserve(size_t per_thread, size_t shared) {
     per_thread = aligned(per_thread);
     shared = aligned(shared);
     if (per_thread <= per_thread_ && shared <= shared_) return;
-    per_thread_ = per_thread > per_thread_ ? per_thread : per_thread_;
-    shared_ = shared > shared_ ? shared : shared_;
+    if (per_thread < per_thread_) per_thread = per_thread_;
+    if (shared < shared_) shared = shared_;
+    char* memory = static_cast<char*>(std::aligned_alloc(64, shared + per_thread * workers_.size()));
+    if (!memory) throw std::bad_alloc();
     std::free(memory_);
-    memory_ = static_cast<char*>(std::aligned_alloc(64, shared_ + per_thread_ * workers_.size() + 64));
-    if (!memory_) throw std::bad_alloc();
+    memory_ = memory;
+    per_thread_ = per_thread;
+    shared_ = shared;
     for (auto& worker : workers_) {
         worker.shared = memory_;
         worker.scratch = memory_ + shared_ + per_thread_ * worker.id;
@@ -80,11 +107,12 @@ void Team::reserve(size_t per_thread, size_t shared) {
 }
 
 void Team::start(Entry entry, void* context) {
-    std::lock_guard<std::mutex> run(run_mutex_);
     failed_ = halted_ = false;
+    failed_call_ = -1;
     entry_ = entry;
     context_ = context;
     if (!threads_.empty()) {
+        // Either this sees the sleeper's count or the sleeper sees the turn: both are sequentially consistent.
         turn_.fetch_add(1, std::memory_order_seq_cst);
         if (sleepers_.load(std::memory_order_seq_cst) > 0) {
             std::lock_guard<std::mutex> lock(sleep_mutex_);
@@ -97,17 +125,15 @@ void Team::start(Entry entry, void* context) {
 
 void Team::loop(int id) {
     uint32_t seen = 0;
+    const auto called = [&] { return turn_.load(std::memory_order_acquire) != seen; };
     for (;;) {
-        int spins = 0;
-        while (turn_.load(std::memory_order_acquire) == seen) {
-            relax();
-            if (++spins < kSpinsBeforeSleep) continue;
+        if (!watch(called, kAwake)) {
             sleepers_.fetch_add(1, std::memory_order_seq_cst);
             std::unique_lock<std::mutex> lock(sleep_mutex_);
             wake_.wait(lock, [&] { return turn_.load(std::memory_order_seq_cst) != seen; });
-            sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+            sleepers_.fetch_sub(1, std::memory_order_relaxed);
         }
-        seen = turn_.load(std::memory_order_acquire);
+        seen++;
         if (stop_) return;
         entry_(context_, workers_[id]);
         barrier();
@@ -118,15 +144,20 @@ void Team::barrier() {
     const uint32_t generation = generation_.load(std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count()) {
         arrived_.store(0, std::memory_order_relaxed);
+        claimed_.store(0, std::memory_order_relaxed);
         halted_ = failed_.load(std::memory_order_relaxed);
-        claimed_[(generation + 1) & 1].store(0, std::memory_order_relaxed);
         generation_.store(generation + 1, std::memory_order_release);
         return;
     }
-    for (int spins = 0; generation_.load(std::memory_order_acquire) == generation; spins++) {
-        relax();
-        if (spins > kSpinsBeforeYield) std::this_thread::yield();
-    }
+    watch([&] { return generation_.load(std::memory_order_acquire) != generation; }, kForever);
+}
+
+void Team::note(const Worker& worker, const Failure& failure) {
+    std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (failed_ && failed_call_ <= worker.call) return;
+    failure_ = failure;
+    failed_call_ = worker.call;
+    failed_ = true;
 }
 
 }  // namespace samebits

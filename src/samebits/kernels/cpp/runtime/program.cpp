@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -7,6 +8,8 @@
 namespace samebits {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 struct Block {
     int elements, bytes;
@@ -69,7 +72,7 @@ void Program::bind(int tensor, uintptr_t address, Layout layout, float scale) {
     Tensor& target = slots_.at(tensor).tensor;
     target.data = reinterpret_cast<char*>(address);
     target.scale = scale;
-    if (target.layout != layout) reserved_threads_ = 0;  // scratch depends on it
+    if (target.layout != layout) scratch_threads_ = 0;  // scratch depends on it
     target.layout = layout;
 }
 
@@ -127,32 +130,32 @@ Scratch Program::scratch_needed(int threads) {
     return most;
 }
 
-int Program::run(Team& team, const std::vector<int64_t>& sizes) {
+StepFailure Program::run(Team& team, const std::vector<int64_t>& sizes) {
     if (sizes.size() != largest_.size()) throw std::invalid_argument("a step needs a size for every symbol");
     for (size_t i = 0; i < sizes.size(); i++)
         if (sizes[i] < 0 || sizes[i] > largest_[i]) throw std::invalid_argument("a size is beyond its upper bound");
-    if (reserved_threads_ != team.count()) {
+    const auto alone = team.lock();
+    if (scratch_threads_ != team.count()) {
         resize(largest_.data());
-        const Scratch need = scratch_needed(team.count());
-        team.reserve(need.per_thread, need.shared);
-        reserved_threads_ = team.count();
+        scratch_ = scratch_needed(team.count());
+        scratch_threads_ = team.count();
     }
+    team.reserve(scratch_.per_thread, scratch_.shared);  // each time: it may be another team of as many threads
     resize(sizes.data());
-    int failed_at = -1;
     team.run([&](Worker& worker) {
+        const bool timed = worker.id == 0 && !seconds_.empty();
         for (size_t i = 0; i < calls_.size(); i++) {
             const Step& step = calls_[i];
+            const auto start = timed ? Clock::now() : Clock::time_point();
+            worker.call = int(i);
             step.op->run(step.call, worker);
-            if (!step.barrier) continue;
-            worker.barrier();
-            if (worker.halted()) {
-                if (worker.id == 0) failed_at = int(i);
-                return;
-            }
+            if (step.barrier) worker.barrier();
+            if (timed) seconds_[i] = std::chrono::duration<double>(Clock::now() - start).count();
+            if (step.barrier && worker.halted()) return;
         }
     });
-    if (team.failure() && failed_at < 0) failed_at = int(calls_.size()) - 1;
-    return failed_at;
+    if (!team.failure()) return {};
+    return {calls_[team.failed_call()].op->name, *team.failure()};
 }
 
 }  // namespace samebits

@@ -14,6 +14,12 @@ struct Dim {
     int64_t value(const int64_t* sizes) const { return symbol < 0 ? plus : factor * sizes[symbol] + plus; }
 };
 
+// What ended a step; no op if it went well.
+struct StepFailure {
+    const char* op = nullptr;
+    Failure failure{};
+};
+
 class Program {
   public:
     explicit Program(const OpTable& table, std::vector<int64_t> largest_sizes);
@@ -32,8 +38,12 @@ class Program {
                   const std::vector<double>& attrs, bool barrier);
     void allocate(int64_t arena_bytes);
 
-    // One step; every tensor that is read must have its memory. Returns the number of the call that failed, or -1.
-    int run(Team& team, const std::vector<int64_t>& sizes);
+    // One step; every tensor that is read must have its memory.
+    StepFailure run(Team& team, const std::vector<int64_t>& sizes);
+
+    // What each call of the last run took on the first thread, barrier included, once `measure` was called.
+    void measure() { seconds_.assign(calls_.size(), 0.0); }
+    const std::vector<double>& seconds() const { return seconds_; }
 
     const Tensor& tensor(int number) const { return slots_[number].tensor; }
     const char* op_name(int call) const { return calls_[call].op->name; }
@@ -60,7 +70,9 @@ class Program {
     std::vector<Slot> slots_;
     std::vector<Step> calls_;
     char* arena_ = nullptr;
-    int reserved_threads_ = 0;
+    std::vector<double> seconds_;
+    Scratch scratch_;
+    int scratch_threads_ = 0;  // the number of threads that scratch_ is for; 0: not known yet
 };
 
 int64_t row_bytes(Format format, int64_t num_elements);

@@ -17,10 +17,11 @@ struct Failure {
 
 class Team;  // runtime/pool.h
 
-class Worker {
+class alignas(64) Worker {  // a cache line of its own: `call` changes all the time
   public:
     int id = 0;
     int count = 1;
+    int call = 0;             // the number of the call it runs, which a failure is told with
     char* scratch = nullptr;  // this thread's own, of the size the op asked for, 64-byte aligned
     char* shared = nullptr;   // all threads', likewise
 
@@ -41,7 +42,7 @@ class Worker {
         last = first + part + (id < rest ? 1 : 0);
     }
 
-    // Notes the first failure of a run; the program stops at the next barrier. The kernel goes on, safely.
+    // Notes a failure of this call; the program stops at the next barrier. The kernel goes on, safely.
     void fail(const Failure& failure);
 
   private:

@@ -148,6 +148,9 @@ INLINE F gather_f16(const char* p, int stride) {
     return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, p, 1)))};
 }
 
+// Tokens of a matmul whose sums of 16 rows stay in registers.
+constexpr int kTile = 8;
+
 INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 }  // namespace samebits::SAMEBITS_ISA
