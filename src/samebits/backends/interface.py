@@ -21,6 +21,7 @@ from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.record import KernelTable
+from samebits.ops.evaluate import spec_of
 
 INTERFACE_VERSION = 1
 
@@ -126,6 +127,15 @@ class Backend(ABC):
     @abstractmethod
     def compile(self, graph: Graph, tier: Tier) -> Executable:
         """Chooses a kernel for every node. Unsupported names the node and every refusal."""
+
+    def adopt(self, host: HostTensor) -> Buffer:
+        """A buffer with the tensor's contents, which the caller gives away. Optional: the default copies it."""
+        buffer = self.alloc(spec_of(host))
+        self.copy_in(buffer, host)
+        return buffer
+
+    def settle(self) -> None:
+        """Called once a model is loaded: memory that loading left over may go. Optional."""
 
     def sync(self) -> None:
         """Waits for all work. Optional where every call is synchronous."""

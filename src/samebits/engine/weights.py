@@ -15,7 +15,6 @@ from samebits.core.format import HostTensor, Packed, format_of
 from samebits.core.protocols import Checkpoint, Hyperparameters
 from samebits.core.shapes import TensorSpec, upper
 from samebits.models.parts import ROPE_TABLE
-from samebits.ops.evaluate import spec_of
 from samebits.ops.rope import rope_table
 
 Packer = Callable[[HostTensor], HostTensor]
@@ -101,9 +100,11 @@ def upload(
             host: HostTensor = make_rope_table(checkpoint, upper(spec.shape[0]))
         else:
             host = load_weight(checkpoint, name, joined)
-        packed = packers[name](host) if name in packers else host
-        buffer = backend.alloc(spec if packed is host else spec_of(packed))
-        backend.copy_in(buffer, packed)
+        if name in packers:
+            buffer = backend.adopt(packers[name](host))
+        else:
+            buffer = backend.alloc(spec)
+            backend.copy_in(buffer, host)
         for part in joined.get(name, (name,)):
             if part != ROPE_TABLE:
                 checkpoint.release(part)

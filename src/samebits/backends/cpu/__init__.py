@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from samebits.backends.cpu.buffers import ROW_MAJOR, CpuBuffer, resolved
 from samebits.backends.cpu.executable import CpuExecutable
 from samebits.backends.cpu.layouts import cache_layouts
 from samebits.backends.cpu.lower import lower
-from samebits.backends.cpu.slabs import Slabs
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
@@ -18,6 +19,7 @@ from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.cpp import native
+from samebits.kernels.cpp.slabs import SLABS
 from samebits.kernels.cpp.table import cpp_kernels
 from samebits.kernels.cpp.weights import rows16_bytes
 from samebits.kernels.record import KernelTable
@@ -35,7 +37,6 @@ class CpuBackend(Backend):
     def __init__(self, isa: str | None = None) -> None:
         self._wanted_isa = isa or os.environ.get(ISA_VARIABLE)
         self._team: Any = None
-        self._slabs = Slabs()
         self._threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     @property
@@ -78,12 +79,20 @@ class CpuBackend(Backend):
             raise BadInput("cpu", "layout", layout, str(error)) from None
 
     def alloc(self, spec: TensorSpec, layout: str = ROW_MAJOR) -> CpuBuffer:
-        return CpuBuffer(spec, self._slabs.take(self.layout_bytes(spec, layout)), layout)
+        return CpuBuffer(spec, SLABS.take(self.layout_bytes(spec, layout)), layout)
 
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
         if not isinstance(buffer, CpuBuffer) or spec_of(host) != buffer.spec:
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         buffer.write(host)
+
+    def adopt(self, host: HostTensor) -> Buffer:
+        if isinstance(host, np.ndarray) and host.dtype == np.uint8 and host.ndim == 1 and host.flags.c_contiguous:
+            return CpuBuffer(spec_of(host), host)
+        return super().adopt(host)
+
+    def settle(self) -> None:
+        native().trim_memory()
 
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
         return copy_tensor(resolved(buffer)[1])

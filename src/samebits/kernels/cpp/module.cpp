@@ -6,6 +6,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <unistd.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include <stdexcept>
 #include <tuple>
@@ -50,6 +53,12 @@ nb::object run(Program& program, OwnedTeam& owned, const std::vector<int64_t>& s
     }
     if (!end.op) return nb::none();
     return nb::make_tuple(end.op, end.failure.argument, end.failure.given, end.failure.needed);
+}
+
+void trim_memory() {
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
 }
 
 nb::dict features() {
@@ -108,6 +117,7 @@ NB_MODULE(_native, m) {
     m.def("isas", &isas, "Names of the instruction sets kernels were compiled for and this CPU has, the fastest first.");
     m.def("ops", &ops, nb::arg("isa"), "Native ops by name, with how they split their work: 'rows' or 'free'.");
 
+    m.def("trim_memory", &trim_memory, "Gives memory that was freed back to the system, where the allocator can.");
     m.def("read_bandwidth", &read_bandwidth, nb::arg("num_bytes"), nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
           "Bytes per second at which threads read a buffer of this size.");
     m.def("rows16_bytes", &rows16_bytes, "Bytes of matrices [rows, width] in the layout rows16.");

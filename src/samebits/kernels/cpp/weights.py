@@ -9,6 +9,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, format_of
 from samebits.kernels.cpp import native
+from samebits.kernels.cpp.slabs import SLABS
 
 # Native numbers of formats, in the order of runtime/tensor.h.
 FORMAT_CODES = {
@@ -31,7 +32,7 @@ def pack_rows(tensor: HostTensor) -> np.ndarray:
     name = format_of(tensor).name
     *leading, num_rows, width = tensor.shape
     rows = np.ascontiguousarray(tensor.data if isinstance(tensor, Packed) else tensor).reshape(-1).view(np.uint8)
-    packed = np.empty(rows16_bytes(name, tensor.shape), np.uint8)
+    packed = SLABS.take(rows16_bytes(name, tensor.shape))
     if not native().pack_rows(FORMAT_CODES[name], prod(leading), num_rows, width, rows, packed):
         raise BadInput("weight", "values", "NaN, Inf or a value beyond the type's range", f"finite {name} values")
     return packed

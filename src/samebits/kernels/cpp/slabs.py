@@ -1,4 +1,4 @@
-"""Where buffers get their memory from: cache-line aligned, and in huge pages where that pays."""
+"""Where packed weights and buffers get their memory from: cache-line aligned, in huge pages where that pays."""
 
 from __future__ import annotations
 
@@ -38,3 +38,6 @@ class Slabs:
             start = self._used
             self._used += -(-count // ALIGNMENT) * ALIGNMENT
             return self._slab[start : start + count]
+
+
+SLABS = Slabs()
