@@ -67,6 +67,8 @@ class LLM:
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
             self.tokenizer = tokenizer.result()
         self.numerics = self.runner.tier.label
+        del checkpoint  # with its metadata, a vocabulary of text
+        self.runner.backend.settle()
 
     def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:
         """`params.n` answers to each prompt, in order. A prompt is a text or token ids."""

@@ -161,7 +161,6 @@ class Runner:
             self._executable.bind(name, buffer)
         for name, spec in specs["cache"].items():
             self._executable.bind(name, self.backend.alloc(spec, self._executable.layout(name)))
-        self.backend.settle()
 
     def run(self, batch: StepBatch) -> StepResult:
         """Runs one step; BadInput when it is larger than the graph was built for."""
