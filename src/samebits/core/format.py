@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -137,12 +138,17 @@ class Packed:
 HostTensor = np.ndarray | Packed
 
 
+@cache
+def _name_of(dtype: np.dtype) -> str:
+    for fmt in FORMATS:
+        if fmt.dtype is not None and fmt.dtype == dtype:  # numpy holds float64 equal to None
+            return fmt.name
+    return str(dtype)
+
+
 def dtype_name(x: np.ndarray) -> str:
     """The name of the plain format with this dtype, or of the dtype itself where we have no format for it."""
-    for fmt in FORMATS:
-        if fmt.dtype is not None and fmt.dtype == x.dtype:  # numpy holds float64 equal to None
-            return fmt.name
-    return str(x.dtype)
+    return _name_of(x.dtype)
 
 
 def format_of(x: HostTensor) -> Format:

@@ -82,6 +82,21 @@ INLINE BlockProduct quantized_product(const Tensor& codes, const Tensor& scales,
     return p;
 }
 
+// The start of the stretch that this thread reads of a packed weight when a single token meets it.
+INLINE void warm_weight(const Tensor& weight, bool gated, Worker& worker) {
+    constexpr int kBytes = 4096;
+    if (weight.layout != Layout::rows16) return;
+    BlockProduct p{};
+    p.rows = weight.shape[0], p.gated = gated;
+    int64_t first, last;
+    worker.share(p.num_units(), first, last);
+    const char* start = weight.data + size_t(p.group(first, 0)) * group_bytes(weight.format, weight.width());
+    if (first < last)
+        for (int i = 0; i < kBytes; i += 64) prefetch(start + i);
+}
+inline void warm_gemm_q8(const Call& call, Worker& worker) { warm_weight(*call.in[2], false, worker); }
+inline void warm_gemm_silu_q8(const Call& call, Worker& worker) { warm_weight(*call.in[2], true, worker); }
+
 inline void run_gemm_q8(const Call& call, Worker& worker) {  // codes, scales, weight, bias? -> y
     const Tensor& y = *call.out[0];
     BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], worker);

@@ -21,6 +21,8 @@ struct NativeOp {
     Split split = Split::free;
     // Bytes needed for a call whose shapes are at their upper bounds; null: none.
     Scratch (*scratch)(const Call&, int threads) = nullptr;
+    // Fetches what this thread will read first, while it waits for the others to finish the call before; null: nothing.
+    void (*warm)(const Call&, Worker&) = nullptr;
 };
 
 struct OpTable {

@@ -149,7 +149,11 @@ StepFailure Program::run(Team& team, const std::vector<int64_t>& sizes) {
             const auto start = timed ? Clock::now() : Clock::time_point();
             worker.call = int(i);
             step.op->run(step.call, worker);
-            if (step.barrier) worker.barrier();
+            if (step.barrier) {
+                const Step* next = i + 1 < calls_.size() ? &calls_[i + 1] : nullptr;
+                if (next && next->op->warm) next->op->warm(next->call, worker);
+                worker.barrier();
+            }
             if (timed) seconds_[i] = std::chrono::duration<double>(Clock::now() - start).count();
             if (step.barrier && worker.halted()) return;
         }
