@@ -82,7 +82,13 @@ class CpuBackend(Backend):
         return CpuBuffer(spec, SLABS.take(self.layout_bytes(spec, layout)), layout)
 
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
-        if not isinstance(buffer, CpuBuffer) or spec_of(host) != buffer.spec:
+        if not isinstance(buffer, CpuBuffer):
+            raise BadInput("copy_in", "buffer", type(buffer).__name__, "a buffer of this backend")
+        plain = buffer.plain
+        if plain is not None and isinstance(host, np.ndarray) and (host.dtype, host.shape) == (plain.dtype, plain.shape):
+            plain[...] = host
+            return
+        if spec_of(host) != buffer.spec:
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         buffer.write(host)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from samebits.backends.interface import Buffer, View
@@ -31,9 +33,13 @@ class CpuBuffer(Buffer):
         fmt = FORMATS[self.spec.format]
         if isinstance(fmt, BlockFormat):
             return Packed(fmt, self.memory.reshape(*shape[:-1], fmt.row_bytes(shape[-1])), self.scale)
-        if fmt.dtype is None:
-            raise BadInput("cpu", "format", fmt.name, "a plain or a block format")
-        return self.memory.view(fmt.dtype).reshape(shape)
+        return self.memory.view(fmt.dtype or np.uint8).reshape(shape)
+
+    @cached_property
+    def plain(self) -> np.ndarray | None:
+        """The tensor of row-major memory in a plain format; None for any other. Asked in every step."""
+        is_plain = self.layout == ROW_MAJOR and not FORMATS[self.spec.format].is_block
+        return storage(self.tensor) if is_plain else None
 
     def read(self) -> HostTensor:
         """The contents as a host tensor: the memory itself, or a copy where the layout is private."""
