@@ -124,6 +124,10 @@ class Backend(ABC):
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
         """Device to a fresh host tensor; waits for the work before it."""
 
+    def peek(self, buffer: Buffer) -> HostTensor:
+        """The contents, to be read at once: they may change with the next run. Optional: the default copies them."""
+        return self.copy_out(buffer)
+
     @abstractmethod
     def compile(self, graph: Graph, tier: Tier) -> Executable:
         """Chooses a kernel for every node. Unsupported names the node and every refusal."""

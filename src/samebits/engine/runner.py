@@ -44,6 +44,8 @@ class StepBatch:
 
 @dataclass(frozen=True)
 class StepResult:
+    """What a step computed; the arrays hold it until the next step."""
+
     logits: np.ndarray  # float32 [R, vocab]
     hidden: np.ndarray  # float32 [R, hidden], after the last norm
 
@@ -180,5 +182,5 @@ class Runner:
         self._executable.prepare(dims)
         self._executable.run()
         self.backend.sync()
-        logits, hidden = (self.backend.copy_out(self._executable.output(i)) for i in (0, 1))
+        logits, hidden = (self.backend.peek(self._executable.output(i)) for i in (0, 1))
         return StepResult(np.asarray(logits), np.asarray(hidden))

@@ -50,6 +50,6 @@ def score(runner: Runner, token_ids: list[int], *, top_k: int = 0, keep_logits: 
                 log_probs.append(float(row[token_ids[position]]))
             top.append(tuple(likeliest(row, top_k)))
         if keep_logits:
-            kept.append(result.logits)
+            kept.append(result.logits.copy())
     logits = np.concatenate(kept) if kept else None
     return Score(tuple(token_ids), tuple(log_probs), tuple(top), digest.hexdigest(), logits)

@@ -103,6 +103,9 @@ class CpuBackend(Backend):
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
         return copy_tensor(resolved(buffer)[1])
 
+    def peek(self, buffer: Buffer) -> HostTensor:
+        return resolved(buffer)[1]
+
     def compile(self, graph: Graph, tier: Tier) -> CpuExecutable:
         kernels = choose_kernels(self, graph, tier)
         return CpuExecutable(self, graph, lower(graph, kernels, native(), self.isa), cache_layouts(graph))

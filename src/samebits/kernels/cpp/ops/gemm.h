@@ -88,6 +88,7 @@ INLINE void warm_weight(const Tensor& weight, bool gated, Worker& worker) {
     if (weight.layout != Layout::rows16) return;
     BlockProduct p{};
     p.rows = weight.shape[0], p.gated = gated;
+    p.choose_units(worker.count);
     int64_t first, last;
     worker.share(p.num_units(), first, last);
     const char* start = weight.data + size_t(p.group(first, 0)) * group_bytes(weight.format, weight.width());
@@ -101,7 +102,8 @@ inline void run_gemm_q8(const Call& call, Worker& worker) {  // codes, scales, w
     const Tensor& y = *call.out[0];
     BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], worker);
     const int64_t own = round_up(int64_t(product_scratch(p.tokens, p.blocks).per_thread), 64);
-    PlainResult result{y.as<float>(), y.stride[0] / 4, p.rows, bias_row(call.in[3], worker.scratch + own)};
+    p.choose_units(worker.count);
+    PlainResult result{y.as<float>(), y.stride[0] / 4, p.rows, bias_row(call.in[3], worker.scratch + own), p.unit_groups};
     p.target = &result, p.finish = PlainResult::finish;
     multiply_blocks(p, worker);
 }
@@ -166,7 +168,7 @@ INLINE void multiply_segment(const Segment& s, const Operands& x, const Tensor& 
     const int64_t width = weight.width(), blocks = width / kBlock;
     float* to = y + s.first * y_stride;
     if (is_block(weight.format)) {
-        PlainResult result{to, y_stride, rows, bias};
+        PlainResult result{to, y_stride, rows, bias, kUnitGroups};
         multiply_blocks({x.codes + s.first * width, width, x.values + s.first * blocks, blocks, s.tokens, s.weight,
                          weight.format, rows, blocks, weight.scale, false, shared, &result, PlainResult::finish},
                         worker);

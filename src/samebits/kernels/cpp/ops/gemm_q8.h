@@ -12,7 +12,7 @@ constexpr int64_t kAmxTokens = 24;
 constexpr int64_t kPartTokens = 128;
 constexpr int kUnitGroups = 4, kUnitRows = kUnitGroups * kGroup;
 
-// tokens in int8 blocks @ weight^T. A unit is up to 4 groups of 16 rows; `finish` gets its results, float32 [tokens][64],
+// tokens in int8 blocks @ weight^T. A unit is 1 to 4 groups of 16 rows; `finish` gets its results, float32 [tokens][64],
 // for tokens `first` on, in memory that only this thread touches.
 struct BlockProduct {
     const int8_t* codes;
@@ -23,15 +23,20 @@ struct BlockProduct {
     Format format;
     int64_t rows, blocks;
     float tensor_scale;
-    bool gated;    // a unit is 32 rows of the first half and the same 32 of the second, else 64 rows
+    bool gated;    // a unit is 32 rows of the first half and the same 32 of the second, else rows one after another
     char* shared;  // product_scratch bytes for all threads, 64-byte aligned
     void* target;  // of `finish`
     void (*finish)(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results);
+    int unit_groups = kUnitGroups;
 
     int64_t num_groups() const { return (rows + kGroup - 1) / kGroup; }
-    int64_t num_units() const { return (num_groups() + kUnitGroups - 1) / kUnitGroups; }
+    int64_t num_units() const { return (num_groups() + unit_groups - 1) / unit_groups; }
+    // Smaller units where there are few: no thread should wait long for the last one of another.
+    void choose_units(int threads) {
+        while (!gated && unit_groups > 1 && num_units() < 16 * threads) unit_groups /= 2;
+    }
     int64_t group(int64_t unit, int i) const {  // beyond num_groups() where a unit has fewer
-        if (!gated) return unit * kUnitGroups + i;
+        if (!gated) return unit * unit_groups + i;
         return (i < 2 ? 0 : num_groups() / 2) + unit * 2 + i % 2;
     }
 };
@@ -78,7 +83,7 @@ INLINE void each_unit(const BlockProduct& p, size_t group_stride, float* results
     const auto run = [&](int64_t first, int64_t last) __attribute__((always_inline)) {
         for (int64_t i = first; i < last; i++) {
             const int64_t unit = i % units, start = i / units * kPartTokens, tokens = least(kPartTokens, p.tokens - start);
-            for (int j = 0; j < kUnitGroups; j++) {
+            for (int j = 0; j < p.unit_groups; j++) {
                 const int64_t g = p.group(unit, j);
                 if (g < groups) multiply(p.weight + size_t(g) * group_stride, start, tokens, results + j * kGroup);
             }
@@ -100,12 +105,12 @@ void multiply_by_dots(const BlockProduct& p, Worker& worker) {
     float* results = reinterpret_cast<float*>(worker.scratch);
     char* memory = alone ? worker.scratch + kPartTokens * kUnitRows * 4 : p.shared;
     const size_t part_bytes = size_t(kPartTokens / 8 * p.blocks) * sizeof(TokenBlock<8>);
-    int64_t tile = 0;
+    int64_t first = 0, last = p.blocks;
+    if (!alone) worker.share(p.blocks, first, last);
     each_tile(p.tokens, p.blocks, memory, [&](int64_t t, auto* x) {
         constexpr int T = tile_tokens(decltype(x)(nullptr));
-        if (!alone && tile++ % worker.count != worker.id) return;
         fill_token_blocks<W, T>(p.codes + t * p.codes_stride, p.codes_stride, p.scales + t * p.scales_stride,
-                                p.scales_stride, p.blocks, x);
+                                p.scales_stride, first, last, x);
     });
     if (!alone) worker.barrier();
     each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens, float* to) {
@@ -179,10 +184,11 @@ struct PlainResult {
     float* y;
     int64_t y_stride, rows;
     const float* bias;  // or null
+    int unit_groups;
 
     static void finish(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results) {
         const PlainResult& to = *static_cast<PlainResult*>(target);
-        const int64_t row = unit * kUnitRows, count = least(kUnitRows, to.rows - row);
+        const int64_t row = unit * to.unit_groups * kGroup, count = least(to.unit_groups * kGroup, to.rows - row);
         for (int64_t t = 0; t < tokens; t++)
             for (int64_t i = 0; i < count; i += kGroup) {
                 const int n = int(least(kGroup, count - i));

@@ -17,21 +17,23 @@ struct TokenBlock {
 template <class W>
 constexpr int dot_bias = W::is_8bit ? kBias8 : W::bias;
 
+// Blocks first .. last - 1 of T tokens into the order that tiles read.
 template <class W, int T>
 INLINE void fill_token_blocks(const int8_t* codes, int64_t codes_stride, const float* scales, int64_t scales_stride,
-                              int64_t blocks, TokenBlock<T>* to) {
-    for (int64_t b = 0; b < blocks; b++)
+                              int64_t first, int64_t last, TokenBlock<T>* to) {
+    for (int64_t b = first; b < last; b++)
         for (int t = 0; t < T; t++) {
             const int8_t* from = codes + t * codes_stride + b * kBlock;
             TokenBlock<T>& block = to[b];
-            int half[2] = {0, 0};
-            for (int k = 0; k < kBlock; k++) half[k / 16] += from[k];
+            int low = 0, high = 0;
+            for (int k = 0; k < 16; k++) low += from[k];
+            for (int k = 16; k < kBlock; k++) high += from[k];
             for (int g = 0; g < 8; g++) memcpy(block.q[g][t], from + 4 * g, 4);
             block.scale[t] = scales[t * scales_stride + b];
-            block.sum[t] = float(half[0] + half[1]);
+            block.sum[t] = float(low + high);
             const bool halves = W::term == Term::halves;
-            block.start[0][t] = -dot_bias<W> * (halves ? half[0] : half[0] + half[1]);
-            block.start[1][t] = halves ? -dot_bias<W> * half[1] : 0;
+            block.start[0][t] = -dot_bias<W> * (halves ? low : low + high);
+            block.start[1][t] = halves ? -dot_bias<W> * high : 0;
         }
 }
 
