@@ -46,7 +46,9 @@ def logits(model: runner.Runner) -> bytes:
     return score(model, [5, 6, 7, 8, 9] * 5, keep_logits=True).logits.tobytes()
 
 
-@pytest.mark.parametrize("missing", [("silu_and_mul", "gemm_silu_q8"), ("rope", "rope_and_append"), ("embedding", "gemm", "gemm_q8")])
+@pytest.mark.parametrize(
+    "missing", [("silu_and_mul", "gemm_silu_q8"), ("rope", "rope_and_append"), ("embedding", "gemm", "gemm_q8")]
+)
 def test_missing_stateless_ops_run_on_the_reference_with_the_same_bits(
     tiny: LLM, tiny_path: Path, missing: tuple[str, ...]
 ) -> None:

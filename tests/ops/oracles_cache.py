@@ -73,7 +73,8 @@ def gemm_silu_q8(i: dict, case: Case) -> list[Expect]:
     ratio = z.reshape(blocks) / np.where(step == 0, 1, step)
     unsure = ROUNDINGS * 4 * unit.reshape(blocks) / np.where(step == 0, 1, step) + 1e-5 * np.abs(ratio)
     flip = np.abs(np.abs(ratio - np.rint(ratio)) - 0.5) < unsure
-    return [Expect(codes.reshape(z.shape), 0.0, flip.reshape(z.shape).astype(float)), Expect(step[..., 0], largest / 127)]
+    slack = flip.reshape(z.shape).astype(float)
+    return [Expect(codes.reshape(z.shape), 0.0, slack), Expect(step[..., 0], largest / 127)]
 
 
 def grouped_gemm(i: dict, case: Case) -> list[Expect]:

@@ -85,7 +85,11 @@ class CpuBackend(Backend):
         if not isinstance(buffer, CpuBuffer):
             raise BadInput("copy_in", "buffer", type(buffer).__name__, "a buffer of this backend")
         plain = buffer.plain
-        if plain is not None and isinstance(host, np.ndarray) and (host.dtype, host.shape) == (plain.dtype, plain.shape):
+        if (
+            plain is not None
+            and isinstance(host, np.ndarray)
+            and (host.dtype, host.shape) == (plain.dtype, plain.shape)
+        ):
             plain[...] = host
             return
         if spec_of(host) != buffer.spec:

@@ -27,10 +27,15 @@ CHOICES = {
     "form": ("tanh", "erf"),
     "format": tuple(FORMAT_CODES),
 }
-PREPACK = {"gemm": {"weight": pack_rows}, "gemm_q8": {"weight": pack_rows}, "gemm_silu_q8": {"weight": pack_rows}, "embedding": {"table": pack_rows}}
+PREPACK = {
+    "gemm": {"weight": pack_rows},
+    "gemm_q8": {"weight": pack_rows},
+    "gemm_silu_q8": {"weight": pack_rows},
+    "embedding": {"table": pack_rows},
+}
 
 
-def _encoded(attr: Attr, value: Any) -> float:
+def encoded(attr: Attr, value: Any) -> float:
     """An attr as the number a native call carries; NaN for an absent one."""
     if value is None:
         return math.nan
@@ -41,7 +46,7 @@ def _adds_call(op: Op) -> Callable[..., None]:
     def add(
         program: Any, inputs: Sequence[int], outputs: Sequence[int], attrs: Mapping[str, Any], barrier: bool
     ) -> None:
-        numbers = [_encoded(attr, attrs[attr.name]) for attr in op.attrs]
+        numbers = [encoded(attr, attrs[attr.name]) for attr in op.attrs]
         program.add_call(op.name, list(inputs), list(outputs), numbers, barrier)
 
     add.__name__ = op.name

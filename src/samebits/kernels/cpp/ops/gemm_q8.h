@@ -7,7 +7,7 @@
 namespace samebits::SAMEBITS_ISA {
 
 // Tokens from which AMX tiles are faster than dot instructions; no effect on bits.
-constexpr int64_t kAmxTokens = 24;
+constexpr int64_t kAmxTokens = 32;
 // Tokens that stay in the second-level cache while all rows pass by; a multiple of the tile.
 constexpr int64_t kPartTokens = 128;
 constexpr int kUnitGroups = 4, kUnitRows = kUnitGroups * kGroup;
