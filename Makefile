@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CPP := src/samebits/kernels/cpp
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h)
 
-.PHONY: run test lint types docs golden format clean
+.PHONY: run test lint types docs golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -30,6 +30,17 @@ docs: $(VENV)/.core
 
 golden: $(VENV)/.core
 	@$(BIN)/samebits golden make golden --small --force
+
+# Every instruction set against the others: those of this CPU, and aarch64's where a cross compiler and qemu are found.
+native-test: $(VENV)/.core
+	@$(BIN)/python tests/native/native_bits.py
+
+# The same kernels, with spoiled data, and the team of threads, under sanitizers.
+asan: $(VENV)/.core
+	@$(BIN)/python tests/native/native_bits.py --sanitize address,undefined
+
+tsan: $(VENV)/.core
+	@$(BIN)/python tests/native/native_bits.py --sanitize thread
 
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from samebits import LLM, SamplingParams
+from samebits.engine.generation import Sequence
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from oracle_kl import kl_and_agreement
@@ -41,6 +43,27 @@ def test_logits_agree_with_the_oracle(scores: dict) -> None:
 def test_portable_logits_have_the_stored_hash(smollm2: LLM, scores: dict, name: str) -> None:
     assert smollm2.numerics == "portable"
     assert scores[name][1].logits_sha256 == HASHES[name]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_native_kernels_have_the_stored_hashes_with_any_number_of_threads(smollm2: LLM, threads: int) -> None:
+    if smollm2.runner.backend.name != "cpu":
+        pytest.skip("native kernels are not built")
+    smollm2.runner.backend.set_threads(threads)
+    for name, stored in HASHES.items():
+        tokens = np.load(DATA / f"{name}.npz")["token_ids"].tolist()
+        assert smollm2.score(tokens).logits_sha256 == stored
+
+
+def test_prompts_in_chunks_of_any_size_have_the_stored_hash(smollm2: LLM) -> None:
+    """One token a step, several, and tiles of both kinds of matrix units: all the same bits."""
+    tokens = np.load(DATA / "sky.npz")["token_ids"].tolist()
+    for chunk in (1, 5, 16, 33):
+        sequence, digest = Sequence(smollm2.runner), hashlib.sha256()
+        for start in range(0, len(tokens), chunk):
+            for result in sequence.extend(tokens[start : start + chunk], rows="all"):
+                digest.update(result.logits.tobytes())
+        assert digest.hexdigest() == HASHES["sky"]
 
 
 def test_it_knows_the_capital_of_france(smollm2: LLM) -> None:

@@ -1,0 +1,45 @@
+// What each instruction set this CPU has computes: a line with a hash for every primitive, and `ok` or what is wrong
+// for every op, whose cases carry the reference's bits. Takes the file of cases; an empty one: primitives only.
+#include <cstdio>
+#include <memory>
+
+#include "registry.h"
+#include "replay.h"
+#include "runtime/isa.h"
+
+using namespace samebits;
+
+namespace {
+
+// Every case of the op, in all layouts, with one thread and with several.
+std::string check_op(const char* op, const OpTable& table, const std::vector<StoredCase>& cases,
+                     const std::vector<std::unique_ptr<Team>>& teams) {
+    int count = 0;
+    for (const StoredCase& c : cases) {
+        if (c.op != op) continue;
+        for (const auto& team : teams)
+            for (const bool as_kernels_like : {false, true}) {
+                const std::string wrong = replay(c, table, *team, as_kernels_like);
+                if (wrong.empty()) continue;
+                const std::string threads = std::to_string(team->count()) + " threads: ";
+                return c.name + (as_kernels_like ? ", packed, " : ", ") + threads + wrong;
+            }
+        count++;
+    }
+    return count ? "ok" : "no case";
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+    const std::vector<StoredCase> cases = read_cases(arguments[1]);
+    std::vector<std::unique_ptr<Team>> teams;
+    for (const int threads : {1, 3}) teams.push_back(std::make_unique<Team>(threads));
+    for (const OpTable* table : available_tables()) {
+        check_primitives(table->isa);
+        for (int i = 0; i < table->num_ops && !cases.empty(); i++) {
+            const char* op = table->ops[i].name;
+            printf("%s op:%s %s\n", table->isa, op, check_op(op, *table, cases, teams).c_str());
+        }
+    }
+}

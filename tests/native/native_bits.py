@@ -1,0 +1,140 @@
+"""Builds the C++ programs of this folder, runs them, compares what the instruction sets computed.
+
+`python native_bits.py` tries all sets that can be run here; with `--sanitize address,undefined`, the same and more
+under a sanitizer. Needs make and a C++ compiler; for aarch64 also a cross compiler and an emulator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from native_cases import write_cases
+
+HERE = Path(__file__).parent
+BUILD = HERE.parent.parent / "build" / "native"
+CASES = BUILD / "cases.bin"
+SETS = {"x86_64": "scalar avx2 avx2_vnni avx512", "aarch64": "scalar neon neon_dotprod"}
+ARM_COMPILER, ARM_EMULATOR, ARM_LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
+ARM_CPUS = ("max", "cortex-a53")  # with and without the dot product; ops are tried on the first, primitives on both
+
+Results = dict[str, dict[str, str]]  # primitive or op -> set and CPU -> hash, "ok", or what is wrong
+
+
+def machine() -> str:
+    """The architecture of this machine, by the name Linux has for it."""
+    return {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+
+
+def missing_for_arm() -> str | None:
+    """Why sets of aarch64 cannot be tried by emulation here."""
+    if machine() == "aarch64":
+        return "this machine is one"
+    absent = [tool for tool in (ARM_COMPILER, ARM_EMULATOR) if shutil.which(tool) is None]
+    return f"{', '.join(absent)} not found" if absent else None
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Test processes that build in the same folder go one after another."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build(architecture: str, programs: tuple[str, ...], flags: str, folder: str) -> list[str]:
+    """Programs of this folder, made anew where anything they are made of has changed."""
+    out = BUILD / folder
+    targets = [str(out / program) for program in programs]
+    jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    compiler = [f"CXX={ARM_COMPILER}"] if architecture != machine() else []
+    settings = [f"OUT={out}", f"FLAGS={flags}", f"SETS={SETS.get(architecture, 'scalar')}", *compiler]
+    with alone():
+        subprocess.run(["make", "-s", "-C", str(HERE), f"-j{jobs}", *settings, *targets], check=True)
+        if not CASES.exists():
+            write_cases(CASES)
+    return targets
+
+
+def output(*command: str) -> str:
+    """What a command prints; RuntimeError with it where the command fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def native_lines() -> dict[str, str]:
+    """What `bits` prints here, by the machine's name. Not optimized: verify sees the module's own sets, which are."""
+    (program,) = build(machine(), ("bits",), "-O0", machine())
+    return {machine(): output(program, str(CASES))}
+
+
+def arm_lines() -> dict[str, str]:
+    """What `bits` prints on emulated CPUs of aarch64, by their names."""
+    (program,) = build("aarch64", ("bits",), "-O1", "aarch64")
+    cases = dict(zip(ARM_CPUS, (str(CASES), os.devnull), strict=True))
+    return {cpu: output(ARM_EMULATOR, "-cpu", cpu, "-L", ARM_LIBRARIES, program, cases[cpu]) for cpu in ARM_CPUS}
+
+
+def results_of(lines: dict[str, str]) -> Results:
+    """What several runs printed, together."""
+    found: Results = {}
+    for cpu, text in lines.items():
+        for line in text.splitlines():
+            isa, name, result = line.split(maxsplit=2)
+            found.setdefault(name, {})[f"{isa} on {cpu}"] = result
+    return found
+
+
+def faults(found: Results) -> list[str]:
+    """A line for each op that is not ok, and for each primitive that is not the same in all sets."""
+    lines = []
+    for name, by_set in found.items():
+        words = [f"{name}, {who}: {result}" for who, result in by_set.items() if " " in result]
+        lines += words
+        if not words and len(set(by_set.values())) > 1:
+            lines.append(f"{name}: " + ", ".join(f"{result} by {who}" for who, result in by_set.items()))
+    return lines
+
+
+def sanitize(kinds: str) -> None:
+    """Runs all programs under sanitizers; raises where one reports. Not optimized: that takes gcc minutes."""
+    flags = f"-O0 -g -fsanitize={kinds} -fno-sanitize-recover=all"
+    for program in build(machine(), ("bits", "spoil", "stress"), flags, kinds.replace(",", "-")):
+        text = output(program, str(CASES))
+        wrong = faults(results_of({machine(): text})) if program.endswith("bits") else []
+        if wrong:
+            raise RuntimeError("\n".join(wrong))
+        print(f"{Path(program).name}: clean under {kinds}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sanitize", metavar="KINDS")
+    kinds = parser.parse_args().sanitize
+    CASES.unlink(missing_ok=True)
+    if kinds:
+        sanitize(kinds)
+        return 0
+    reason = missing_for_arm()
+    found = results_of(native_lines() | ({} if reason else arm_lines()))
+    sets = sorted({who for by_set in found.values() for who in by_set})
+    wrong = faults(found)
+    print("\n".join(wrong) or f"{len(found)} primitives and ops have the same bits in {', '.join(sets)}")
+    if reason:
+        print(f"aarch64 was not emulated: {reason}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Writes verify's cases to a file that the program `bits` replays: inputs, attrs, and the bytes the reference gives.
+
+So a new kernel is covered by the cases of its op, on every instruction set, without a line here.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from samebits.backends.cpu.layouts import cache_layouts
+from samebits.core.format import HostTensor, Packed, copy_tensor
+from samebits.graph import GraphBuilder
+from samebits.kernels.cpp.table import LAYOUT_CODES, PREPACK, encoded
+from samebits.kernels.cpp.weights import FORMAT_CODES
+from samebits.ops import OPS, Bound, bind, evaluate, make_inputs
+from samebits.ops.evaluate import spec_of
+from samebits.verify.harness import raw_bytes
+
+LARGEST_BYTES = 200_000  # of a case's tensors: an emulated CPU is slow
+
+
+def write_text(file: BinaryIO, text: str) -> None:
+    file.write(struct.pack("<i", len(text)) + text.encode())
+
+
+def write_tensor(file: BinaryIO, tensor: HostTensor | None, layout: str = "row-major") -> None:
+    """Format, layout that kernels like best, scale, shape, bytes; format -1 for an absent one."""
+    if tensor is None:
+        file.write(struct.pack("<i", -1))
+        return
+    spec, data = spec_of(tensor), raw_bytes(tensor).tobytes()
+    scale = float(tensor.scale) if isinstance(tensor, Packed) else 1.0
+    file.write(struct.pack("<iifi", FORMAT_CODES[spec.format], LAYOUT_CODES[layout], scale, len(spec.shape)))
+    file.write(struct.pack(f"<{len(spec.shape)}q", *spec.shape) + struct.pack("<q", len(data)) + data)
+
+
+def best_layouts(bound: Bound) -> dict[str, str]:
+    """Input -> the layout the backend would keep it in."""
+    builder = GraphBuilder()
+    kinds: dict[str, Any] = {name: "cache" for name in bound.specs if name.endswith("_cache")}
+    values = {name: builder.input(name, spec, kinds.get(name, "step")) for name, spec in bound.specs.items()}
+    layouts = cache_layouts(builder.finish(builder.add(bound.op, values, bound.attrs, bound.env)))
+    return layouts | dict.fromkeys(PREPACK.get(bound.op.name, {}), "rows16")
+
+
+def write_case(file: BinaryIO, name: str, bound: Bound) -> None:
+    op, layouts = bound.op, best_layouts(bound)
+    write_text(file, name)
+    write_text(file, op.name)
+    file.write(struct.pack("<i", len(op.inputs)))
+    for declared in op.inputs:
+        write_tensor(file, bound.tensors.get(declared.name), layouts.get(declared.name, "row-major"))
+    numbers = [encoded(attr, bound.attrs[attr.name]) for attr in op.attrs]
+    file.write(struct.pack(f"<i{len(numbers)}d", len(numbers), *numbers))
+    results = op.active_results(bound.tensors, bound.attrs)
+    places = [-1 if r.alias_of is None else [t.name for t in op.inputs].index(r.alias_of) for r in results]
+    expected = evaluate(bind(op, **{k: copy_tensor(v) for k, v in bound.tensors.items()}, **bound.attrs))
+    file.write(struct.pack("<i", len(results)))
+    for place, tensor in zip(places, expected, strict=True):
+        file.write(struct.pack("<i", place))
+        write_tensor(file, tensor)
+
+
+def write_cases(path: Path) -> None:
+    """All cases that are small enough."""
+    with open(path, "wb") as file:
+        for op in OPS:
+            for case in op.cases:
+                bound = bind(op, **make_inputs(op, case)) if not case.full else None
+                if bound and sum(raw_bytes(t).nbytes for t in bound.tensors.values()) <= LARGEST_BYTES:
+                    write_case(file, f"{op.name}/{case.id}", bound)

@@ -1,0 +1,70 @@
+"""Every instruction set against the others and against the reference, in C++ and on an emulated CPU of aarch64."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+
+import native_bits
+import pytest
+from native_bits import BUILD, SETS, Results, arm_lines, faults, machine, missing_for_arm, native_lines, results_of
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("make") is None or not any(shutil.which(c) for c in ("c++", "g++")),
+    reason="no make, or no C++ compiler",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh_cases() -> None:
+    with native_bits.alone():
+        native_bits.CASES.unlink(missing_ok=True)
+
+
+@cache
+def native_results() -> Results:
+    return results_of(native_lines())
+
+
+@cache
+def arm_results() -> Results:
+    if reason := missing_for_arm():
+        pytest.skip(reason)
+    return results_of(arm_lines())
+
+
+def test_sets_of_this_machine_agree() -> None:
+    assert faults(native_results()) == []
+
+
+def test_sets_of_aarch64_agree_with_them() -> None:
+    both = {name: by_set | arm_results()[name] for name, by_set in native_results().items()}
+    assert faults(both) == []
+
+
+def test_a_cpu_without_the_dot_product_has_the_other_sets() -> None:
+    assert set(arm_results()["dot_small"]) == {
+        "neon_dotprod on max", "neon on max", "scalar on max", "neon on cortex-a53", "scalar on cortex-a53"
+    }  # fmt: skip
+
+
+def test_a_set_defines_nothing_that_another_could_be_linked_to() -> None:
+    """A function outside the set's namespace may be taken by the linker for all sets, instructions and all."""
+    if shutil.which("nm") is None:
+        pytest.skip("no nm")
+    native_results()
+    for isa in SETS.get(machine(), "scalar").split():
+        text = subprocess.run(
+            ["nm", "-C", "--defined-only", str(BUILD / machine() / f"set_{isa}.o")], capture_output=True, text=True
+        ).stdout
+        shared = [line[19:] for line in text.splitlines() if line[17:18] in "WT"]
+        assert [s for s in shared if f"samebits::{isa}::" not in s] == []
+
+
+def test_what_differs_is_named() -> None:
+    assert faults({"add": {"avx2 on x": "ab", "neon on max": "cd"}}) == ["add: ab by avx2 on x, cd by neon on max"]
+    assert faults({"op:gemm": {"avx2 on x": "ok", "neon on max": "gemm/small: result 0"}}) == [
+        "op:gemm, neon on max: gemm/small: result 0"
+    ]
+    assert faults({"add": {"avx2 on x": "ab", "neon on max": "ab"}, "op:gemm": {"avx2 on x": "ok"}}) == []
