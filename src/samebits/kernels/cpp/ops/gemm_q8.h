@@ -75,27 +75,17 @@ constexpr int tile_tokens(const TokenBlock<T>*) {
 }
 
 // Units of the product for parts of the tokens; multiply(group's bytes, part's first token, tokens, where row r of
-// token t goes: 64 t + r). Threads claim units; a single token, whose product is one long read, is split evenly, so that
-// each thread reads a stretch without jumps.
+// token t goes: 64 t + r). A thread goes through a stretch of its own, which memory delivers best, and then helps others.
 template <class Multiply>
 INLINE void each_unit(const BlockProduct& p, size_t group_stride, float* results, Worker& worker, Multiply multiply) {
     const int64_t units = p.num_units(), parts = (p.tokens + kPartTokens - 1) / kPartTokens, groups = p.num_groups();
-    const auto run = [&](int64_t first, int64_t last) __attribute__((always_inline)) {
-        for (int64_t i = first; i < last; i++) {
-            const int64_t unit = i % units, start = i / units * kPartTokens, tokens = least(kPartTokens, p.tokens - start);
-            for (int j = 0; j < p.unit_groups; j++) {
-                const int64_t g = p.group(unit, j);
-                if (g < groups) multiply(p.weight + size_t(g) * group_stride, start, tokens, results + j * kGroup);
-            }
-            p.finish(p.target, unit, start, tokens, results);
+    for (int64_t i; worker.claim_near(units * parts, i);) {
+        const int64_t unit = i % units, start = i / units * kPartTokens, tokens = least(kPartTokens, p.tokens - start);
+        for (int j = 0; j < p.unit_groups; j++) {
+            const int64_t g = p.group(unit, j);
+            if (g < groups) multiply(p.weight + size_t(g) * group_stride, start, tokens, results + j * kGroup);
         }
-    };
-    int64_t first, last;
-    if (p.tokens == 1) {
-        worker.share(units, first, last);
-        run(first, last);
-    } else {
-        while (worker.claim(units * parts, most(1, units / (worker.count * 8)), first, last)) run(first, last);
+        p.finish(p.target, unit, start, tokens, results);
     }
 }
 

@@ -16,7 +16,7 @@ namespace {
 using Nanoseconds = std::chrono::nanoseconds;
 
 constexpr Nanoseconds kBusy{2'000};     // most barriers are shorter; and the thread waited for may need this core
-constexpr Nanoseconds kAwake{200'000};  // about the time between two steps of a decode
+constexpr Nanoseconds kAwake{1'000'000};  // longer than the time between two steps of a decode
 constexpr Nanoseconds kForever{int64_t(1) << 62};
 
 void relax() {
@@ -57,9 +57,23 @@ bool Worker::claim(int64_t total, int64_t size, int64_t& first, int64_t& last) {
     return true;
 }
 
+bool Worker::claim_near(int64_t total, int64_t& unit) {
+    for (int i = 0; i < count; i++) {
+        const int thread = (id + i) % count;
+        int64_t first, last;
+        share_of(thread, total, first, last);
+        std::atomic<int64_t>& taken = team->near_[thread].taken;
+        if (i > 0 && first + taken.load(std::memory_order_relaxed) >= last) continue;
+        unit = first + taken.fetch_add(1, std::memory_order_relaxed);
+        if (unit < last) return true;
+    }
+    return false;
+}
+
 void Worker::fail(const Failure& failure) { team->note(*this, failure); }
 
 Team::Team(int count) : workers_(count > 0 ? size_t(count) : throw std::invalid_argument("a team needs a thread")) {
+    near_.reset(new Counter[size_t(count)]);
     for (int id = 0; id < count; id++) {
         workers_[id].id = id;
         workers_[id].count = count;
@@ -145,6 +159,7 @@ void Team::barrier() {
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count()) {
         arrived_.store(0, std::memory_order_relaxed);
         claimed_.store(0, std::memory_order_relaxed);
+        for (int i = 0; i < count(); i++) near_[i].taken.store(0, std::memory_order_relaxed);
         halted_ = failed_.load(std::memory_order_relaxed);
         generation_.store(generation + 1, std::memory_order_release);
         return;

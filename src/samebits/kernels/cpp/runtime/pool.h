@@ -58,6 +58,10 @@ class Team {
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<uint32_t> generation_{0};
     alignas(64) std::atomic<int64_t> claimed_{0};  // back to 0 when all have arrived at a barrier
+    struct alignas(64) Counter {
+        std::atomic<int64_t> taken{0};
+    };
+    std::unique_ptr<Counter[]> near_;  // of each thread's share, likewise
 
     std::mutex failure_mutex_;
     Failure failure_{};

@@ -35,17 +35,23 @@ class alignas(64) Worker {  // a cache line of its own: `call` changes all the t
     // counter starts anew at every barrier. Which thread gets a piece has no effect on bits: none shares a sum.
     bool claim(int64_t total, int64_t size, int64_t& first, int64_t& last);
 
+    // The next one of `total` units of this thread's own share, in order; then, so that a slow thread is helped, of the
+    // others'. False when none is left. Not together with `claim` between two barriers.
+    bool claim_near(int64_t total, int64_t& unit);
+
     // This thread's part of `total` units, the same for every op: what one op wrote here, the next reads here.
-    SAMEBITS_INLINE void share(int64_t total, int64_t& first, int64_t& last) const {
-        const int64_t part = total / count, rest = total % count;
-        first = id * part + (id < rest ? id : rest);
-        last = first + part + (id < rest ? 1 : 0);
-    }
+    SAMEBITS_INLINE void share(int64_t total, int64_t& first, int64_t& last) const { share_of(id, total, first, last); }
 
     // Notes a failure of this call; the program stops at the next barrier. The kernel goes on, safely.
     void fail(const Failure& failure);
 
   private:
+    SAMEBITS_INLINE void share_of(int thread, int64_t total, int64_t& first, int64_t& last) const {
+        const int64_t part = total / count, rest = total % count;
+        first = thread * part + (thread < rest ? thread : rest);
+        last = first + part + (thread < rest ? 1 : 0);
+    }
+
     friend class Team;
     Team* team = nullptr;
 };
