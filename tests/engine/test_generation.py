@@ -41,7 +41,7 @@ def test_decoding_token_by_token_gives_the_logits_of_the_whole_text(tiny: LLM) -
     ids = tiny.tokenizer.encode(PROMPT)
     whole = tiny.score(ids, logits=True).logits
     sequence = Sequence(tiny.runner)
-    steps = [next(sequence.extend([token])).logits[0] for token in ids]
+    steps = [next(sequence.extend([token])).logits[0].copy() for token in ids]
     assert np.stack(steps).tobytes() == whole.tobytes()
 
 
