@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from samebits.backends.cpu import ISA_VARIABLE, CpuBackend
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
 from samebits.kernels.cpp import native
-from samebits.ops import OPS
+from samebits.ops import OPS, bind, evaluate, make_inputs
+from samebits.ops.record import Case
 from samebits.verify.checks import verify_case
+from samebits.verify.harness import execute, same_bytes
 from samebits.verify.model import Task
 
 try:
@@ -18,6 +24,7 @@ except Unavailable:
     ISAS = []
 pytestmark = pytest.mark.skipif(not ISAS, reason="native kernels are not built")
 CASES_AN_OP = 4  # the first ones, which differ most in format; `samebits verify` runs them all
+KERNEL_A_FORMAT = ("gemm", "gemm_q8")  # of weights: all their small cases
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -25,10 +32,29 @@ CASES_AN_OP = 4  # the first ones, which differ most in format; `samebits verify
 def test_first_cases_of_every_op(isa: str, op_name: str) -> None:
     backend, op = CpuBackend(isa), OPS[op_name]
     caps = backend.probe()
-    for case in [case for case in op.cases if not case.full][:CASES_AN_OP]:
+    quick = [case for case in op.cases if not case.full]
+    small = [case for case in quick if case.id.startswith("small-")] if op_name in KERNEL_A_FORMAT else []
+    for case in small or quick[:CASES_AN_OP]:
         task = Task("cpu", op_name, case.id, tiers=(Tier.PORTABLE.label,))
         (result,) = verify_case(backend, caps, op, case, task)
         assert result.status == "pass", f"{case.id}: {result.reason}"
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("fmt", ["q4_0", "q6_k", "q8_0", "f16"])
+def test_tokens_beyond_whole_tiles(isa: str, fmt: str) -> None:
+    backend, op = CpuBackend(isa), OPS["gemm"]
+    for num_tokens in (1, 2, 4, 5, 7, 8, 11, 16, 19, 33, 47):  # tiles are of 8, 4, 2, 1; those of AMX of 16
+        inputs = make_inputs(op, Case("tokens", {"T": num_tokens, "N": 24, "K": 256}, {}, {"weight": fmt}))
+        got = execute(backend, op, inputs, Tier.PORTABLE).results
+        assert same_bytes(got[0], evaluate(bind(op, **inputs))[0]), f"{num_tokens} tokens"
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_the_variable_chooses_a_set(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ISA_VARIABLE, isa)
+    assert CpuBackend().probe().device.startswith(f"{isa}, ")
+    assert native().ops(isa) == native().ops("scalar")
 
 
 def test_the_scalar_path_is_always_there_and_comes_last() -> None:
@@ -39,3 +65,11 @@ def test_a_set_this_cpu_lacks_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(ISA_VARIABLE, "abacus")
     with pytest.raises(BadInput, match=r"cpu: SAMEBITS_CPU_ISA: got abacus; needs one of .*scalar"):
         CpuBackend().probe()
+
+
+def test_the_command_line_says_no_more_than_that_line() -> None:
+    command = [sys.executable, "-m", "samebits.cli.main", "verify", "--backend", "cpu", "--op", "add"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, ISA_VARIABLE: "abacus"})
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1
+    assert f"cpu: {ISA_VARIABLE}: got abacus; needs one of {', '.join(ISAS)}" in done.stderr

@@ -36,14 +36,15 @@ void check_barriers(Team& team, int rounds) {
     });
 }
 
-// Every unit of each round is claimed once.
+// Every unit of each round is claimed once, in pieces or one by one.
 void check_claims(Team& team, int64_t total, int64_t size) {
-    std::vector<int> taken(size_t(3 * total));
+    std::vector<int> taken(size_t(4 * total));
     team.run([&](Worker& worker) {
-        for (int round = 0; round < 3; round++) {
+        for (int round = 0; round < 4; round++) {
             int64_t first, last;
-            while (worker.claim(total, size, first, last))
+            while (round % 2 == 0 && worker.claim(total, size, first, last))
                 for (int64_t i = first; i < last; i++) taken[size_t(round * total + i)]++;
+            while (round % 2 == 1 && worker.claim_near(total, first)) taken[size_t(round * total + first)]++;
             worker.barrier();
         }
     });
@@ -55,13 +56,13 @@ void check_teams(int threads) {
     for (int i = 0; i < 20; i++) {
         Team team(threads);
         check_barriers(team, 3);
-        if (i % 2) sleep_us(1000);  // its threads are asleep when it goes
+        if (i % 2) sleep_us(3000);  // its threads are asleep when it goes
     }
     Team team(threads);
     for (int i = 0; i < 300; i++) {
         check_barriers(team, 5);
         check_claims(team, i % 37, 1 + i % 5);
-        if (i % 20 == 0) sleep_us(i % 40 ? 250 : 1000);  // on the edge of falling asleep, and asleep
+        if (i % 20 == 0) sleep_us(i % 40 ? 1000 : 3000);  // on the edge of falling asleep, and asleep
     }
 }
 

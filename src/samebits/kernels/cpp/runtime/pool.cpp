@@ -15,7 +15,7 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-constexpr Nanoseconds kBusy{2'000};     // most barriers are shorter; and the thread waited for may need this core
+constexpr Nanoseconds kBusy{2'000};       // most barriers are shorter; and the thread waited for may need this core
 constexpr Nanoseconds kAwake{1'000'000};  // longer than the time between two steps of a decode
 constexpr Nanoseconds kForever{int64_t(1) << 62};
 

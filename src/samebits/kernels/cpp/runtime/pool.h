@@ -1,6 +1,7 @@
 // A team of threads that lives as long as the backend: one call runs a function on all of them.
 #pragma once
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
