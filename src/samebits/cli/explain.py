@@ -6,7 +6,7 @@ import json
 
 import typer
 
-from samebits.backends.discovery import get
+from samebits.backends.discovery import default_name, get
 from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.debug.explain import explain as explain_graph
@@ -18,7 +18,7 @@ NUM_TOKENS = 512  # the largest step the graph is built for; kernels do not see 
 
 def explain(
     model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
-    backend: str = typer.Option("reference", "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
+    backend: str | None = typer.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
     numerics: str = typer.Option(
         None, "--numerics", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; the strongest if absent."
     ),
@@ -31,7 +31,7 @@ def explain(
     Exit status: 0, or 2 where the tier cannot be given, or for a mistake in the call.
     """
     asked = Tier.parse(numerics) if numerics else None
-    found = get(backend)
+    found = get(backend or default_name())
     checkpoint = open_model(model)
     graph = step_graph(checkpoint, min(NUM_TOKENS, checkpoint.hyperparameters.context_len))
     explanation = explain_graph(graph, checkpoint.architecture, found, asked, fused)

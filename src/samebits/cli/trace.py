@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from samebits.backends.discovery import get
+from samebits.backends.discovery import default_name, get
 from samebits.core.errors import BadInput
 from samebits.core.numerics import NUMERICS_VERSION
 from samebits.core.tiers import Tier
@@ -53,7 +53,7 @@ def trace(
     model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
     prompt: str = typer.Option(None, "--prompt", help="The text to compute; a short sentence if absent."),
     tokens: str = typer.Option(None, "--tokens", help="Token ids instead, such as 1,2,3."),
-    backend: str = typer.Option("reference", "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
+    backend: str | None = typer.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
     numerics: str = typer.Option(
         None, "--numerics", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; the strongest if absent."
     ),
@@ -69,7 +69,7 @@ def trace(
     """
     check_file("trace", "--json", json_file)
     asked = Tier.parse(numerics) if numerics else None
-    found, checkpoint = get(backend), open_model(model)
+    found, checkpoint = get(backend or default_name()), open_model(model)
     prefill = Prefill(checkpoint, choose_tokens(checkpoint, prompt, tokens))
     graph, tier = graph_and_tier(step_graph(checkpoint, len(prefill.tokens)), found, asked, fused)
     labels = label_values(graph)

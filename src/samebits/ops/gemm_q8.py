@@ -20,6 +20,12 @@ from samebits.ops.record import FLOATS, WEIGHTS, Case, Op, Result, Tensor, Toler
 BLOCK_WEIGHTS = tuple(f for f in WEIGHTS if f not in FLOATS)
 
 
+BLOCKS = (
+    Tensor("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
+    Tensor("scales", "T NB", ("f32",), "one per block"),
+)
+
+
 def check_blocks(where: str, codes: np.ndarray, scales: np.ndarray) -> None:
     """BadInput for codes or scales that quantize_q8 does not make."""
     if (codes == -128).any():
@@ -37,7 +43,8 @@ def _decompose_bias(b: Any, codes: Any, scales: Any, weight: Any, bias: Any = No
     return y if bias is None else b.add(y, bias)
 
 
-def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+def block_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    """Inputs of a case whose activations, codes and scales, are what quantize_q8 makes."""
     inputs = default_inputs(op, case, stream)
     x = stream.child("x").normal((case.dims["T"], BLOCK * case.dims["NB"]))
     inputs["codes"], inputs["scales"] = quantize_q8(x)
@@ -50,8 +57,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
 
 @define_op(
     inputs=[
-        Tensor("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
-        Tensor("scales", "T NB", ("f32",), "one per block"),
+        *BLOCKS,
         Tensor("weight", "N 32*NB", BLOCK_WEIGHTS, "one row per output", raw=True),
         Tensor("bias", "N", FLOATS, "added last", optional=True),
     ],
@@ -67,7 +73,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     ],
     invariant_axes=("T",),
     check=_check,
-    make_inputs=_inputs,
+    make_inputs=block_inputs,
     decompose=_decompose_bias,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
 )

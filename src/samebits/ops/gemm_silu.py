@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.format import BLOCK, HostTensor, Packed
-from samebits.core.numerics.counter import Stream
+from samebits.core.format import BLOCK, Packed
 from samebits.ops.activation import silu_and_mul
-from samebits.ops.cases import default_inputs
-from samebits.ops.gemm_q8 import BLOCK_WEIGHTS, check_blocks, gemm_q8
+from samebits.ops.gemm_q8 import BLOCK_WEIGHTS, BLOCKS, block_inputs, check_blocks, gemm_q8
 from samebits.ops.quantize import quantize_q8
-from samebits.ops.record import Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import Case, Result, Tensor, Tolerance, define_op
 
 
 def _decompose(b: Any, codes: Any, scales: Any, weight: Any) -> Any:
@@ -26,20 +24,13 @@ def _check(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> None:
     check_blocks("gemm_silu_q8", codes, scales)
 
 
-def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
-    inputs = default_inputs(op, case, stream)
-    inputs["codes"], inputs["scales"] = quantize_q8(stream.child("x").normal((case.dims["T"], BLOCK * case.dims["NB"])))
-    return inputs
-
-
 def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
     return Case(case_id, {"T": t, "HB": half // BLOCK, "NB": k // BLOCK}, {}, {"weight": fmt}, **kw)
 
 
 @define_op(
     inputs=[
-        Tensor("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
-        Tensor("scales", "T NB", ("f32",), "one per block"),
+        *BLOCKS,
         Tensor("weight", "64*HB 32*NB", BLOCK_WEIGHTS, "rows of the gate, then as many of the up projection", raw=True),
     ],
     results=[
@@ -57,7 +48,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
     ],
     invariant_axes=("T",),
     check=_check,
-    make_inputs=_inputs,
+    make_inputs=block_inputs,
     decompose=_decompose,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
 )

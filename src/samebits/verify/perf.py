@@ -24,7 +24,6 @@ from samebits.core.tiers import Tier
 from samebits.engine.runner import weight_packers
 from samebits.graph import GraphBuilder
 from samebits.ops import OPS, Bound, bind, make_inputs
-from samebits.ops.evaluate import spec_of
 from samebits.ops.record import WEIGHTS
 from samebits.passes.place import Placement
 from samebits.verify.model import Task
@@ -96,10 +95,7 @@ def prepare(backend: Backend, bound: Bound, tier: Tier) -> Executable:
     executable = backend.compile(graph, tier)
     packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
     for name, tensor in bound.tensors.items():
-        packed = packers[name](tensor) if name in packers else tensor
-        buffer = backend.alloc(spec_of(packed))
-        backend.copy_in(buffer, packed)
-        executable.bind(name, buffer)
+        executable.bind(name, backend.adopt(packers[name](tensor) if name in packers else tensor))
     return executable
 
 

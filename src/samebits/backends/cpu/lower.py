@@ -16,7 +16,7 @@ from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.kernels.record import Kernel
 from samebits.passes.plan_memory import plan_memory
 
-APPENDS = ("append_paged_kv_cache", "rope_and_append")
+VIEW_OPS = ("slice_columns", "split_heads", "merge_heads")
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,15 @@ def find_windows(graph: Graph) -> dict[str, Window]:
     overwritten = overwritten_at(graph)
     windows: dict[str, Window] = {}
     for node in graph.nodes:
-        if node.op.name not in ("slice_columns", "split_heads", "merge_heads"):
+        if node.op.name not in VIEW_OPS:
             continue
         (source,), (result,) = node.inputs.values(), node.outputs
         root = windows.get(source.name, Window(source.name, 0, 0))
-        hidden = {source.name, root.base, result.name} & (overwritten.keys() | ({result.name} & fixed))
         row_bytes = _row_bytes(source)
-        if (
-            hidden
-            or root.base in fixed
-            or not row_bytes
-            or (node.op.name == "slice_columns" and len(source.spec.shape) != 2)
-        ):
+        is_written = not overwritten.keys().isdisjoint({source.name, root.base, result.name})
+        has_place = not fixed.isdisjoint({root.base, result.name})  # the caller's memory
+        cuts_inside = node.op.name == "slice_columns" and len(source.spec.shape) != 2
+        if is_written or has_place or cuts_inside or not row_bytes:
             continue
         if node.op.name == "slice_columns":
             skipped = FORMATS[source.spec.format].row_bytes(node.attrs["start"])
@@ -78,31 +75,28 @@ def find_windows(graph: Graph) -> dict[str, Window]:
     return windows
 
 
-def _split_rows(node: Node) -> tuple[Dim, ...]:
-    """The axis that a kernel of the split 'rows' divides: tokens, also for those that write cells of a cache.
+def _divided(node: Node, split: str) -> tuple[Dim, ...]:
+    """The axis along which a kernel goes thread by thread; nothing where it does not.
 
-    Nothing for a result with one axis: it may be a lone row, which one thread writes.
+    Nothing for a tensor with one axis either: it may be a lone row, which one thread writes.
     """
-    shape = (node.inputs["key"] if node.op.name in APPENDS else node.outputs[0]).spec.shape
+    if split == "free":
+        return ()
+    shape = (node.outputs[0] if split == "rows" else next(iter(node.inputs.values()))).spec.shape
     return shape[:1] if len(shape) > 1 else ()
 
 
 def needs_barrier(graph_nodes: Sequence[Node], splits: Mapping[str, str]) -> list[bool]:
     """For each node, whether the next one must wait for all threads.
 
-    Nodes that go thread by thread over the same rows need not: a thread reads what it wrote itself. An append
-    writes cells, which others read.
+    Nodes that go thread by thread over the same rows need not: a thread reads what it wrote itself. Cells are read by
+    others.
     """
-    flags = []
-    for node, after in zip(graph_nodes, [*graph_nodes[1:], None], strict=True):
-        alike = (
-            after is not None
-            and splits[node.op.name] == splits[after.op.name] == "rows"
-            and node.op.name not in APPENDS
-            and _split_rows(node) == _split_rows(after) != ()
-        )
-        flags.append(not alike)
-    return flags
+    axes = [_divided(node, splits[node.op.name]) for node in graph_nodes]
+    return [
+        splits[node.op.name] != "rows" or not axis or axis != after
+        for node, axis, after in zip(graph_nodes, axes, [*axes[1:], ()], strict=True)
+    ]
 
 
 class _Symbols:
@@ -132,7 +126,6 @@ def lower(graph: Graph, kernels: Sequence[Kernel], module: Any, isa: str) -> Low
     plan = plan_memory(graph, shares={name: w.base for name, w in windows.items()}, together=together)
 
     symbols = _Symbols()
-    encoded: list[tuple[Value, list[tuple[int, int, int]]]] = []
     values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
     encoded = [(value, [symbols.encode(d) for d in value.spec.shape]) for value in values]
     program = module.Program(isa, list(symbols.limits.values()))

@@ -76,7 +76,8 @@ nb::list isas() {
 nb::dict ops(const std::string& isa) {
     nb::dict splits;
     const OpTable& table = table_named(isa);
-    for (int i = 0; i < table.num_ops; i++) splits[table.ops[i].name] = table.ops[i].split == Split::rows ? "rows" : "free";
+    const char* const names[] = {"rows", "cells", "free"};
+    for (int i = 0; i < table.num_ops; i++) splits[table.ops[i].name] = names[int(table.ops[i].split)];
     return splits;
 }
 
@@ -115,7 +116,7 @@ void moved(const std::string& format, const std::vector<int64_t>& shape, const s
 NB_MODULE(_native, m) {
     m.def("cpu_features", &features, "What this CPU has of what kernels may use, by name.");
     m.def("isas", &isas, "Names of the instruction sets kernels were compiled for and this CPU has, the fastest first.");
-    m.def("ops", &ops, nb::arg("isa"), "Native ops by name, with how they split their work: 'rows' or 'free'.");
+    m.def("ops", &ops, nb::arg("isa"), "Native ops by name, with how they split their work: 'rows', 'cells' or 'free' (runtime/op.h).");
 
     m.def("trim_memory", &trim_memory, "Gives memory that was freed back to the system, where the allocator can.");
     m.def("read_bandwidth", &read_bandwidth, nb::arg("num_bytes"), nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),

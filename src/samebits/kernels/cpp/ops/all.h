@@ -20,8 +20,8 @@
 namespace samebits::SAMEBITS_ISA {
 
 constexpr NativeOp kOps[] = {
-    {"append_paged_kv_cache", run_append, Split::rows, append_scratch},
-    {"rope_and_append", run_rope_and_append, Split::rows, append_scratch},
+    {"append_paged_kv_cache", run_append, Split::cells, append_scratch},
+    {"rope_and_append", run_rope_and_append, Split::cells, append_scratch},
     {"convert_kv_layout", run_convert_kv_layout, Split::rows},
     {"paged_attention", run_paged_attention, Split::free, paged_attention_scratch},
     {"embedding", run_embedding, Split::free, embedding_scratch},

@@ -40,7 +40,7 @@ INLINE const float* bias_row(const Tensor* bias, char* room) {
 }
 
 // What a product needs of memory beside the tensors: bias and kernels' own per thread; shared, in this order: the
-// packed weight, the activations, the product's own, the result before it is rounded to 16 bits.
+// packed weight, the activations, the result before it is rounded to 16 bits, the product's own.
 inline Scratch gemm_memory(const Tensor& weight, const Tensor& y, bool quantizes, bool has_bias) {
     const int64_t tokens = y.shape[0], rows = y.shape[1], width = weight.width();
     const int64_t matrices = weight.rank == 3 ? weight.shape[0] : 1;

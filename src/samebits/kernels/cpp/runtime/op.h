@@ -7,8 +7,9 @@ namespace samebits {
 
 // How a kernel splits its work; decides where the program needs a barrier.
 //   rows     thread by thread along the first axis of the first result: Worker::share(shape[0])
+//   cells    likewise along that of the first input; results lie elsewhere, in cells that other threads read
 //   free     anything else
-enum class Split { rows, free };
+enum class Split { rows, cells, free };
 
 struct Scratch {
     size_t per_thread = 0;
