@@ -1,0 +1,7 @@
+"""KV memory by page ids: who holds which page, and which pages hold a prefix that was seen before. No tensors."""
+
+from samebits.cache.pages import PageCopy, Prefix
+from samebits.cache.prefix import PrefixChain
+from samebits.cache.sequences import Match, PageCache
+
+__all__ = ["Match", "PageCache", "PageCopy", "Prefix", "PrefixChain"]

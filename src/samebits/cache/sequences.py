@@ -1,0 +1,176 @@
+"""Page tables of running sequences over one pool: opening, growing, forking and closing them.
+
+A sequence is a slot, a row of `tables`. Arrays hold what every step asks for, so that a step over a thousand sequences
+costs a few array operations and a visit to those few that cross a page's edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.cache.pages import NULL_PAGE, PageCopy, PagePool, Prefix
+from samebits.core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Match:
+    """Pages that already hold the start of a sequence, and what it would take to open it."""
+
+    pages: tuple[int, ...]
+    num_needed: int  # free pages that opening takes, idle ones among `pages` counted
+    is_coming: bool  # a running sequence is about to compute the page after them
+
+
+class PageCache:
+    """Who holds which page.
+
+    num_pages     of the pool, page 0 among them, which is never handed out
+    max_len       tokens a sequence may have
+    window        positions before this many are never read again: their pages are given back
+    """
+
+    def __init__(
+        self, num_pages: int, page_size: int, max_sequences: int, max_len: int, *, window: int | None = None
+    ) -> None:
+        if page_size < 1 or max_sequences < 1 or max_len < 1:
+            raise BadInput("cache", "sizes", (page_size, max_sequences, max_len), "1 or more each")
+        self.pool, self.page_size, self.window = PagePool(num_pages), page_size, window
+        self.max_len = min(max_len, (num_pages - 1) * page_size)
+        self.tables = np.zeros((max_sequences, self.pages_for(self.max_len)), np.int32)
+        self.num_held = np.zeros(max_sequences, np.int32)  # entries of each table, null ones counted
+        self._num_noted = np.zeros(max_sequences, np.int32)  # full pages whose prefix the pool knows
+        self._num_released = np.zeros(max_sequences, np.int32)  # by the window
+        self._is_forked = np.zeros(max_sequences, bool)  # the last page may be another's too
+        self._coming: dict[bytes, int] = {}  # prefixes of pages that a slot will compute
+        self._promised: dict[int, tuple[bytes, ...]] = {}  # and the same by slot
+
+    def pages_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.page_size)
+
+    @property
+    def num_free(self) -> int:
+        return self.pool.num_free
+
+    @property
+    def num_used(self) -> int:
+        """Pages that some sequence holds."""
+        return self.pool.num_pages - 1 - self.pool.num_free
+
+    def match(self, prefixes: Sequence[Prefix], num_tokens: int) -> Match:
+        """The longest known start of a sequence of so many tokens, whose full pages have these prefixes.
+
+        The lookup stops at the first miss, and before the last token: that one is always computed.
+        """
+        pages: list[int] = []
+        limit = min(len(prefixes), (num_tokens - 1) // self.page_size)
+        for prefix in prefixes[:limit]:
+            page = self.pool.find(prefix)
+            if page is None:
+                break
+            pages.append(page)
+        num_idle = sum(map(self.pool.is_idle, pages))
+        is_coming = len(pages) < limit and prefixes[len(pages)].digest in self._coming
+        return Match(tuple(pages), self.pages_for(num_tokens) - len(pages) + num_idle, is_coming)
+
+    def open(self, slot: int, match: Match, prefixes: Sequence[Prefix], num_tokens: int) -> int:
+        """Gives an empty slot the matched pages and new ones up to num_tokens; returns how many tokens are there.
+
+        The caller has seen that match.num_needed pages are free.
+        """
+        for page in match.pages:
+            self.pool.hold(page)
+        self.tables[slot, : len(match.pages)] = match.pages
+        self.num_held[slot] = self._num_noted[slot] = len(match.pages)
+        self._num_released[slot] = 0
+        self._is_forked[slot] = False
+        self.grow(slot, num_tokens)
+        coming = tuple(p.digest for p in prefixes[len(match.pages) :] if p.digest not in self._coming)
+        self._coming.update(dict.fromkeys(coming, slot))
+        self._promised[slot] = coming
+        return len(match.pages) * self.page_size
+
+    def fork(self, parent: int, child: int) -> None:
+        """Gives an empty slot the same pages. The first of the two that writes to a shared page copies it."""
+        count = self.num_held[parent]
+        for page in self.tables[parent, :count].tolist():
+            if page != NULL_PAGE:
+                self.pool.hold(page)
+        self.tables[child, :count] = self.tables[parent, :count]
+        for array in (self.num_held, self._num_noted, self._num_released):
+            array[child] = array[parent]
+        self._is_forked[parent] = self._is_forked[child] = True
+
+    def shortage(self, slots: np.ndarray, num_tokens: np.ndarray) -> np.ndarray:
+        """int [B]: free pages that each slot takes to write its last token, the copy of a shared page counted."""
+        short = -(-num_tokens // self.page_size) - self.num_held[slots]
+        for i in np.flatnonzero(self._is_forked[slots] & (short == 0)):
+            short[i] = self.pool.is_shared(self.tables[slots[i], (num_tokens[i] - 1) // self.page_size])
+        return short
+
+    def grow(self, slot: int, num_tokens: int) -> PageCopy | None:
+        """Pages for so many tokens, the last of which will be written; the caller has seen that they are free.
+
+        Returns the copy to make before that where the last page was shared.
+        """
+        count, wanted = int(self.num_held[slot]), self.pages_for(num_tokens)
+        if wanted > count:
+            self.tables[slot, count:wanted] = [self.pool.take() for _ in range(wanted - count)]
+            self.num_held[slot] = wanted
+            return None
+        last = wanted - 1
+        page = int(self.tables[slot, last])
+        if not (self._is_forked[slot] and self.pool.is_shared(page)):
+            return None
+        own = self.pool.take()
+        self.pool.give_back(page)
+        self.tables[slot, last] = own
+        self._is_forked[slot] = False
+        return PageCopy(page, own)
+
+    def crossings(self, slots: np.ndarray, num_computed: np.ndarray) -> np.ndarray:
+        """Which of the slots have full pages that `note` has not seen: indices into `slots`."""
+        return np.flatnonzero(num_computed // self.page_size > self._num_noted[slots])
+
+    def note(self, slot: int, prefixes: Sequence[Prefix], num_computed: int) -> None:
+        """Full pages become findable; those that left the window are given back."""
+        count = num_computed // self.page_size
+        for index in range(int(self._num_noted[slot]), count):
+            page = int(self.tables[slot, index])
+            if page != NULL_PAGE:
+                self.pool.note(page, prefixes[index])
+            if self._coming.get(prefixes[index].digest) == slot:
+                del self._coming[prefixes[index].digest]
+        self._num_noted[slot] = count
+        if self.window is not None:
+            self._release(slot, max(0, num_computed - self.window) // self.page_size)
+
+    def _release(self, slot: int, stop: int) -> None:
+        first = int(self._num_released[slot])
+        for index in range(first, stop):
+            self.pool.give_back(int(self.tables[slot, index]))
+            self.tables[slot, index] = NULL_PAGE
+        self._num_released[slot] = max(first, stop)
+
+    def close(self, slot: int) -> None:
+        """Gives all pages back, the last first: what a prefix starts with is kept longest."""
+        for page in reversed(self.tables[slot, : self.num_held[slot]].tolist()):
+            if page != NULL_PAGE:
+                self.pool.give_back(page)
+        self.num_held[slot] = 0
+        for digest in self._promised.pop(slot, ()):
+            if self._coming.get(digest) == slot:
+                del self._coming[digest]
+
+    def check_integrity(self) -> None:
+        """BadInput unless every page is free or held by just the tables that list it."""
+        held: dict[int, int] = {}
+        for slot, count in enumerate(self.num_held.tolist()):
+            for page in self.tables[slot, :count].tolist():
+                if page != NULL_PAGE:
+                    held[page] = held.get(page, 0) + 1
+        self.pool.check_integrity(held)
+        if not set(self._coming.values()) <= set(np.flatnonzero(self.num_held).tolist()):
+            raise BadInput("cache", "prefixes", "a page promised by a closed sequence", "promises of open ones")

@@ -1,0 +1,47 @@
+"""What the scheduler knows of a request: tokens, how many samples, how urgent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from samebits.cache import PrefixChain
+
+WAITING, RUNNING, UNBORN, FINISHED = "waiting", "running", "unborn", "finished"
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One prompt to be continued `num_samples` times.
+
+    prompt      int32 [tokens], at least one
+    priority    smaller is served sooner
+    salt        requests share prefixes only with those of the same salt
+    wants_all   logits of every prompt token are wanted, so none may be skipped
+    """
+
+    prompt: np.ndarray
+    num_samples: int = 1
+    priority: int = 0
+    salt: bytes = b""
+    wants_all: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Sequence:
+    """One sample of a request. The scheduler alone changes it."""
+
+    request: Request
+    sample_index: int
+    order: tuple[int, int]  # the smaller is served first and preempted last
+    chain: PrefixChain
+    tokens: np.ndarray  # known ones while it waits; a running sequence's are in its slot
+    state: str = WAITING
+    slot: int = -1
+    num_preemptions: int = 0
+    num_cached_tokens: int = 0  # found in pages when it was last admitted
+    unborn: list[Sequence] = field(default_factory=list)  # samples that fork off when the prompt is computed
+
+    def __lt__(self, other: Sequence) -> bool:
+        return self.order < other.order

@@ -1,0 +1,225 @@
+"""Continuous batching: in every step all decodes, then prompts under a budget.
+
+There are no phases: a sequence's computed tokens catch up with its known ones. One that is one token behind decodes;
+one that is further behind takes chunks, which may end anywhere, since no bit depends on where.
+
+Order is one number, arrival in steps plus priority times `priority_steps`: it never changes and only finitely many
+later requests can get a smaller one, so nobody starves. The sequence with the largest is the victim when pages are
+short; it waits with its tokens and computes them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+import numpy as np
+
+from samebits.cache import Match, PageCache, PageCopy, Prefix, PrefixChain
+from samebits.core.errors import BadInput
+from samebits.scheduler.policy import Policy
+from samebits.scheduler.request import FINISHED, RUNNING, UNBORN, WAITING, Request, Sequence
+from samebits.scheduler.slots import Slots
+from samebits.scheduler.step import StepPlan
+
+SEQUENCES_A_RESERVED_PAGE = 4  # running sequences for each page that admission leaves free: they will grow
+
+
+class Scheduler:
+    """plan() decides a step, commit() takes its tokens. One thread at a time."""
+
+    def __init__(self, pages: PageCache, policy: Policy, *, shares_prefixes: bool = True) -> None:
+        self.pages, self.policy, self._shares_prefixes = pages, policy, shares_prefixes
+        self.slots = Slots(pages)
+        self._waiting: list[Sequence] = []  # a heap; cancelled ones leave when they come up
+        self._num_waiting = self._num_added = self._num_steps = 0
+        self.num_preemptions = self.num_cached_tokens = 0
+
+    @property
+    def num_waiting(self) -> int:
+        return self._num_waiting
+
+    @property
+    def num_running(self) -> int:
+        return len(self.slots.running)
+
+    def add(self, request: Request) -> list[Sequence]:
+        """Queues a request; returns its samples. BadInput where it could never run."""
+        longest = self.pages.max_len if request.wants_all else self.pages.max_len - 1
+        if not 1 <= len(request.prompt) <= longest:
+            raise BadInput("request", "prompt", f"{len(request.prompt)} tokens", f"1 .. {longest} tokens")
+        if request.num_samples < 1:
+            raise BadInput("request", "samples", request.num_samples, "1 or more")
+        self._num_added += 1
+        order = (self._num_steps + request.priority * self.policy.priority_steps, self._num_added)
+        samples = [
+            Sequence(request, i, order, PrefixChain(self.pages.page_size, request.salt), request.prompt, UNBORN)
+            for i in range(request.num_samples)
+        ]
+        samples[0].unborn = samples[1:]
+        self._wait(samples[0])
+        return samples
+
+    def plan(self) -> StepPlan | None:
+        """The next step, its pages assigned; None where there is nothing to do."""
+        self._num_steps += 1
+        self._make_way()
+        copies: list[PageCopy] = []
+        decodes = self._room_for_decodes(copies)
+        chunks = self._chunks(self.policy.budget(len(decodes)))
+        if not len(decodes) and not chunks:
+            return None
+        return self.slots.lay_out(decodes, chunks, copies)
+
+    def commit(self, plan: StepPlan, tokens: np.ndarray) -> None:
+        """Takes the step as computed: plan.sampled[i] goes on with tokens[i]. New samples fork off."""
+        self.slots.computed[plan.slots] = plan.lengths
+        for i in self.pages.crossings(plan.slots, plan.lengths).tolist():
+            self._note(plan.sequences[i], int(plan.lengths[i]))
+        for (parent, child), token in zip(plan.born, tokens[len(tokens) - len(plan.born) :].tolist(), strict=True):
+            self._fork(parent, child, token)
+        for parent, _ in plan.born:
+            parent.unborn = []
+        self.slots.add_tokens(plan.sampled_slots, tokens[: len(plan.sampled_slots)])
+
+    def finish(self, sequence: Sequence) -> None:
+        """Ends a sequence in any state and frees its pages; its `tokens` stay. Unborn samples end with it."""
+        for child in sequence.unborn:
+            child.state = FINISHED
+        sequence.unborn = []
+        if sequence.state == RUNNING:
+            self.pages.close(sequence.slot)
+            self.slots.leave(sequence, FINISHED)
+        elif sequence.state == WAITING:
+            self._num_waiting -= 1
+            sequence.state = FINISHED
+        else:
+            sequence.state = FINISHED
+
+    def check_integrity(self) -> None:
+        """BadInput where pages or sequences do not add up. For tests: it looks at everything."""
+        self.pages.check_integrity()
+        waiting = [s for s in self._waiting if s.state == WAITING]
+        if len(waiting) != self._num_waiting:
+            raise BadInput("scheduler", "waiting", len(waiting), str(self._num_waiting))
+        for s in self.slots.running:
+            known, computed = int(self.slots.known[s.slot]), int(self.slots.computed[s.slot])
+            if not (s.state == RUNNING and computed < known <= self.pages.num_held[s.slot] * self.pages.page_size + 1):
+                raise BadInput("scheduler", "sequence", f"{computed} of {known} tokens", "pages for all but the last")
+
+    def _wait(self, sequence: Sequence) -> None:
+        sequence.state = WAITING
+        self._num_waiting += 1
+        heappush(self._waiting, sequence)
+
+    def _note(self, sequence: Sequence, num_computed: int) -> None:
+        tokens = self.slots.tokens[sequence.slot]
+        prefixes = sequence.chain.upto(tokens, num_computed // self.pages.page_size)
+        self.pages.note(sequence.slot, prefixes, num_computed)
+
+    def _room_for_decodes(self, copies: list[PageCopy]) -> np.ndarray:
+        """Slots that decode in this step, with pages for it; as many as it takes are preempted."""
+        while True:
+            slots = self.slots.in_order()
+            known = self.slots.known[slots]
+            decodes = slots[known - self.slots.computed[slots] == 1]
+            lengths = self.slots.known[decodes]
+            short = self.pages.shortage(decodes, lengths)
+            if int(short.sum()) <= self.pages.num_free:
+                break
+            self._preempt(self.slots.running[-1])
+        for i in np.flatnonzero(short).tolist():
+            copy = self.pages.grow(int(decodes[i]), int(lengths[i]))
+            if copy:
+                copies.append(copy)
+        return decodes
+
+    def _chunks(self, budget: int) -> list[tuple[int, int]]:
+        """(slot, tokens) of prompts that advance: running ones first, then new ones while pages and slots last."""
+        cap, chunks = self.policy.chunk_cap(self.pages.max_len), []
+        slots = self.slots.in_order()
+        behind = self.slots.known[slots] - self.slots.computed[slots]
+        for i in np.flatnonzero(behind > 1).tolist():
+            count = min(int(behind[i]), cap, budget)
+            if count:
+                chunks.append((int(slots[i]), count))
+                budget -= count
+        for slot in self._admissions():
+            count = min(int(self.slots.known[slot] - self.slots.computed[slot]), cap, budget)
+            chunks.append((slot, count))
+            budget -= count
+            if not budget:
+                break
+        return chunks
+
+    def _admissions(self) -> Iterator[int]:
+        """Slots of waiting sequences as they are admitted, in order, until one finds no room.
+
+        One whose prefix a running sequence is about to compute lets others pass.
+        """
+        set_aside: list[Sequence] = []
+        try:
+            while (sequence := self._first_waiting()) is not None:
+                match, prefixes = self._match(sequence)
+                if match.is_coming or not self._fits(match):
+                    set_aside.append(heappop(self._waiting))
+                    if match.is_coming:
+                        continue
+                    return
+                heappop(self._waiting)
+                self._open(sequence, match, prefixes)
+                yield sequence.slot
+        finally:
+            for sequence in set_aside:
+                heappush(self._waiting, sequence)
+
+    def _first_waiting(self) -> Sequence | None:
+        while self._waiting and self._waiting[0].state != WAITING:
+            heappop(self._waiting)
+        return self._waiting[0] if self._waiting else None
+
+    def _match(self, sequence: Sequence) -> tuple[Match, list[Prefix]]:
+        num_tokens = len(sequence.tokens)
+        is_shared = self._shares_prefixes and not sequence.request.wants_all
+        num_full = num_tokens // self.pages.page_size if is_shared else 0
+        prefixes = sequence.chain.upto(sequence.tokens, num_full)[:num_full]
+        return self.pages.match(prefixes, num_tokens), prefixes
+
+    def _fits(self, match: Match) -> bool:
+        reserve = -(-len(self.slots.running) // SEQUENCES_A_RESERVED_PAGE)
+        return bool(self.slots.num_free) and match.num_needed + reserve <= self.pages.num_free
+
+    def _open(self, sequence: Sequence, match: Match, prefixes: list[Prefix]) -> None:
+        num_cached = self.pages.open(self.slots.next_free, match, prefixes, len(sequence.tokens))
+        sequence.num_cached_tokens = num_cached
+        self.num_cached_tokens += num_cached
+        self._num_waiting -= 1
+        self.slots.enter(sequence, num_cached)
+
+    def _make_way(self) -> None:
+        """Preempts sequences of a lower priority than the first that waits, until that one fits."""
+        first = self._first_waiting()
+        if first is None:
+            return
+        while self.slots.running and self.slots.running[-1].request.priority > first.request.priority:
+            match, _ = self._match(first)
+            if match.is_coming or self._fits(match):
+                return
+            self._preempt(self.slots.running[-1])
+
+    def _preempt(self, victim: Sequence) -> None:
+        self.pages.close(victim.slot)
+        self.slots.leave(victim, WAITING)
+        victim.num_preemptions += 1
+        self.num_preemptions += 1
+        self._wait(victim)
+
+    def _fork(self, parent: Sequence, child: Sequence, token: int) -> None:
+        """A sample starts beside its parent, or waits where there is no slot."""
+        known = self.slots.tokens[parent.slot, : self.slots.known[parent.slot]]
+        child.tokens, child.chain = np.append(known, np.int32(token)), parent.chain.copy()
+        if not self.slots.num_free:
+            self._wait(child)
+            return
+        self.pages.fork(parent.slot, self.slots.next_free)
+        self.slots.enter(child, len(known))
