@@ -10,7 +10,8 @@ from collections import Counter
 
 from samebits import LLM
 from samebits.backends.cpu.executable import CpuExecutable
-from samebits.engine.generation import Sequence
+from samebits.bench.ours import step_batch
+from samebits.bench.results import Row
 
 
 def main() -> None:
@@ -29,10 +30,8 @@ def main() -> None:
     program.measure()
     seconds, calls = Counter[str](), Counter[str]()
     for _ in range(given.repeats):
-        sequence = Sequence(llm.runner)
-        if given.depth:
-            list(sequence.extend(list(range(100, 100 + given.depth))))
-        list(sequence.extend(list(range(1000, 1000 + given.tokens))))
+        row, runner = Row("prefill", given.tokens), llm.runner
+        runner.run(step_batch(row, runner.limits, runner.vocab_size, given.depth, given.tokens))
         for op, taken in program.seconds():
             seconds[op] += taken / given.repeats
             calls[op] += 1

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "cache": set(),
     "scheduler": {"cache"},
     "engine": {"formats", "graph", "ops", "passes", "kernels", "backends", "loaders", "models", "cache", "scheduler"},
-    "api": {"engine", "backends", "ops", "loaders", "models", "graph"},
+    "api": {"engine", "scheduler", "backends", "ops", "loaders", "models", "graph"},
     "server": {"api", "engine", "scheduler", "loaders"},
     "verify": ANYTHING,
     "bench": ANYTHING,

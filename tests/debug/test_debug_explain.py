@@ -17,7 +17,7 @@ from samebits.debug.prepare import open_model, step_graph
 
 
 def test_every_node_is_listed_with_its_kernel(tiny: Callable[[str], str], command: Command) -> None:
-    status, out, _ = command("explain", tiny("llama"), "--unfused", "--json")
+    status, out, _ = command("explain", tiny("llama"), "--unfused", "--json", "--backend", "reference")
     told = json.loads(out)
     nodes = step_graph(open_model(tiny("llama")), 16).nodes
     assert status == 0

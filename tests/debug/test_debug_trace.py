@@ -12,7 +12,7 @@ import pytest
 from tiny_models import TOKENS, Command
 
 import samebits.formats  # noqa: F401  (fills FORMATS)
-from samebits.backends.discovery import get
+from samebits.backends.discovery import default_name, get
 from samebits.core.format import FORMATS, Packed
 from samebits.debug.labels import Label
 from samebits.debug.prepare import Prefill, open_model, step_graph
@@ -29,7 +29,7 @@ def test_two_runs_are_equal_and_the_file_has_every_tensor(
     file = tmp_path / "trace.json"
     status, out, err = command("trace", tiny("llama"), "--tokens", TOKENS, "--json", str(file))
     assert status == 0
-    assert "reference at portable" in err
+    assert f"{default_name()} at portable" in err
     assert command("trace", tiny("llama"), "--tokens", TOKENS)[:2] == (0, out)
     told = json.loads(file.read_text())
     graph = step_graph(open_model(tiny("llama")), 6)

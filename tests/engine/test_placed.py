@@ -11,6 +11,7 @@ from samebits.backends.discovery import Found
 from samebits.backends.reference import ReferenceBackend, reference_kernels
 from samebits.core.errors import Unsupported
 from samebits.engine import runner
+from samebits.engine.engine import Engine
 from samebits.kernels.record import KernelTable
 from samebits.loaders import open_checkpoint
 from samebits.models.parts import Limits
@@ -41,9 +42,10 @@ def load(path: Path, *missing: str) -> runner.Runner:
 
 
 def logits(model: runner.Runner) -> bytes:
-    from samebits.engine.scoring import score
-
-    return score(model, [5, 6, 7, 8, 9] * 5, keep_logits=True).logits.tobytes()
+    engine = Engine(model)
+    job = engine.score([5, 6, 7, 8, 9] * 5, keep_logits=True)
+    engine.complete(job)
+    return job.score().logits.tobytes()
 
 
 @pytest.mark.parametrize(

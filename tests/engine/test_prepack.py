@@ -13,8 +13,8 @@ from samebits import LLM
 from samebits.backends.discovery import Found
 from samebits.backends.reference import ReferenceBackend, reference_kernels
 from samebits.core.errors import Unsupported
+from samebits.engine.engine import Engine
 from samebits.engine.runner import Runner
-from samebits.engine.scoring import score
 from samebits.kernels.record import KernelTable
 from samebits.loaders import open_checkpoint
 from samebits.models.parts import Limits
@@ -71,8 +71,11 @@ def test_weights_are_packed_once_each_and_the_bits_stay(tiny: LLM, tiny_path: Pa
     Prepacking.num_packed = 0
     model = load(tiny_path, Prepacking())
     assert Prepacking.num_packed == 5  # two norms a layer, two layers, and the last
-    assert score(model, TOKENS).logits_sha256 == tiny.score(TOKENS).logits_sha256
-    score(model, TOKENS)
+    engine = Engine(model)
+    for _ in range(2):
+        job = engine.score(TOKENS)
+        engine.complete(job)
+        assert job.score().logits_sha256 == tiny.score(TOKENS).logits_sha256
     assert Prepacking.num_packed == 5
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import numpy as np
 import pytest
 
 from samebits import LLM, SamplingParams
-from samebits.engine.generation import Sequence
+from samebits.engine.engine import Engine
+from samebits.scheduler import Policy
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from oracle_kl import kl_and_agreement
@@ -59,11 +59,10 @@ def test_prompts_in_chunks_of_any_size_have_the_stored_hash(smollm2: LLM) -> Non
     """One token a step, several, and tiles of both kinds of matrix units: all the same bits."""
     tokens = np.load(DATA / "sky.npz")["token_ids"].tolist()
     for chunk in (1, 5, 16, 33):
-        sequence, digest = Sequence(smollm2.runner), hashlib.sha256()
-        for start in range(0, len(tokens), chunk):
-            for result in sequence.extend(tokens[start : start + chunk], rows="all"):
-                digest.update(result.logits.tobytes())
-        assert digest.hexdigest() == HASHES["sky"]
+        engine = Engine(smollm2.runner, policy=Policy(prefill_budget=chunk))
+        job = engine.score(tokens)
+        engine.complete(job)
+        assert job.score().logits_sha256 == HASHES["sky"]
 
 
 def test_it_knows_the_capital_of_france(smollm2: LLM) -> None:

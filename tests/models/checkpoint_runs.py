@@ -12,9 +12,10 @@ import numpy as np
 
 from samebits.backends.discovery import get
 from samebits.core.protocols import Checkpoint
-from samebits.engine.runner import Runner, StepBatch
+from samebits.engine.runner import Runner
 from samebits.loaders import open_checkpoint
 from samebits.models.parts import Limits
+from samebits.scheduler.step import StepBatch
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("llama", "llama31", "mistral", "qwen2", "qwen3", "qwen3_bf16", "gemma2")

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from samebits.backends import discovery
 from samebits.core.errors import BadInput
-from samebits.engine.generation import Completion, Generation, Piece
+from samebits.engine.answer import Completion, Piece
+from samebits.engine.engine import Engine
+from samebits.engine.job import Generation, RequestFailed, Score
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
-from samebits.engine.scoring import Score, score
 from samebits.engine.weights import Progress
 from samebits.loaders import open_checkpoint
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
 from samebits.models.parts import Limits
+from samebits.scheduler import Policy
 
 Prompt = str | Sequence[int]
-__all__ = ["LLM", "Completion", "Piece", "SamplingParams", "Score"]
+LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
+CONTEXTS, ENOUGH_TOKENS = 4, 32768  # KV memory where none is stated
+__all__ = ["LLM", "Completion", "Piece", "RequestFailed", "SamplingParams", "Score"]
 
 
 class LLM:
@@ -30,6 +35,13 @@ class LLM:
     numerics    "fast", "invariant" or "portable"; absent: the strongest of the last two that every op has here
     threads     of the host, for kernels; absent: all this process may use
     context_len tokens a sequence may have; the model's own limit if absent
+
+    For many requests at once:
+    max_sequences    that run at the same time; others wait
+    num_pages        of KV memory, page_size tokens each; absent: four contexts, at most 32,768 tokens or one context
+    max_batch_tokens tokens a step aims at
+    prefill_budget   prompt tokens in a step: "dynamic", what decodes leave of max_batch_tokens; a number; or "off"
+    share_prefixes   keep pages of prompts for later ones that start the same
     """
 
     def __init__(
@@ -41,7 +53,11 @@ class LLM:
         threads: int | None = None,
         context_len: int | None = None,
         max_batch_tokens: int = 512,
+        prefill_budget: int | str = "dynamic",
+        max_sequences: int = 32,
+        num_pages: int | None = None,
         page_size: int = 16,
+        share_prefixes: bool = True,
         k_format: str = "f16",
         v_format: str = "f16",
         progress: Progress | None = None,
@@ -50,12 +66,14 @@ class LLM:
         self._template = checkpoint.chat_template()
         longest = checkpoint.hyperparameters.context_len
         length = min(context_len or longest, longest)
-        if length < 1 or page_size < 1 or max_batch_tokens < 1:
-            raise BadInput("LLM", "sizes", (length, page_size, max_batch_tokens), "1 or more each")
+        if length < 1 or page_size < 1 or max_batch_tokens < 1 or max_sequences < 1:
+            raise BadInput("LLM", "sizes", (length, page_size, max_batch_tokens, max_sequences), "1 or more each")
+        policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
+        enough = max(length, min(min(max_sequences, CONTEXTS) * length, ENOUGH_TOKENS))
         limits = Limits(
-            max_tokens=max_batch_tokens,
-            max_sequences=1,
-            num_pages=-(-length // page_size),
+            max_tokens=policy.max_step_tokens(max_sequences),
+            max_sequences=max_sequences,
+            num_pages=num_pages or -(-enough // page_size) + 1,
             page_size=page_size,
             max_positions=length,
             k_format=k_format,
@@ -68,20 +86,35 @@ class LLM:
             self.tokenizer = tokenizer.result()
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
+        self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes)
         self.runner.backend.settle()
 
     def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:
         """`params.n` answers to each prompt, in order. A prompt is a text or token ids."""
         params = (params or SamplingParams()).with_seed()
-        answers = []
-        for prompt in _as_list(prompts):
-            ids = self._ids(prompt)
-            answers += [Generation(self.runner, self.tokenizer, ids, params, i).completion() for i in range(params.n)]
-        return answers
+        ids = [self._ids(prompt) for prompt in _as_list(prompts)]
+        jobs: list[Generation] = []
+        try:
+            for prompt in ids:
+                jobs.append(self.engine.generate(prompt, params))
+        except BadInput:  # in one of the prompts: none is run
+            for job in jobs:
+                self.engine.cancel(job)
+            raise
+        self.engine.complete(*jobs)
+        return [answer for job in jobs for answer in job.completions()]
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
         """One answer as it comes."""
-        yield from Generation(self.runner, self.tokenizer, self._ids(prompt), params or SamplingParams())
+        job = self.engine.generate(self._ids(prompt), replace(params or SamplingParams(), n=1))
+        try:
+            while not job.is_done or job.events:
+                while not job.events:
+                    self.engine.step()
+                yield job.events.popleft()[1]
+            job.check()
+        finally:
+            self.engine.cancel(job)
 
     def chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Messages through the model's own template, as token ids; BadInput if it has none."""
@@ -101,7 +134,9 @@ class LLM:
 
     def score(self, text: Prompt, *, top_k: int = 0, logits: bool = False) -> Score:
         """Log-likelihood of a text or of token ids, position by position."""
-        return score(self.runner, self._ids(text), top_k=top_k, keep_logits=logits)
+        job = self.engine.score(self._ids(text), top_k=top_k, keep_logits=logits)
+        self.engine.complete(job)
+        return job.score()
 
     def _ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):

@@ -13,10 +13,11 @@ from samebits.backends.discovery import Found
 from samebits.bench.plan import limits_for
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
-from samebits.engine.runner import Runner, StepBatch
+from samebits.engine.runner import Runner
 from samebits.loaders import FileCheckpoint, open_checkpoint
 from samebits.loaders.cache import resolve
 from samebits.models.parts import Limits
+from samebits.scheduler.step import StepBatch
 
 
 @dataclass(frozen=True)

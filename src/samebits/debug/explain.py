@@ -12,7 +12,7 @@ from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.debug.labels import Label, label_values
 from samebits.debug.prepare import device_of, rewritten
-from samebits.engine.runner import supports, tiers_to_try
+from samebits.engine.plan import supports, tiers_to_try
 from samebits.graph import Graph, Node
 from samebits.kernels.record import Request
 from samebits.ops import OPS

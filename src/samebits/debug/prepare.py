@@ -14,7 +14,7 @@ from samebits.backends.support import check_tier
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
-from samebits.engine.runner import StepBatch, supports, tiers_to_try
+from samebits.engine.plan import supports, tiers_to_try
 from samebits.engine.weights import load_weight, make_rope_table, weight_spec
 from samebits.graph import Graph
 from samebits.loaders import FileCheckpoint, open_checkpoint
@@ -22,6 +22,7 @@ from samebits.loaders.cache import resolve
 from samebits.models import build_model
 from samebits.models.parts import ROPE_TABLE, Limits
 from samebits.passes import run_pipeline
+from samebits.scheduler.step import StepBatch
 
 PAGE_SIZE = 16
 MAX_TOKENS = 4096  # the reference's attention grows with the square

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from samebits.backends.discovery import Found
-from samebits.backends.interface import Backend, Buffer, Executable
-from samebits.backends.reference import ReferenceBackend
-from samebits.backends.support import candidates, check_tier, choose_kernels, hide_batch
-from samebits.core.errors import BadInput, Unavailable, Unsupported
+from samebits.backends.interface import Buffer
+from samebits.cache import PageCopy
+from samebits.core.errors import BadInput, Unavailable
 from samebits.core.protocols import Checkpoint
-from samebits.core.shapes import Sym, TensorSpec
+from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.core.tiers import Tier
-from samebits.engine.placed import PlacedExecutable
-from samebits.engine.weights import Packer, Progress, upload, weight_spec
-from samebits.graph import Graph, Node
-from samebits.kernels.record import Request
+from samebits.engine.copier import PageCopier
+from samebits.engine.plan import compile_plan, make_plan, weight_packers
+from samebits.engine.weights import Progress, upload, weight_spec
 from samebits.models import build_model
 from samebits.models.parts import Limits
-from samebits.ops import OPS
-from samebits.passes.pipeline import run_pipeline
-from samebits.passes.place import Placement, place
-
-FALLBACK = ReferenceBackend()
-
-
-@dataclass(frozen=True)
-class StepBatch:
-    """One step's work, all int32. Names and shapes are those of the graph's inputs."""
-
-    token_ids: np.ndarray  # [T]
-    positions: np.ndarray  # [T]
-    batch_indices: np.ndarray  # [T]
-    qo_indptr: np.ndarray  # [B+1]
-    kv_indptr: np.ndarray  # [B+1]
-    kv_indices: np.ndarray  # [pages]
-    kv_last_page_len: np.ndarray  # [B]
-    out_rows: np.ndarray  # [R], rows whose logits are wanted
+from samebits.scheduler.step import StepBatch
 
 
 @dataclass(frozen=True)
@@ -48,86 +28,14 @@ class StepResult:
 
     logits: np.ndarray  # float32 [R, vocab]
     hidden: np.ndarray  # float32 [R, hidden], after the last norm
-
-
-def supports(backend: Backend, tier: Tier) -> Callable[[Node], str | None]:
-    """What passes ask: nothing where a kernel serves the node, else every refusal. Layers repeat: asked once each."""
-    answers: dict[object, str | None] = {}
-
-    def ask(node: Node) -> str | None:
-        given = tuple((name, value.spec) for name, value in node.inputs.items())
-        key = (node.op.name, given, tuple(node.attrs.items()))
-        if key not in answers:
-            op = OPS[node.op.name]
-            kernel, reasons = candidates(backend, Request(op, hide_batch(op, dict(given)), node.attrs, tier))
-            answers[key] = None if kernel else "; ".join(reasons)
-        return answers[key]
-
-    return ask
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will run: the tier kept, the graph after all passes, and where each node goes."""
-
-    tier: Tier
-    graph: Graph
-    placement: Placement
-
-
-def tiers_to_try(found: Found, asked: Tier | None) -> tuple[Tier, ...]:
-    """The tier asked for, else the strongest first; a backend that computes nothing promises nothing."""
-    if asked is not None:
-        return (asked,)
-    claimed = {kernel.tier for table in found.backend.kernels() for kernel in table} if found.backend else set()
-    return (Tier.NONE,) if claimed == {Tier.NONE} else (Tier.PORTABLE, Tier.INVARIANT)
-
-
-def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
-    """The tier asked for, or the strongest of portable and invariant that the backend has for every op.
-
-    Stateless ops without a kernel fall back to the reference, which keeps every tier; each is reported.
-    Unsupported names the op that stands in the way: a tier is never weakened silently.
-    """
-    if found.backend is None or found.caps is None:
-        raise Unavailable(found.reason)
-    plans, problems = [], []
-    for tier in tiers_to_try(found, asked):
-        try:
-            check_tier(found.backend, found.caps, tier)
-            has = supports(found.backend, tier)
-            rewritten = run_pipeline(graph, has)
-            plans.append(Plan(tier, rewritten, place(rewritten, has, supports(FALLBACK, tier))))
-            if not plans[-1].placement.reasons:
-                return plans[-1]
-        except Unsupported as error:
-            problems.append(f"{found.name} cannot give {tier.label}: {error}")
-    if not plans:
-        raise Unsupported("; ".join(problems))
-    return plans[0]
-
-
-def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: Tier) -> dict[str, Packer]:
-    """How the chosen kernels want each weight on the device; Unsupported where two of them disagree."""
-    asked: dict[str, dict[Packer | None, str]] = {}
-    nodes = [n for n, where in zip(graph.nodes, placement.places, strict=True) if where == "device"]
-    kernels = choose_kernels(backend, Graph(graph.inputs, tuple(nodes), ()), tier)
-    for node, kernel in zip(nodes, kernels, strict=True):
-        for name, value in node.inputs.items():
-            if graph.kinds.get(value.name) == "weight":
-                asked.setdefault(value.name, {})[kernel.prepack.get(name)] = kernel.name
-    packers: dict[str, Packer] = {}
-    for weight, wishes in asked.items():
-        if len(wishes) > 1:
-            raise Unsupported(f"{backend.name}: {' and '.join(wishes.values())} want {weight} packed differently")
-        ((packer, _),) = wishes.items()
-        if packer is not None:
-            packers[weight] = packer
-    return packers
+    on_device: Buffer  # the logits where they are
 
 
 class Runner:
-    """Executes steps. Caches stay on the device between them; pages are the caller's to assign."""
+    """Executes steps. Caches stay on the device between them; pages are the caller's to assign.
+
+    window     positions that some layer may still look back over; None where one layer looks back over all
+    """
 
     def __init__(
         self,
@@ -147,11 +55,9 @@ class Runner:
         if threads is not None:
             self.backend.set_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
-        self._executable: Executable = (
-            PlacedExecutable(self.backend, FALLBACK, self.graph, plan.placement, self.tier)
-            if self.fallbacks
-            else self.backend.compile(self.graph, self.tier)
-        )
+        self.found, self.vocab_size = found, upper(self.graph.outputs[0].spec.shape[1])
+        self.window = hp.sliding_window if hp.sliding_layers and all(hp.sliding_layers) else None
+        self._executable = compile_plan(self.backend, plan)
         specs: dict[str, dict[str, TensorSpec]] = {"step": {}, "weight": {}, "cache": {}}
         for value in self.graph.inputs:
             specs[self.graph.kinds.get(value.name, "step")][value.name] = value.spec
@@ -161,8 +67,20 @@ class Runner:
         weights = upload(self.backend, checkpoint, specs["weight"], self.graph.joined, packers, progress)
         for name, buffer in weights.items():
             self._executable.bind(name, buffer)
-        for name, spec in specs["cache"].items():
-            self._executable.bind(name, self.backend.alloc(spec, self._executable.layout(name)))
+        self._caches = {
+            name: self.backend.alloc(spec, self._executable.layout(name)) for name, spec in specs["cache"].items()
+        }
+        for name, buffer in self._caches.items():
+            self._executable.bind(name, buffer)
+        self._copier: PageCopier | None = None
+
+    def copy_pages(self, copies: Sequence[PageCopy]) -> None:
+        """Writes pages' contents onto others, in the caches of all layers."""
+        if not copies:
+            return
+        if self._copier is None:  # most runs never fork
+            self._copier = PageCopier(self.backend, self.tier, self._caches)
+        self._copier.copy(copies)
 
     def run(self, batch: StepBatch) -> StepResult:
         """Runs one step; BadInput when it is larger than the graph was built for."""
@@ -182,5 +100,6 @@ class Runner:
         self._executable.prepare(dims)
         self._executable.run()
         self.backend.sync()
-        logits, hidden = (self.backend.peek(self._executable.output(i)) for i in (0, 1))
-        return StepResult(np.asarray(logits), np.asarray(hidden))
+        on_device = self._executable.output(0)
+        logits, hidden = (self.backend.peek(buffer) for buffer in (on_device, self._executable.output(1)))
+        return StepResult(np.asarray(logits), np.asarray(hidden), on_device)

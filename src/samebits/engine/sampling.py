@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.numerics.counter import split_seed
 from samebits.core.numerics.elementary import exp, log
 from samebits.core.numerics.sums import row_sum
 from samebits.ops import OPS, call
@@ -70,39 +70,14 @@ class SamplingParams:
         return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
 
 
-def choose_token(logits: np.ndarray, params: SamplingParams, sample_index: int, seen: list[int]) -> int:
-    """The next token from float32 logits [vocab]; `seen` are all tokens so far, prompt included.
+class TokenMask(Protocol):
+    """What a grammar allows next in one answer."""
 
-    BadInput for NaN logits: the request fails rather than answers at random.
-    """
-    low, high = split_seed(np.uint64(params.seed or 0))
+    def allowed(self) -> np.ndarray:
+        """bool [vocab]; at least one is true."""
 
-    def row(value: float, dtype: type = np.float32) -> np.ndarray:
-        return np.array([value], dtype)
-
-    inputs = {
-        "logits": logits[None],
-        "seed": np.array([[low, high]], np.uint32),
-        "sample_index": row(sample_index, np.int32),
-        "position": row(len(seen), np.int32),
-        "temperature": row(params.temperature),
-        "top_k": row(params.top_k, np.int32),
-        "top_p": row(params.top_p),
-        "min_p": row(params.min_p),
-    }
-    if params.logit_bias:
-        bias = np.zeros((1, len(logits)), np.float32)
-        for token, value in params.logit_bias.items():
-            if not 0 <= token < len(logits):
-                raise BadInput("sampling", "logit_bias", f"token {token}", f"0 .. {len(logits) - 1}")
-            bias[0, token] = value
-        inputs["bias"] = bias
-    if params.has_penalties:
-        inputs["counts"] = np.bincount(seen, minlength=len(logits)).astype(np.int32)[None]
-        inputs["repetition"] = row(params.repetition_penalty)
-        inputs["presence"] = row(params.presence_penalty)
-        inputs["frequency"] = row(params.frequency_penalty)
-    return int(call(OPS["sample"], **inputs)[0])
+    def accept(self, token: int) -> None:
+        """The token was chosen."""
 
 
 def log_probabilities(logits: np.ndarray) -> np.ndarray:

@@ -28,6 +28,11 @@ class Limits:
     k_format: str = "f16"
     v_format: str = "f16"
 
+    @property
+    def max_table_entries(self) -> int:
+        """Of all page tables in a step: sequences that share a prefix list its pages each."""
+        return self.max_sequences * -(-self.max_positions // self.page_size)
+
 
 class ModelParts:
     """A model's graph under construction. `weight_spec(name)` is None for a tensor the checkpoint lacks."""
@@ -38,7 +43,7 @@ class ModelParts:
         self._weights: dict[str, Value] = {}
         self._caches: list[tuple[Value, Value]] = []
         tokens, sequences = Sym("T", limits.max_tokens), Sym("B", limits.max_sequences)
-        pages, rows = Sym("NI", limits.num_pages), Sym("R", limits.max_tokens)
+        pages, rows = Sym("NI", limits.max_table_entries), Sym("R", limits.max_tokens)
         after = Sym("B", limits.max_sequences, plus=1)
         steps = {"token_ids": tokens, "positions": tokens, "batch_indices": tokens, "out_rows": rows}
         steps |= {"qo_indptr": after, "kv_indptr": after, "kv_indices": pages, "kv_last_page_len": sequences}

@@ -8,6 +8,7 @@ from samebits.ops import (  # noqa: F401  (importing registers)
     activation,
     append,
     attention,
+    copy_pages,
     elementwise,
     embedding,
     fused,

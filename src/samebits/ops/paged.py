@@ -5,7 +5,8 @@ Layouts, by the rank of `k_cache` and the attr `layout` ("NHD" or "HND"):
   unified  k_cache [P, 2, ps, H, D]           or [P, 2, H, ps, D], no v_cache: 0 is K, 1 is V
   MLA      k_cache [P, ps, D], no v_cache: one head whose values are the first v_dim elements of its keys
 Quantized caches store a head in ceil(D / 32) blocks; the padding is zero.
-A null table (no kv_indices) is the contiguous cache: page b is the whole of sequence b.
+A null table (no kv_indices) is the contiguous cache: page b is the whole of sequence b. A page may stand in a table
+several times, and in several tables; only one that is written must be listed once.
 """
 
 from __future__ import annotations
@@ -142,10 +143,6 @@ def page_table(
         check_index_range(where, "kv_indices", kv_indices, num_pages)
         smallest = (np.diff(kv_indptr) > 0).astype(np.int64)
     page_ids = [kv_indices[i:j] for i, j in pairwise(kv_indptr)]
-    for b, ids in enumerate(page_ids):
-        if len(np.unique(ids)) != len(ids):
-            page = next(int(p) for p in ids if (ids == p).sum() > 1)
-            raise BadInput(where, "kv_indices", f"page {page} listed twice in sequence {b}", "every page once")
     page_counts = np.diff(kv_indptr).astype(np.int64)
     largest = np.where(page_counts > 0, page_size, 0)
     last = kv_last_page_len.astype(np.int64)

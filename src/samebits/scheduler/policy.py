@@ -66,7 +66,7 @@ class Policy:
         return min(max(cap, self.min_prefill_tokens), LONGEST_CAP)
 
     def max_step_tokens(self, max_sequences: int) -> int:
-        """No step has more tokens: what buffers are sized for."""
+        """No step has more tokens: what buffers are sized for. One sequence at least is the prompt's."""
         if self.prefill_budget == "dynamic":
-            return max(self.target_tokens, max_sequences + self.min_prefill_tokens)
-        return max_sequences + self.budget(0)
+            return max(self.target_tokens, max_sequences - 1 + self.min_prefill_tokens)
+        return max_sequences - 1 + self.budget(0)

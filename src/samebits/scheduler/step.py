@@ -21,12 +21,8 @@ class Scored:
 
 
 @dataclass(frozen=True, eq=False)
-class StepPlan:
-    """int32 arrays over B sequences, T tokens and R rows of logits.
-
-    `sampled[i]` gets a token drawn from logits row `sampled_rows[i]`. The last of them are born in this step and share
-    their parent's row.
-    """
+class StepBatch:
+    """What a model's step reads: int32 arrays over T tokens and B sequences. Names are those of the graph's inputs."""
 
     token_ids: np.ndarray  # [T]
     positions: np.ndarray  # [T]
@@ -35,7 +31,15 @@ class StepPlan:
     kv_indptr: np.ndarray  # [B+1]
     kv_indices: np.ndarray  # [pages]
     kv_last_page_len: np.ndarray  # [B]
-    out_rows: np.ndarray  # [R]
+    out_rows: np.ndarray  # [R], tokens whose logits are wanted
+
+
+@dataclass(frozen=True, eq=False)
+class StepPlan(StepBatch):
+    """A step as decided: `sampled[i]` gets a token drawn from logits row `sampled_rows[i]`.
+
+    The last of them are born in this step and share their parent's row.
+    """
 
     slots: np.ndarray  # [B]
     sampled_slots: np.ndarray  # of those sampled that run already

@@ -18,7 +18,7 @@ def axis_labels(op: Op, result: int, rank: int, attrs: dict[str, Any]) -> list[s
     """A word for every axis of a result: what the op's dimensions mean."""
     record = op.results[result]
     if record.alias_of in ("k_cache", "v_cache") or op.name == "convert_kv_layout":
-        inner = ["slot", "head"] if attrs.get("layout", attrs.get("target")) == "NHD" else ["head", "slot"]
+        inner = ["slot", "head"] if attrs.get("layout", attrs.get("target", "NHD")) == "NHD" else ["head", "slot"]
         return {
             3: ["page", "slot", "element"],
             4: ["page", *inner, "element"],

@@ -21,7 +21,7 @@ from samebits.core.errors import Unsupported
 from samebits.core.format import FORMATS
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
-from samebits.engine.runner import weight_packers
+from samebits.engine.plan import weight_packers
 from samebits.graph import GraphBuilder
 from samebits.ops import OPS, Bound, bind, make_inputs
 from samebits.ops.record import WEIGHTS

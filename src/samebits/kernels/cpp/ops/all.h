@@ -5,6 +5,7 @@
 #include "attention_fast.h"
 #include "bandwidth.h"
 #include "columns.h"
+#include "copy_pages.h"
 #include "elementwise.h"
 #include "embedding.h"
 #include "gemm.h"
@@ -22,6 +23,7 @@ namespace samebits::SAMEBITS_ISA {
 constexpr NativeOp kOps[] = {
     {"append_paged_kv_cache", run_append, Split::cells, append_scratch},
     {"rope_and_append", run_rope_and_append, Split::cells, append_scratch},
+    {"copy_kv_pages", run_copy_kv_pages, Split::free},
     {"convert_kv_layout", run_convert_kv_layout, Split::rows},
     {"paged_attention", run_paged_attention, Split::free, paged_attention_scratch},
     {"embedding", run_embedding, Split::free, embedding_scratch},

@@ -49,7 +49,7 @@ inline bool check_index_range(const int32_t* index, int64_t count, int64_t limit
     return wrong ? refuse(worker, {argument, "an index out of range", "0 .. size - 1"}) : true;
 }
 
-// What keeps reads inside the cache. A page listed twice is not looked for here: it would cost more than the step.
+// What keeps reads inside the cache.
 inline bool PageTable::check(Worker& worker) const {
     if (half_given) return refuse(worker, {"kv_indptr", "one of kv_indptr and kv_indices", "both or neither"});
     if (!indptr && num_sequences > num_pages) return refuse(worker, {"k_cache", "too few pages", "one per sequence"});
