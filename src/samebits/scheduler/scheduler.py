@@ -10,7 +10,7 @@ short; it waits with its tokens and computes them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from heapq import heappop, heappush
 
 import numpy as np
@@ -144,15 +144,15 @@ class Scheduler:
             if count:
                 chunks.append((int(slots[i]), count))
                 budget -= count
-        for slot in self._admissions():
+        admissions = self._admissions()
+        while budget and (slot := next(admissions, None)) is not None:
             count = min(int(self.slots.known[slot] - self.slots.computed[slot]), cap, budget)
             chunks.append((slot, count))
             budget -= count
-            if not budget:
-                break
+        admissions.close()
         return chunks
 
-    def _admissions(self) -> Iterator[int]:
+    def _admissions(self) -> Generator[int, None, None]:
         """Slots of waiting sequences as they are admitted, in order, until one finds no room.
 
         One whose prefix a running sequence is about to compute lets others pass.
