@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from random_tiny import write_random_tiny
+from scenes import Lab
 
 from samebits import LLM
+from samebits.backends.discovery import default_name, get
 from samebits.core.errors import SamebitsError
 from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.loaders.pull import pull
@@ -34,3 +37,13 @@ def smollm2() -> LLM:
     except SamebitsError as error:
         pytest.skip(f"the default model cannot be fetched here: {error}")
     return LLM(path, context_len=512)
+
+
+@pytest.fixture(scope="session")
+def random_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_random_tiny(tmp_path_factory.mktemp("models") / "random.gguf")
+
+
+@pytest.fixture(scope="session")
+def lab(random_tiny: Path) -> Lab:
+    return Lab(random_tiny, get(default_name()))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from samebits.backends.discovery import Found
+from samebits.cache import PageCache
 from samebits.engine.answer import Completion
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation
+from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
+from samebits.loaders import open_checkpoint
+from samebits.models.parts import Limits
+from samebits.scheduler import Policy, Scheduler
 
 PARAMS = {
     "greedy": SamplingParams(max_tokens=12, temperature=0, seed=0, hash_logits=True, ignore_eos=True),
@@ -96,3 +103,25 @@ def alone(engine_of: Any) -> dict[str, list[Completion]]:
     for name in PARAMS:
         answers |= Scene(watched=(name,)).play(engine_of())
     return answers
+
+
+LIMITS = Limits(max_tokens=2200, max_sequences=64, num_pages=600, max_positions=400)
+
+
+class Lab:
+    """A tiny random model on a backend, engines over it of any kind, and what the watched answers must be."""
+
+    def __init__(self, path: Path, found: Found, limits: Limits = LIMITS) -> None:
+        checkpoint = open_checkpoint(path)
+        self.tokenizer = checkpoint.tokenizer()
+        self.runner = Runner(checkpoint, found, limits)
+        self.alone = alone(self.engine)
+
+    def engine(self, num_pages: int | None = None, **options: Any) -> Engine:
+        """A fresh engine; fewer pages than there are make the pool tight."""
+        engine = Engine(self.runner, self.tokenizer, options.pop("policy", Policy()), **options)
+        if num_pages:
+            limits = self.runner.limits
+            pages = PageCache(num_pages, limits.page_size, limits.max_sequences, limits.max_positions)
+            engine.scheduler = Scheduler(pages, engine.scheduler.policy, **options)
+        return engine

@@ -10,52 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_tiny import write_random_tiny
-from scenes import Scene, alone
+from scenes import Lab, Scene
 
 from samebits import LLM, SamplingParams
 from samebits.backends.discovery import Found, default_name, get
 from samebits.backends.reference import ReferenceBackend
-from samebits.cache import PageCache
 from samebits.core.tiers import Tier
-from samebits.engine.engine import Engine
-from samebits.engine.runner import Runner
 from samebits.kernels.record import Kernel, KernelTable
-from samebits.loaders import open_checkpoint
 from samebits.models.parts import Limits
-from samebits.scheduler import Policy, Scheduler
-
-MAX_SEQUENCES = 64
-LIMITS = Limits(max_tokens=2200, max_sequences=MAX_SEQUENCES, num_pages=600, max_positions=400)
-
-
-class Lab:
-    """A tiny random model on a backend, engines over it of any kind, and what the watched answers must be."""
-
-    def __init__(self, path: Path, found: Found, limits: Limits = LIMITS) -> None:
-        checkpoint = open_checkpoint(path)
-        self.tokenizer = checkpoint.tokenizer()
-        self.runner = Runner(checkpoint, found, limits)
-        self.alone = alone(self.engine)
-
-    def engine(self, num_pages: int | None = None, **options: Any) -> Engine:
-        """A fresh engine; fewer pages than there are make the pool tight."""
-        engine = Engine(self.runner, self.tokenizer, options.pop("policy", Policy()), **options)
-        if num_pages:
-            limits = self.runner.limits
-            pages = PageCache(num_pages, limits.page_size, limits.max_sequences, limits.max_positions)
-            engine.scheduler = Scheduler(pages, engine.scheduler.policy, **options)
-        return engine
-
-
-@pytest.fixture(scope="session")
-def random_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_random_tiny(tmp_path_factory.mktemp("models") / "random.gguf")
-
-
-@pytest.fixture(scope="session")
-def lab(random_tiny: Path) -> Lab:
-    return Lab(random_tiny, get(default_name()))
+from samebits.scheduler import Policy
 
 
 @pytest.mark.parametrize("num_others", [7, 32, 100])
