@@ -55,9 +55,11 @@ class WorkerPeer:
         self.settings: tuple[str, ...] = tuple(loaded["settings"])
 
     def seconds(self, row: Row, setting: str) -> float:
-        work = {"command": row.kind, "num_tokens": row.num_tokens, "setting": setting}
+        work: dict[str, Any] = {"command": row.kind, "num_tokens": row.num_tokens, "setting": setting}
         if row.kind == "decode":
             work |= {"num_sequences": row.num_sequences, "depth": row.depth}
+        if row.kind == "serve":
+            work["prompt_lens"] = row.prompt_lens
         return float(self._ask(work)["seconds"])
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

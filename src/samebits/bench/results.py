@@ -7,23 +7,28 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-Kind = Literal["prefill", "decode"]
+Kind = Literal["prefill", "decode", "serve"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One piece of work: a prompt in an empty cache, or steps of sequences that already hold `depth` tokens each.
+    """One piece of work: a prompt in an empty cache, steps of sequences that already hold `depth` tokens each, or
+    prompts that come together and are all continued.
 
-    num_tokens  of the prompt, or steps that each sequence takes; a decode begins with one more step, not timed
+    num_tokens   of the prompt, or steps that each sequence takes; a decode begins with one more step, not timed
+    prompt_lens  of a serve, tokens of each prompt
     """
 
     kind: Kind
     num_tokens: int
     num_sequences: int = 1
     depth: int = 0
+    prompt_lens: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
+        if self.kind == "serve":
+            return f"serve {self.num_sequences} prompts of {min(self.prompt_lens)} to {max(self.prompt_lens)} tokens"
         if self.kind == "prefill":
             return f"prefill {self.num_tokens}"
         what = "decode" if self.num_sequences == 1 else f"decode, {self.num_sequences} sequences"
@@ -36,6 +41,8 @@ class Row:
     @property
     def tokens_each(self) -> int:
         """The longest that a sequence gets."""
+        if self.kind == "serve":
+            return max(self.prompt_lens) + self.num_tokens
         return self.num_tokens if self.kind == "prefill" else self.depth + 1 + self.num_tokens
 
 

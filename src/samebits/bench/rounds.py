@@ -10,6 +10,7 @@ from samebits.bench.results import Row, RowResult, Side, Timed
 from samebits.core.errors import Unavailable
 
 BRIEF_TOKENS = 8  # steps of a decode that only finds the fastest setting
+BRIEF_SHARE = 4  # and prompts a fourth as long
 SETTLE_SECONDS = 0.05  # until the threads of the side before have stopped spinning
 
 
@@ -20,7 +21,10 @@ def _once(side: Side, row: Row, setting: str) -> float:
 
 def fastest_setting(side: Side, row: Row) -> str:
     """The setting that does the row soonest, each tried once, and the side warm in it. Unavailable where none works."""
-    brief = replace(row, num_tokens=min(row.num_tokens, BRIEF_TOKENS)) if row.kind == "decode" else row
+    brief = row
+    if row.kind != "prefill":
+        prompt_lens = tuple(-(-n // BRIEF_SHARE) for n in row.prompt_lens)
+        brief = replace(row, num_tokens=min(row.num_tokens, BRIEF_TOKENS), prompt_lens=prompt_lens)
     taken: dict[str, float] = {}
     reasons = []
     for setting in side.settings:

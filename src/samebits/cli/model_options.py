@@ -34,6 +34,11 @@ def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tu
     return _option(kind, default, flag, text, envvar=variable, **limits)
 
 
+def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
+    """A setting of the engine, in a panel of its own."""
+    return _setting(kind, default, flag, text, rich_help_panel="Engine", **limits)
+
+
 MODEL_OPTIONS = {
     "model": _setting(str, DEFAULT_MODEL, "--model", "Name, path or address."),
     "backend": _setting(str | None, None, "--backend", "Where to run; the native CPU kernels if absent."),
@@ -42,6 +47,13 @@ MODEL_OPTIONS = {
     "context_len": _setting(int, 2048, "--context-len", "Tokens a sequence may have.", min=1),
     "k_format": _setting(str, "f16", "--k-format", "Format of cached keys."),
     "v_format": _setting(str, "f16", "--v-format", "Format of cached values."),
+    "max_sequences": _engine(int, 32, "--max-sequences", "That run at the same time; others wait.", min=1, max=4096),
+    "num_pages": _engine(int | None, None, "--num-pages", "Of KV memory; absent: four contexts.", min=2),
+    "page_size": _engine(int, 16, "--page-size", "Tokens of a page.", min=1, max=4096),
+    "max_batch_tokens": _engine(int, 512, "--max-batch-tokens", "Tokens a step aims at.", min=1, max=1 << 20),
+    "prefill_budget": _engine(
+        str, "dynamic", "--prefill-budget", "Prompt tokens of a step beside its decodes: a number, dynamic or off."
+    ),
 }
 SAMPLING_OPTIONS = {
     "max_tokens": _option(int, 256, "--max-tokens", "Longest answer.", min=1),
@@ -94,8 +106,9 @@ def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
 
 
-def load_model(model: str, **settings: Any) -> LLM:
+def load_model(model: str, *, prefill_budget: str, **settings: Any) -> LLM:
     """The model, fetched if it is one we can fetch; progress and its tier go to standard error."""
+    settings["prefill_budget"] = int(prefill_budget) if prefill_budget.isdecimal() else prefill_budget
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -75,6 +75,16 @@ class Peer:
         self._c.llama_batch_free(batch)
         return seconds
 
+    def serve(self, num_tokens: int, prompt_lens: list[int], setting: str) -> float:
+        """Seconds of all prompts, packed into full batches, then of `num_tokens` - 1 steps of all sequences."""
+        self._use_context(setting, len(prompt_lens), max(prompt_lens) + num_tokens)
+        self._c.llama_memory_clear(self._c.llama_get_memory(self._context), False)
+        self._filled = (0, 0)
+        entries = [(s, i, i == count - 1) for s, count in enumerate(prompt_lens) for i in range(count)]
+        seconds = self._run_all([entries[i : i + BATCH_TOKENS] for i in range(0, len(entries), BATCH_TOKENS)])
+        steps = range(num_tokens - 1)  # the first tokens come with the prompts
+        return seconds + self._run_all([[(s, n + i, True) for s, n in enumerate(prompt_lens)] for i in steps])
+
     def _use_context(self, setting: str, num_sequences: int, tokens_each: int) -> None:
         tokens_each = -(-tokens_each // CONTEXT_STEP) * CONTEXT_STEP
         key = (setting, num_sequences, tokens_each)
@@ -108,9 +118,13 @@ class Peer:
     def _run_prompt(self, sequence: int, num_tokens: int) -> float:
         last = num_tokens - 1
         spans = [range(start, min(start + BATCH_TOKENS, num_tokens)) for start in range(0, num_tokens, BATCH_TOKENS)]
-        batches = [self._batch([(sequence, position, position == last) for position in span]) for span in spans]
-        seconds = sum(self._run(batch) for batch in batches)
-        for batch in batches:
+        return self._run_all([[(sequence, position, position == last) for position in span] for span in spans])
+
+    def _run_all(self, parts: list[list[tuple[int, int, bool]]]) -> float:
+        seconds = 0.0
+        for part in parts:
+            batch = self._batch(part)
+            seconds += self._run(batch)
             self._c.llama_batch_free(batch)
         return seconds
 

@@ -1,11 +1,13 @@
 """A peer engine as a process: one JSON object a line on standard input, one answer a line on standard output.
 
 `python worker.py MODULE` is run by the interpreter that has the peer, so this folder imports nothing of ours.
-MODULE holds `Peer`: `load(path, threads, shape)` returns facts and settings, `prefill` and `decode` return seconds.
+MODULE holds `Peer`: `load(path, threads, shape)` returns facts and settings, `prefill`, `decode` and
+`serve`, where it has that, return seconds.
 
     {"command": "load", "path": "m.gguf", "threads": 2, "shape": {...}}    {"facts": {...}, "settings": ["f16", ...]}
     {"command": "prefill", "num_tokens": 512, "setting": "f16"}            {"seconds": 0.6}
     {"command": "decode", "num_tokens": 32, "num_sequences": 8, "depth": 16, "setting": "f16"}
+    {"command": "serve", "num_tokens": 64, "prompt_lens": [50, 800], "setting": "f16"}
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import sys
 from importlib import import_module
 from typing import Any, TextIO
 
-COMMANDS = ("load", "prefill", "decode")
+COMMANDS = ("load", "prefill", "decode", "serve")
 
 
 def answer(peer: Any, request: dict[str, Any]) -> dict[str, Any]:
