@@ -63,6 +63,7 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
     "sample": ("penalties",),
     "merge_state": ("one-empty",),
     "convert_kv_layout": ("split-q8_0",),
+    "copy_kv_pages": ("q8_0-q4_0",),
     "fused_add_rms_norm": ("f32-residual-bf16-x",),
     "gelu_and_mul": ("erf-bf16",),
     "layer_norm": ("mul-add",),
