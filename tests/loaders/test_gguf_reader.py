@@ -51,7 +51,7 @@ def test_values_of_every_type() -> None:
     }
     found = parse_gguf(file.build(), HERE).metadata
     assert {f"k{kind}": value for kind, value in scalars.items()}.items() <= found.items()
-    assert (found["f"], found["b"], found["s"], found["strings"]) == (0.5, True, "h\u00e9", ["", "x"])
+    assert (found["f"], found["b"], found["s"], list(found["strings"])) == (0.5, True, "h\u00e9", ["", "x"])
     assert found["a"].tolist() == [1, -2]
     assert found["flags"].tolist() == [True, False]
     assert found["none"].tolist() == []
@@ -98,7 +98,7 @@ def test_files_of_an_independent_writer(tmp_path: Path) -> None:
     writer.write_tensors_to_file()
     writer.close()
     file = open_gguf(path)
-    assert (file.metadata["llama.block_count"], file.metadata["names"]) == (3, ["a", "b"])
+    assert (file.metadata["llama.block_count"], list(file.metadata["names"])) == (3, ["a", "b"])
     assert len(kinds) == len(OURS)
     for kind in kinds:
         found = file.read(kind.name)

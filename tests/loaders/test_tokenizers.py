@@ -131,6 +131,14 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unknown type": (byte_level_vocab, {"token_type": ((ARRAY, I32), [9] * 265)}, "token_type: got 9"),
     "unknown merge": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["q qq"])}, "'q qq' as number 0"),
     "merge of one": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["hi"])}, "'hi' as number 0"),
+    "merge of one that would fit": (
+        byte_level_vocab,
+        {
+            "tokens": ((ARRAY, STRING), [*TOKENS[:-2], "qz", "qqz"]),
+            "merges": ((ARRAY, STRING), ["qz"]),
+        },
+        "'qz' as number 0",
+    ),
     "merge to nothing": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["x y"])}, "whose join is a token"),
     "no merges": (byte_level_vocab, {"merges": None}, "merges: got nothing"),
     "eos out of range": (byte_level_vocab, {"eos_token_id": (U32, 265)}, "eos_token_id: got 265; needs an int"),

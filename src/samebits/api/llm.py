@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from samebits.backends import discovery
+from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
@@ -62,28 +62,29 @@ class LLM:
         v_format: str = "f16",
         progress: Progress | None = None,
     ) -> None:
-        checkpoint = open_checkpoint(resolve(str(model)))
-        self._template = checkpoint.chat_template()
-        longest = checkpoint.hyperparameters.context_len
-        length = min(context_len or longest, longest)
-        if length < 1 or page_size < 1 or max_batch_tokens < 1 or max_sequences < 1:
-            raise BadInput("LLM", "sizes", (length, page_size, max_batch_tokens, max_sequences), "1 or more each")
+        if page_size < 1 or max_batch_tokens < 1 or max_sequences < 1:
+            raise BadInput("LLM", "sizes", (page_size, max_batch_tokens, max_sequences), "1 or more each")
         policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
-        enough = max(length, min(min(max_sequences, CONTEXTS) * length, ENOUGH_TOKENS))
-        limits = Limits(
-            max_tokens=policy.max_step_tokens(max_sequences),
-            max_sequences=max_sequences,
-            num_pages=num_pages or -(-enough // page_size) + 1,
-            page_size=page_size,
-            max_positions=length,
-            k_format=k_format,
-            v_format=v_format,
-        )
-        found = discovery.get(backend or discovery.default_name())
-        with ThreadPoolExecutor(1) as pool:  # beside the packing of weights, most of which is native
-            tokenizer = pool.submit(checkpoint.tokenizer)
+        with collector_paused():
+            checkpoint = open_checkpoint(resolve(str(model)))
+            self._template = checkpoint.chat_template()
+            longest = checkpoint.hyperparameters.context_len
+            length = min(longest if context_len is None else context_len, longest)
+            if length < 1:
+                raise BadInput("LLM", "context_len", length, "1 or more")
+            enough = max(length, min(min(max_sequences, CONTEXTS) * length, ENOUGH_TOKENS))
+            limits = Limits(
+                max_tokens=policy.max_step_tokens(max_sequences),
+                max_sequences=max_sequences,
+                num_pages=num_pages or -(-enough // page_size) + 1,
+                page_size=page_size,
+                max_positions=length,
+                k_format=k_format,
+                v_format=v_format,
+            )
+            found = discovery.get(backend or discovery.default_name())
+            self.tokenizer = checkpoint.tokenizer()  # before all that stays, so that its leavings are given back whole
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
-            self.tokenizer = tokenizer.result()
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
         self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes)

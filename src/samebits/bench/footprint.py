@@ -13,6 +13,7 @@ from pathlib import Path
 from samebits.bench.ours import Ours, Settings
 from samebits.bench.plan import CHUNK_TOKENS, SHORT_PROMPT
 from samebits.bench.results import Row
+from samebits.core.collector import collector_paused
 from samebits.core.errors import SamebitsError, Unavailable
 from samebits.verify.perf import spec_bytes
 
@@ -68,14 +69,18 @@ def measure_here(settings: Settings) -> Footprint:
     settings.device()  # loads the backend's own code, which is no part of the model
     before = resident_bytes()
     started = time.perf_counter()
-    checkpoint = settings.open()
-    context = Row("prefill", min(CHUNK_TOKENS, checkpoint.hyperparameters.context_len))
-    short = Row("prefill", min(SHORT_PROMPT, context.num_tokens))
-    ours = Ours(settings, checkpoint, [context])
+    with collector_paused():  # in the order of `LLM`, and as there nothing else is kept
+        checkpoint = settings.open()
+        context = Row("prefill", min(CHUNK_TOKENS, checkpoint.hyperparameters.context_len))
+        short = Row("prefill", min(SHORT_PROMPT, context.num_tokens))
+        without_tokenizer = resident_bytes()
+        tokenizer = checkpoint.tokenizer()
+        tokenizer_bytes = resident_bytes() - without_tokenizer
+        ours = Ours(settings, checkpoint, [context])
+    path = checkpoint.path
+    del checkpoint
+    ours.runner.backend.settle()
     load_seconds = time.perf_counter() - started
-    without_tokenizer = resident_bytes()
-    tokenizer = checkpoint.tokenizer()
-    tokenizer_bytes = resident_bytes() - without_tokenizer
     ours.seconds(short, "")
     first_token_seconds = time.perf_counter() - started
     ours.seconds(context, "")
@@ -89,7 +94,7 @@ def measure_here(settings: Settings) -> Footprint:
         tokenizer_bytes=tokenizer_bytes,
         resident_bytes=resident,
         peak_bytes=process_bytes("VmHWM") - before,
-        file_bytes=file_bytes(checkpoint.path),
+        file_bytes=file_bytes(path),
         kv_bytes=sum(map(spec_bytes, caches)),
         context_tokens=context.num_tokens,
     )

@@ -12,6 +12,7 @@ import typer
 from samebits.api.llm import LLM, SamplingParams
 from samebits.cli.model_options import Loader, sampling_command
 from samebits.core.errors import BadInput
+from samebits.loaders.chat import start_renderer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -61,6 +62,7 @@ def chat(
     """Talk to the model through its own chat template."""
     if message is not None and not message.strip():
         raise BadInput("chat", "message", "nothing", "some text")
+    start_renderer()
     llm = load()
     messages = [{"role": "system", "content": system}] if system else []
     lines = iter([message]) if message is not None else (line.rstrip("\n") for line in sys.stdin)

@@ -20,6 +20,7 @@ from samebits.loaders.cache import DEFAULT_MODEL, resolve
 from samebits.loaders.checkpoint import FileCheckpoint, describe, open_file
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.safetensors_dir import SafetensorsDir
+from samebits.loaders.texts import Texts
 
 SHOWN_ITEMS = 4
 SHOWN_CHARS = 200
@@ -30,7 +31,7 @@ def shortened(value: Any) -> Any:
     """A metadata value for people and JSON: long arrays and texts as their beginning and their length."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if isinstance(value, list):
+    if isinstance(value, list | Texts):
         items = [shortened(item) for item in value[:SHOWN_ITEMS]]
         return items if len(value) <= SHOWN_ITEMS else {"length": len(value), "first": items}
     if isinstance(value, str) and len(value) > SHOWN_CHARS:

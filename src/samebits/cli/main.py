@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from samebits import NUMERICS_VERSION, __version__
+from samebits.core.collector import collector_paused
 from samebits.core.errors import SamebitsError
 
 # command -> its module and function there; a function named "app" holds commands of its own
@@ -74,7 +75,9 @@ def main() -> None:
     """Runs the command line; a user's mistake is one line on standard error and exit status 2."""
     called = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        build_app([called] if called in COMMANDS else COMMANDS)()
+        with collector_paused():  # imports drop nothing
+            app = build_app([called] if called in COMMANDS else COMMANDS)
+        app()
     except SamebitsError as error:
         Console(stderr=True, soft_wrap=True).print(
             f"[bold red]error:[/] {escape(str(error))}", highlight=False, emoji=False

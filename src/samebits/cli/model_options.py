@@ -18,7 +18,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from samebits.api.llm import LLM, SamplingParams
 from samebits.loaders.cache import DEFAULT_MODEL, cached_path
-from samebits.loaders.pull import pull
 
 Loader = Callable[[], LLM]
 MAX_SHOWN = 5  # fallbacks that are printed one by one
@@ -114,6 +113,8 @@ def load_model(model: str, *, prefill_budget: str, **settings: Any) -> LLM:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         target = cached_path(model)
         if target is not None and not target.exists():
+            from samebits.loaders.pull import pull  # with the libraries of the network, which a model at hand needs not
+
             fetching = progress.add_task(f"fetching {model}", total=None)
             pull(
                 model,

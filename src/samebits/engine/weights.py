@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -64,8 +66,15 @@ def load_weight(checkpoint: Checkpoint, name: str, joined: Mapping[str, tuple[st
 def _concatenated(parts: list[HostTensor]) -> HostTensor:
     first = parts[0]
     if isinstance(first, Packed):
-        return Packed(first.format, np.concatenate([p.data for p in parts if isinstance(p, Packed)]), first.scale)
-    return np.concatenate([p for p in parts if not isinstance(p, Packed)])
+        return Packed(first.format, _stacked([p.data for p in parts if isinstance(p, Packed)]), first.scale)
+    return _stacked([p for p in parts if not isinstance(p, Packed)])
+
+
+def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
+    """One after another, in pages of their own that go back at once: an allocator would keep some for each thread."""
+    shape = (sum(len(array) for array in arrays), *arrays[0].shape[1:])
+    pages = mmap.mmap(-1, max(1, prod(shape) * arrays[0].itemsize))
+    return np.concatenate(arrays, out=np.ndarray(shape, arrays[0].dtype, pages))
 
 
 def weight_spec(checkpoint: Checkpoint) -> Callable[[str], TensorSpec | None]:
@@ -94,6 +103,11 @@ def upload(
     """Buffers of all weights named in `specs`, the rope table among them, packed as their kernels ask."""
     buffers: dict[str, Buffer] = {}
 
+    def release(name: str) -> None:
+        for part in joined.get(name, (name,)):
+            if part != ROPE_TABLE:
+                checkpoint.release(part)
+
     def one(name: str) -> tuple[str, Buffer]:
         spec = specs[name]
         if name == ROPE_TABLE:
@@ -105,14 +119,17 @@ def upload(
         else:
             buffer = backend.alloc(spec)
             backend.copy_in(buffer, host)
-        for part in joined.get(name, (name,)):
-            if part != ROPE_TABLE:
-                checkpoint.release(part)
+        release(name)
         return name, buffer
 
+    own = [name for name in specs if name == ROPE_TABLE]  # of this thread, whose allocator gives back what it used
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        for i, future in enumerate(as_completed([pool.submit(one, name) for name in specs])):
+        futures = [pool.submit(one, name) for name in specs if name not in own]
+        buffers.update(map(one, own))
+        for i, future in enumerate(as_completed(futures), len(own)):
             name, buffers[name] = future.result()
             if progress:
                 progress(i + 1, len(specs))
+    for name in specs:
+        release(name)  # again: reading a tensor maps pages around it too
     return buffers

@@ -79,13 +79,15 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._is_up = False
         self._owner = 0  # after a fork the pipes are the parent's
         self._lock = threading.Lock()
 
     def ask(self, line: str, max_seconds: float) -> dict[str, Any] | None:
         """The worker's reply, or None when it had to be ended; the next call starts a new one."""
         with self._lock:
-            process = self._process if self._process and self._owner == os.getpid() else self._start()
+            process = self._started()
+            self._await(process)
             timer = threading.Timer(max_seconds, process.kill)
             timer.start()
             reply = ""
@@ -102,7 +104,14 @@ class _Worker:
                     self._drop()  # also after an interrupt: a late reply must not answer the next request
             return dict(json.loads(reply)) if reply.endswith("\n") else None
 
-    def _start(self) -> subprocess.Popen[str]:
+    def start(self) -> None:
+        """Starts the process without waiting for it; whoever asks will."""
+        with self._lock:
+            self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._owner == os.getpid():
+            return self._process
         command = [sys.executable, "-I", str(WORKER), str(MAX_WORKER_BYTES), str(MAX_SECONDS * 12)]
         self._process = subprocess.Popen(
             command,
@@ -112,12 +121,15 @@ class _Worker:
             encoding="utf-8",
             start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
         )
-        self._owner = os.getpid()
-        # Waiting until it is up keeps its start out of a template's time.
-        if self._process.stdout is None or self._process.stdout.readline() != "ready\n":
+        self._owner, self._is_up = os.getpid(), False
+        return self._process
+
+    def _await(self, process: subprocess.Popen[str]) -> None:
+        """Waits until it is up, which keeps its start out of a template's time."""
+        if not self._is_up and (process.stdout is None or process.stdout.readline() != "ready\n"):
             self._drop()
             raise SamebitsError(f"chat template: its process did not start; needs jinja2 beside {sys.executable}")
-        return self._process
+        self._is_up = True
 
     def _drop(self) -> None:
         process, self._process = self._process, None
@@ -142,4 +154,5 @@ def _close(stream: Any) -> None:
 
 
 _WORKER = _Worker()
+start_renderer = _WORKER.start  # ahead of the first `render`, beside other work
 atexit.register(_WORKER.close)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from samebits.core.errors import BadInput
@@ -78,4 +78,4 @@ def shown(value: object) -> str:
     if isinstance(value, str | int | float | bool):
         return repr(value) if len(str(value)) <= 80 else f"a {type(value).__name__} of {len(str(value))} characters"
     length = f" of {len(value)}" if hasattr(value, "__len__") else ""
-    return f"a {type(value).__name__}{length}"
+    return f"a {'list' if isinstance(value, Sequence) else type(value).__name__}{length}"

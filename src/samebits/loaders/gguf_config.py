@@ -12,6 +12,7 @@ from samebits.loaders.gguf import GgufFile
 from samebits.loaders.limits import MAX_CONTEXT, MAX_HEAD_SIZE, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, checked
 from samebits.loaders.naming import ARCHITECTURES
 from samebits.loaders.source import TensorEntry
+from samebits.loaders.texts import Texts
 
 GEMMA2_27B_LAYERS = 46  # the one Gemma 2 whose query scalar is not its head size; GGUF does not store it
 
@@ -80,7 +81,7 @@ def _vocab_size(fields: Fields, metadata: Mapping[str, Any], tensors: dict[str, 
     if (embed := tensors.get("token_embd.weight")) is not None and len(embed.shape) == 2:
         return embed.shape[0]
     tokens = metadata.get("tokenizer.ggml.tokens")
-    num_tokens = len(tokens) if isinstance(tokens, list) and tokens else None
+    num_tokens = len(tokens) if isinstance(tokens, Texts) and tokens else None
     return int(fields.integer("vocab_size", 1, MAX_VOCAB, *([num_tokens] if num_tokens else [])))
 
 

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
-import tokenizers
-from tokenizers import models
+import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.loaders import pre_tokenizers
-from samebits.loaders.byte_level import SPACE_MARK, byte_level_piece, byte_token_value, sentence_piece
+from samebits.loaders.byte_level import BYTE_OF_CHAR, SPACE_MARK, byte_level_piece, byte_token_value, sentence_piece
 from samebits.loaders.fields import shown
-from samebits.loaders.gguf_vocab import BYTE, NORMAL, UNUSED, Vocab, numbers, read_vocab, strings
+from samebits.loaders.gguf_vocab import BYTE, Pieces, Vocab, numbers, read_vocab, strings
+from samebits.loaders.merge_by_rank import UNKNOWN, Merges
 from samebits.loaders.merge_by_score import merge_by_score
-from samebits.loaders.tokenizer import Tokenizer, find_special, library_ids
+from samebits.loaders.tokenizer import Tokenizer, find_special, library_guard
 
+BYTE_PLACE = {char: place for place, char in enumerate(BYTE_OF_CHAR)}
 MAX_MERGES = 1 << 22
+MAX_CACHED_WORDS, MAX_CACHED_CHARS = 1 << 13, 64
 
 
 class GgufTokenizer(Tokenizer):
     """Special tokens are cut out of the text first, as llama.cpp does it; the rest goes to `_encode_text`."""
 
-    def __init__(self, vocab: Vocab, pieces: list[bytes], adds_bos: bool) -> None:
+    def __init__(self, vocab: Vocab, pieces: Pieces, adds_bos: bool) -> None:
         controls = vocab.controls
-        special = find_special(vocab.ids, controls | vocab.user_defined, vocab.named)
+        candidates = controls | vocab.user_defined
+        special = find_special({vocab.text(i): i for i in candidates}, candidates, vocab.named)
         super().__init__(vocab.fields.where, pieces, controls, special)
         self._parsed = vocab.parsed()
         self._prefix = _fence(vocab, "add_bos_token", adds_bos, special.bos, "bos_token_id")
@@ -65,7 +70,7 @@ class GgufTokenizer(Tokenizer):
 
 
 class ByteLevelTokenizer(GgufTokenizer):
-    """Byte-level BPE through the `tokenizers` library. Bytes the vocabulary lacks are left out, as in llama.cpp."""
+    """Byte-level BPE on the words of a pre-tokenizer. Bytes the vocabulary lacks are left out, as in llama.cpp."""
 
     kind = "byte-level BPE"
 
@@ -76,19 +81,23 @@ class ByteLevelTokenizer(GgufTokenizer):
         if pre is None:
             known = ", ".join(sorted([*pre_tokenizers.PATTERNS, *pre_tokenizers.ALIASES]))
             raise fields.fail("pre", repr(name), f"one of {known}")
-        pieces = [_piece(text, kind, byte_level_piece) for text, kind in zip(vocab.tokens, vocab.types, strict=True)]
-        super().__init__(vocab, pieces, pre in pre_tokenizers.BEGINS_WITH_BOS)
-        whole_first = pre in pre_tokenizers.WHOLE_WORDS_FIRST
+        super().__init__(vocab, Pieces(vocab, byte_level_piece), pre in pre_tokenizers.BEGINS_WITH_BOS)
         self.pre_tokenizer = pre
-        missing = _free_text(vocab)
-        model = models.BPE(
-            vocab.ids | {missing: self.vocab_size}, _merges(vocab), unk_token=missing, ignore_merges=whole_first
-        )
-        self._bpe = tokenizers.Tokenizer(model)
-        self._bpe.pre_tokenizer = pre_tokenizers.build(pre)
+        self._words = pre_tokenizers.build(pre)
+        ids = vocab.ids()
+        byte_ids, merges = [ids.get(char, UNKNOWN) for char in BYTE_OF_CHAR], _read_merges(vocab, ids)
+        whole_words = ids if pre in pre_tokenizers.WHOLE_WORDS_FIRST else {}
+        del ids  # before what stays is made: lying in between, it would keep this memory from going back
+        self._encode_word = partial(_encode_word, whole_words, array("i", byte_ids), Merges(merges, self.vocab_size))
+        self._encode_short_word = lru_cache(MAX_CACHED_WORDS)(self._encode_word)
 
     def _encode_text(self, text: str, follows_special: bool) -> list[int]:
-        return [i for i in library_ids(self._bpe, text, False, self.where) if i != self.vocab_size]
+        with library_guard(self.where, "text", "text that the tokenizer can take"):
+            words = self._words.pre_tokenize_str(text)
+        ids: list[int] = []
+        for word, _ in words:
+            ids += self._encode_short_word(word) if len(word) <= MAX_CACHED_CHARS else self._encode_word(word)
+        return ids
 
 
 class ScoredTokenizer(GgufTokenizer):
@@ -97,17 +106,16 @@ class ScoredTokenizer(GgufTokenizer):
     kind = "SentencePiece by score"
 
     def __init__(self, vocab: Vocab) -> None:
-        pieces = [_piece(text, kind, sentence_piece) for text, kind in zip(vocab.tokens, vocab.types, strict=True)]
         for name, default in (("bos", 1), ("eos", 2), ("unk", 0)):  # what "llama" vocabularies mean when silent
-            if vocab.named[name] is None and default < len(vocab.tokens):
+            if vocab.named[name] is None and default < len(vocab.texts):
                 vocab.named[name] = default
-        super().__init__(vocab, pieces, adds_bos=True)
-        scores = numbers(vocab.fields, "scores", len(vocab.tokens))
+        super().__init__(vocab, Pieces(vocab, sentence_piece), adds_bos=True)
+        scores = numbers(vocab.fields, "scores", len(vocab.texts))
         if scores is None:
             raise vocab.fields.fail("scores", "nothing", "a score for each token")
-        self._ids, self._scores = vocab.ids, scores.astype(float).tolist()
+        self._ids, self._scores = vocab.ids(), scores.astype(float).tolist()
         self.adds_space_prefix = vocab.fields.flag("add_space_prefix", True)
-        self._byte_ids = {byte_token_value(t): i for i, t in enumerate(vocab.tokens) if vocab.types[i] == BYTE}
+        self._byte_ids = {byte_token_value(vocab.text(i)): i for i in vocab.of_types(BYTE)}
 
     def _encode_text(self, text: str, follows_special: bool) -> list[int]:
         text = (" " if self.adds_space_prefix and follows_special else "") + text
@@ -145,30 +153,27 @@ def _fence(vocab: Vocab, key: str, default: bool, token: int | None, token_key: 
     return (token,)
 
 
-def _piece(text: str, kind: int, of_text: Any) -> bytes:
-    if kind in (NORMAL, BYTE):
-        return bytes(of_text(text))
-    return b"" if kind in (0, UNUSED) else text.encode("utf-8")
+def _encode_word(whole_words: Mapping[str, int], byte_ids: Sequence[int], merges: Merges, word: str) -> list[int]:
+    """The tokens of a word that is written as a byte a character; `byte_ids` in the order of BYTE_OF_CHAR."""
+    whole = whole_words.get(word)
+    return [whole] if whole is not None else merges.merge([byte_ids[BYTE_PLACE[char]] for char in word])
 
 
-def _free_text(vocab: Vocab) -> str:
-    """A text that is no token. It stands for bytes the vocabulary lacks, lest their neighbours be merged."""
-    text = "[missing]"
-    while text in vocab.ids:
-        text += "]"
-    return text
-
-
-def _merges(vocab: Vocab) -> list[tuple[str, str]]:
-    """Pairs by rank; a repeated pair keeps its first rank. BadInput for one whose parts or join are unknown."""
+def _read_merges(vocab: Vocab, ids: Mapping[str, int]) -> np.ndarray:
+    """int64 [merges, 3]: left, right and join, by rank; BadInput for one whose parts or join are no tokens."""
     texts = strings(vocab.fields, "merges")
     if len(texts) > MAX_MERGES:
         raise vocab.fields.fail("merges", len(texts), f"at most {MAX_MERGES}")
-    ids, pairs = vocab.ids, dict[tuple[str, str], None]()
-    for i, text in enumerate(texts):
+    lefts, rights = [], []
+    for text in texts:
         cut = text.find(" ", 1)  # a token may itself be a space
-        left, right = text[:cut], text[cut + 1 :]
-        if cut < 0 or left not in ids or right not in ids or left + right not in ids:
-            raise vocab.fields.fail("merges", f"{shown(text)} as number {i}", "two tokens whose join is a token")
-        pairs[left, right] = None
-    return list(pairs)
+        lefts.append(text[: max(cut, 0)])  # without a cut nothing, which is no token
+        rights.append(text[cut + 1 :])
+    parts = (lefts, rights, list(map(str.__add__, lefts, rights)))
+    found = [np.fromiter((ids.get(text, -1) for text in part), np.int64, len(texts)) for part in parts]
+    merges = np.stack(found, axis=1)
+    if (is_wrong := (merges < 0).any(axis=1)).any():
+        first = int(is_wrong.argmax())
+        given = f"{shown(texts[first])} as number {first}"
+        raise vocab.fields.fail("merges", given, "two tokens whose join is a token")
+    return merges

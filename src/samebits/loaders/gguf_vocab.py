@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from samebits.loaders.fields import Fields, shown
 from samebits.loaders.limits import MAX_VOCAB
+from samebits.loaders.texts import Texts
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 PARSED_TYPES = (UNKNOWN, CONTROL, USER_DEFINED)
@@ -19,56 +20,98 @@ ID_KEYS["unk"] = "unknown_token_id"
 MAX_PARSED = 1 << 14  # every encode looks for each of them
 
 
+def text_of(texts: Texts, token_id: int) -> str:
+    """A token's text; one without any is named as llama.cpp does it."""
+    return texts[token_id] or f"[EMPTY_{token_id}]"
+
+
 @dataclass(frozen=True)
 class Vocab:
-    """tokens: unique texts by id; types: ggml's token type by id; ids: the other way; named: special ids or None."""
+    """texts: by id; types: ggml's token type by id, uint8; named: special ids or None."""
 
     fields: Fields
-    tokens: list[str]
-    types: list[int]
-    ids: dict[str, int]
+    texts: Texts
+    types: np.ndarray
     named: dict[str, int | None]
+
+    def text(self, token_id: int) -> str:
+        return text_of(self.texts, token_id)
+
+    def ids(self) -> dict[str, int]:
+        """Every text's id, anew at each call; BadInput for a text that two tokens have."""
+        ids = dict(zip(self.texts, range(len(self.texts)), strict=True))
+        if "" in ids:
+            ids = {self.text(i): i for i in range(len(self.texts))}
+        if len(ids) < len(self.texts):
+            first = next(i for i in range(len(self.texts)) if ids[self.text(i)] != i)
+            text = self.text(first)
+            raise self.fields.fail("tokens", f"{shown(text)} as {first} and {ids[text]}", "every token once")
+        return ids
+
+    def of_types(self, *types: int) -> list[int]:
+        """The ids of some types, in order."""
+        return [int(i) for i in np.flatnonzero(np.isin(self.types, types))]
 
     @property
     def controls(self) -> frozenset[int]:
-        return frozenset(i for i, t in enumerate(self.types) if t in (CONTROL, UNKNOWN))
+        return frozenset(self.of_types(CONTROL, UNKNOWN))
 
     @property
     def user_defined(self) -> frozenset[int]:
-        return frozenset(i for i, t in enumerate(self.types) if t == USER_DEFINED)
+        return frozenset(self.of_types(USER_DEFINED))
 
     def parsed(self) -> list[tuple[str, int, bool]]:
         """Tokens found in text before anything else, longest first: text, id, whether only when asked for."""
-        found = [(self.tokens[i], i, t != USER_DEFINED) for i, t in enumerate(self.types) if t in PARSED_TYPES]
+        found = [(self.text(i), i, bool(self.types[i] != USER_DEFINED)) for i in self.of_types(*PARSED_TYPES)]
         if len(found) > MAX_PARSED:
             raise self.fields.fail("token_type", f"{len(found)} special tokens", f"at most {MAX_PARSED}")
         return sorted(found, key=lambda item: -len(item[0].encode("utf-8")))
 
 
+class Pieces(Sequence[bytes]):
+    """The bytes of every id, made when asked for, so that only texts and types are kept of a vocabulary."""
+
+    def __init__(self, vocab: Vocab, of_text: Callable[[str], bytes]) -> None:
+        """`of_text` gives the bytes that an ordinary token's text stands for."""
+        self._texts, self._types, self._of_text = vocab.texts, vocab.types, of_text
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        kind, text = self._types[index], text_of(self._texts, index)
+        if kind in (NORMAL, BYTE):
+            return self._of_text(text)
+        return b"" if kind in (0, UNUSED) else text.encode("utf-8")
+
+
 def read_vocab(metadata: Mapping[str, Any], where: str) -> Vocab:
-    """The vocabulary; BadInput for wrong types, lengths that differ, duplicates or ids out of range."""
+    """The vocabulary; BadInput for wrong types, lengths that differ or ids out of range."""
     fields = Fields(metadata, where, PREFIX)
-    tokens = strings(fields, "tokens")
-    if not 1 <= len(tokens) <= MAX_VOCAB:
-        raise fields.fail("tokens", len(tokens), f"1 to {MAX_VOCAB} tokens")
-    tokens = [text or f"[EMPTY_{i}]" for i, text in enumerate(tokens)]  # as llama.cpp names them
-    ids: dict[str, int] = {}
-    for i, text in enumerate(tokens):
-        if ids.setdefault(text, i) != i:
-            raise fields.fail("tokens", f"{shown(text)} as {ids[text]} and {i}", "every token once")
-    types = numbers(fields, "token_type", len(tokens))
-    type_list = [NORMAL] * len(tokens) if types is None else types.astype(np.int64).tolist()
-    if wrong := next((t for t in type_list if not 0 <= t <= BYTE), None):
-        raise fields.fail("token_type", wrong, f"types from 0 to {BYTE}")
-    last = len(tokens) - 1
+    texts = strings(fields, "tokens")
+    if not 1 <= len(texts) <= MAX_VOCAB:
+        raise fields.fail("tokens", len(texts), f"1 to {MAX_VOCAB} tokens")
+    types = numbers(fields, "token_type", len(texts))
+    if types is None:
+        types = np.full(len(texts), NORMAL)
+    types = types.astype(np.int64)
+    if (is_wrong := (types < 0) | (types > BYTE)).any():
+        raise fields.fail("token_type", types[is_wrong][0], f"types from 0 to {BYTE}")
+    last = len(texts) - 1
     named = {name: fields.integer(key, 0, last, None) for name, key in ID_KEYS.items()}
-    return Vocab(fields, tokens, type_list, ids, named)
+    return Vocab(fields, texts, types.astype(np.uint8), named)
 
 
-def strings(fields: Fields, key: str) -> list[str]:
+def strings(fields: Fields, key: str) -> Texts:
     """A required array of strings."""
     value = fields.get(key)
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+    if not isinstance(value, Texts):
         raise fields.fail(key, "nothing" if value is None else shown(value), "an array of strings")
     return value
 

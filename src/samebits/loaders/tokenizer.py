@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -83,7 +83,7 @@ class Tokenizer(ABC):
     controls  ids that `skip_special` leaves out
     """
 
-    def __init__(self, where: str, pieces: list[bytes], controls: frozenset[int], special: SpecialTokens) -> None:
+    def __init__(self, where: str, pieces: Sequence[bytes], controls: frozenset[int], special: SpecialTokens) -> None:
         self.where = where
         self.special = special
         self._pieces = pieces

@@ -1,0 +1,19 @@
+"""Python's collector of reference cycles, out of the way of work that makes much and drops little."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No search for cycles in this block: while a model loads, each would go through all that was made so far."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,105 @@
+"""Drives a scheduler with made-up tokens and checks each step against the model and the promises of the policy."""
+
+from __future__ import annotations
+
+import numpy as np
+from step_model import StepModel, Track
+
+from samebits.cache import PageCache
+from samebits.scheduler import Policy, Request, Scheduler, Sequence, StepPlan
+from samebits.scheduler.request import FINISHED, RUNNING, UNBORN, WAITING
+
+
+class Drive:
+    """A scheduler, what its sequences must be, and memory for them."""
+
+    def __init__(self, pages: PageCache, policy: Policy, *, shares_prefixes: bool = True) -> None:
+        self.pages, self.policy = pages, policy
+        self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
+        self.model = StepModel(pages.page_size, pages.window)
+        self.tracks: dict[Sequence, Track] = {}
+        self.num_steps = 0
+
+    def add(self, prompt: list[int], num_new: int = 1, **options: object) -> list[Sequence]:
+        """A request whose samples end after num_new tokens each, or where the cache does."""
+        request = Request(np.array(prompt, np.int32), **options)  # type: ignore[arg-type]
+        wanted = len(prompt) if request.wants_all else min(len(prompt) + num_new, self.pages.max_len)
+        samples = self.scheduler.add(request)
+        self.tracks.update({s: Track(s, list(prompt), wanted) for s in samples})
+        return samples
+
+    def live(self) -> list[Sequence]:
+        return [s for s in self.tracks if s.state != FINISHED]
+
+    def cancel(self, sequence: Sequence) -> None:
+        self.scheduler.finish(sequence)
+        self.scheduler.check_integrity()
+
+    def step(self) -> StepPlan | None:
+        """One step, checked; sequences that have what they want end."""
+        running = list(self.scheduler.slots.running)
+        behind_one = {s: s.num_preemptions for s in running if self._num_behind(s) == 1}
+        first = min((s for s in self.live() if s.state in (RUNNING, WAITING)), default=None)
+        plan = self.scheduler.plan()
+        self.scheduler.check_integrity()
+        if plan is None or first is None:
+            assert plan is first is None
+            return None
+        self._check_promises(plan, behind_one)
+        self._check_first(plan, first, running)
+        self._check_writers(self.model.run(plan, self.tracks))
+        self.num_steps += 1
+        self._commit(plan)
+        self.scheduler.check_integrity()
+        return plan
+
+    def drain(self) -> None:
+        """Steps until all have ended, and that in bounded time: in every step the first of all gets a token further."""
+        bound = sum(track.num_wanted + 1 for track in self.tracks.values())
+        start = self.num_steps
+        while self.step():
+            assert self.num_steps - start <= bound, "somebody starves"
+        assert self.scheduler.num_waiting == self.scheduler.num_running == 0
+        assert self.pages.num_used == 0
+        for sequence, track in self.tracks.items():
+            assert sequence.state == FINISHED
+            assert sequence.tokens.tolist() == track.tokens
+
+    def _num_behind(self, sequence: Sequence) -> int:
+        slots = self.scheduler.slots
+        return int(slots.known[sequence.slot] - slots.computed[sequence.slot])
+
+    def _check_promises(self, plan: StepPlan, behind_one: dict[Sequence, int]) -> None:
+        assert plan.num_tokens <= self.policy.max_step_tokens(len(self.pages.tables))
+        assert plan.num_prefill_tokens <= self.policy.budget(plan.num_decodes)
+        decodes = plan.sequences[: plan.num_decodes]
+        for sequence, num_preemptions in behind_one.items():
+            if sequence.num_preemptions == num_preemptions:
+                assert sequence in decodes, "a decode is left out"
+
+    def _check_first(self, plan: StepPlan, first: Sequence, running: list[Sequence]) -> None:
+        """The first of all, or a sample beside it, advances; it waits only for a slot or pages of its own priority."""
+        if not any(s.order == first.order for s in plan.sequences):
+            assert first not in running, "the first of all does not advance"
+            assert running[-1].request.priority <= first.request.priority, "a lower priority is in the way"
+
+    def _check_writers(self, writers: dict[int, Sequence]) -> None:
+        """What is written is in nobody else's table, whether that one is in the step or not."""
+        for other in self.scheduler.slots.running:
+            for page in self.pages.tables[other.slot, : self.pages.num_held[other.slot]].tolist():
+                assert writers.get(page, other) is other, f"{page} is written and shared"
+
+    def _commit(self, plan: StepPlan) -> None:
+        """Two kinds of tokens, by a rule that makes samples of one prompt agree for a while."""
+        tokens = [(self.num_steps // 3 + s.sample_index * (self.num_steps % 2)) % 2 for s in plan.sampled]
+        for parent, child in plan.born:
+            assert child.state == UNBORN
+            self.tracks[child].tokens = list(self.tracks[parent].tokens)
+        self.scheduler.commit(plan, np.array(tokens, np.int32))
+        for sequence, token in zip(plan.sampled, tokens, strict=True):
+            self.tracks[sequence].tokens.append(token)
+        for sequence in [*plan.sequences, *(child for _, child in plan.born)]:
+            track = self.tracks[sequence]
+            has_all = track.scored == list(range(track.num_wanted))
+            if has_all if sequence.request.wants_all else len(track.tokens) >= track.num_wanted:
+                self.scheduler.finish(sequence)
