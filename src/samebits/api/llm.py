@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from samebits.backends import discovery
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
-from samebits.engine.job import Generation, RequestFailed, Score
+from samebits.engine.job import Generation, RequestFailed
+from samebits.engine.rows import Score
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
 from samebits.engine.weights import Progress
@@ -138,6 +141,12 @@ class LLM:
         job = self.engine.score(self._ids(text), top_k=top_k, keep_logits=logits)
         self.engine.complete(job)
         return job.score()
+
+    def embed(self, text: Prompt, pooling: str = "mean") -> np.ndarray:
+        """float32 [hidden] of length 1: the mean of the text's last hidden states, or the "last" one."""
+        job = self.engine.embed(self._ids(text), pooling)
+        self.engine.complete(job)
+        return job.vector()
 
     def _ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):

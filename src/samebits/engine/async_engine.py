@@ -14,10 +14,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from samebits.core.errors import SamebitsError
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
-from samebits.engine.job import Generation, RequestFailed, Score
+from samebits.engine.job import Generation, RequestFailed
+from samebits.engine.rows import Score
 from samebits.engine.sampling import SamplingParams
+
+
+class QueueFull(SamebitsError):
+    """Too many requests wait; a later try may find room."""
+
 
 IDLE_SECONDS = 0.05  # how long a closing engine takes to notice, at most
 
@@ -57,10 +66,13 @@ class Stream:
 
 
 class AsyncEngine:
-    """Runs an engine on its own thread until `close`. Once the thread has died, every call says why."""
+    """Runs an engine on its own thread until `close`. Once the thread has died, every call says why.
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    max_waiting   requests that may wait for their turn; more are refused with QueueFull
+    """
+
+    def __init__(self, engine: Engine, max_waiting: int | None = None) -> None:
+        self.engine, self._max_waiting = engine, max_waiting
         self._inbox: queue.SimpleQueue[Callable[[Engine], None]] = queue.SimpleQueue()
         self._streams: list[Stream] = []
         self._is_closing = threading.Event()
@@ -85,17 +97,34 @@ class AsyncEngine:
             self._streams.append(stream)
             return stream
 
-        return await self._ask(start)
+        return await self._ask(self._admitted(start))
 
     async def score(self, tokens: Iterable[int], **options: Any) -> Score:
         """Log-probabilities of a text; options as Engine.score's."""
-        job = await self._ask(lambda engine: engine.score(tokens, **options))
+        return (await self._finished(lambda engine: engine.score(tokens, **options))).score()
+
+    async def embed(self, tokens: Iterable[int], pooling: str) -> np.ndarray:
+        """A text's vector, as Engine.embed's."""
+        return (await self._finished(lambda engine: engine.embed(tokens, pooling))).vector()
+
+    async def _finished(self, start: Callable[[Engine], Any]) -> Any:
+        job = await self._ask(self._admitted(start))
         try:
             while not job.is_done:
                 await self._ask(lambda _: None)  # answered after the next step
         finally:
             self.post(lambda engine: engine.cancel(job))
-        return job.score()
+        return job
+
+    def _admitted(self, start: Callable[[Engine], Any]) -> Callable[[Engine], Any]:
+        """`start`, or QueueFull where too many wait already."""
+
+        def checked(engine: Engine) -> Any:
+            if self._max_waiting is not None and engine.scheduler.num_waiting >= self._max_waiting:
+                raise QueueFull(f"{engine.scheduler.num_waiting} requests wait already")
+            return start(engine)
+
+        return checked
 
     async def drain(self) -> None:
         """Waits until every request that was started has ended."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput
-from samebits.engine.job import Generation, Job, Scoring
+from samebits.engine.job import Generation, Job
+from samebits.engine.rows import POOLINGS, Embedding, Scoring
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Drawn, Sampler, check_bias
 from samebits.engine.sampling import SamplingParams, TokenMask
@@ -106,6 +107,13 @@ class Engine:
         ids = self._checked("score", "tokens", "none", tokens, self.max_len)
         return self._add(Scoring(ids, top_k, keep_logits), Request(ids, wants_all=True))
 
+    def embed(self, tokens: Iterable[int], pooling: str = "mean") -> Embedding:
+        """Queues a text whose hidden states are wanted, their mean or the last one."""
+        if pooling not in POOLINGS:
+            raise BadInput("embed", "pooling", pooling, " or ".join(POOLINGS))
+        ids = self._checked("embed", "tokens", "none", tokens, self.max_len)
+        return self._add(Embedding(ids, pooling), Request(ids, wants_all=True))
+
     def cancel(self, job: Job, reason: str = CANCELLED) -> None:
         """Ends a job now, with what it has; nothing for one that has ended."""
         for sequence in job.sequences:
@@ -132,7 +140,7 @@ class Engine:
             self._fail({self._jobs[s] for s in plan.sequences}, f"{type(error).__name__}: {error}")
             return True
         self.scheduler.commit(plan, drawn.tokens)
-        self._deliver(plan, result.logits, drawn)
+        self._deliver(plan, result, drawn)
         if self.observer:
             self.observer.stepped(self._stats(plan, self.clock() - start))
         return True
@@ -176,7 +184,7 @@ class Engine:
         answers = [self._jobs[s].answer(s.sample_index) for s in plan.sampled]
         return self._sampler.draw(result.logits, result.on_device, plan.sampled_rows, answers)
 
-    def _deliver(self, plan: StepPlan, logits: np.ndarray, drawn: Drawn) -> None:
+    def _deliver(self, plan: StepPlan, result: StepResult, drawn: Drawn) -> None:
         now = self.clock()
         for i, reason in drawn.failures.items():
             if job := self._jobs.get(plan.sampled[i]):
@@ -184,12 +192,12 @@ class Engine:
         tokens, rows = drawn.tokens.tolist(), plan.sampled_rows.tolist()
         for sequence, token, row in zip(plan.sampled, tokens, rows, strict=True):
             job = self._jobs.get(sequence)  # none where another sample of the request failed
-            if job and job.take(sequence.sample_index, token, logits[row], now):
+            if job and job.take(sequence.sample_index, token, result.logits[row], now):
                 self._finish(job, sequence)
         for scored in plan.scored:
             job = self._jobs[scored.sequence]
-            rows_of_job = logits[scored.first_row : scored.first_row + scored.count]
-            if job.take_rows(scored.position, rows_of_job):
+            rows_of_job = slice(scored.first_row, scored.first_row + scored.count)
+            if job.take_rows(scored.position, result.logits[rows_of_job], result.hidden[rows_of_job]):
                 self._finish(job, scored.sequence)
 
     def _finish(self, job: Job, sequence: Sequence) -> None:

@@ -1,0 +1,114 @@
+"""Jobs on every token of a text: how likely it is, and what the model makes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.engine.job import Job
+from samebits.engine.sampling import likeliest, log_probabilities
+
+POOLINGS = ("mean", "last")
+
+
+@dataclass(frozen=True)
+class Score:
+    """token_logprobs[i] is the log-probability of token i + 1 given those before it."""
+
+    token_ids: tuple[int, ...]
+    token_logprobs: tuple[float, ...]
+    top: tuple[tuple[tuple[int, float], ...], ...]  # the likeliest next tokens at every position
+    logits_sha256: str  # over the float32 logits of all positions
+    logits: np.ndarray | None = None  # [n, vocab] where asked for
+
+    @property
+    def log_likelihood(self) -> float:
+        return math.fsum(self.token_logprobs)
+
+    @property
+    def perplexity(self) -> float | None:
+        """None for a text of one token: nothing was predicted."""
+        count = len(self.token_logprobs)
+        return math.exp(-self.log_likelihood / count) if count else None
+
+
+class TextJob(Job):
+    """Done when all of its tokens have come, or when it was cut."""
+
+    def __init__(self, tokens: np.ndarray) -> None:
+        super().__init__()
+        self._tokens, self._num_done, self._is_cut = tokens, 0, False
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_cut or self._num_done == len(self._tokens)
+
+    def cut(self, reason: str) -> bool:
+        was_open = not self.is_done
+        self._is_cut = was_open
+        return was_open
+
+    def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
+        first = self._num_done - position
+        self._take(logits[first:], hidden[first:])
+        self._num_done += len(logits) - first
+        return self.is_done
+
+    def _take(self, logits: np.ndarray, hidden: np.ndarray) -> None:
+        """The rows of the next tokens."""
+        raise NotImplementedError
+
+
+class Scoring(TextJob):
+    """How likely a model finds a text."""
+
+    def __init__(self, tokens: np.ndarray, top_k: int, keep_logits: bool) -> None:
+        super().__init__(tokens)
+        self._top_k, self._keep_logits = top_k, keep_logits
+        self._digest = hashlib.sha256()
+        self._logprobs: list[float] = []
+        self._top: list[tuple[tuple[int, float], ...]] = []
+        self._kept: list[np.ndarray] = []
+
+    def _take(self, logits: np.ndarray, hidden: np.ndarray) -> None:
+        self._digest.update(logits.tobytes())
+        for row in log_probabilities(logits):
+            following = len(self._top) + 1
+            if following < len(self._tokens):
+                self._logprobs.append(float(row[self._tokens[following]]))
+            self._top.append(tuple(likeliest(row, self._top_k)))
+        if self._keep_logits:
+            self._kept.append(logits.copy())
+
+    def score(self) -> Score:
+        """The whole result; RequestFailed where the request failed."""
+        self.check()
+        logits = np.concatenate(self._kept) if self._kept else None
+        ids = tuple(self._tokens.tolist())
+        return Score(ids, tuple(self._logprobs), tuple(self._top), self._digest.hexdigest(), logits)
+
+
+class Embedding(TextJob):
+    """One vector for a text: the mean of the model's last states, added in order, or the last one."""
+
+    def __init__(self, tokens: np.ndarray, pooling: str) -> None:
+        super().__init__(tokens)
+        self._pooling = pooling
+        self._vector: np.ndarray | None = None
+
+    def _take(self, logits: np.ndarray, hidden: np.ndarray) -> None:
+        for row in hidden:  # one by one: the same sum however the text was cut
+            self._vector = row.copy() if self._vector is None or self._pooling == "last" else self._vector + row
+
+    def vector(self) -> np.ndarray:
+        """float32 [hidden] of length 1, or zeros; RequestFailed where the request failed."""
+        self.check()
+        if self._vector is None:
+            raise BadInput("embed", "vector", "an unfinished text", "a finished one")
+        mean = self._vector.astype(np.float64) / (len(self._tokens) if self._pooling == "mean" else 1)
+        length = math.sqrt(math.fsum((mean * mean).tolist()))
+        return (mean / length if length else mean).astype(np.float32)

@@ -1,0 +1,67 @@
+"""Errors as OpenAI's clients read them: an object with message, type, param and code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from samebits.core.errors import BadInput
+from samebits.engine.job import RequestFailed
+from samebits.server.limits import RETRY_AFTER_SECONDS
+
+TYPES = {401: "authentication_error", 404: "not_found_error", 405: "invalid_request_error", 500: "server_error"}
+TYPES |= {503: "server_error"}
+MAX_SHOWN = 80
+
+
+class ApiError(Exception):
+    """A refusal with its HTTP status."""
+
+    def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
+
+    def as_json(self) -> dict[str, Any]:
+        kind = TYPES.get(self.status, "invalid_request_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self, headers: dict[str, str] | None = None) -> Response:
+        headers = dict(headers or {})
+        if self.status == 503:
+            headers["retry-after"] = str(RETRY_AFTER_SECONDS)
+        return JSONResponse(self.as_json(), self.status, headers)
+
+
+def bad_request(param: str, given: object, needed: str, code: str | None = None) -> ApiError:
+    text = str(given)
+    shown = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+    return ApiError(400, f"{param}: got {shown}; needs {needed}", param, code)
+
+
+def busy(message: str) -> ApiError:
+    return ApiError(503, message, code="overloaded")
+
+
+def from_exception(error: Exception) -> ApiError:
+    """Whatever a handler raised, as the answer a client gets. Our own faults say no more than that."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        param = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
+        return ApiError(400, f"{param or 'body'}: {first['msg']}", param or None, "invalid_value")
+    if isinstance(error, BadInput):
+        return ApiError(400, str(error), error.argument, "invalid_value")
+    if isinstance(error, RequestFailed):
+        return ApiError(500, f"the request failed: {error}", code="request_failed")
+    return ApiError(500, "the server failed; its log says more", code="internal_error")
+
+
+async def handle_http_exception(request: Request, error: Exception) -> Response:
+    """Unknown paths and methods in the same shape."""
+    status = getattr(error, "status_code", 500)
+    text = {404: f"no such path: {request.url.path[:MAX_SHOWN]}", 405: f"{request.method} is not allowed here"}
+    return ApiError(status, text.get(status, "refused")).response(dict(getattr(error, "headers", None) or {}))

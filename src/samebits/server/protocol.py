@@ -1,0 +1,162 @@
+"""The bodies clients send. Fields of OpenAI's schema are honoured or refused by name, others are ignored and logged."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from samebits.server.errors import bad_request
+from samebits.server.limits import MAX_BIASES, MAX_NAME_CHARS, MAX_STOP_CHARS, MAX_TOP_LOGPROBS
+
+Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
+Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+TokenIds = list[Annotated[int, Field(ge=0, lt=1 << 31)]]
+Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
+Bias = dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
+
+
+class Body(BaseModel):
+    """A request; an integer is no float's stand-in the other way round, and nothing is turned from text."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    def given(self, name: str, default: Any) -> Any:
+        """A field's value, the default for null."""
+        value = getattr(self, name)
+        return default if value is None else value
+
+
+class StreamOptions(Body):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class JsonSchema(Body):
+    name: Text | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Body):
+    """`regex`, with a pattern, is ours."""
+
+    type: Literal["text", "json_object", "json_schema", "regex"]
+    json_schema: JsonSchema | None = None
+    pattern: str | None = None
+
+
+class Sampling(Body):
+    """What completions and chat share. top_k, min_p, repetition_penalty, ignore_eos and priority are ours."""
+
+    model: Text | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    seed: Seed | None = None
+    stop: Stop | list[Stop] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: Annotated[Bias, Field(max_length=MAX_BIASES)] | None = None
+    user: str | None = None
+    top_k: Annotated[int, Field(ge=0, lt=1 << 30)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    ignore_eos: bool | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] | None = None
+    response_format: ResponseFormat | None = None
+
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+class Part(Body):
+    """Of a message's content; only text for now."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(Body):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Annotated[list[Part], Field(min_length=1)]
+    name: Text | None = None
+
+    def as_dict(self) -> dict[str, str]:
+        content = self.content if isinstance(self.content, str) else "".join(p.text for p in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": content}
+
+
+class ChatBody(Sampling):
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+
+
+class CompletionBody(Sampling):
+    prompt: str | list[str] | TokenIds | list[TokenIds]
+    max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+
+
+class EmbeddingBody(Body):
+    """`pooling` is ours."""
+
+    input: str | list[str] | TokenIds | list[TokenIds]
+    model: Text | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    pooling: Literal["mean", "last"] | None = None
+    user: str | None = None
+
+
+class TokenizeBody(Body):
+    text: str
+    add_special: bool = True
+    parse_special: bool = True
+
+
+class DetokenizeBody(Body):
+    tokens: TokenIds
+
+
+# Fields of OpenAI's schema that are refused, except with the values that ask for nothing.
+REFUSED: dict[type[Body], dict[str, tuple[Any, ...]]] = {
+    ChatBody: {
+        "tools": ([],),
+        "tool_choice": ("none", "auto"),
+        "parallel_tool_calls": (True, False),
+        "functions": ([],),
+        "function_call": ("none", "auto"),
+        "modalities": (["text"],),
+        "audio": (),
+        "prediction": (),
+        "reasoning_effort": ("none",),
+        "verbosity": ("medium",),
+        "web_search_options": (),
+        "store": (False,),
+        "moderation": (),
+    },
+    CompletionBody: {"suffix": ("",), "echo": (False,), "best_of": (1,)},
+    EmbeddingBody: {"dimensions": ()},
+}
+# And those that need no answer.
+ACCEPTED = {"metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
+
+
+def check_refused(kind: type[Body], body: dict[str, Any]) -> None:
+    """ApiError for a field that is known and not supported."""
+    for name, harmless in REFUSED.get(kind, {}).items():
+        value = body.get(name)
+        if value is not None and not any(type(value) is type(h) and value == h for h in harmless):
+            raise bad_request(name, "a value", "nothing: it is not supported yet", "unsupported_parameter")
+
+
+def unknown_fields(kind: type[Body], body: dict[str, Any]) -> list[str]:
+    """Names that neither OpenAI's schema nor ours has; the first few, cut short."""
+    known = {f.alias or name for name, f in kind.model_fields.items()} | REFUSED.get(kind, {}).keys() | ACCEPTED
+    return [name[:40] for name in body if name not in known][:10]
