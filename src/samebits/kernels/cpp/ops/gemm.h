@@ -105,6 +105,7 @@ inline void run_gemm_q8(const Call& call, Worker& worker) {  // codes, scales, w
     p.choose_units(worker.count);
     PlainResult result{y.as<float>(), y.stride[0] / 4, p.rows, bias_row(call.in[3], worker.scratch + own), p.unit_groups};
     p.target = &result, p.finish = PlainResult::finish;
+    if (!result.bias && p.rows % kGroup == 0) p.y = result.y, p.y_stride = result.y_stride;
     multiply_blocks(p, worker);
 }
 

@@ -1,7 +1,7 @@
 // Block-quantized products on AMX int8 tiles: 16 tokens x 16 rows x 32 k an instruction.
 //
-// A step is 16 tokens against 8 blocks. While the tiles of one step are multiplied, the float stage works on the
-// integer sums of the step before: the matrix unit and the vector ports are busy together.
+// 16 tokens meet a chunk of 8 blocks: all its tiles first, then the float stage on their integer sums. Mixed
+// they are slower: measured, 512-bit float operations run at half their rate next to tile instructions.
 #pragma once
 #include "gemm_vnni.h"
 
@@ -19,14 +19,12 @@ struct alignas(64) TileConfig {
     uint8_t rows[16] = {};
 };
 
-// Tiles 0, 1: sums; 2, 3: tokens; 4, 5: codes. `k` is how many k a product covers: 32, or 16 for halves.
+// Tile 0: sums; 1: tokens; 2: codes. `k` is how many k a product covers: 32, or 16 for halves.
 inline void configure_tiles(int k) {
     TileConfig config;
-    for (int i = 0; i < 2; i++) {
-        config.rows[i] = kTileTokens, config.row_bytes[i] = 64;
-        config.rows[2 + i] = kTileTokens, config.row_bytes[2 + i] = uint16_t(k);
-        config.rows[4 + i] = uint8_t(k / 4), config.row_bytes[4 + i] = 64;
-    }
+    config.rows[0] = kTileTokens, config.row_bytes[0] = 64;
+    config.rows[1] = kTileTokens, config.row_bytes[1] = uint16_t(k);
+    config.rows[2] = uint8_t(k / 4), config.row_bytes[2] = 64;
     asm volatile("" ::"m"(config) : "memory");  // gcc 12 does not see that the instruction reads it
     _tile_loadconfig(&config);
 }
@@ -64,7 +62,6 @@ INLINE void open_group(const uint8_t* group, int64_t blocks, float tensor_scale,
     const __m512i bias = _mm512_set1_epi8(char(W::bias));
     for (int64_t b = 0; b < blocks; b++) {
         const uint8_t* from = codes + b * W::code_bytes;
-        for (int i = 0; i < W::code_bytes; i += 64) prefetch(from + 4096 + i);
         W::each(from, [&](int g, B w) __attribute__((always_inline)) {
             _mm512_store_si512(to.codes + b * 512 + 64 * g, _mm512_sub_epi8(w.v, bias));
         });
@@ -82,50 +79,27 @@ struct TokenTiles {
     int64_t tokens;
 };
 
-// One product in two sets of tiles, so that the next can begin before the last is stored. The numbers of tiles must be
-// literals: the intrinsics paste them into the instruction.
-#define SAMEBITS_MULTIPLY_TILES(name, SUMS, TOKENS, CODES)                                             \
-    INLINE void name(const int8_t* tokens, int64_t stride, const int8_t* codes, int32_t* sums) { \
-        _tile_zero(SUMS);                                                                              \
-        _tile_loadd(TOKENS, tokens, stride);                                                           \
-        _tile_loadd(CODES, codes, 64);                                                                 \
-        _tile_dpbssd(SUMS, TOKENS, CODES);                                                             \
-        _tile_stored(SUMS, sums, 64);                                                                  \
-    }
-SAMEBITS_MULTIPLY_TILES(multiply_even, 0, 2, 4)
-SAMEBITS_MULTIPLY_TILES(multiply_odd, 1, 3, 5)
-#undef SAMEBITS_MULTIPLY_TILES
-
-// int32 results of a block: 16 tokens x 16 rows, twice where halves are summed apart.
+// Products of a block, 1 or one for each half, and the int32 of each: 16 tokens x 16 rows.
 template <class W>
-constexpr int sums_of_block = (W::term == Term::halves ? 2 : 1) * kTileTokens * 16;
+constexpr int products_of_block = W::term == Term::halves ? 2 : 1;
+constexpr int kTileSums = kTileTokens * 16;
 
-// One step's place: a tile of tokens, and up to 8 blocks from `block` on.
-struct Step {
-    int64_t tile, block;
-    int num_tokens, num_blocks;
-};
-
-// Blocks i and i + 1 of a step, the second only where there is one.
+// All products of a chunk. Sums are stored when the operands of the next product are on their way; more tiles than one
+// of a kind were measured no faster, and slower on a busy machine.
 template <class W>
-INLINE void multiply_two(const int8_t* tokens, const int8_t* codes, int i, int num_blocks, int32_t* sums) {
-#pragma GCC unroll 2
-    for (int j = i; j < i + 2; j++) {
-        if (j >= num_blocks) return;
-        const int8_t *x = tokens + j * 512, *w = codes + j * 512;
-        int32_t* to = sums + j * sums_of_block<W>;
-        if constexpr (W::term == Term::halves) {
-            multiply_even(x, 32, w, to);
-            multiply_odd(x + 16, 32, w + 256, to + kTileTokens * 16);
-        } else if (j == i) {
-            multiply_even(x, 32, w, to);
-        } else {
-            multiply_odd(x, 32, w, to);
-        }
+INLINE void multiply_chunk(const int8_t* tokens, const int8_t* codes, int num_blocks, int32_t* sums) {
+    constexpr int parts = products_of_block<W>;
+    for (int i = 0; i < num_blocks * parts; i++, sums += kTileSums) {
+        _tile_loadd(1, tokens + i / parts * 512 + i % parts * 16, 32);
+        _tile_loadd(2, codes + i * (512 / parts), 64);
+        if (i) _tile_stored(0, sums - kTileSums, 64);
+        _tile_zero(0);
+        _tile_dpbssd(0, 1, 2);
     }
+    _tile_stored(0, sums - kTileSums, 64);
 }
 
-// The chunks of N tokens from t on: the terms of a step's blocks in order from +0.
+// The chunks of N tokens from t on: the terms of their blocks in order from +0.
 template <class W, int N>
 INLINE void chunks_of(const TokenTiles& x, const float* scales, int64_t at, int num_blocks, int t, const int32_t* sums,
                       F (&chunk)[N]) {
@@ -136,67 +110,44 @@ INLINE void chunks_of(const TokenTiles& x, const float* scales, int64_t at, int 
 #pragma GCC unroll 2
     for (int i = 0; i < num_blocks; i++) {
         const BlockScales s = reload_scales<W>(scales + i * num_scales<W> * 16);
-        const int32_t* from = sums + i * sums_of_block<W> + t * 16;
+        const int32_t* from = sums + i * products_of_block<W> * kTileSums + t * 16;
 #pragma GCC unroll 4
         for (int n = 0; n < N; n++) {
-            const I high = W::term == Term::halves ? load(from + (n + kTileTokens) * 16) : set(0);
+            const I high = W::term == Term::halves ? load(from + n * 16 + kTileSums) : set(0);
             const float sum = has_offset ? token_sums[i * kTileTokens + n] : 0.0f;
             chunk[n] = chunk[n] + term_of<W>(s, load(from + n * 16), high, token_scales[i * kTileTokens + n], sum);
         }
     }
 }
 
-// Steps in order: 4 tiles of tokens against the same 8 blocks, so that these stay in the first-level cache, then the
-// next 8 blocks, then the next 4 tiles.
-struct Walk {
-    static constexpr int64_t kTiles = 4;
-    int64_t tokens, blocks, first_tile = 0, tile = 0, block = 0;
-
-    int64_t num_tiles() const { return (tokens + kTileTokens - 1) / kTileTokens; }
-    Step step() const {
-        if (tile >= num_tiles()) return {};
-        return {tile, block, int(least(kTileTokens, tokens - tile * kTileTokens)), int(least(kChunkBlocks, blocks - block))};
-    }
-    void advance() {
-        if (++tile < least(first_tile + kTiles, num_tiles())) return;
-        block += kChunkBlocks;
-        if (block >= blocks) block = 0, first_tile += kTiles;
-        tile = first_tile;
-    }
-};
-
-// 16 rows of the product for all tokens; write(token, 16 lanes) gets each result once.
+// 16 rows of the product for all tokens; write(token, 16 lanes) gets each result once. `next`, the group opened after
+// this one, is asked for on the way, a piece at a time.
 template <class W, class Write>
-INLINE void amx_group(const TokenTiles& x, const OpenGroup& group, int64_t blocks, int32_t* sums, Write write) {
+INLINE void amx_group(const TokenTiles& x, const OpenGroup& group, int64_t blocks, int32_t* sums, const uint8_t* next,
+                      Write write) {
     constexpr int kQuad = 4;  // tokens that share the loads of a block's scales
-    alignas(64) float totals[Walk::kTiles * kTileTokens][16];
-    Walk walk{x.tokens, blocks};
-    Step before{};
-    for (int64_t s = 0; s == 0 || before.num_tokens; s++, walk.advance()) {
-        const Step now = walk.step();
-        const int8_t* tokens = x.codes + (now.tile * blocks + now.block) * 512;
-        const int8_t* codes = group.codes + now.block * 512;
-        int32_t* sums_now = sums + (s & 1) * kChunkBlocks * sums_of_block<W>;
-        const int32_t* sums_before = sums + (~s & 1) * kChunkBlocks * sums_of_block<W>;
-        const float* scales = group.scales + before.block * num_scales<W> * 16;
-        const int64_t at = before.tile * blocks + before.block;
-        float(*total)[16] = totals + before.tile % Walk::kTiles * kTileTokens;
-        const bool ends = before.block + before.num_blocks == blocks;
-#pragma GCC unroll 1  // the loop must fit the cache of decoded instructions
-        for (int i = 0; i < kChunkBlocks; i += 2) {
-            multiply_two<W>(tokens, codes, i, now.num_blocks, sums_now);
-            const int t = 2 * i;
-            if (t >= before.num_tokens) continue;  // others of the last four may be padding: they are not written
-            F chunk[kQuad];
-            chunks_of<W, kQuad>(x, scales, at, before.num_blocks, t, sums_before, chunk);
+    const int64_t num_quads = (x.tokens + kQuad - 1) / kQuad * ((blocks + kChunkBlocks - 1) / kChunkBlocks);
+    const int64_t piece = int64_t(W::group_bytes(blocks)) / num_quads + 64;
+    alignas(64) float totals[kTileTokens][16];
+    for (int64_t start = 0; start < x.tokens; start += kTileTokens) {
+        const int num_tokens = int(least(kTileTokens, x.tokens - start));
+        for (int64_t block = 0; block < blocks; block += kChunkBlocks) {
+            const int num_blocks = int(least(kChunkBlocks, blocks - block));
+            const int64_t at = start / kTileTokens * blocks + block;
+            multiply_chunk<W>(x.codes + at * 512, group.codes + block * 512, num_blocks, sums);
+#pragma GCC unroll 1
+            for (int t = 0; t < num_tokens; t += kQuad) {  // some of the last four may be padding: they are not written
+                for (const uint8_t* end = next + piece; next < end; next += 64) prefetch(next);
+                F chunk[kQuad];
+                chunks_of<W, kQuad>(x, group.scales + block * num_scales<W> * 16, at, num_blocks, t, sums, chunk);
 #pragma GCC unroll 4
-            for (int n = 0; n < kQuad; n++) {
-                const F sum = (before.block ? load(total[t + n]) : zero()) + chunk[n];
-                if (!ends) store(total[t + n], sum);
-                else if (t + n < before.num_tokens) write(before.tile * kTileTokens + t + n, sum);
+                for (int n = 0; n < kQuad; n++) {
+                    const F sum = (block ? load(totals[t + n]) : zero()) + chunk[n];
+                    if (block + num_blocks < blocks) store(totals[t + n], sum);
+                    else if (t + n < num_tokens) write(start + t + n, sum);
+                }
             }
         }
-        before = now;
     }
 }
 

@@ -7,7 +7,7 @@
 namespace samebits::SAMEBITS_ISA {
 
 // Tokens from which AMX tiles are faster than dot instructions; no effect on bits.
-constexpr int64_t kAmxTokens = 32;
+constexpr int64_t kAmxTokens = 20;
 // Tokens that stay in the second-level cache while all rows pass by; a multiple of the tile.
 constexpr int64_t kPartTokens = 128;
 constexpr int kUnitGroups = 4, kUnitRows = kUnitGroups * kGroup;
@@ -27,6 +27,8 @@ struct BlockProduct {
     char* shared;  // product_scratch bytes for all threads, 64-byte aligned
     void* target;  // of `finish`
     void (*finish)(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results);
+    float* y = nullptr;  // or results go here, rows of y_stride, and nothing is left to finish
+    int64_t y_stride = 0;
     int unit_groups = kUnitGroups;
 
     int64_t num_groups() const { return (rows + kGroup - 1) / kGroup; }
@@ -46,7 +48,7 @@ struct BlockProduct {
 inline Scratch product_scratch(int64_t tokens, int64_t blocks) {
     const size_t side_by_side = size_t(round_up(tokens, 8) * blocks) * (sizeof(TokenBlock<8>) / 8);
     const size_t in_tiles = size_t(round_up(tokens, 16) * blocks) * (kBlock + 4 + 4);
-    const size_t opened = size_t(blocks) * (512 + 256) + 2 * kChunkBlocks * 512 * 4;
+    const size_t opened = size_t(blocks) * (512 + 256) + kChunkBlocks * 512 * 4;
     return {opened + size_t(kPartTokens) * kUnitRows * 4, side_by_side > in_tiles ? side_by_side : in_tiles};
 }
 
@@ -74,8 +76,9 @@ constexpr int tile_tokens(const TokenBlock<T>*) {
     return T;
 }
 
-// Units of the product for parts of the tokens; multiply(group's bytes, part's first token, tokens, where row r of
-// token t goes: 64 t + r). A thread goes through a stretch of its own, which memory delivers best, and then helps others.
+// Units of the product for parts of the tokens; multiply(group's bytes, part's first token, tokens, to, stride) puts
+// row r of token t at to + stride t + r. A thread goes through a stretch of its own, which memory delivers best, and
+// then helps others.
 template <class Multiply>
 INLINE void each_unit(const BlockProduct& p, size_t group_stride, float* results, Worker& worker, Multiply multiply) {
     const int64_t units = p.num_units(), parts = (p.tokens + kPartTokens - 1) / kPartTokens, groups = p.num_groups();
@@ -83,9 +86,11 @@ INLINE void each_unit(const BlockProduct& p, size_t group_stride, float* results
         const int64_t unit = i % units, start = i / units * kPartTokens, tokens = least(kPartTokens, p.tokens - start);
         for (int j = 0; j < p.unit_groups; j++) {
             const int64_t g = p.group(unit, j);
-            if (g < groups) multiply(p.weight + size_t(g) * group_stride, start, tokens, results + j * kGroup);
+            float* to = p.y ? p.y + start * p.y_stride + g * kGroup : results + j * kGroup;
+            const int64_t stride = p.y ? p.y_stride : kUnitRows;
+            if (g < groups) multiply(p.weight + size_t(g) * group_stride, start, tokens, to, stride);
         }
-        p.finish(p.target, unit, start, tokens, results);
+        if (!p.y) p.finish(p.target, unit, start, tokens, results);
     }
 }
 
@@ -103,14 +108,15 @@ void multiply_by_dots(const BlockProduct& p, Worker& worker) {
                                 p.scales_stride, first, last, x);
     });
     if (!alone) worker.barrier();
-    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens, float* to) {
+    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens,
+                                                                float* to, int64_t stride) {
         char* part = memory + size_t(start / kPartTokens) * part_bytes;
         each_tile(tokens, p.blocks, part, [&](int64_t t, auto* x) __attribute__((always_inline)) {
             constexpr int T = tile_tokens(decltype(x)(nullptr));
             F total[T];
             tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total);
 #pragma GCC unroll 8
-            for (int i = 0; i < T; i++) store(to + (t + i) * kUnitRows, total[i]);
+            for (int i = 0; i < T; i++) store(to + (t + i) * stride, total[i]);
         });
     });
 }
@@ -143,15 +149,17 @@ void multiply_by_tiles(const BlockProduct& p, Worker& worker) {
     worker.barrier();
     float* results = reinterpret_cast<float*>(worker.scratch);
     int32_t* products = reinterpret_cast<int32_t*>(results + kPartTokens * kUnitRows);
-    int8_t* opened = reinterpret_cast<int8_t*>(products + 2 * kChunkBlocks * sums_of_block<W>);
+    int8_t* opened = reinterpret_cast<int8_t*>(products + kChunkBlocks * products_of_block<W> * kTileSums);
     const OpenGroup open{opened, reinterpret_cast<float*>(opened + p.blocks * 512)};
     configure_tiles(W::term == Term::halves ? 16 : 32);
-    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens, float* to) {
+    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens,
+                                                                float* to, int64_t stride) {
         const int64_t at = start * p.blocks;
         const TokenTiles x{codes + at * kBlock, scales + at, sums + at, tokens};
         open_group<W>(group, p.blocks, p.tensor_scale, open);
-        amx_group<W>(x, open, p.blocks, products, [&](int64_t t, F y) __attribute__((always_inline)) {
-            store(to + t * kUnitRows, y);
+        const uint8_t* next = group + W::group_bytes(p.blocks);
+        amx_group<W>(x, open, p.blocks, products, next, [&](int64_t t, F y) __attribute__((always_inline)) {
+            store(to + t * stride, y);
         });
     });
     _tile_release();

@@ -1,0 +1,162 @@
+"""From a request's body to streams of the engine, and their pieces back in one order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from samebits.core.errors import BadInput
+from samebits.engine.answer import Completion, Piece
+from samebits.engine.async_engine import QueueFull, Stream
+from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.server.errors import ApiError, bad_request, busy
+from samebits.server.limits import Limits
+from samebits.server.model import ServedModel
+from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
+
+log = logging.getLogger("samebits.server")
+AnyBody = TypeVar("AnyBody", bound=Body)
+Result = TypeVar("Result")
+SEED_BITS = (1 << 64) - 1
+POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
+
+
+async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> AnyBody:
+    """The checked body; ApiError for one that is too long, no JSON, or wrong."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > max_bytes:
+            raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "body: got no JSON; needs a JSON object", code="invalid_json") from None
+    if not isinstance(content, dict):
+        raise ApiError(400, "body: got no object; needs a JSON object", code="invalid_json")
+    check_refused(kind, content)
+    if unknown := unknown_fields(kind, content):
+        log.info("%s ignores unknown fields: %s", request.url.path, ", ".join(map(repr, unknown)))
+    return kind.model_validate(content)
+
+
+def sampling_params(
+    body: Sampling, limits: Limits, max_tokens: int, logprobs: int | None, is_deterministic: bool
+) -> SamplingParams:
+    """The engine's parameters; without a seed a deterministic server takes 0."""
+    n, stops = body.given("n", 1), body.stops()
+    if n > limits.max_samples:
+        raise bad_request("n", n, f"at most {limits.max_samples}")
+    if len(stops) > limits.max_stops:
+        raise bad_request("stop", f"{len(stops)} strings", f"at most {limits.max_stops}")
+    seed = body.seed if body.seed is not None or not is_deterministic else 0
+    return SamplingParams(
+        max_tokens=max_tokens,
+        temperature=body.given("temperature", 1.0),
+        top_k=body.given("top_k", 0),
+        top_p=max(body.given("top_p", 1.0), 2.0**-16),
+        min_p=body.given("min_p", 0.0),
+        repetition_penalty=body.given("repetition_penalty", 1.0),
+        presence_penalty=body.given("presence_penalty", 0.0),
+        frequency_penalty=body.given("frequency_penalty", 0.0),
+        logit_bias={int(token): value for token, value in body.given("logit_bias", {}).items()},
+        seed=None if seed is None else seed & SEED_BITS,
+        n=n,
+        stop=stops,
+        logprobs=logprobs,
+        ignore_eos=body.given("ignore_eos", False),
+    )
+
+
+async def start_streams(
+    served: ServedModel,
+    prompts: Sequence[Sequence[int]],
+    params: Sequence[SamplingParams],
+    body: Sampling,
+) -> list[Stream]:
+    """A stream for each prompt, or none: a mistake in one ends those that were started."""
+    make_mask: Callable[[], TokenMask] | None = await asyncio.to_thread(
+        served.grammars.mask_maker, body.response_format
+    )
+    deadline = served.llm.engine.clock() + served.limits.deadline_seconds
+    streams: list[Stream] = []
+    try:
+        for prompt, wishes in zip(prompts, params, strict=True):
+            options = {"priority": body.given("priority", 0), "deadline": deadline, "make_mask": make_mask}
+            streams.append(await served.engine.generate(prompt, wishes, **options))
+    except BaseException as error:
+        for stream in streams:
+            stream.close()
+        if isinstance(error, QueueFull):
+            raise busy(f"the server is busy: {error}") from None
+        if isinstance(error, BadInput) and error.argument == "prompt":
+            raise ApiError(400, str(error), "messages", "context_length_exceeded") from None
+        raise
+    return streams
+
+
+async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Piece]]:
+    """(stream, sample, piece) of all streams as they come; leaving early ends them all."""
+    pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
+
+    async def forward(number: int, stream: Stream) -> None:
+        try:
+            async for sample, piece in stream:
+                pieces.put_nowait((number, sample, piece))
+            pieces.put_nowait(None)
+        except Exception as error:
+            pieces.put_nowait(error)
+
+    tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(streams)]
+    try:
+        num_open = len(tasks)
+        while num_open:
+            event = await pieces.get()
+            if isinstance(event, Exception):
+                raise event
+            if event is None:
+                num_open -= 1
+            else:
+                yield event
+    finally:
+        for task, stream in zip(tasks, streams, strict=True):
+            task.cancel()
+            stream.close()
+
+
+async def all_completions(request: Request, streams: Sequence[Stream]) -> list[list[Completion]]:
+    """Every stream's answers; a client that goes away ends them."""
+
+    async def wait() -> list[list[Completion]]:
+        async for _ in merged(streams):
+            pass
+        return [stream.job.completions() for stream in streams]
+
+    return await while_connected(request, wait())
+
+
+async def while_connected(request: Request, work: Awaitable[Result]) -> Result:
+    """The result of some work, which is cancelled when the client goes away."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait([task], timeout=POLL_SECONDS))[0]:
+            if await request.is_disconnected():
+                raise ApiError(499, "the client has gone")
+        return task.result()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+def usage(streams: Sequence[Stream]) -> dict[str, Any]:
+    """Tokens of all prompts and answers."""
+    prompt = sum(len(s.job.prompt) for s in streams)
+    completion = sum(len(a.token_ids) for s in streams for a in s.job.answers)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

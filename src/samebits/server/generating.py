@@ -1,0 +1,105 @@
+"""/v1/chat/completions and /v1/completions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from samebits.engine.async_engine import Stream
+from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
+from samebits.server.asking import all_completions, merged, read_body, sampling_params, start_streams, usage
+from samebits.server.errors import ApiError, bad_request, from_exception
+from samebits.server.model import ServedModel
+from samebits.server.protocol import ChatBody, CompletionBody, Sampling
+
+log = logging.getLogger("samebits.server")
+DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
+EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+async def chat_completions(request: Request) -> Response:
+    """Answers to a conversation, through the model's own template."""
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, ChatBody, served.limits.max_body_bytes)
+    check_model(served, body.model)
+    if body.top_logprobs is not None and not body.logprobs:
+        raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
+    messages = [m.as_dict() for m in body.messages]
+    prompt = await asyncio.to_thread(served.llm.chat_prompt, messages)
+    room = max(1, served.llm.engine.max_len - len(prompt))
+    max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
+    logprobs = body.given("top_logprobs", 0) if body.logprobs else None
+    params = sampling_params(body, served.limits, max_tokens, logprobs, served.is_deterministic)
+    streams = await start_streams(served, [prompt], [params], body)
+    return await respond(request, served, body, ChatShape(bool(body.logprobs)), streams)
+
+
+async def completions(request: Request) -> Response:
+    """Continuations of prompts: a text, token ids, or several of them."""
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, CompletionBody, served.limits.max_body_bytes)
+    check_model(served, body.model)
+    prompts = await asyncio.to_thread(token_lists, served, body.prompt, "prompt")
+    max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
+    params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
+    streams = await start_streams(served, prompts, [params] * len(prompts), body)
+    return await respond(request, served, body, CompletionShape(body.logprobs is not None), streams)
+
+
+def check_model(served: ServedModel, name: str | None) -> None:
+    """ApiError 404 for another model than the one that is served; none is fine."""
+    if name and name != served.name:
+        raise ApiError(404, f"model: got {name!r}; needs {served.name!r}", "model", "model_not_found")
+
+
+def token_lists(served: ServedModel, given: object, param: str) -> list[list[int]]:
+    """The prompts of a call as token ids; ApiError for none or too many."""
+    items = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
+    if not given or len(items) > served.limits.max_prompts:
+        raise bad_request(param, f"{len(items) if given else 0} texts", f"1 to {served.limits.max_prompts}")
+    encode = served.llm.tokenizer.encode
+    return [encode(item) if isinstance(item, str) else list(item) for item in items]
+
+
+async def respond(
+    request: Request, served: ServedModel, body: Sampling, shape: Shape, streams: Sequence[Stream]
+) -> Response:
+    """A whole answer, or events as they come."""
+    if body.stream:
+        include_usage = bool(body.stream_options and body.stream_options.include_usage)
+        events = stream_events(served, shape, request.state.request_id, streams, include_usage)
+        return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_HEADERS)
+    answers = await all_completions(request, streams)
+    return JSONResponse(whole_answer(served, shape, request.state.request_id, answers, usage(streams)))
+
+
+async def stream_events(
+    served: ServedModel, shape: Shape, request_id: str, streams: Sequence[Stream], include_usage: bool
+) -> AsyncIterator[str]:
+    """Server-sent events; an error in mid-stream is one too. Leaving them unread ends the request."""
+    tokenizer, n = served.llm.tokenizer, len(streams[0].job.answers)
+    head = {**envelope(served, shape, request_id, shape.chunk), **({"usage": None} if include_usage else {})}
+    offsets = [0] * (n * len(streams))
+    try:
+        for index in range(len(offsets)):
+            if first := shape.first(index):
+                yield event({**head, "choices": [first]})
+        async for number, sample, piece in merged(streams):
+            index = number * n + sample
+            yield event({**head, "choices": [shape.part(tokenizer, index, piece, offsets[index])]})
+            offsets[index] += len(piece.text)
+        if include_usage:
+            yield event({**head, "choices": [], "usage": usage(streams)})
+    except Exception as error:
+        log.exception("%s failed in mid-stream", request_id)
+        yield event(from_exception(error).as_json())
+    yield "data: [DONE]\n\n"
+
+
+def event(content: object) -> str:
+    return f"data: {json.dumps(content, ensure_ascii=False, separators=(',', ':'))}\n\n"

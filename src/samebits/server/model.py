@@ -1,0 +1,85 @@
+"""The model behind a server: loading, then serving, until it is closed or has failed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from samebits import NUMERICS_VERSION, __version__
+from samebits.api.llm import LLM
+from samebits.engine.async_engine import AsyncEngine
+from samebits.engine.engine import Observer
+from samebits.server.errors import busy
+from samebits.server.grammar import Grammars
+from samebits.server.limits import Limits
+
+LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
+log = logging.getLogger("samebits.server")
+READ_BYTES = 1 << 20
+
+
+class ServedModel:
+    """`name` is what clients call it. Everything but `state` and `reason` is there once the state is ready."""
+
+    llm: LLM
+    engine: AsyncEngine
+    grammars: Grammars
+    fingerprint: str
+
+    def __init__(self, name: str, limits: Limits, is_deterministic: bool) -> None:
+        self.name, self.limits, self.is_deterministic = name, limits, is_deterministic
+        self.created = int(time.time())
+        self._state, self.reason = LOADING, "the model is loading"
+
+    @property
+    def state(self) -> str:
+        if self._state == READY and not self.engine.is_alive:
+            self._state, self.reason = FAILED, self.engine.failure or "the engine has stopped"
+        return self._state
+
+    @property
+    def tier(self) -> str:
+        return self.llm.numerics if self._state == READY else ""
+
+    async def load(self, make: Callable[[], LLM], path: Path | None, observer: Observer | None) -> None:
+        """Loads beside a server that already answers; a failure is kept as the reason."""
+        try:
+            self.llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
+        except Exception as error:
+            self._state, self.reason = FAILED, f"{type(error).__name__}: {error}"
+            log.error("the model cannot be loaded: %s", self.reason)
+            return
+        runner = self.llm.runner
+        parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
+        self.fingerprint = "samebits-" + "-".join(parts)
+        self.llm.engine.observer = observer
+        self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
+        self.grammars = Grammars(self.llm.tokenizer, runner.vocab_size, self.limits.grammar_seconds)
+        self._state, self.reason = READY, ""
+        log.info("%s is ready: %s", self.name, self.fingerprint)
+
+    def ready(self) -> ServedModel:
+        """Itself; ApiError 503 while it cannot serve."""
+        if self.state != READY:
+            raise busy(self.reason)
+        return self
+
+    def close(self) -> None:
+        if self._state == READY:
+            self._state, self.reason = CLOSED, "the server is shutting down"
+            self.engine.close()
+
+
+def file_digest(path: Path | None) -> str:
+    """The start of the SHA-256 of a model's file, or of all files of a folder in order of their names."""
+    digest = hashlib.sha256()
+    files = [] if path is None else sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+    for file in files:
+        with file.open("rb") as stream:
+            while part := stream.read(READ_BYTES):
+                digest.update(part)
+    return digest.hexdigest()[:16]
