@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from bench_pages import check_page
 from bench_sides import FakeSide
 from rich.console import Console
 from typer.testing import CliRunner
@@ -30,23 +29,6 @@ ROWS = ("--prompts", "24,4096", "--depths", "0,20", "--batches", "3", "--decode-
 
 def settings_for(file: Path) -> Settings:
     return Settings(str(file), "reference", threads=1)
-
-
-def check_page(text: str) -> None:
-    """Every tag is closed, and nothing is fetched from anywhere."""
-    open_tags: list[str] = []
-
-    class Checker(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: Any) -> None:
-            if tag != "meta":
-                open_tags.append(tag)
-
-        def handle_endtag(self, tag: str) -> None:
-            assert open_tags.pop() == tag
-
-    Checker().feed(text)
-    assert open_tags == []
-    assert not re.search(r"https?://|<script|<link|<img|@import|url\(", text)
 
 
 @pytest.fixture(scope="module")

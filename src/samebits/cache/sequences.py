@@ -21,7 +21,7 @@ class Match:
 
     pages: tuple[int, ...]
     num_needed: int  # free pages that opening takes, idle ones among `pages` counted
-    is_coming: bool  # a running sequence is about to compute the page after them
+    coming_slot: int | None  # of a running sequence that is about to compute the page after them
 
 
 class PageCache:
@@ -72,8 +72,8 @@ class PageCache:
                 break
             pages.append(page)
         num_idle = sum(map(self.pool.is_idle, pages))
-        is_coming = len(pages) < limit and prefixes[len(pages)].digest in self._coming
-        return Match(tuple(pages), self.pages_for(num_tokens) - len(pages) + num_idle, is_coming)
+        coming_slot = self._coming.get(prefixes[len(pages)].digest) if len(pages) < limit else None
+        return Match(tuple(pages), self.pages_for(num_tokens) - len(pages) + num_idle, coming_slot)
 
     def open(self, slot: int, match: Match, prefixes: Sequence[Prefix], num_tokens: int) -> int:
         """Gives an empty slot the matched pages and new ones up to num_tokens; returns how many tokens are there.
@@ -87,7 +87,7 @@ class PageCache:
         self._num_released[slot] = 0
         self._is_forked[slot] = False
         self.grow(slot, num_tokens)
-        coming = tuple(p.digest for p in prefixes[len(match.pages) :] if p.digest not in self._coming)
+        coming = tuple(p.digest for p in prefixes[len(match.pages) :])
         self._coming.update(dict.fromkeys(coming, slot))
         self._promised[slot] = coming
         return len(match.pages) * self.page_size

@@ -96,6 +96,11 @@ class Tokenizer(ABC):
     def vocab_size(self) -> int:
         return len(self._pieces)
 
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """Ids that are no text: begin and end of things, unknown."""
+        return self._controls
+
     @abstractmethod
     def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
 

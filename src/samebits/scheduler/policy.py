@@ -8,7 +8,6 @@ from samebits.core.errors import BadInput
 
 OFF_TOKENS = 2048  # prompt tokens a step may take when decodes are not protected
 CHUNKS_OF_CONTEXT = 25  # a prompt as long as the context goes in at most about so many chunks
-LONGEST_CAP = 2048
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Policy:
             return min(self.prefill_budget, self.max_prefill_chunk or self.prefill_budget)
         share = max(self.min_prefill_tokens, -(-max_len // CHUNKS_OF_CONTEXT))
         cap = self.max_prefill_chunk or min(self.target_tokens, share)
-        return min(max(cap, self.min_prefill_tokens), LONGEST_CAP)
+        return min(max(cap, self.min_prefill_tokens), self.target_tokens)
 
     def max_step_tokens(self, max_sequences: int) -> int:
         """No step has more tokens: what buffers are sized for. One sequence at least is the prompt's."""

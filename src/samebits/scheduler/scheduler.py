@@ -161,9 +161,10 @@ class Scheduler:
         try:
             while (sequence := self._first_waiting()) is not None:
                 match, prefixes = self._match(sequence)
-                if match.is_coming or not self._fits(match):
+                is_coming = self._is_coming(match, sequence)
+                if is_coming or not self._fits(match):
                     set_aside.append(heappop(self._waiting))
-                    if match.is_coming:
+                    if is_coming:
                         continue
                     return
                 heappop(self._waiting)
@@ -185,6 +186,10 @@ class Scheduler:
         prefixes = sequence.chain.upto(sequence.tokens, num_full)[:num_full]
         return self.pages.match(prefixes, num_tokens), prefixes
 
+    def _is_coming(self, match: Match, sequence: Sequence) -> bool:
+        """Whether more of its prefix is about to be computed by one that is not served after it."""
+        return match.coming_slot is not None and not sequence < self.slots.at(match.coming_slot)
+
     def _fits(self, match: Match) -> bool:
         reserve = -(-len(self.slots.running) // SEQUENCES_A_RESERVED_PAGE)
         return bool(self.slots.num_free) and match.num_needed + reserve <= self.pages.num_free
@@ -197,15 +202,22 @@ class Scheduler:
         self.slots.enter(sequence, num_cached)
 
     def _make_way(self) -> None:
-        """Preempts sequences of a lower priority than the first that waits, until that one fits."""
+        """Admits the first that waits where it is to be served before a running one, even in a step without budget.
+
+        Later ones of a lower priority are preempted until it fits.
+        """
         first = self._first_waiting()
-        if first is None:
-            return
-        while self.slots.running and self.slots.running[-1].request.priority > first.request.priority:
-            match, _ = self._match(first)
-            if match.is_coming or self._fits(match):
+        while first is not None and self.slots.running and first < (last := self.slots.running[-1]):
+            match, prefixes = self._match(first)
+            if self._is_coming(match, first):
                 return
-            self._preempt(self.slots.running[-1])
+            if self._fits(match):
+                heappop(self._waiting)
+                self._open(first, match, prefixes)
+                return
+            if last.request.priority <= first.request.priority:
+                return
+            self._preempt(last)
 
     def _preempt(self, victim: Sequence) -> None:
         self.pages.close(victim.slot)

@@ -7,7 +7,7 @@ from bisect import insort
 import numpy as np
 
 from samebits.cache import PageCache, PageCopy
-from samebits.scheduler.request import RUNNING, Sequence
+from samebits.scheduler.request import RUNNING, UNBORN, Sequence
 from samebits.scheduler.step import Scored, StepPlan, ranges
 
 
@@ -47,6 +47,10 @@ class Slots:
         sequence.slot, sequence.state = slot, RUNNING
         insort(self.running, sequence)
 
+    def at(self, slot: int) -> Sequence:
+        """The sequence that runs there."""
+        return self._by_slot[slot]
+
     def leave(self, sequence: Sequence, state: str) -> None:
         """Takes it out, with its known tokens."""
         slot = sequence.slot
@@ -77,7 +81,12 @@ class Slots:
         owners_of_slots = self._by_slot[slots]
         sequences: list[Sequence] = owners_of_slots.tolist()
         births = np.flatnonzero(is_sampled & self._has_unborn[slots]).tolist()
-        born = [(sequences[i], child, rows_indptr[i]) for i in births for child in sequences[i].unborn]
+        born = [
+            (sequences[i], child, rows_indptr[i])
+            for i in births
+            for child in sequences[i].unborn
+            if child.state == UNBORN
+        ]
         scored = [
             Scored(sequences[i], int(rows_indptr[i]), int(starts[i]), int(counts[i]))
             for i in np.flatnonzero(wants_all).tolist()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -57,7 +58,7 @@ def check_model(served: ServedModel, name: str | None) -> None:
         raise ApiError(404, f"model: got {name!r}; needs {served.name!r}", "model", "model_not_found")
 
 
-def token_lists(served: ServedModel, given: object, param: str) -> list[list[int]]:
+def token_lists(served: ServedModel, given: Any, param: str) -> list[list[int]]:
     """The prompts of a call as token ids; ApiError for none or too many."""
     items = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
     if not given or len(items) > served.limits.max_prompts:
