@@ -108,7 +108,8 @@ class CpuBackend(Backend):
         return copy_tensor(resolved(buffer)[1])
 
     def peek(self, buffer: Buffer) -> HostTensor:
-        return resolved(buffer)[1]
+        plain = buffer.plain if isinstance(buffer, CpuBuffer) else None
+        return resolved(buffer)[1] if plain is None else plain
 
     def compile(self, graph: Graph, tier: Tier) -> CpuExecutable:
         kernels = choose_kernels(self, graph, tier)

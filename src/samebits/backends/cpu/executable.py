@@ -30,6 +30,7 @@ class CpuExecutable(Executable):
         self._unbound = dict.fromkeys(v.name for v in graph.inputs)
         self._staged: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # (the caller's strided memory, our copy)
         self._sizes: list[int] | None = None if lowered.symbols else []
+        self._results: dict[str, CpuBuffer] = {}  # in the arena, for these sizes
         self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
 
@@ -99,7 +100,9 @@ class CpuExecutable(Executable):
         for name, size, limit in zip(self._lowered.symbols, sizes, self._lowered.limits, strict=True):
             if not 0 <= size <= limit:
                 raise BadInput("cpu", name, size, f"0 .. {limit}")
-        self._sizes = sizes
+        if sizes != self._sizes:
+            self._sizes = sizes
+            self._results.clear()
 
     def run(self) -> None:
         if self._sizes is None:
@@ -120,10 +123,12 @@ class CpuExecutable(Executable):
         bound = self._bound.get(self._root(value.name))
         if bound is not None:
             return bound.base if isinstance(bound, View) else bound
-        dims = dict(zip(self._lowered.symbols, self._sizes or (), strict=True))
-        shape = tuple(d if isinstance(d, int) else d.value(dims) for d in value.spec.shape)
-        spec = TensorSpec(shape, value.spec.format)
-        return CpuBuffer(spec, self._lowered.memory(value.name, spec_bytes(spec)))
+        if value.name not in self._results:
+            dims = dict(zip(self._lowered.symbols, self._sizes or (), strict=True))
+            shape = tuple(d if isinstance(d, int) else d.value(dims) for d in value.spec.shape)
+            spec = TensorSpec(shape, value.spec.format)
+            self._results[value.name] = CpuBuffer(spec, self._lowered.memory(value.name, spec_bytes(spec)))
+        return self._results[value.name]
 
     def _root(self, name: str) -> str:
         """The input that a value written in place lies in, else the value itself."""
