@@ -11,7 +11,8 @@ import pytest
 from bench_pages import check_page
 from typer.testing import CliRunner
 
-from samebits.bench.simulate import Cost, Outcome, Room, cost_of, policy_of, simulate
+from samebits.bench.outcome import Outcome
+from samebits.bench.simulate import Cost, Room, cost_of, policy_of, simulate
 from samebits.bench.workload import Arrival, Mixture, long_prompt, mixed, prompts_of, read_arrivals
 from samebits.cli.main import app
 from samebits.core.errors import BadInput

@@ -52,6 +52,20 @@ def print_run(console: Console, run: ModelRun) -> None:
         console.print(f"[yellow]fallback[/] {escape(line)}", highlight=False)
 
 
+def print_ratio(console: Console, result: RowResult, peer_facts: str) -> None:
+    """One row against one peer, in lines."""
+    console.print(escape(f"{result.row.label}, {result.row.num_tokens} new tokens each"), highlight=False)
+    for timed in (result.ours, *result.peers):
+        if not timed.seconds:
+            console.print(f"[yellow]not measured[/] {escape(timed.reason)}", highlight=False)
+            continue
+        ratio = "" if timed is result.ours else f", ours {spread_text(result.ratio(timed))} x"
+        setting = f" {timed.setting}" if timed.setting else ""
+        rate = f"{spread_text(timed.rate(result.row))} new tokens/s"
+        console.print(escape(f"  {timed.side}{setting}: {rate}{ratio}"), highlight=False)
+    console.print(escape(peer_facts), highlight=False)
+
+
 def head_lines(run: ModelRun) -> list[str]:
     """What ran where, and what loading cost."""
     s, f = run.settings, run.footprint

@@ -8,10 +8,10 @@ from html import escape
 
 import numpy as np
 
+from samebits.bench.outcome import Outcome
 from samebits.bench.plot import COLOURS, Bar, chart, page
 from samebits.bench.report import number
 from samebits.bench.results import Spread
-from samebits.bench.simulate import Outcome
 
 LEFT, TOP, WIDTH, HEIGHT, BELOW = 70, 12, 900, 260, 40
 NUM_SPANS = 300  # of a timeline: each shows its worst stall

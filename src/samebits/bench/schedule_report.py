@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from samebits.bench.outcome import Outcome
 from samebits.bench.report import number
-from samebits.bench.simulate import Cost, Outcome, Room
+from samebits.bench.simulate import Cost, Room
 
 
 @dataclass(frozen=True)

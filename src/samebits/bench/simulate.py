@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.bench.outcome import Outcome, Track
 from samebits.bench.workload import Arrival, prompts_of
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput
@@ -75,58 +75,6 @@ class Room:
         return PageCache(pages, self.page_size, self.max_sequences, self.max_len)
 
 
-@dataclass(eq=False)
-class Outcome:
-    """What one policy did. Times are virtual seconds; a gap is that between two tokens of one sequence."""
-
-    name: str
-    started_at: float  # the first arrival
-    gap_ends: list[float] = field(default_factory=list)  # seconds since then
-    gaps: list[float] = field(default_factory=list)
-    first_tokens: list[float] = field(default_factory=list)  # seconds from arrival
-    seconds: float = 0.0  # until the last token
-    num_prompt_tokens: int = 0
-    num_new_tokens: int = 0
-    num_steps: int = 0
-    num_preemptions: int = 0
-    num_cached_tokens: int = 0  # not computed again, on admission or after a preemption
-    num_pages: int = 0
-    peak_pages: int = 0
-    page_seconds: float = 0.0
-
-    def gap_ms(self, share: float) -> float:
-        """The gap that this share of gaps does not exceed; 1 is the worst."""
-        return _quantile_ms(self._sorted_gaps, share)
-
-    def first_token_ms(self, share: float) -> float:
-        return _quantile_ms(np.sort(self.first_tokens), share)
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.num_new_tokens / self.seconds
-
-    @property
-    def mean_pages(self) -> float:
-        return self.page_seconds / self.seconds
-
-    @cached_property
-    def _sorted_gaps(self) -> np.ndarray:
-        return np.sort(self.gaps)
-
-
-def _quantile_ms(ascending: np.ndarray, share: float) -> float:
-    if not len(ascending):
-        return 0.0
-    return 1000 * float(ascending[max(0, int(np.ceil(share * len(ascending))) - 1)])
-
-
-@dataclass(eq=False)
-class _Answer:
-    arrival: Arrival
-    num_tokens: int = 0
-    last_at: float = 0.0
-
-
 def simulate(name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room, cost: Cost) -> Outcome:
     """All requests from the first arrival to the last token. BadInput for one that the room could never hold."""
     pages = room.cache()
@@ -134,14 +82,14 @@ def simulate(name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room,
         if arrival.prompt_tokens + arrival.new_tokens > pages.max_len:
             given = f"a prompt of {arrival.prompt_tokens} tokens and {arrival.new_tokens} new ones"
             raise BadInput("bench", "request", given, f"{pages.max_len} at most: more --context, or more --pages")
-    scheduler, answers = Scheduler(pages, policy), dict[Sample, _Answer]()
+    scheduler, answers = Scheduler(pages, policy), dict[Sample, Track]()
     coming, prompts = deque(arrivals), prompts_of(arrivals)
     clock = arrivals[0].at_seconds
     outcome = Outcome(name, clock, num_pages=pages.pool.num_pages - 1)
     while coming or answers:
         while coming and coming[0].at_seconds <= clock:
             arrival = coming.popleft()
-            answers[scheduler.add(Request(next(prompts)))[0]] = _Answer(arrival)
+            answers[scheduler.add(Request(next(prompts)))[0]] = Track(arrival)
             outcome.num_prompt_tokens += arrival.prompt_tokens
         plan = scheduler.plan()
         if plan is None:
@@ -154,21 +102,9 @@ def simulate(name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room,
         outcome.page_seconds += step_seconds * pages.num_used
         scheduler.commit(plan, np.zeros(len(plan.sampled), np.int32))
         for sample in plan.sampled:
-            if _take_token(outcome, answers[sample], clock):
+            if outcome.take_token(answers[sample], clock):
                 scheduler.finish(sample)
                 del answers[sample]
     outcome.seconds = clock - outcome.started_at
     outcome.num_preemptions, outcome.num_cached_tokens = scheduler.num_preemptions, scheduler.num_cached_tokens
     return outcome
-
-
-def _take_token(outcome: Outcome, answer: _Answer, now: float) -> bool:
-    """Notes one token; True where it is the answer's last."""
-    if answer.num_tokens:
-        outcome.gaps.append(now - answer.last_at)
-        outcome.gap_ends.append(now - outcome.started_at)
-    else:
-        outcome.first_tokens.append(now - answer.arrival.at_seconds)
-    answer.num_tokens, answer.last_at = answer.num_tokens + 1, now
-    outcome.num_new_tokens += 1
-    return answer.num_tokens == answer.arrival.new_tokens

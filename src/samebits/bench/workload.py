@@ -42,6 +42,20 @@ def long_prompt() -> tuple[Arrival, ...]:
     return (*decoders, Arrival(LONG_AT_SECONDS, LONG_PROMPT, LONG_TOKENS))
 
 
+def together(
+    count: int, lengths: tuple[int, ...], new_tokens: int, shared_prefix: int, seed: int
+) -> tuple[Arrival, ...]:
+    """Requests that come at once, prompts spread evenly from the shortest length to the longest.
+
+    All start with the same `shared_prefix` tokens, before what is their own.
+    """
+    if not lengths:
+        raise BadInput("bench", "prompts", "none", "the shortest and the longest length")
+    own = np.random.Generator(np.random.Philox(seed)).integers(min(lengths), max(lengths) + 1, count).tolist()
+    group = "all" if shared_prefix else None
+    return tuple(Arrival(0.0, shared_prefix + n, new_tokens, group, shared_prefix) for n in own)
+
+
 @dataclass(frozen=True)
 class Mixture:
     """What `mixed` draws from.

@@ -1,0 +1,180 @@
+"""`samebits bench serve` and `schedule`: many requests, on a model or on a virtual clock."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.progress import track
+
+from samebits.backends.discovery import default_name
+from samebits.bench import plan
+from samebits.bench.ceiling import usable_threads
+from samebits.bench.ours import Settings
+from samebits.bench.peer import open_peer
+from samebits.bench.report import peer_line, print_ratio
+from samebits.bench.rounds import measure_row
+from samebits.bench.schedule_plot import schedule_page
+from samebits.bench.schedule_report import figures, print_outcomes, setting_lines
+from samebits.bench.serve import Serving, serve_row
+from samebits.bench.simulate import Room, cost_of, policy_of, simulate
+from samebits.bench.workload import (
+    LONG_PROMPT,
+    NUM_DECODERS,
+    Arrival,
+    Mixture,
+    long_prompt,
+    mixed,
+    read_arrivals,
+    together,
+)
+from samebits.cli.bench_options import (
+    BACKEND,
+    JSON_FILE,
+    NUMERICS,
+    PLOT_FILE,
+    THREADS,
+    check_files,
+    write_figures,
+)
+from samebits.core.errors import UnknownName
+from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.verify.report import environment, write_atomically
+
+SCENARIO_HELP = (
+    f"together: all at once. long-prompt: a prompt of {LONG_PROMPT} tokens comes while {NUM_DECODERS} answers are "
+    "under way. mixed: users come at random."
+)
+ARRIVALS = typer.Option(
+    None,
+    "--arrivals",
+    help="Recorded requests instead: a JSON object a line with at_seconds, prompt_tokens, new_tokens and, "
+    "where prompts start alike, prefix_group and prefix_tokens.",
+)
+RATE = typer.Option(1.0, "--rate", help="mixed: requests a second.", min=1e-3, max=1e6)
+SECONDS = typer.Option(60.0, "--seconds", help="mixed: how long they come.", min=1e-3, max=1e6)
+PREFIX_SHARE = typer.Option(
+    0.5, "--prefix-share", help="mixed: share of prompts that start with a system prompt.", min=0, max=1
+)
+SEED = typer.Option(0, "--seed", help="Other requests of the same kind.", min=0)
+CONTEXT = typer.Option(8192, "--context", help="Tokens a sequence may have.", min=2, max=1 << 20)
+PAGES = typer.Option(None, "--pages", help="Of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
+
+
+def serve(
+    model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, a GGUF file, a safetensors folder, an address."),
+    scenario: str = typer.Option("together", "--scenario", help=SCENARIO_HELP),
+    arrivals: Path = ARRIVALS,
+    requests: int = typer.Option(32, "--requests", help="together: how many.", min=1, max=4096),
+    prompts: str = typer.Option(
+        "50,800", "--prompts", help="together: shortest and longest prompt. mixed: lengths, each as likely."
+    ),
+    new_tokens: int = typer.Option(64, "--new-tokens", help="Of an answer; mixed: on average.", min=1, max=1 << 16),
+    shared_prefix: int = typer.Option(
+        0, "--shared-prefix", help="together: tokens that all prompts start with, before their own.", min=0
+    ),
+    budgets: str = typer.Option(
+        "dynamic", "--budgets", help="Prompt tokens a step may take, run one after another: dynamic, off, or a number."
+    ),
+    rate: float = RATE,
+    seconds: float = SECONDS,
+    prefix_share: float = PREFIX_SHARE,
+    seed: int = SEED,
+    context: int = CONTEXT,
+    sequences: int = typer.Option(32, "--sequences", help="Answers under way at once.", min=1, max=4096),
+    pages: int = PAGES,
+    backend: str = BACKEND,
+    numerics: str = NUMERICS,
+    threads: int = THREADS,
+    against: bool = typer.Option(
+        False, "--against-llama.cpp", help="together: the same work in llama.cpp, in turn, at its best KV format."
+    ),
+    peer_python: str = typer.Option(
+        None, "--peer-python", envvar="SAMEBITS_PEER_PYTHON", help="Interpreter that has the peer; this one if absent."
+    ),
+    repeats: int = typer.Option(3, "--repeats", help="Rounds against the peer.", min=1, max=1000),
+    json_file: Path = JSON_FILE,
+    plot_file: Path = PLOT_FILE,
+) -> None:
+    """Latencies and throughput of a model under load, budget by budget; every budget sees the same requests."""
+    console = check_files(json_file, plot_file)
+    policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
+    lengths = plan.numbers("--prompts", prompts, 1)
+    if scenario == "together" and not arrivals:
+        coming = together(requests, lengths, new_tokens, shared_prefix, seed)
+        title = f"{requests} requests at once, seed {seed}"
+    else:
+        mixture = Mixture(rate, seconds, lengths, new_tokens, prefix_share, seed)
+        coming, title = _requests(scenario, arrivals, mixture)
+    settings = Settings(model, backend or default_name(), threads or usable_threads(), numerics)
+    serving = Serving(settings, policies, sequences, context, pages)
+    quiet = not console.is_terminal
+    names = track(policies, "serving", console=console, transient=True, disable=quiet)
+    outcomes = [serving.play(name, coming) for name in names]
+    notes = [serving.line]
+    print_outcomes(console, outcomes, title, notes)
+    content: dict[str, Any] = {"workload": title, "environment": environment(serving.found)}
+    content["policies"] = {o.name: figures(o) for o in outcomes}
+    if against:
+        with closing(open_peer("llama.cpp", peer_python, serving.checkpoint, settings.threads)) as peer:
+            result = measure_row(serve_row(coming), serving, [peer], repeats)
+            print_ratio(console, result, peer_line(peer.name, peer.facts))
+            content["against"] = result.as_json()
+    write_figures(json_file, content)
+    if plot_file:
+        write_atomically(plot_file, schedule_page(outcomes, f"samebits bench serve: {title}", notes))
+
+
+def schedule(
+    scenario: str = typer.Option("long-prompt", "--scenario", help=SCENARIO_HELP),
+    arrivals: Path = ARRIVALS,
+    budgets: str = typer.Option(
+        "dynamic,256,512,off", "--budgets", help="Prompt tokens a step may take: dynamic, off, or a number."
+    ),
+    rate: float = RATE,
+    seconds: float = SECONDS,
+    prompts: str = typer.Option("32,128,512,2048", "--prompts", help="mixed: lengths of prompts, each as likely."),
+    new_tokens: int = typer.Option(64, "--new-tokens", help="mixed: of an answer, on average.", min=1, max=1 << 16),
+    prefix_share: float = PREFIX_SHARE,
+    seed: int = SEED,
+    context: int = CONTEXT,
+    sequences: int = typer.Option(64, "--sequences", help="Answers under way at once.", min=1, max=4096),
+    pages: int = PAGES,
+    cost: str = typer.Option(
+        "3,0.8,0.75,0.2", "--cost", help="ms a step, ms a decode, ms a prompt token, us a position attended to."
+    ),
+    json_file: Path = JSON_FILE,
+    plot_file: Path = PLOT_FILE,
+) -> None:
+    """How long answers freeze while prompts come in, policy by policy.
+
+    The real scheduler and page cache run under a virtual clock, without a model; every policy sees the same requests.
+    """
+    console = check_files(json_file, plot_file)
+    policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
+    mixture = Mixture(rate, seconds, plan.numbers("--prompts", prompts, 1), new_tokens, prefix_share, seed)
+    requests, title = _requests(scenario, arrivals, mixture)
+    room, costs = Room(sequences, context, num_pages=pages), cost_of(cost)
+    outcomes = [simulate(name, policy, requests, room, costs) for name, policy in policies.items()]
+    notes = setting_lines(costs, room)
+    print_outcomes(console, outcomes, title, notes)
+    results = {"policies": {o.name: figures(o) for o in outcomes}}
+    write_figures(json_file, {"workload": title, "cost": asdict(costs), "room": asdict(room), **results})
+    if plot_file:
+        write_atomically(plot_file, schedule_page(outcomes, f"samebits bench schedule: {title}", notes))
+
+
+def _requests(scenario: str, file: Path | None, mixture: Mixture) -> tuple[tuple[Arrival, ...], str]:
+    """What comes, and what it is called."""
+    if file:
+        found = read_arrivals(file)
+        return found, f"{file.name}: {len(found)} requests"
+    if scenario == "long-prompt":
+        return long_prompt(), f"a prompt of {LONG_PROMPT} tokens beside {NUM_DECODERS} answers"
+    if scenario == "mixed":
+        found = mixed(mixture)
+        return found, f"mixed: {len(found)} requests at {mixture.rate:g} a second, seed {mixture.seed}"
+    raise UnknownName("scenario", scenario, ["long-prompt", "mixed"])
