@@ -26,6 +26,7 @@ COMMANDS = {
     "devices": ("devices", "devices"),
     "support": ("support", "support"),
     "compare": ("compare", "compare"),
+    "serve": ("serve", "serve"),
     "bench": ("bench", "app"),
     "golden": ("golden", "app"),
     "pull": ("pull", "pull"),

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from samebits.api.llm import LLM, SamplingParams
 from samebits.loaders.cache import DEFAULT_MODEL, cached_path
@@ -105,23 +107,46 @@ def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
 
 
-def load_model(model: str, *, prefill_budget: str, **settings: Any) -> LLM:
-    """The model, fetched if it is one we can fetch; progress and its tier go to standard error."""
-    settings["prefill_budget"] = int(prefill_budget) if prefill_budget.isdecimal() else prefill_budget
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        target = cached_path(model)
-        if target is not None and not target.exists():
-            from samebits.loaders.pull import pull  # with the libraries of the network, which a model at hand needs not
+def settings_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives `command(settings=...)` the model options, by name."""
 
-            fetching = progress.add_task(f"fetching {model}", total=None)
-            pull(
-                model,
-                lambda what, done, total: progress.update(fetching, description=what, completed=done, total=total),
-            )
+    def call(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
+        command(**given, settings=SimpleNamespace(**chosen))
+
+    return _with_options(command, MODEL_OPTIONS, {"settings"}, call)
+
+
+def progress_bar(console: Console) -> Progress:
+    """Bars on standard error where someone is looking."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def fetch_model(model: str, progress: Progress) -> None:
+    """Gets a model that we can fetch and do not have."""
+    target = cached_path(model)
+    if target is None or target.exists():
+        return
+    from samebits.loaders.pull import pull  # with the libraries of the network, which a model at hand needs not
+
+    bar = progress.add_task(f"fetching {model}", total=None)
+    pull(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))
+
+
+def make_llm(model: str, *, prefill_budget: str, **settings: Any) -> LLM:
+    """The model as the options ask for it."""
+    return LLM(model, **settings, prefill_budget=int(prefill_budget) if prefill_budget.isdecimal() else prefill_budget)
+
+
+def load_model(model: str, **settings: Any) -> LLM:
+    """The model, fetched if it is one we can fetch; progress and its tier go to standard error."""
+    console = Console(stderr=True)
+    with progress_bar(console) as progress:
+        fetch_model(model, progress)
         loading = progress.add_task("loading weights", total=None)
-        llm = LLM(model, **settings, progress=lambda done, total: progress.update(loading, completed=done, total=total))
+        shown = partial(_show, progress, loading)
+        llm = make_llm(model, **settings, progress=shown)
     name = Path(model).name
     console.print(f"{name} on {llm.runner.backend.name}, numerics {llm.numerics}", style="dim", highlight=False)
     for reason in llm.runner.fallbacks[:MAX_SHOWN]:
@@ -129,3 +154,7 @@ def load_model(model: str, *, prefill_budget: str, **settings: Any) -> LLM:
     if len(llm.runner.fallbacks) > MAX_SHOWN:
         console.print(f"... and {len(llm.runner.fallbacks) - MAX_SHOWN} more: see samebits explain", highlight=False)
     return llm
+
+
+def _show(progress: Progress, task: TaskID, done: int, total: int) -> None:
+    progress.update(task, completed=done, total=total)

@@ -126,6 +126,10 @@ class AsyncEngine:
 
         return checked
 
+    async def look(self, see: Callable[[Engine], Any]) -> Any:
+        """What `see` finds between two steps."""
+        return await self._ask(see)
+
     async def drain(self) -> None:
         """Waits until every request that was started has ended."""
         while not await self._ask(lambda engine: engine.is_idle):

@@ -1,0 +1,88 @@
+"""`samebits serve`: the model behind OpenAI's API."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from samebits.cli.model_options import fetch_model, make_llm, progress_bar, settings_command
+from samebits.core.errors import BadInput, Unavailable
+from samebits.core.tiers import Tier
+from samebits.loaders.cache import resolve
+
+PANEL = "Limits"
+
+
+def _limit(text: str, **bounds: Any) -> Any:
+    return typer.Option(help=text, rich_help_panel=PANEL, **bounds)
+
+
+@settings_command
+def serve(
+    settings: SimpleNamespace,
+    host: Annotated[str, typer.Option(envvar="SAMEBITS_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="SAMEBITS_PORT", help="0 takes a free one.", min=0, max=65535)] = 8000,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="SAMEBITS_API_KEY", help="Needed by every route but /health.")
+    ] = None,
+    cors_origin: Annotated[
+        list[str], typer.Option(help="A site whose pages may call; may be given several times.")
+    ] = [],  # noqa: B006
+    served_name: Annotated[str | None, typer.Option(help="What clients call the model.")] = None,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="The same request gives the same choices and usage, always.")
+    ] = False,
+    max_waiting: Annotated[int, _limit("Requests that may wait; more get 503.", min=1)] = 256,
+    max_body_bytes: Annotated[int, _limit("Of a request.", min=1)] = 4 << 20,
+    max_prompts: Annotated[int, _limit("Of one call.", min=1)] = 128,
+    max_samples: Annotated[int, _limit("n of a request.", min=1, max=128)] = 16,
+    max_stops: Annotated[int, _limit("Stop strings of a request.", min=1)] = 16,
+    grammar_seconds: Annotated[float, _limit("For compiling a response format.", min=0.01)] = 2.0,
+    deadline_seconds: Annotated[float, _limit("For a whole answer.", min=0.1)] = 600.0,
+    drain_seconds: Annotated[float, _limit("For answers under way when told to stop.", min=1)] = 30.0,
+    verbose: Annotated[bool, typer.Option("--verbose", help="A log line for every request.")] = False,
+) -> None:
+    """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
+    try:
+        from samebits.server.app import Door
+        from samebits.server.limits import Limits
+        from samebits.server.run import make_server
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"serve: {error.name} is not installed; needs pip install 'samebits[server]'") from None
+    console = Console(stderr=True)
+    if deterministic and settings.numerics == Tier.FAST.label:
+        raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    with progress_bar(console) as progress:
+        fetch_model(settings.model, progress)
+    name = served_name or Path(settings.model).name
+    limits = Limits(
+        max_waiting=max_waiting,
+        max_body_bytes=max_body_bytes,
+        max_prompts=max_prompts,
+        max_samples=max_samples,
+        max_stops=max_stops,
+        grammar_seconds=grammar_seconds,
+        deadline_seconds=deadline_seconds,
+        drain_seconds=drain_seconds,
+    )
+    server = make_server(
+        lambda: make_llm(**vars(settings)),
+        name,
+        Path(resolve(settings.model)),
+        host=host,
+        port=port,
+        door=Door(api_key, tuple(cors_origin)),
+        limits=limits,
+        is_deterministic=deterministic,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    console.print(f"{name} at http://{shown}:{port}, the API under /v1", style="dim", highlight=False)
+    server.run()
+    if not server.started:
+        raise Unavailable(f"serve: cannot listen on {host}:{port}")

@@ -1,0 +1,89 @@
+"""The application: routes, what every answer goes through, and the schema."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Lifespan
+
+from samebits.server import other_routes
+from samebits.server.errors import from_exception, handle_http_exception
+from samebits.server.generating import chat_completions, completions
+from samebits.server.metrics import Metrics
+from samebits.server.model import ServedModel
+from samebits.server.openapi import schema
+from samebits.server.security import Gate
+
+log = logging.getLogger("samebits.server")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Who may come in: the key, and the sites whose pages may call."""
+
+    api_key: str | None = None
+    cors_origins: tuple[str, ...] = ()
+
+
+def guarded(endpoint: Endpoint) -> Endpoint:
+    """Whatever an endpoint raises becomes an error object; faults of ours are logged whole."""
+
+    async def call(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except HTTPException:
+            raise
+        except Exception as error:
+            answer = from_exception(error)
+            if answer.status == 500:
+                log.exception("%s failed", request.url.path)
+            request.app.state.metrics.refused.labels(str(answer.status)).inc()
+            return answer.response()
+
+    return call
+
+
+async def openapi(request: Request) -> Response:
+    return JSONResponse(schema(request.app.state.served.name))
+
+
+ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
+    ("POST", "/v1/chat/completions", chat_completions),
+    ("POST", "/v1/completions", completions),
+    ("POST", "/v1/embeddings", other_routes.embeddings),
+    ("GET", "/v1/models", other_routes.models),
+    ("GET", "/v1/models/{name:path}", other_routes.model),
+    ("POST", "/tokenize", other_routes.tokenize),
+    ("POST", "/detokenize", other_routes.detokenize),
+    ("GET", "/health", other_routes.health),
+    ("GET", "/metrics", other_routes.metrics),
+    ("GET", "/state", other_routes.state),
+    ("GET", "/openapi.json", openapi),
+    ("GET", "/", other_routes.page),
+)
+
+
+def build_app(
+    served: ServedModel, metrics: Metrics, door: Door, lifespan: Lifespan[Starlette] | None = None
+) -> Starlette:
+    """The server as an ASGI application over a model that may still be loading."""
+    middleware = [Middleware(Gate, key=door.api_key, served=served)]
+    if door.cors_origins:
+        methods, headers = ("GET", "POST"), ("*",)
+        cors = Middleware(CORSMiddleware, door.cors_origins, allow_methods=methods, allow_headers=headers)
+        middleware.insert(0, cors)
+    routes = [Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in ROUTES]
+    handlers = {HTTPException: handle_http_exception}
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers, lifespan=lifespan)
+    app.state.served, app.state.metrics = served, metrics
+    return app

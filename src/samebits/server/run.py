@@ -1,0 +1,73 @@
+"""Starting and stopping: the server answers at once, the model loads behind it, and a signal lets answers end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from samebits.api.llm import LLM
+from samebits.core.errors import BadInput
+from samebits.server.app import Door, build_app
+from samebits.server.limits import Limits
+from samebits.server.metrics import Metrics
+from samebits.server.model import ServedModel
+
+log = logging.getLogger("samebits.server")
+
+
+def check_host(host: str, door: Door) -> None:
+    """BadInput for an address that others can reach, without a key."""
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost"
+    if not is_local and door.api_key is None:
+        raise BadInput("serve", "--api-key", "none", f"one, to listen on {host}")
+
+
+def make_server(
+    make_llm: Callable[[], LLM],
+    name: str,
+    path: Path | None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    door: Door | None = None,
+    limits: Limits | None = None,
+    is_deterministic: bool = False,
+) -> uvicorn.Server:
+    """A server that is ready to run; loading begins when it starts."""
+    door, limits = door or Door(), limits or Limits()
+    check_host(host, door)
+    served, metrics = ServedModel(name, limits, is_deterministic), Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        loading = asyncio.create_task(served.load(make_llm, path, metrics))
+        try:
+            yield
+        finally:
+            loading.cancel()
+            with suppress(asyncio.CancelledError):
+                await loading
+            await asyncio.to_thread(served.close)
+
+    app = build_app(served, metrics, door, lifespan)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(limits.drain_seconds),
+        limit_concurrency=None,
+    )
+    return uvicorn.Server(config)

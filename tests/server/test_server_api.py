@@ -1,0 +1,260 @@
+"""The API, request by request: what is honoured, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from conftest import NAME, Running, running
+
+from samebits.server.app import Door
+from samebits.server.limits import Limits
+
+CHAT = "/v1/chat/completions"
+COMPLETE = "/v1/completions"
+MESSAGES = [{"role": "user", "content": "hello hi"}]
+
+
+def ask(server: Running, path: str, **body: Any) -> httpx.Response:
+    with server.client() as client:
+        return client.post(path, json=body)
+
+
+def events(text: str) -> list[Any]:
+    parts = [part.removeprefix("data: ") for part in text.strip().split("\n\n")]
+    assert parts[-1] == "[DONE]"
+    return [json.loads(part) for part in parts[:-1]]
+
+
+def test_a_chat_answer_has_openais_shape(server: Running) -> None:
+    reply = ask(server, CHAT, model=NAME, messages=MESSAGES, max_tokens=5, temperature=0, ignore_eos=True)
+    body = reply.json()
+    assert reply.status_code == 200
+    assert (body["object"], body["model"]) == ("chat.completion", NAME)
+    (choice,) = body["choices"]
+    assert choice["message"]["role"] == "assistant"
+    assert choice["finish_reason"] == "length"
+    assert body["usage"]["completion_tokens"] == 5
+    assert body["usage"]["total_tokens"] == body["usage"]["prompt_tokens"] + 5
+    assert reply.headers["x-samebits-tier"] == "portable"
+    assert body["system_fingerprint"].startswith("samebits-")
+    assert "portable" in body["system_fingerprint"]
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETE])
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_stream_is_the_whole_answer_in_pieces(server: Running, path: str, n: int) -> None:
+    what = {"messages": MESSAGES} if path == CHAT else {"prompt": "hello hi"}
+    wishes = {**what, "max_tokens": 8, "temperature": 1.0, "seed": 5, "n": n, "ignore_eos": True}
+    whole = ask(server, path, **wishes).json()
+    chunks = events(ask(server, path, **wishes, stream=True, stream_options={"include_usage": True}).text)
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"] == whole["usage"]
+    assert all(chunk["usage"] is None for chunk in chunks[:-1])
+    for choice in whole["choices"]:
+        parts = [c for chunk in chunks[:-1] for c in chunk["choices"] if c["index"] == choice["index"]]
+        if path == CHAT:
+            assert parts[0]["delta"]["role"] == "assistant"
+            assert "".join(p["delta"].get("content") or "" for p in parts) == choice["message"]["content"]
+        else:
+            assert "".join(p["text"] for p in parts) == choice["text"]
+        assert [p["finish_reason"] for p in parts][-1] == choice["finish_reason"]
+        assert all(p["finish_reason"] is None for p in parts[:-1])
+
+
+def test_null_fields_are_defaults(server: Running) -> None:
+    names = "max_tokens temperature n stop stream logprobs seed logit_bias response_format tools user"
+    nulls = dict.fromkeys(names.split())
+    assert ask(server, CHAT, messages=MESSAGES, max_completion_tokens=2, **nulls).status_code == 200
+
+
+def test_logprobs_of_chat_and_completions(server: Running) -> None:
+    wishes = {"max_tokens": 3, "temperature": 0, "ignore_eos": True}
+    chat = ask(server, CHAT, messages=MESSAGES, logprobs=True, top_logprobs=2, **wishes).json()
+    content = chat["choices"][0]["logprobs"]["content"]
+    assert len(content) == 3
+    assert [len(c["top_logprobs"]) for c in content] == [2, 2, 2]
+    assert all(c["top_logprobs"][0]["logprob"] == c["logprob"] for c in content)
+    assert all(bytes(c["bytes"]).decode("utf-8", "replace") == c["token"] for c in content)
+    plain = ask(server, COMPLETE, prompt=[5, 6, 7], logprobs=2, **wishes).json()["choices"][0]["logprobs"]
+    assert [len(plain[key]) for key in ("tokens", "token_logprobs", "top_logprobs", "text_offset")] == [3, 3, 3, 3]
+
+
+def test_prompts_in_every_form(server: Running) -> None:
+    wishes = {"max_tokens": 4, "temperature": 0, "ignore_eos": True}
+    one = ask(server, COMPLETE, prompt="hello hi", **wishes).json()["choices"]
+    ids = ask(server, "/tokenize", text="hello hi").json()["tokens"]
+    assert ask(server, COMPLETE, prompt=ids, **wishes).json()["choices"] == one
+    several = ask(server, COMPLETE, prompt=["hello hi", "aaaa"], **wishes).json()["choices"]
+    assert several[0] == one[0]
+    assert [c["index"] for c in several] == [0, 1]
+    assert ask(server, COMPLETE, prompt=[ids, ids], **wishes).json()["choices"][1]["text"] == one[0]["text"]
+    assert ask(server, "/detokenize", tokens=ids).json()["text"] == "hello hi"
+
+
+def test_embeddings(server: Running) -> None:
+    reply = ask(server, "/v1/embeddings", input=["hello hi", "aaaa"], model=NAME).json()
+    first = np.array(reply["data"][0]["embedding"], np.float32)
+    assert abs(float(first @ first) - 1) < 1e-5
+    packed = ask(server, "/v1/embeddings", input="hello hi", encoding_format="base64").json()["data"][0]["embedding"]
+    assert np.frombuffer(base64.b64decode(packed), "<f4").tobytes() == first.tobytes()
+    last = ask(server, "/v1/embeddings", input="hello hi", pooling="last").json()["data"][0]["embedding"]
+    assert last != reply["data"][0]["embedding"]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"x": {"type": "boolean"}, "y": {"enum": ["a", "b"]}},
+    "required": ["x", "y"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_kept"),
+    [
+        (
+            {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}},
+            lambda text: json.loads(text).keys() == {"x", "y"} and json.loads(text)["y"] in "ab",
+        ),
+        ({"type": "regex", "pattern": "(ab|cd){3}"}, lambda text: len(text) == 6 and set(text) <= set("abcd")),
+    ],
+)
+def test_response_formats_are_kept_by_a_model_of_random_weights(server: Running, kind: Any, is_kept: Any) -> None:
+    wishes = {"messages": MESSAGES, "max_tokens": 100, "temperature": 0.2, "response_format": kind, "n": 3, "seed": 1}
+    blanks = ask(server, "/tokenize", text=" \t\r\n").json()["tokens"]
+    bias = {str(i): -100.0 for i in blanks}  # white space may go on for ever
+    for choice in ask(server, CHAT, **wishes, logit_bias=bias).json()["choices"]:
+        assert choice["finish_reason"] == "stop"
+        assert is_kept(choice["message"]["content"])
+
+
+def test_a_json_object_begins_as_one(server: Running) -> None:
+    wishes = {"messages": MESSAGES, "max_tokens": 20, "response_format": {"type": "json_object"}, "seed": 1}
+    text = ask(server, CHAT, **wishes).json()["choices"][0]["message"]["content"]
+    assert text.lstrip().startswith("{")
+
+
+REFUSALS = [
+    (CHAT, {"messages": []}, 400, "messages"),
+    (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, 400, "messages.0.role"),
+    (CHAT, {"messages": MESSAGES, "temperature": 3}, 400, "temperature"),
+    (CHAT, {"messages": MESSAGES, "temperature": "hot"}, 400, "temperature"),
+    (CHAT, {"messages": MESSAGES, "n": 0}, 400, "n"),
+    (CHAT, {"messages": MESSAGES, "n": 99}, 400, "n"),
+    (CHAT, {"messages": MESSAGES, "max_tokens": 0}, 400, "max_tokens"),
+    (CHAT, {"messages": MESSAGES, "stop": ["x"] * 99}, 400, "stop"),
+    (CHAT, {"messages": MESSAGES, "tools": [{"type": "function"}]}, 400, "tools"),
+    (CHAT, {"messages": MESSAGES, "top_logprobs": 2}, 400, "top_logprobs"),
+    (CHAT, {"messages": MESSAGES, "logit_bias": {"99999": 1}}, 400, "logit_bias"),
+    (CHAT, {"messages": MESSAGES, "logit_bias": {"x": 1}}, 400, "logit_bias"),
+    (CHAT, {"messages": MESSAGES, "model": "gpt-4"}, 404, "model"),
+    (CHAT, {"messages": MESSAGES, "response_format": {"type": "json_schema"}}, 400, "response_format.json_schema"),
+    (CHAT, {"messages": MESSAGES, "response_format": {"type": "regex", "pattern": "("}}, 400, "response_format"),
+    (CHAT, {"messages": [{"role": "user", "content": "x" * 5000}]}, 400, "messages"),
+    (COMPLETE, {"prompt": []}, 400, "prompt"),
+    (COMPLETE, {"prompt": [[]]}, 400, "messages"),
+    (COMPLETE, {"prompt": [-1]}, 400, "prompt"),
+    (COMPLETE, {"prompt": [99999]}, 400, "token id"),
+    (COMPLETE, {"prompt": "x", "echo": True}, 400, "echo"),
+    (COMPLETE, {"prompt": "x", "best_of": 3}, 400, "best_of"),
+    (COMPLETE, {"prompt": "x", "suffix": "y"}, 400, "suffix"),
+    ("/v1/embeddings", {"input": ""}, 400, "input"),
+    ("/v1/embeddings", {"input": "x", "dimensions": 3}, 400, "dimensions"),
+    ("/tokenize", {"text": 5}, 400, "text"),
+    ("/detokenize", {"tokens": [99999]}, 400, "token id"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "param"), REFUSALS)
+def test_bad_values_get_the_error_object(
+    server: Running, path: str, body: dict[str, Any], status: int, param: str
+) -> None:
+    reply = ask(server, path, **body)
+    assert reply.status_code == status
+    error = reply.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert str(error["param"]).startswith(param) or param.startswith(str(error["param"]))
+    assert "\n" not in error["message"]
+    server.check_idle()
+
+
+def test_bodies_that_are_no_request(server: Running) -> None:
+    with server.client() as client:
+        for content in (b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000):
+            reply = client.post(CHAT, content=content)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_json")
+        assert client.get("/nowhere").json()["error"]["type"] == "not_found_error"
+        assert client.get(CHAT).status_code == 405
+
+
+def test_unknown_fields_are_ignored_and_logged(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="samebits.server")
+    assert ask(server, COMPLETE, prompt="hi", max_tokens=1, mood="cheerful").status_code == 200
+    assert any("'mood'" in record.getMessage() for record in caplog.records)
+
+
+def test_deterministic_servers_repeat_themselves(model_path: Path) -> None:
+    wishes = {"messages": MESSAGES, "max_tokens": 6, "n": 2}
+    with running(model_path, is_deterministic=True) as server:
+        first, second = (ask(server, CHAT, **wishes).json() for _ in range(2))
+        assert (first["choices"], first["usage"]) == (second["choices"], second["usage"])
+        assert first["choices"][0]["message"] != first["choices"][1]["message"]
+
+
+def test_a_key_guards_everything_but_health(model_path: Path) -> None:
+    with running(model_path, door=Door("s3cret", ("https://a.example",))) as server, server.client() as client:
+        assert client.get("/health").status_code == 200
+        for path in ("/", "/v1/models", "/metrics", "/state", "/nowhere", "/openapi.json"):
+            reply = client.get(path)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert client.get(path, headers={"authorization": "Bearer wrong"}).status_code == 401
+        good = {"authorization": "Bearer s3cret"}
+        assert client.get("/v1/models", headers=good).status_code == 200
+        assert client.get("/", auth=("anyone", "s3cret")).status_code == 200
+        assert client.post(CHAT, json={"messages": MESSAGES, "max_tokens": 1}, headers=good).status_code == 200
+        preflight = {"origin": "https://a.example", "access-control-request-method": "POST"}
+        assert client.options(CHAT, headers=preflight).headers["access-control-allow-origin"] == "https://a.example"
+
+
+def test_cors_is_off_unless_asked_for(server: Running) -> None:
+    with server.client() as client:
+        reply = client.get("/v1/models", headers={"origin": "https://a.example"})
+        assert "access-control-allow-origin" not in reply.headers
+
+
+def test_limits_on_body_and_queue(model_path: Path) -> None:
+    limits = Limits(max_body_bytes=1000, max_waiting=1, max_prompts=40)
+    with running(model_path, {"max_sequences": 1}, limits=limits) as server, server.client() as client:
+        assert client.post(COMPLETE, json={"prompt": "x" * 2000}).status_code == 413
+        reply = client.post(COMPLETE, json={"prompt": ["a"] * 30, "max_tokens": 200, "ignore_eos": True})
+        assert reply.status_code == 503
+        assert int(reply.headers["retry-after"]) >= 1
+        server.check_idle()
+        assert client.post(COMPLETE, json={"prompt": "a", "max_tokens": 2}).status_code == 200
+
+
+def test_request_ids_and_metrics(server: Running) -> None:
+    with server.client() as client:
+        reply = client.get("/health", headers={"x-request-id": "mine-1"})
+        assert reply.headers["x-request-id"] == "mine-1"
+        assert len(client.get("/health", headers={"x-request-id": "no good"}).headers["x-request-id"]) == 32
+        client.post(COMPLETE, json={"prompt": "hello", "max_tokens": 4, "ignore_eos": True})
+        text = client.get("/metrics").text
+    for name in ("time_to_first_token_seconds_count", "generated_tokens_total", "used_pages", "waiting_requests"):
+        assert f"samebits_{name}" in text
+
+
+def test_a_disconnect_frees_the_pages(server: Running) -> None:
+    wishes = {"prompt": "hello", "max_tokens": 400, "ignore_eos": True, "stream": True}
+    with server.client() as client, client.stream("POST", COMPLETE, json=wishes) as reply:
+        next(reply.iter_lines())
+    server.check_idle()
+    with server.client() as client, pytest.raises(httpx.ReadTimeout):
+        client.post(COMPLETE, json={**wishes, "stream": False}, timeout=0.05)
+    server.check_idle()
