@@ -1,16 +1,55 @@
-"""schemathesis over the schema: whatever fits it is served, whatever does not is refused, and nothing breaks."""
+"""schemathesis over the schema, with what fits it and with what does not: no fault, and errors in one shape."""
 
 from __future__ import annotations
 
-import httpx
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import schemathesis
-from conftest import Running
+from conftest import NAME, Running, running
 from hypothesis import HealthCheck, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
-QUICK = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+from samebits.server.limits import Limits
+from samebits.server.openapi import schema
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+QUICK = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@pytest.fixture(scope="session")
-def schema(server: Running) -> schemathesis.BaseSchema:
-    return schemathesis.openapi.from_dict(httpx.get(f"{server.url}/openapi.json").json())
+@pytest.fixture(scope="module")
+def bounded(model_path: Path) -> Iterator[Running]:
+    """Answers end soon, whatever they ask for."""
+    with running(model_path, {"context_len": 128}, limits=Limits(deadline_seconds=0.3, max_samples=4)) as it:
+        yield it
+
+
+def _schema(mode: GenerationMode) -> schemathesis.BaseSchema:
+    found = schemathesis.openapi.from_dict(schema(NAME))
+    found.config.generation.update(modes=[mode])
+    return found
+
+
+@_schema(GenerationMode.POSITIVE).parametrize()
+@QUICK
+def test_what_fits_never_breaks_the_server(case: schemathesis.Case, bounded: Running) -> None:
+    """Values that fit the schema may still be too many, too long or no tokens: then a 4xx says so."""
+    case.call_and_validate(base_url=bounded.url, checks=CHECKS)
+
+
+@_schema(GenerationMode.NEGATIVE).include(method="POST").parametrize()
+@QUICK
+def test_what_does_not_fit_is_refused(case: schemathesis.Case, bounded: Running) -> None:
+    case.call_and_validate(base_url=bounded.url, checks=[*CHECKS, negative_data_rejection])
+
+
+def test_pages_are_free_afterwards(bounded: Running) -> None:
+    bounded.check_idle()
