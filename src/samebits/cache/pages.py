@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from samebits.core.errors import BadInput
 
 NULL_PAGE = 0  # never handed out: stands in tables where a page was given back
 
 
-@dataclass(frozen=True)
-class PageCopy:
+class PageCopy(NamedTuple):
     """One page's contents to be written to another before the step that needs it."""
 
     source: int
     target: int
 
 
-@dataclass(frozen=True)
-class Prefix:
+class Prefix(NamedTuple):
     """What a full page holds: the digest of all tokens up to its end, and its own tokens."""
 
     digest: bytes
@@ -71,6 +69,15 @@ class PagePool:
             raise BadInput("cache", "pages", "none free", "a look at num_free before taking one")
         self._counts[page] = 1
         return page
+
+    def take_many(self, count: int) -> list[int]:
+        """As many pages, each for one holder."""
+        num_blank = min(count, len(self._blank))
+        pages = self._blank[len(self._blank) - num_blank :][::-1]
+        del self._blank[len(self._blank) - num_blank :]
+        for page in pages:
+            self._counts[page] = 1
+        return pages + [self.take() for _ in range(count - num_blank)]
 
     def hold(self, page: int) -> None:
         """One more holder of a page that is held or idle."""

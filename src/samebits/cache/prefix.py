@@ -30,9 +30,10 @@ class PrefixChain:
 
     def upto(self, tokens: np.ndarray, num_pages: int) -> list[Prefix]:
         """At least the first `num_pages` prefixes of int32 tokens, which must not differ from those given before."""
-        done = self._prefixes
+        done, size = self._prefixes, self._page_size
+        digest = done[-1].digest if done else self._first
         for page in range(len(done), num_pages):
-            content = tokens[page * self._page_size : (page + 1) * self._page_size].tobytes()
-            parent = done[-1].digest if done else self._first
-            done.append(Prefix(blake2b(parent + content, digest_size=DIGEST_BYTES).digest(), content))
+            content = tokens[page * size : (page + 1) * size].tobytes()
+            digest = blake2b(digest + content, digest_size=DIGEST_BYTES).digest()
+            done.append(Prefix(digest, content))
         return done

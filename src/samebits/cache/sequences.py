@@ -110,6 +110,20 @@ class PageCache:
             short[i] = self.pool.is_shared(self.tables[slots[i], (num_tokens[i] - 1) // self.page_size])
         return short
 
+    def grow_all(self, slots: np.ndarray, num_tokens: np.ndarray, short: np.ndarray) -> list[PageCopy]:
+        """Room for each slot's tokens, the last of which will be written, `short` being their shortage.
+
+        The caller has seen that the pages are free. Returns the copies to make before.
+        """
+        is_plain = (short == 1) & ~self._is_forked[slots]  # nearly all: one page more
+        plain = slots[is_plain]
+        if len(plain):
+            self.tables[plain, self.num_held[plain]] = self.pool.take_many(len(plain))
+            self.num_held[plain] += 1
+        others = np.flatnonzero((short > 0) & ~is_plain).tolist()
+        copies = (self.grow(int(slots[i]), int(num_tokens[i])) for i in others)
+        return [copy for copy in copies if copy is not None]
+
     def grow(self, slot: int, num_tokens: int) -> PageCopy | None:
         """Pages for so many tokens, the last of which will be written; the caller has seen that they are free.
 
@@ -117,7 +131,7 @@ class PageCache:
         """
         count, wanted = int(self.num_held[slot]), self.pages_for(num_tokens)
         if wanted > count:
-            self.tables[slot, count:wanted] = [self.pool.take() for _ in range(wanted - count)]
+            self.tables[slot, count:wanted] = self.pool.take_many(wanted - count)
             self.num_held[slot] = wanted
             return None
         last = wanted - 1
@@ -136,13 +150,12 @@ class PageCache:
 
     def note(self, slot: int, prefixes: Sequence[Prefix], num_computed: int) -> None:
         """Full pages become findable; those that left the window are given back."""
-        count = num_computed // self.page_size
-        for index in range(int(self._num_noted[slot]), count):
-            page = int(self.tables[slot, index])
+        first, count = int(self._num_noted[slot]), num_computed // self.page_size
+        for page, prefix in zip(self.tables[slot, first:count].tolist(), prefixes[first:count], strict=True):
             if page != NULL_PAGE:
-                self.pool.note(page, prefixes[index])
-            if self._coming.get(prefixes[index].digest) == slot:
-                del self._coming[prefixes[index].digest]
+                self.pool.note(page, prefix)
+            if self._coming and self._coming.get(prefix.digest) == slot:
+                del self._coming[prefix.digest]
         self._num_noted[slot] = count
         if self.window is not None:
             self._release(slot, max(0, num_computed - self.window) // self.page_size)

@@ -128,10 +128,7 @@ class Scheduler:
             if int(short.sum()) <= self.pages.num_free:
                 break
             self._preempt(self.slots.running[-1])
-        for i in np.flatnonzero(short).tolist():
-            copy = self.pages.grow(int(decodes[i]), int(lengths[i]))
-            if copy:
-                copies.append(copy)
+        copies += self.pages.grow_all(decodes, lengths, short)
         return decodes
 
     def _chunks(self, budget: int) -> list[tuple[int, int]]:
