@@ -35,20 +35,21 @@ class TiledBuffer(Buffer):
         self._rows = int(np.prod(shape[:-1], dtype=int))
         self._row_bytes = row_bytes
         self._scale = np.float32(1)
-        grid = (-(-self._rows // TILE), -(-row_bytes // TILE))
-        self._tiles = np.zeros((*grid, TILE, TILE), np.uint8)
+        self._tiles: np.ndarray | None = None  # all zeros until something is written
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise BadInput("null", "buffer", "a request to map it", "copy_out: this memory has no address")
 
     def write(self, data: np.ndarray, scale: np.float32) -> None:
-        rows, cols = self._tiles.shape[0] * TILE, self._tiles.shape[1] * TILE
+        rows, cols = (-(-count // TILE) * TILE for count in (self._rows, self._row_bytes))
         padded = np.zeros((rows, cols), np.uint8)
         padded[: self._rows, : self._row_bytes] = data.reshape(self._rows, self._row_bytes)
         self._tiles = padded.reshape(rows // TILE, TILE, cols // TILE, TILE).swapaxes(1, 2).copy()
         self._scale = scale
 
     def read(self) -> tuple[np.ndarray, np.float32]:
+        if self._tiles is None:
+            return np.zeros((self._rows, self._row_bytes), np.uint8), self._scale
         tall, wide = self._tiles.shape[:2]
         rows = self._tiles.swapaxes(1, 2).reshape(tall * TILE, wide * TILE)
         return rows[: self._rows, : self._row_bytes].copy(), self._scale
@@ -132,7 +133,7 @@ class NullBackend(Backend):
         if isinstance(fmt, BlockFormat):
             host = Packed(fmt, data.reshape(*shape[:-1], data.shape[-1]), scale)
         else:
-            host = np.frombuffer(data.tobytes(), fmt.dtype).reshape(shape).copy()
+            host = np.frombuffer(data, fmt.dtype).reshape(shape)
         return buffer.resolve(host) if isinstance(buffer, View) else host
 
     def compile(self, graph: Graph, tier: Tier) -> NullExecutable:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -81,8 +83,19 @@ def serve(
         limits=limits,
         is_deterministic=deterministic,
     )
+    listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
-    console.print(f"{name} at http://{shown}:{port}, the API under /v1", style="dim", highlight=False)
-    server.run()
-    if not server.started:
-        raise Unavailable(f"serve: cannot listen on {host}:{port}")
+    address = f"http://{shown}:{listening.getsockname()[1]}"
+    console.print(f"{name} at {address}, the API under /v1", style="dim", highlight=False)
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn drains at a signal, then raises it again for us
+        signal.signal(number, lambda *_: None)
+    server.run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections; Unavailable with the reason where there can be none."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise Unavailable(f"serve: cannot listen on {host}:{port}: {error.strerror or error}") from None
