@@ -24,6 +24,7 @@ log = logging.getLogger("samebits.server")
 AnyBody = TypeVar("AnyBody", bound=Body)
 Result = TypeVar("Result")
 SEED_BITS = (1 << 64) - 1
+INLINE_CHARS = 2000  # encoded in less time than it takes to wake a thread
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
 
 
@@ -74,6 +75,11 @@ def sampling_params(
     )
 
 
+async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result:
+    """Some work's result; on another thread where `size` characters would keep other clients waiting."""
+    return work(*args) if size <= INLINE_CHARS else await asyncio.to_thread(work, *args)
+
+
 async def start_streams(
     served: ServedModel,
     prompts: Sequence[Sequence[int]],
@@ -81,9 +87,9 @@ async def start_streams(
     body: Sampling,
 ) -> list[Stream]:
     """A stream for each prompt, or none: a mistake in one ends those that were started."""
-    make_mask: Callable[[], TokenMask] | None = await asyncio.to_thread(
-        served.grammars.mask_maker, body.response_format
-    )
+    make_mask: Callable[[], TokenMask] | None = None
+    if body.response_format is not None:
+        make_mask = await asyncio.to_thread(served.grammars.mask_maker, body.response_format)
     deadline = served.llm.engine.clock() + served.limits.deadline_seconds
     streams: list[Stream] = []
     try:

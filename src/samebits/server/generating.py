@@ -13,7 +13,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from samebits.engine.async_engine import Stream
 from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
-from samebits.server.asking import all_completions, merged, read_body, sampling_params, start_streams, usage
+from samebits.server.asking import (
+    all_completions,
+    merged,
+    off_loop,
+    read_body,
+    sampling_params,
+    start_streams,
+    usage,
+)
 from samebits.server.errors import ApiError, bad_request, from_exception
 from samebits.server.model import ServedModel
 from samebits.server.protocol import ChatBody, CompletionBody, Sampling
@@ -45,7 +53,7 @@ async def completions(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, CompletionBody, served.limits.max_body_bytes)
     check_model(served, body.model)
-    prompts = await asyncio.to_thread(token_lists, served, body.prompt, "prompt")
+    prompts = await off_loop(token_lists, text_size(body.prompt), served, body.prompt, "prompt")
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
     streams = await start_streams(served, prompts, [params] * len(prompts), body)
@@ -56,6 +64,12 @@ def check_model(served: ServedModel, name: str | None) -> None:
     """ApiError 404 for another model than the one that is served; none is fine."""
     if name and name != served.name:
         raise ApiError(404, f"model: got {name!r}; needs {served.name!r}", "model", "model_not_found")
+
+
+def text_size(given: Any) -> int:
+    """Characters to encode."""
+    items = given if isinstance(given, list) else [given]
+    return sum(len(item) for item in items if isinstance(item, str))
 
 
 def token_lists(served: ServedModel, given: Any, param: str) -> list[list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -15,11 +15,10 @@ SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30
 LAST_STEPS = 200  # that the page shows
 
 
-@dataclass
 class Metrics:
     """An observer of one engine. `last_steps` is for the page."""
 
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
 
         def gauge(name: str, text: str) -> Gauge:

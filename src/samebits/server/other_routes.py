@@ -13,9 +13,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.engine import Engine
-from samebits.server.asking import read_body, while_connected
+from samebits.server.asking import off_loop, read_body, while_connected
 from samebits.server.errors import busy
-from samebits.server.generating import check_model, token_lists
+from samebits.server.generating import check_model, text_size, token_lists
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocol import DetokenizeBody, EmbeddingBody, TokenizeBody
 
@@ -27,7 +27,7 @@ async def embeddings(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, EmbeddingBody, served.limits.max_body_bytes)
     check_model(served, body.model)
-    texts = await asyncio.to_thread(token_lists, served, body.input, "input")
+    texts = await off_loop(token_lists, text_size(body.input), served, body.input, "input")
     pooling = body.given("pooling", "mean")
     try:
         work = asyncio.gather(*(served.engine.embed(ids, pooling) for ids in texts))
@@ -57,7 +57,7 @@ async def tokenize(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, TokenizeBody, served.limits.max_body_bytes)
     encode = served.llm.tokenizer.encode
-    tokens = await asyncio.to_thread(encode, body.text, body.add_special, body.parse_special)
+    tokens = await off_loop(encode, len(body.text), body.text, body.add_special, body.parse_special)
     return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": served.llm.engine.max_len})
 
 
