@@ -286,6 +286,14 @@ def append_paged_kv_cache(i: dict, case: Case) -> list[Expect]:
     return [expect[n] for n in names]
 
 
+def copy_kv_pages(i: dict, case: Case) -> list[Expect]:
+    expect = [Expect(wide(i[n]), 0.0, 0.0) for n in ("k_cache", "v_cache") if n in i]
+    for source, target in zip(i["sources"].tolist(), i["targets"].tolist(), strict=True):
+        for cache in expect:
+            cache.value[target] = cache.value[source]
+    return expect
+
+
 def turned(i: dict) -> tuple[np.ndarray, np.ndarray]:
     """Keys [T, H, D] as complex numbers times e^(i angle), and the size of what each element adds up."""
     key, num_pairs = wide(i["key"]), i["table"].shape[1]
