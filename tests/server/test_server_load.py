@@ -77,7 +77,8 @@ def test_a_storm_of_streams(model_path: Path) -> None:
         server.check_idle(30)
         assert resident_bytes() - before < 64 << 20
         assert len(texts) > STREAMS
-        check_alone(server, dict(list(texts.items())[:: max(1, len(texts) // 40)]))
+        check_alone(server, texts)
+        print(f"{len(texts)} answers, all as alone")
 
 
 def check_alone(server: Running, texts: dict[int, str]) -> None:
