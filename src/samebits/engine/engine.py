@@ -155,15 +155,15 @@ class Engine:
                 self.cancel(job)
 
     def _checked(self, where: str, name: str, nothing: str, tokens: Iterable[int], longest: int) -> np.ndarray:
-        ids = np.array(list(tokens), np.int64)
-        if not len(ids):
+        ids = list(tokens)
+        if not ids:
             raise BadInput(where, name, nothing, "at least one")
         if len(ids) > longest:
             raise BadInput(where, name, f"{len(ids)} tokens", f"fewer than {longest + 1}")
-        wrong = (ids < 0) | (ids >= self.runner.vocab_size)
-        if wrong.any():
-            raise BadInput(where, "token id", int(ids[wrong][0]), f"0 .. {self.runner.vocab_size - 1}")
-        return ids.astype(np.int32)
+        wrong = next((i for i in ids if not 0 <= i < self.runner.vocab_size), None)
+        if wrong is not None:
+            raise BadInput(where, "token id", wrong, f"0 .. {self.runner.vocab_size - 1}")
+        return np.array(ids, np.int32)
 
     def _add(self, job: AnyJob, request: Request) -> AnyJob:
         job.arrived_at = self.clock()
