@@ -55,7 +55,8 @@ def serve(
         from samebits.server.limits import Limits
         from samebits.server.run import make_server
     except ModuleNotFoundError as error:
-        raise Unavailable(f"serve: {str(error.name).partition('.')[0]} is not installed; needs pip install 'samebits[server]'") from None
+        missing = str(error.name).partition(".")[0]
+        raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[server]'") from None
     console = Console(stderr=True)
     if deterministic and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
