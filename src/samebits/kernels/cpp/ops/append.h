@@ -2,6 +2,7 @@
 #pragma once
 #include "cache.h"
 #include "kv_codec.h"
+#include "rope.h"
 
 namespace samebits::SAMEBITS_ISA {
 
@@ -38,9 +39,9 @@ INLINE bool store_cell(const CacheView& view, int64_t page, int64_t head, int64_
     return held;
 }
 
-// Calls turn(x, token, room) on each row of keys: the row to store, x itself or one written to the room.
+// Calls turn.start(token), then turn(x, room) on each of its rows of keys: the row to store, x itself or the room.
 template <class Turn>
-INLINE void append_tokens(const Append& a, Worker& worker, Turn turn) {
+INLINE void append_tokens(const Append& a, Worker& worker, Turn& turn) {
     const int64_t k_dim = a.key->width(), v_dim = a.value ? a.value->width() : 0, heads = a.cache.k.heads;
     float* wide = reinterpret_cast<float*>(worker.scratch);
     float* turned = wide + round_up(most(k_dim, v_dim), 16);
@@ -54,9 +55,10 @@ INLINE void append_tokens(const Append& a, Worker& worker, Turn turn) {
         if (position < 0 || position >= a.table.length(b))
             return worker.fail({"positions", "a place outside the sequence", "0 .. length - 1"});
         const int64_t page = a.table.page(b, position / a.table.page_size), slot = position % a.table.page_size;
+        turn.start(token);
         for (int64_t head = 0; head < heads; head++) {
             const int64_t row = token * heads + head;
-            const float* key = turn(read_row(*a.key, row, wide), token, turned);
+            const float* key = turn(read_row(*a.key, row, wide), turned);
             if (!store_cell(a.cache.k, page, head, slot, key, k_dim, encoded))
                 worker.fail({"key", "a value the cache's format cannot hold", "finite values in its range"});
             if (a.value && !store_cell(a.cache.v, page, head, slot, read_row(*a.value, row, wide), v_dim, encoded))
@@ -65,42 +67,56 @@ INLINE void append_tokens(const Append& a, Worker& worker, Turn turn) {
     }
 }
 
+struct NoTurn {
+    void start(int64_t) {}
+    const float* operator()(const float* x, float*) { return x; }
+};
+
 inline void run_append(const Call& call, Worker& worker) {
     Append a;
-    if (append_args(call, call.in + 2, call.flag(0), worker, a))
-        append_tokens(a, worker, [](const float* x, int64_t, float*) { return x; });
+    NoTurn turn;
+    if (append_args(call, call.in + 2, call.flag(0), worker, a)) append_tokens(a, worker, turn);
 }
 
-// (a * cos - b * sin, b * cos + a * sin) for the pairs of the first 2 * num_pairs elements; the others as they are.
-INLINE void turn_row(const float* x, int64_t size, const float* cos_sin, int64_t num_pairs, bool interleave, float* y) {
-    const int64_t step = interleave ? 2 : 1, second = interleave ? 1 : num_pairs;
-    for (int64_t i = 0; i < num_pairs; i++) {
-        const float a = x[i * step], b = x[i * step + second], cosine = cos_sin[2 * i], sine = cos_sin[2 * i + 1];
-        y[i * step] = a * cosine - b * sine;
-        y[i * step + second] = b * cosine + a * sine;
+// Rotates heads as `rope` does.
+struct RopeTurn {
+    const Tensor& table;
+    const int32_t* positions;
+    int64_t size;
+    bool interleave;
+    float *cos, *sin;
+
+    void start(int64_t token) {
+        const char* angles = table.data + positions[token] * table.stride[0];
+        spread_angles(reinterpret_cast<const float*>(angles), interleave, cos, sin, table.shape[1]);
     }
-    memcpy(y + 2 * num_pairs, x + 2 * num_pairs, size_t(size - 2 * num_pairs) * 4);
+    const float* operator()(const float* x, float* room) {
+        rotate_head(x, cos, sin, interleave, room, size, table.shape[1]);
+        return room;
+    }
+};
+
+inline int64_t append_floats(const Call& call) {
+    const int64_t k_dim = call.in[0]->width(), v_dim = call.in[1] ? call.in[1]->width() : 0;
+    return round_up(most(k_dim, v_dim), 16) + 2 * round_up(k_dim, 32);
 }
 
 inline void run_rope_and_append(const Call& call, Worker& worker) {
     const Tensor &positions = *call.in[2], &table = *call.in[3];
-    const int64_t size = call.in[0]->width(), num_pairs = table.shape[1];
-    const bool interleave = call.flag(0);
+    const int64_t size = call.in[0]->width();
     Append a;
     if (!append_args(call, call.in + 4, call.flag(1), worker, a)) return;
     const int32_t* rows = positions.as<int32_t>();
     if (!check_index_range(rows, positions.shape[0], table.shape[0], "pos_ids", worker)) return;
-    if (2 * num_pairs > size) return worker.fail({"table", "a larger rotary size", "at most the head size"});
-    append_tokens(a, worker, [&](const float* x, int64_t token, float* room) {
-        const char* cos_sin = table.data + rows[token] * table.stride[0];
-        turn_row(x, size, reinterpret_cast<const float*>(cos_sin), num_pairs, interleave, room);
-        return const_cast<const float*>(room);
-    });
+    if (2 * table.shape[1] > size) return worker.fail({"table", "a larger rotary size", "at most the head size"});
+    float* angles = reinterpret_cast<float*>(worker.scratch) + append_floats(call);
+    RopeTurn turn{table, rows, size, call.flag(0), angles, angles + size};
+    append_tokens(a, worker, turn);
 }
 
+// A row as float32, turned, and encoded; cos and sin for at most a head.
 inline Scratch append_scratch(const Call& call, int) {
-    const int64_t k_dim = call.in[0]->width(), v_dim = call.in[1] ? call.in[1]->width() : 0;
-    return {size_t(round_up(most(k_dim, v_dim), 16) + 2 * round_up(k_dim, 32)) * 4, 0};
+    return {size_t(append_floats(call) + 2 * call.in[0]->width()) * 4, 0};
 }
 
 }  // namespace samebits::SAMEBITS_ISA

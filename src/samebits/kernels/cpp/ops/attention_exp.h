@@ -4,16 +4,6 @@
 
 namespace samebits::SAMEBITS_ISA::attention {
 
-// `exp` for x <= 0 without the steps that only other x need; n * ln 2's high part is exact, and the bits of the magic
-// number leave when the exponent is shifted into place. Below -87 the lane is +0, whatever the rest computed.
-INLINE F exp_not_positive(F x) {
-    const F shifted = x * set(kLog2e) + set(kRoundMagic);
-    const F n = shifted - set(kRoundMagic);
-    const F r = fma_exact(n, set(-kLn2High), x) - n * set(kLn2Low);
-    const F mantissa = set(1.0f) + (r + (r * r) * horner(kExpPoly, r));
-    return select(x < set(kExpLowest), zero(), from_bits(bits(mantissa) + shift_left<23>(bits(shifted))));
-}
-
 // Weights exp(s - top) of up to 16 rows from `start` on in one cut, in place, rounded as V's type wants them.
 // cut_sum [rows] gets the sums of the unrounded ones in stream order: runs of all rows queue up for 16 chains at once.
 template <class V>

@@ -34,11 +34,12 @@ inline void narrow(char* to, const float* from, Format format, int64_t n) {
     uint16_t* half = reinterpret_cast<uint16_t*>(to);
     for (int64_t i = 0; i < n; i += 16) {
         const int count = int(least(16, n - i));
-        uint16_t lane[16];
+        uint16_t tail[16];
+        uint16_t* lane = count == 16 ? half + i : tail;
         const F x = load_partial(from + i, count);
         if (format == Format::f16) store_f16(lane, x);
         else store_bf16(lane, x);
-        memcpy(half + i, lane, size_t(count) * 2);
+        if (count < 16) memcpy(half + i, tail, size_t(count) * 2);
     }
 }
 

@@ -34,6 +34,16 @@ INLINE F exp(F x) {
     return select(x > set(kExpHighest), set(kInfinity), result);
 }
 
+// `exp` for x <= 0 without the steps that only other x need; n * ln 2's high part is exact, and the bits of the magic
+// number leave when the exponent is shifted into place. Below -87 the lane is +0, whatever the rest computed.
+INLINE F exp_not_positive(F x) {
+    const F shifted = x * set(kLog2e) + set(kRoundMagic);
+    const F n = shifted - set(kRoundMagic);
+    const F r = fma_exact(n, set(-kLn2High), x) - n * set(kLn2Low);
+    const F mantissa = set(1.0f) + (r + (r * r) * horner(kExpPoly, r));
+    return select(x < set(kExpLowest), zero(), from_bits(bits(mantissa) + shift_left<23>(bits(shifted))));
+}
+
 INLINE F recip(F x) {
     F y = from_bits(set(int32_t(0x7EF311C7)) - bits(x));
 #pragma GCC unroll 4
@@ -76,7 +86,7 @@ INLINE F log2(F x) {
 }
 
 INLINE F sigmoid(F x) {
-    const F t = exp(zero() - abs(x));
+    const F t = exp_not_positive(zero() - abs(x));
     const F r = recip(set(1.0f) + t);
     return select(x < zero(), t * r, r);
 }

@@ -122,18 +122,24 @@ void multiply_by_dots(const BlockProduct& p, Worker& worker) {
 }
 
 #if SAMEBITS_HAS_AMX
+// The codes of a block added: as bytes above -128, which one instruction sums.
+INLINE float sum_of_codes(const int8_t* codes) {
+    const __m256i raised = _mm256_xor_si256(_mm256_loadu_si256((const __m256i*)codes), _mm256_set1_epi8(-128));
+    const __m256i quarters = _mm256_sad_epu8(raised, _mm256_setzero_si256());
+    const __m128i halves = _mm_add_epi64(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
+    return float(int(_mm_cvtsi128_si64(halves) + _mm_extract_epi64(halves, 1)) - kBias8 * kBlock);
+}
+
 // Tokens first .. last - 1 into their tile; those beyond the product are zeros.
 INLINE void fill_tiles(const BlockProduct& p, int64_t first, int64_t last, int8_t* codes, float* scales, float* sums) {
     for (int64_t t = first; t < last; t++)
         for (int64_t b = 0; b < p.blocks; b++) {
             const int64_t at = (t / kTileTokens * p.blocks + b) * kTileTokens + t % kTileTokens;
-            int8_t* to = codes + at * kBlock;
-            if (t < p.tokens) memcpy(to, p.codes + t * p.codes_stride + b * kBlock, kBlock);
-            else memset(to, 0, kBlock);
+            const int8_t* from = p.codes + t * p.codes_stride + b * kBlock;
+            if (t < p.tokens) memcpy(codes + at * kBlock, from, kBlock);
+            else memset(codes + at * kBlock, 0, kBlock);
             scales[at] = t < p.tokens ? p.scales[t * p.scales_stride + b] : 0.0f;
-            int sum = 0;
-            for (int k = 0; k < kBlock; k++) sum += to[k];
-            sums[at] = float(sum);
+            sums[at] = t < p.tokens ? sum_of_codes(from) : 0.0f;
         }
 }
 

@@ -24,6 +24,14 @@ INLINE void rotate_neighbours(const float* x, const float* cos, const float* sin
     }
 }
 
+// One head, of `size` elements; those after its pairs stay as they are.
+INLINE void rotate_head(const float* x, const float* cos, const float* sin, bool interleave, float* y, int64_t size,
+                        int64_t num_pairs) {
+    if (interleave) rotate_neighbours(x, cos, sin, y, num_pairs);
+    else rotate_halves(x, cos, sin, y, num_pairs);
+    memcpy(y + 2 * num_pairs, x + 2 * num_pairs, size_t(size - 2 * num_pairs) * 4);
+}
+
 // A token's row of the table, [num_pairs, (cos, sin)], as the rotations read it.
 INLINE void spread_angles(const float* pairs, bool interleave, float* cos, float* sin, int64_t num_pairs) {
     for (int64_t i = 0; i < num_pairs; i++) {
@@ -67,11 +75,8 @@ inline void run_rope(const Call& call, Worker& worker) {  // x, pos_ids, table -
         if (!is_float) widen(before, source, x.format, width);
         const float* from = is_float ? reinterpret_cast<const float*>(source) : before;
         float* to = is_float ? reinterpret_cast<float*>(target) : after;
-        for (int64_t at = 0; at < width; at += head) {
-            if (interleave) rotate_neighbours(from + at, cos, sin, to + at, num_pairs);
-            else rotate_halves(from + at, cos, sin, to + at, num_pairs);
-            memcpy(to + at + 2 * num_pairs, from + at + 2 * num_pairs, size_t(head - 2 * num_pairs) * 4);
-        }
+        for (int64_t at = 0; at < width; at += head)
+            rotate_head(from + at, cos, sin, interleave, to + at, head, num_pairs);
         if (!is_float) narrow(target, after, y.format, width);
     }
 }
