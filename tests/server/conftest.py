@@ -1,88 +1,18 @@
-"""A real server on a free port of the loopback interface, over a tiny model with random weights."""
+"""A tiny model with random weights behind a real server, shared by the tests of this folder."""
 
 from __future__ import annotations
 
-import socket
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
+from live_server import Running, running
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 
 from random_tiny import write_random_tiny
-
-from samebits import LLM
-from samebits.server.model import ServedModel
-from samebits.server.run import make_server
-
-NAME = "tiny"
-
-
-@dataclass
-class Running:
-    """A server under test."""
-
-    url: str
-    served: ServedModel
-    llm_options: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def llm(self) -> LLM:
-        return self.served.llm
-
-    def client(self, **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60, **options)
-
-    def check_idle(self, seconds: float = 10.0) -> None:
-        """All pages are free within some seconds, and add up."""
-        pages = self.llm.engine.scheduler.pages
-        deadline = time.monotonic() + seconds
-        while (pages.num_used or not self.llm.engine.is_idle) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert pages.num_used == 0
-        self.llm.engine.scheduler.check_integrity()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def running(path: Path, llm_options: dict[str, Any] | None = None, **options: Any) -> Iterator[Running]:
-    """Starts a server on its own thread, waits until it is healthy, and stops it at the end."""
-    port = free_port()
-    chosen = {"context_len": 512, "max_sequences": 32, **(llm_options or {})}
-    server = make_server(lambda: LLM(path, **chosen), NAME, path, port=port, **options)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                if httpx.get(f"{url}/health").status_code == 200:
-                    break
-            except httpx.TransportError:
-                pass
-            assert time.monotonic() < deadline, "the server does not become healthy"
-            time.sleep(0.02)
-        app: Any = server.config.app
-        yield Running(url, app.state.served)
-    finally:
-        server.should_exit = True
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="session")

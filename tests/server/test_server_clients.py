@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import openai
 import pytest
-from conftest import NAME, Running
+from live_server import NAME, Running
 
 
 @pytest.fixture

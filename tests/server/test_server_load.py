@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from conftest import Running, running
+from live_server import Running, running
 
 SECONDS = float(os.environ.get("SAMEBITS_LOAD_SECONDS", "6"))
 STREAMS = int(os.environ.get("SAMEBITS_LOAD_STREAMS", "60"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import Running
+from live_server import Running
 from websockets.sync.client import ClientConnection, connect
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")

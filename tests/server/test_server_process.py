@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import free_port, running
+from live_server import free_port, running
 
 COMMAND = [sys.executable, "-c", "from samebits.cli.main import main; main()", "serve"]
 

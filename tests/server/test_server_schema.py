@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import schemathesis
-from conftest import NAME, Running, running
 from hypothesis import HealthCheck, settings
+from live_server import NAME, Running, running
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (

@@ -149,10 +149,11 @@ def load_model(model: str, **settings: Any) -> LLM:
         llm = make_llm(model, **settings, progress=shown)
     name = Path(model).name
     console.print(f"{name} on {llm.runner.backend.name}, numerics {llm.numerics}", style="dim", highlight=False)
-    for reason in llm.runner.fallbacks[:MAX_SHOWN]:
+    fallbacks = llm.engine.fallbacks
+    for reason in fallbacks[:MAX_SHOWN]:
         console.print(f"[yellow]fallback[/] {escape(reason)}", highlight=False)
-    if len(llm.runner.fallbacks) > MAX_SHOWN:
-        console.print(f"... and {len(llm.runner.fallbacks) - MAX_SHOWN} more: see samebits explain", highlight=False)
+    if len(fallbacks) > MAX_SHOWN:
+        console.print(f"... and {len(fallbacks) - MAX_SHOWN} more: see samebits explain", highlight=False)
     return llm
 
 

@@ -81,6 +81,11 @@ class Engine:
         return self.scheduler.pages.max_len
 
     @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """A line for each op that does not run on the backend, sampling included."""
+        return (*self.runner.fallbacks, *self._sampler.fallbacks)
+
+    @property
     def is_idle(self) -> bool:
         return not self._jobs
 

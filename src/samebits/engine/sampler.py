@@ -50,6 +50,7 @@ class Sampler:
         self._vocab_size, self._max_rows = vocab_size, max_rows
         self._graphs: dict[bool, Executable] = {}
         self.fallbacks: tuple[str, ...] = ()
+        self._graph(is_dense=False)  # now, so that a fallback is known before the first token
 
     def draw(self, logits: np.ndarray, on_device: Buffer, rows: np.ndarray, answers: Sequence[Answer]) -> Drawn:
         """A token for each answer from its row of float32 logits [R, vocab], which also lie in `on_device`."""

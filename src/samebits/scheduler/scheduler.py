@@ -90,11 +90,9 @@ class Scheduler:
         if sequence.state == RUNNING:
             self.pages.close(sequence.slot)
             self.slots.leave(sequence, FINISHED)
-        elif sequence.state == WAITING:
-            self._num_waiting -= 1
-            sequence.state = FINISHED
-        else:
-            sequence.state = FINISHED
+            return
+        self._num_waiting -= sequence.state == WAITING
+        sequence.state = FINISHED
 
     def check_integrity(self) -> None:
         """BadInput where pages or sequences do not add up. For tests: it looks at everything."""

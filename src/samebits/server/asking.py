@@ -43,7 +43,7 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
         raise ApiError(400, "body: got no object; needs a JSON object", code="invalid_json")
     check_refused(kind, content)
     if unknown := unknown_fields(kind, content):
-        log.info("%s ignores unknown fields: %s", request.url.path, ", ".join(map(repr, unknown)))
+        log.warning("%s ignores unknown fields: %s", request.url.path, ", ".join(map(repr, unknown)))
     return kind.model_validate(content)
 
 
@@ -83,26 +83,31 @@ async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result
 async def start_streams(
     served: ServedModel,
     prompts: Sequence[Sequence[int]],
-    params: Sequence[SamplingParams],
+    params: SamplingParams,
     body: Sampling,
+    param: str,
 ) -> list[Stream]:
-    """A stream for each prompt, or none: a mistake in one ends those that were started."""
+    """A stream for each prompt, or none: a mistake in one ends those that were started.
+
+    `param` is the field that prompts came in.
+    """
     make_mask: Callable[[], TokenMask] | None = None
     if body.response_format is not None:
         make_mask = await asyncio.to_thread(served.grammars.mask_maker, body.response_format)
     deadline = served.llm.engine.clock() + served.limits.deadline_seconds
     streams: list[Stream] = []
     try:
-        for prompt, wishes in zip(prompts, params, strict=True):
+        for prompt in prompts:
             options = {"priority": body.given("priority", 0), "deadline": deadline, "make_mask": make_mask}
-            streams.append(await served.engine.generate(prompt, wishes, **options))
+            streams.append(await served.engine.generate(prompt, params, **options))
     except BaseException as error:
         for stream in streams:
             stream.close()
         if isinstance(error, QueueFull):
             raise busy(f"the server is busy: {error}") from None
         if isinstance(error, BadInput) and error.argument == "prompt":
-            raise ApiError(400, str(error), "messages", "context_length_exceeded") from None
+            code = "context_length_exceeded" if all(prompts) else "invalid_value"
+            raise ApiError(400, str(error), param, code) from None
         raise
     return streams
 

@@ -72,19 +72,20 @@ class Grammars:
         if self._end is None:
             raise bad_request("response_format", wanted.type, "a model with an end-of-text token")
         grammar, end = _grammar_of(wanted), self._end
+        library = self._pool.submit(self._prepared).result()  # once, and no fault of the format's
         try:
-            matcher = self._pool.submit(self._compile, grammar).result(self._max_seconds)
+            matcher = self._pool.submit(llguidance.LLMatcher, library, grammar).result(self._max_seconds)
         except TookTooLong:
             raise bad_request("response_format", "a format that takes too long to compile", "a simpler one") from None
         if error := matcher.get_error():
             raise bad_request("response_format", " ".join(error.split())[:200], "a format that can be compiled")
         return lambda: GrammarMask(matcher.deep_copy(), self._vocab_size, end)
 
-    def _compile(self, grammar: str) -> llguidance.LLMatcher:
+    def _prepared(self) -> llguidance.LLTokenizer:
         if self._library is None:
             wrapped = llguidance.TokenizerWrapper(_Vocabulary(self._tokenizer, self._end or 0))
             self._library = llguidance.LLTokenizer(wrapped, n_vocab=self._vocab_size)
-        return llguidance.LLMatcher(self._library, grammar)
+        return self._library
 
 
 def _grammar_of(wanted: ResponseFormat) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.api.llm import LLM
+from samebits.core.errors import Unsupported
+from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.engine import Observer
 from samebits.server.errors import busy
@@ -49,6 +51,10 @@ class ServedModel:
         """Loads beside a server that already answers; a failure is kept as the reason."""
         try:
             self.llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
+            if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
+                raise Unsupported(
+                    f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
+                )
         except Exception as error:
             self._state, self.reason = FAILED, f"{type(error).__name__}: {error}"
             log.error("the model cannot be loaded: %s", self.reason)

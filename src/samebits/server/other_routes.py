@@ -19,7 +19,7 @@ from samebits.server.generating import check_model, text_size, token_lists
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocol import DetokenizeBody, EmbeddingBody, TokenizeBody
 
-SHOWN_SLOTS, SHOWN_PAGES = 256, 4096
+SHOWN_SLOTS = 256
 
 
 async def embeddings(request: Request) -> Response:

@@ -68,6 +68,5 @@ def make_server(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=int(limits.drain_seconds),
-        limit_concurrency=None,
     )
     return uvicorn.Server(config)
