@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from pydantic import ValidationError
@@ -50,9 +52,12 @@ def from_exception(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_context=False)[0]
         param = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
-        return ApiError(400, f"{param or 'body'}: {first['msg']}", param or None, "invalid_value")
+        if first["type"] == "missing":
+            return bad_request(param, "nothing", "a value", "invalid_value")
+        needed = re.sub(r"^\w+ should (be )?", "", first["msg"])
+        return bad_request(param or "body", json.dumps(first["input"]), needed, "invalid_value")
     if isinstance(error, BadInput):
         return ApiError(400, str(error), error.argument, "invalid_value")
     if isinstance(error, RequestFailed):
