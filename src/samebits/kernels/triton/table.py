@@ -1,0 +1,23 @@
+"""All Triton kernels: importing a kernel file registers what it has."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from samebits.kernels.record import KernelTable
+from samebits.kernels.triton import toolchain
+
+# In the order of preference where two files serve one op.
+FILES: tuple[str, ...] = ()
+
+
+@cache
+def triton_kernels() -> KernelTable:
+    """The table; Unavailable where torch or Triton is missing."""
+    toolchain()
+    from samebits.kernels.triton.registry import TRITON
+
+    for name in FILES:
+        import_module(f"samebits.kernels.triton.{name}")
+    return TRITON
