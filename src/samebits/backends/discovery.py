@@ -15,9 +15,11 @@ from samebits.core.errors import Unavailable, UnknownName
 
 GROUP = "samebits.backends"
 DEFAULT_ORDER = ("cpu", "reference")  # what runs when nothing is asked for: the first that is available
-IN_TREE = {
+IN_TREE = {  # each a class, or a function that gives a backend
     "cpu": "samebits.backends.cpu:CpuBackend",
     "reference": "samebits.backends.reference:ReferenceBackend",
+    "cuda": "samebits.backends.gpu:cuda",
+    "rocm": "samebits.backends.gpu:rocm",
     "null": "samebits.backends.null:NullBackend",
 }
 
@@ -33,13 +35,13 @@ class Found:
     reason: str = ""
 
 
-def _load_class(target: str) -> type[Backend]:
+def _load_maker(target: str) -> Callable[[], Backend]:
     module, _, attribute = target.partition(":")
-    loaded: type[Backend] = getattr(import_module(module), attribute)
+    loaded: Callable[[], Backend] = getattr(import_module(module), attribute)
     return loaded
 
 
-def _try(name: str, origin: str, load: Callable[[], type[Backend]]) -> Found:
+def _try(name: str, origin: str, load: Callable[[], Callable[[], Backend]]) -> Found:
     """Loads and probes one backend; whatever goes wrong becomes its reason."""
     try:
         backend = load()()
@@ -54,9 +56,15 @@ def _try(name: str, origin: str, load: Callable[[], type[Backend]]) -> Found:
 
 
 @cache
+def _in_tree(name: str) -> Found:
+    """One of ours, on its own: a toolchain that nobody asked for is not imported."""
+    return _try(name, "built in", lambda: _load_maker(IN_TREE[name]))
+
+
+@cache
 def discover() -> tuple[Found, ...]:
     """Every known backend, in-tree first. A plug-in may not take a name that is in use."""
-    found = [_try(name, "built in", lambda target=target: _load_class(target)) for name, target in IN_TREE.items()]  # type: ignore[misc]
+    found = [_in_tree(name) for name in IN_TREE]
     for entry in entry_points(group=GROUP):
         origin = entry.dist.name if entry.dist else entry.value
         if any(f.name == entry.name for f in found):
@@ -74,7 +82,9 @@ def get(name: str) -> Found:
     if ":" in name:
         if os.getcwd() not in sys.path:  # a class in the folder one works in
             sys.path.insert(0, os.getcwd())
-        matches = [_try(name, name.partition(":")[0], lambda: _load_class(name))]
+        matches = [_try(name, name.partition(":")[0], lambda: _load_maker(name))]
+    elif name in IN_TREE:
+        matches = [_in_tree(name)]
     else:
         matches = [f for f in discover() if f.name == name]
     if not matches:
@@ -86,5 +96,4 @@ def get(name: str) -> Found:
 
 def default_name() -> str:
     """The backend to run on when none is named."""
-    usable = {f.name for f in discover() if f.backend is not None}
-    return next(name for name in DEFAULT_ORDER if name in usable)
+    return next(name for name in DEFAULT_ORDER if _in_tree(name).backend is not None)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, HostTensor, Packed
@@ -83,6 +85,13 @@ class Executable(ABC):
         """The layout `alloc` should give the memory of an input. Optional: any other works too, perhaps slower."""
         return "row-major"
 
+    def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
+        """Takes all host arrays of a step at once, 32 bits an element, and their sizes with them.
+
+        Optional, for a device that is reached by one copy: False says that they are to be bound one by one instead.
+        """
+        return False
+
     def prepare(self, dims: Mapping[str, int]) -> None:
         """Sets the symbolic dimensions of the coming step; optional for graphs without any."""
 
@@ -137,6 +146,10 @@ class Backend(ABC):
         buffer = self.alloc(spec_of(host))
         self.copy_in(buffer, host)
         return buffer
+
+    def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> Buffer:
+        """A constant rearranged by a kernel's `prepack`. Optional: the default does it on the host."""
+        return self.adopt(packer(host))
 
     def settle(self) -> None:
         """Called once a model is loaded: memory that loading left over may go. Optional."""

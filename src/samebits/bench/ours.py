@@ -109,5 +109,5 @@ class Ours:
     def _run(self, steps: list[StepBatch]) -> float:
         started = time.perf_counter()
         for step in steps:
-            self.runner.run(step)
+            self.runner.run(step).wait()
         return time.perf_counter() - started

@@ -32,3 +32,7 @@ class Unsupported(SamebitsError):
 
 class Unavailable(SamebitsError):
     """A backend cannot run here; the text is the reason."""
+
+
+class OutOfMemory(SamebitsError):
+    """The device has no room for what was asked; the text says what that was and what was free."""

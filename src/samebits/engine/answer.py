@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,10 +69,10 @@ class Answer:
             self._counts = np.bincount(seen, minlength=vocab_size).astype(np.int32)
         return self._counts
 
-    def push(self, token: int, logits: np.ndarray) -> Piece:
-        """Takes a drawn token and the logits [vocab] it was drawn from; the last piece has a finish_reason."""
+    def push(self, token: int, logits: Callable[[], np.ndarray]) -> Piece:
+        """Takes a drawn token; logits() gives the row [vocab] it was drawn from. The last piece has a finish_reason."""
         if self._digest:
-            self._digest.update(logits.tobytes())
+            self._digest.update(logits().tobytes())
         if self._counts is not None:
             self._counts[token] += 1
         if self.mask:
@@ -99,10 +100,12 @@ class Answer:
     def token_ids(self) -> tuple[int, ...]:
         return tuple(p.token_id for p in self.pieces if p.token_id is not None)
 
-    def _logprobs(self, token: int, logits: np.ndarray) -> tuple[float | None, tuple[tuple[int, float], ...]]:
+    def _logprobs(
+        self, token: int, logits: Callable[[], np.ndarray]
+    ) -> tuple[float | None, tuple[tuple[int, float], ...]]:
         if self.params.logprobs is None:
             return None, ()
-        log_probs = log_probabilities(logits)
+        log_probs = log_probabilities(logits())
         return float(log_probs[token]), tuple(likeliest(log_probs, self.params.logprobs))
 
     def completion(self) -> Completion:

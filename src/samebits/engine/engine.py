@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
@@ -185,9 +186,10 @@ class Engine:
 
     def _draw(self, plan: StepPlan, result: StepResult) -> Drawn:
         if not plan.sampled:
+            result.wait()
             return Drawn(np.zeros(0, np.int32), {})
         answers = [self._jobs[s].answer(s.sample_index) for s in plan.sampled]
-        return self._sampler.draw(result.logits, result.on_device, plan.sampled_rows, answers)
+        return self._sampler.draw(result, plan.sampled_rows, answers)
 
     def _deliver(self, plan: StepPlan, result: StepResult, drawn: Drawn) -> None:
         now = self.clock()
@@ -197,7 +199,7 @@ class Engine:
         tokens, rows = drawn.tokens.tolist(), plan.sampled_rows.tolist()
         for sequence, token, row in zip(plan.sampled, tokens, rows, strict=True):
             job = self._jobs.get(sequence)  # none where another sample of the request failed
-            if job and job.take(sequence.sample_index, token, result.logits[row], now):
+            if job and job.take(sequence.sample_index, token, partial(result.logits_of, row), now):
                 self._finish(job, sequence)
         for scored in plan.scored:
             job = self._jobs[scored.sequence]

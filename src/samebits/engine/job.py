@@ -41,8 +41,8 @@ class Job:
     def answer(self, sample_index: int) -> Answer:
         raise BadInput("job", "sample", sample_index, "a job that draws tokens")
 
-    def take(self, sample_index: int, token: int, logits: np.ndarray, now: float) -> bool:
-        """A token for one sample; True when that sample is finished with it."""
+    def take(self, sample_index: int, token: int, logits: Callable[[], np.ndarray], now: float) -> bool:
+        """A token for one sample, logits() its row; True when that sample is finished with it."""
         raise BadInput("job", "token", token, "a job that draws tokens")
 
     def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
@@ -85,7 +85,7 @@ class Generation(Job):
     def answer(self, sample_index: int) -> Answer:
         return self.answers[sample_index]
 
-    def take(self, sample_index: int, token: int, logits: np.ndarray, now: float) -> bool:
+    def take(self, sample_index: int, token: int, logits: Callable[[], np.ndarray], now: float) -> bool:
         if self.first_token_at is None:
             self.first_token_at = now
         piece = self.answers[sample_index].push(token, logits)

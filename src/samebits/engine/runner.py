@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from samebits.backends.discovery import Found
-from samebits.backends.interface import Buffer
+from samebits.backends.interface import Backend, Buffer
 from samebits.cache import PageCopy
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.protocols import Checkpoint
@@ -22,13 +22,29 @@ from samebits.models.parts import Limits
 from samebits.scheduler.step import StepBatch
 
 
-@dataclass(frozen=True)
 class StepResult:
-    """What a step computed; the arrays hold it until the next step."""
+    """What a step computes, perhaps still does; host copies are made when asked for and hold until the next step."""
 
-    logits: np.ndarray  # float32 [R, vocab]
-    hidden: np.ndarray  # float32 [R, hidden], after the last norm
-    on_device: Buffer  # the logits where they are
+    def __init__(self, backend: Backend, logits: Buffer, hidden: Buffer) -> None:
+        self._backend, self.on_device, self._hidden = backend, logits, hidden
+
+    @cached_property
+    def logits(self) -> np.ndarray:
+        """float32 [R, vocab]."""
+        return np.asarray(self._backend.peek(self.on_device))
+
+    @cached_property
+    def hidden(self) -> np.ndarray:
+        """float32 [R, hidden], after the last norm."""
+        return np.asarray(self._backend.peek(self._hidden))
+
+    def logits_of(self, row: int) -> np.ndarray:
+        """float32 [vocab]."""
+        return self.logits[row]
+
+    def wait(self) -> None:
+        """Returns when the step is done; BadInput where a kernel met a value it refuses."""
+        self._backend.sync()
 
 
 class Runner:
@@ -83,10 +99,18 @@ class Runner:
         self._copier.copy(copies)
 
     def run(self, batch: StepBatch) -> StepResult:
-        """Runs one step; BadInput when it is larger than the graph was built for."""
+        """Starts one step; BadInput when it is larger than the graph was built for."""
+        arrays = {name: np.ascontiguousarray(getattr(batch, name), np.int32) for name in self._steps}
+        if not self._executable.feed(arrays):
+            self._bind(arrays)
+        self._executable.run()
+        return StepResult(self.backend, self._executable.output(0), self._executable.output(1))
+
+    def _bind(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """A step's arrays one by one, in buffers that fit them."""
         dims = {}
         for name, spec in self._steps.items():
-            array = getattr(batch, name)
+            array = arrays[name]
             dim = spec.shape[0]
             if isinstance(dim, Sym):
                 if len(array) > dim.upper:
@@ -96,10 +120,5 @@ class Runner:
             if buffer is None or buffer.spec.shape != array.shape:
                 buffer = self._step_buffers[name] = self.backend.alloc(TensorSpec(array.shape, "i32"))
                 self._executable.bind(name, buffer)
-            self.backend.copy_in(buffer, np.ascontiguousarray(array, np.int32))
+            self.backend.copy_in(buffer, array)
         self._executable.prepare(dims)
-        self._executable.run()
-        self.backend.sync()
-        on_device = self._executable.output(0)
-        logits, hidden = (self.backend.peek(buffer) for buffer in (on_device, self._executable.output(1)))
-        return StepResult(np.asarray(logits), np.asarray(hidden), on_device)

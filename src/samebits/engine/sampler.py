@@ -19,12 +19,14 @@ from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.engine.answer import Answer
 from samebits.engine.plan import compile_plan, make_plan
+from samebits.engine.runner import StepResult
 from samebits.engine.sampling import SamplingParams
 from samebits.ops.build import OpBuilder
 
 ROW_INPUTS = {"sample_index": "i32", "position": "i32", "temperature": "f32", "top_k": "i32", "top_p": "f32"}
 ROW_INPUTS |= {"min_p": "f32"}
 PENALTIES = ("repetition", "presence", "frequency")
+SAMPLE = "sample"  # what the op's refusals begin with
 
 
 @dataclass(frozen=True)
@@ -52,22 +54,24 @@ class Sampler:
         self.fallbacks: tuple[str, ...] = ()
         self._graph(is_dense=False)  # now, so that a fallback is known before the first token
 
-    def draw(self, logits: np.ndarray, on_device: Buffer, rows: np.ndarray, answers: Sequence[Answer]) -> Drawn:
-        """A token for each answer from its row of float32 logits [R, vocab], which also lie in `on_device`."""
+    def draw(self, result: StepResult, rows: np.ndarray, answers: Sequence[Answer]) -> Drawn:
+        """A token for each answer from its row of a step's logits."""
         tokens, failures = np.zeros(len(answers), np.int32), {}
         shaped = np.array([is_shaped(a) for a in answers], bool)
         for is_dense in (False, True):
             at = np.flatnonzero(shaped == is_dense)
             if not len(at):
                 continue
-            whole = len(at) == len(logits) and np.array_equal(rows[at], np.arange(len(logits)))
+            whole = len(at) == result.on_device.spec.shape[0] and np.array_equal(rows[at], np.arange(len(at)))
             chosen = [answers[i] for i in at.tolist()]
             try:
-                tokens[at] = self._run(on_device if whole else logits[rows[at]], chosen, is_dense)
-            except BadInput:  # by some row: the others shall not suffer
-                for i in at.tolist():
+                tokens[at] = self._run(result.on_device if whole else result.logits[rows[at]], chosen, is_dense)
+            except BadInput as error:
+                if error.where != SAMPLE:  # by the model
+                    raise
+                for i in at.tolist():  # by some row: the others shall not suffer
                     try:
-                        tokens[i] = self._run(logits[rows[i : i + 1]], [answers[i]], is_dense)[0]
+                        tokens[i] = self._run(result.logits[rows[i : i + 1]], [answers[i]], is_dense)[0]
                     except BadInput as error:
                         failures[i] = str(error)
         return Drawn(tokens, failures)
@@ -75,9 +79,11 @@ class Sampler:
     def _run(self, logits: Buffer | np.ndarray, answers: Sequence[Answer], is_dense: bool) -> np.ndarray:
         graph = self._graph(is_dense)
         graph.bind("logits", self._buffer(logits) if isinstance(logits, np.ndarray) else logits)
-        for name, array in self._row_inputs(answers, is_dense).items():
-            graph.bind(name, self._buffer(array))
-        graph.prepare({"B": len(answers)})
+        arrays = self._row_inputs(answers, is_dense)
+        if not graph.feed(arrays):
+            for name, array in arrays.items():
+                graph.bind(name, self._buffer(array))
+            graph.prepare({"B": len(answers)})
         graph.run()
         self._backend.sync()
         return np.array(self._backend.copy_out(graph.output(0)))[: len(answers)]

@@ -115,7 +115,7 @@ def upload(
         else:
             host = load_weight(checkpoint, name, joined)
         if name in packers:
-            buffer = backend.adopt(packers[name](host))
+            buffer = backend.adopt_packed(packers[name], host)
         else:
             buffer = backend.alloc(spec)
             backend.copy_in(buffer, host)

@@ -30,9 +30,9 @@ class Kernel:
     """`run` takes the op's inputs and attrs in the language's own tensors and returns its results as a tuple.
 
     when(request) returns nothing, or the reason why this kernel cannot serve it.
-    prepack[input](tensor) rearranges a constant input once at load, host to host; others are taken as they are. All
-    kernels that read one weight must agree on its packing, so that one packed table serves an embedding and a tied
-    head.
+    prepack[input](tensor) rearranges a constant input once at load, from host to host or, where the backend packs on
+    its device, there; others are taken as they are. All kernels that read one weight must agree on its packing, so that
+    one packed table serves an embedding and a tied head.
     """
 
     op: Op

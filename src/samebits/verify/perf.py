@@ -95,7 +95,7 @@ def prepare(backend: Backend, bound: Bound, tier: Tier) -> Executable:
     executable = backend.compile(graph, tier)
     packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
     for name, tensor in bound.tensors.items():
-        executable.bind(name, backend.adopt(packers[name](tensor) if name in packers else tensor))
+        executable.bind(name, backend.adopt_packed(packers[name], tensor) if name in packers else backend.adopt(tensor))
     return executable
 
 

@@ -1,0 +1,100 @@
+"""CUDA and ROCm: Triton kernels on memory, streams and graphs of torch.
+
+With TRITON_INTERPRET=1 the `cuda` backend runs on the host, in Triton's interpreter: slow, for tests without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from samebits.backends.gpu.buffers import GpuBuffer, copy_into, empty, resolved, to_device, to_host
+from samebits.backends.gpu.executable import GpuExecutable
+from samebits.backends.gpu.memory import explained
+from samebits.backends.gpu.probe import refuted_tiers, require_gpu
+from samebits.backends.interface import Backend, Buffer, Caps, View
+from samebits.backends.support import choose_kernels
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor
+from samebits.core.shapes import TensorSpec
+from samebits.core.tiers import Tier
+from samebits.graph import Graph
+from samebits.kernels.record import KernelTable
+from samebits.kernels.triton.faults import raise_if_any
+from samebits.kernels.triton.registry import INTERPRETED
+from samebits.kernels.triton.table import triton_kernels
+from samebits.ops.evaluate import spec_of
+from samebits.passes.plan_memory import spec_bytes
+
+
+class GpuBackend(Backend):
+    """One GPU, the first that torch sees (CUDA_VISIBLE_DEVICES chooses)."""
+
+    @cached_property
+    def device(self) -> torch.device:
+        return torch.device("cpu") if INTERPRETED else require_gpu(self.name)
+
+    def probe(self) -> Caps:
+        device = self.device
+        if INTERPRETED:
+            return Caps(device="Triton's interpreter on the host", features=("slow: for tests without a GPU",))
+        facts = torch.cuda.get_device_properties(device)
+        arch = getattr(facts, "gcnArchName", "") or f"sm_{facts.major}{facts.minor}"
+        features = (arch, f"{facts.multi_processor_count} multiprocessors", f"torch {torch.__version__}")
+        return Caps(facts.name, facts.total_memory, features, refuted_tiers(device))
+
+    def kernels(self) -> tuple[KernelTable, ...]:
+        return (triton_kernels(),)
+
+    def alloc(self, spec: TensorSpec, layout: str = "row-major") -> GpuBuffer:
+        with explained(self.device, str(spec), spec_bytes(spec)):
+            return GpuBuffer(spec, empty(spec, self.device))
+
+    def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
+        if not isinstance(buffer, GpuBuffer) or spec_of(host) != buffer.spec:
+            raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
+        source = to_device(host, self.device)
+        scale = getattr(source, "scale", 1.0)
+        copy_into(buffer.tensor, source)
+        if scale != getattr(buffer.tensor, "scale", 1.0):
+            buffer.tensor = type(source)(source.format, buffer.tensor.data, scale)
+
+    def adopt(self, host: HostTensor) -> Buffer:
+        with explained(self.device, str(spec_of(host))):
+            return GpuBuffer(spec_of(host), to_device(host, self.device))
+
+    def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> Buffer:
+        with explained(self.device, f"a weight {spec_of(host)}", spec_bytes(spec_of(host))):
+            return GpuBuffer(spec_of(host), packer(to_device(host, self.device)))
+
+    def copy_out(self, buffer: Buffer | View) -> HostTensor:
+        return to_host(resolved(buffer))
+
+    def settle(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def sync(self) -> None:
+        """Waits; BadInput where a kernel met a value it refuses."""
+        raise_if_any(self.device)
+
+    def compile(self, graph: Graph, tier: Tier) -> GpuExecutable:
+        return GpuExecutable(graph, choose_kernels(self, graph, tier), self.device)
+
+
+class CudaBackend(GpuBackend):
+    name = "cuda"
+
+
+class RocmBackend(GpuBackend):
+    name = "rocm"
+
+    @cached_property
+    def device(self) -> torch.device:
+        return require_gpu(self.name)  # the interpreter is cuda's
+
+
+__all__ = ["CudaBackend", "RocmBackend"]

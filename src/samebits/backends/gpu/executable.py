@@ -1,0 +1,188 @@
+"""A compiled graph on a GPU: kernels launched one after another, or a captured graph of them replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from samebits.backends.gpu.buffers import GpuBuffer, copy_into, resolved
+from samebits.backends.gpu.feeding import Feed, bucket_of
+from samebits.backends.gpu.memory import explained
+from samebits.backends.interface import Buffer, Executable, View
+from samebits.core.errors import BadInput, SamebitsError, Unsupported
+from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.graph import Graph, Node
+from samebits.graph.uses import overwritten_at
+from samebits.kernels.record import Kernel
+from samebits.kernels.triton.registry import INTERPRETED
+from samebits.kernels.triton.tensors import DeviceTensor, Tiled
+
+VIEW_OPS = ("slice_columns", "split_heads", "merge_heads")  # their results may share memory with their input
+
+
+@dataclass
+class Captured:
+    """A graph of launches for one bucket, and the memory its results lie in."""
+
+    graph: torch.cuda.CUDAGraph
+    outputs: dict[str, DeviceTensor]
+
+
+class GpuExecutable(Executable):
+    """See the interface. Steps that are fed are padded to a bucket and captured when the bucket comes a second time."""
+
+    def __init__(self, graph: Graph, kernels: Sequence[Kernel], device: torch.device) -> None:
+        self._graph, self._kernels, self._device = graph, kernels, device
+        self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
+        self._bound: dict[str, Buffer | View] = {}
+        self._tensors: dict[str, DeviceTensor] = {}  # what is bound, resolved
+        self._fed: dict[str, torch.Tensor] = {}
+        self._dims: dict[str, int] = {}
+        self._made: dict[str, DeviceTensor] = {}  # of the last run
+        self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
+        self._released = _last_uses(graph)
+        self._fresh = _must_be_fresh(graph)
+        self._feed: Feed | None = None
+        self._bucket: int | None = None
+        self._seen: set[int] = set()
+        self._captured: dict[int, Captured] = {}
+        self._pool: Any = None
+        has_cache = any(graph.kinds.get(v.name) == "cache" for v in graph.inputs)
+        self._can_capture = has_cache and device.type == "cuda" and not INTERPRETED
+
+    def bind(self, name: str, buffer: Buffer | View) -> None:
+        if name not in self._specs:
+            raise BadInput("gpu", "bind", name, f"an input or output: {', '.join(self._specs)}")
+        tensor = resolved(buffer)
+        _check_spec(name, buffer.spec, self._specs[name], tensor)
+        self._bound[name], self._tensors[name] = buffer, tensor
+        self._fed.pop(name, None)
+        self._captured.clear()  # captured launches hold addresses
+
+    def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
+        if self._feed is None:
+            self._feed = Feed({name: self._specs[name] for name in arrays}, self._device)
+        self._dims = self._feed.dims(arrays)
+        self._bucket = bucket_of(self._dims["T"]) if self._can_capture and "T" in self._dims else None
+        sizes = self._dims if self._bucket is None else self._padded(self._bucket)
+        self._fed = self._feed.send(arrays, self._feed.fields(sizes))
+        return True
+
+    def _padded(self, bucket: int) -> dict[str, int]:
+        """Sizes of the symbols in a bucket: no step has more sequences, or rows asked for, than tokens."""
+        limits = {d.name: d.limit for s in self._specs.values() for d in s.shape if isinstance(d, Sym)}
+        return {name: limit if name == "NI" else min(limit, bucket) for name, limit in limits.items()}
+
+    def prepare(self, dims: Mapping[str, int]) -> None:
+        self._dims, self._bucket = dict(dims), None
+
+    def run(self) -> None:
+        inputs = {**self._tensors, **self._fed}
+        missing = [v.name for v in self._graph.inputs if v.name not in inputs]
+        if missing:
+            raise BadInput("gpu", "run", f"nothing bound to {', '.join(missing)}", "memory for every input")
+        with explained(self._device, "a step"):
+            if self._bucket is None or self._bucket not in self._seen:
+                self._made = self._walk(inputs)
+            else:
+                if self._bucket not in self._captured:
+                    self._captured[self._bucket] = self._capture(inputs)
+                self._captured[self._bucket].graph.replay()
+                self._made = self._captured[self._bucket].outputs
+        if self._bucket is not None:
+            self._seen.add(self._bucket)
+        for value in self._graph.outputs:
+            if value.name in self._tensors and value.name not in self._written:
+                copy_into(self._tensors[value.name], self._made[value.name])
+
+    def _capture(self, inputs: Mapping[str, DeviceTensor]) -> Captured:
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            outputs = self._walk(inputs)
+        return Captured(graph, outputs)
+
+    def _walk(self, inputs: Mapping[str, DeviceTensor]) -> dict[str, DeviceTensor]:
+        """Launches every node; returns the graph's outputs."""
+        values = dict(inputs)
+        for number, (node, kernel) in enumerate(zip(self._graph.nodes, self._kernels, strict=True)):
+            for value, result in zip(node.outputs, self._launch(node, kernel, values), strict=True):
+                values[value.name] = _copied(result) if value.name in self._fresh else result
+            for name in self._released[number]:
+                del values[name]
+        return {value.name: values[value.name] for value in self._graph.outputs}
+
+    def _launch(self, node: Node, kernel: Kernel, values: Mapping[str, DeviceTensor]) -> tuple[DeviceTensor, ...]:
+        arguments = {
+            t.name: values[node.inputs[t.name].name] if t.name in node.inputs else None for t in kernel.op.inputs
+        }
+        try:
+            results = kernel.run(**arguments, **node.attrs)
+        except (SamebitsError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # of the compiler, mostly: its first line says what it was about
+            first = next(iter(str(error).strip().splitlines()), "")
+            raise Unsupported(f"{kernel.name} could not be launched: {type(error).__name__}: {first}") from error
+        return results if isinstance(results, tuple) else (results,)
+
+    def output(self, index: int) -> Buffer:
+        value = self._graph.outputs[index]
+        root = value.name
+        while root in self._written and root not in self._bound:
+            root = self._written[root]
+        bound = self._bound.get(root)
+        if bound is not None:
+            return bound.base if isinstance(bound, View) else bound
+        shape = tuple(d.value(self._dims) if isinstance(d, Sym) else d for d in value.spec.shape)
+        made = self._made[value.name]
+        if isinstance(made, torch.Tensor) and made.shape[:1] != shape[:1]:  # padded rows at the end
+            made = made[: shape[0]]
+        return GpuBuffer(TensorSpec(shape, value.spec.format), made)
+
+
+def _check_spec(name: str, given: TensorSpec, needed: TensorSpec, tensor: DeviceTensor) -> None:
+    if isinstance(tensor, Tiled):
+        if (tensor.format.name, tensor.shape) != (needed.format, tuple(upper(d) for d in needed.shape)):
+            raise BadInput("gpu", name, f"{tensor.format.name}{list(tensor.shape)}", str(needed))
+        return
+    fits = len(given.shape) == len(needed.shape) and all(
+        upper(have) == want if isinstance(want, int) else upper(have) <= want.upper
+        for have, want in zip(given.shape, needed.shape, strict=True)
+    )
+    if given.format != needed.format or not fits:
+        raise BadInput("gpu", name, str(given), str(needed))
+
+
+def _last_uses(graph: Graph) -> list[list[str]]:
+    """For every node, the values that nobody reads after it: their memory may be used again."""
+    kept = {v.name for v in (*graph.inputs, *graph.outputs)}
+    last: dict[str, int] = {}
+    for number, node in enumerate(graph.nodes):
+        for value in (*node.inputs.values(), *node.outputs):
+            last[value.name] = number
+    released: list[list[str]] = [[] for _ in graph.nodes]
+    for name, number in last.items():
+        if name not in kept:
+            released[number].append(name)
+    return released
+
+
+def _must_be_fresh(graph: Graph) -> set[str]:
+    """Results of view ops that need memory of their own: handed out, or written while the other is still read."""
+    fixed = {v.name for v in (*graph.inputs, *graph.outputs)} | overwritten_at(graph).keys()
+    fresh = set()
+    for node in graph.nodes:
+        if node.op.name in VIEW_OPS:
+            (source,), (result,) = node.inputs.values(), node.outputs
+            if source.name in overwritten_at(graph) or result.name in fixed:
+                fresh.add(result.name)
+    return fresh
+
+
+def _copied(tensor: DeviceTensor) -> DeviceTensor:
+    return tensor.clone() if isinstance(tensor, torch.Tensor) else tensor
