@@ -30,7 +30,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_devices_json_lists_backends_and_the_native_part() -> None:
     facts = json.loads(run("devices", "--json").stdout)
     names = [b["name"] for b in facts["backends"]]
-    assert names[:3] == ["cpu", "reference", "null"]
+    assert names[:5] == ["cpu", "reference", "cuda", "rocm", "null"]
     assert all(b["available"] or b["reason"] for b in facts["backends"])
     assert facts["native"]["built"] in (True, False)
 
@@ -57,7 +57,7 @@ def test_backend_can_come_from_the_environment() -> None:
     ("arguments", "message"),
     [
         (("support", "--op", "conv9"), "error: unknown op 'conv9'; known: add"),
-        (("support", "--backend", "abacus"), "error: unknown backend 'abacus'; known: cpu, null"),
+        (("support", "--backend", "abacus"), "error: unknown backend 'abacus'; known: cpu, cuda, null"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(arguments: tuple[str, ...], message: str) -> None:

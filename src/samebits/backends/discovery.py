@@ -22,6 +22,7 @@ IN_TREE = {  # each a class, or a function that gives a backend
     "rocm": "samebits.backends.gpu:rocm",
     "null": "samebits.backends.null:NullBackend",
 }
+NEED_EXTRAS = ("cuda", "rocm")  # present where torch is, so no page that is checked in may depend on them
 
 
 @dataclass(frozen=True)

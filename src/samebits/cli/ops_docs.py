@@ -6,7 +6,7 @@ import inspect
 import sys
 from pathlib import Path
 
-from samebits.backends.discovery import discover
+from samebits.backends.discovery import NEED_EXTRAS, discover
 from samebits.cli.support import matrix
 from samebits.core.tiers import Tier
 from samebits.ops import OPS, Op
@@ -33,8 +33,8 @@ def _overview() -> list[str]:
 
 
 def _support() -> list[str]:
-    """Strongest tier by op, format and in-tree backend."""
-    backends = [f for f in discover() if f.origin == "built in"]
+    """Strongest tier by op, format and in-tree backend that needs no extra."""
+    backends = [f for f in discover() if f.origin == "built in" and f.name not in NEED_EXTRAS]
     lines = [
         "## Support",
         "",
