@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from random_model import SHAPES, write_model
+from random_model import write_model
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -32,6 +32,7 @@ from samebits.bench.plan import SHORT_PROMPT
 from samebits.bench.report import peer_line, spread_text
 from samebits.bench.results import Row, RowResult, Spread
 from samebits.bench.rounds import measure_row
+from samebits.bench.shapes import SHAPES
 from samebits.core.errors import SamebitsError, Unavailable
 from samebits.loaders.cache import cache_dir
 from samebits.verify.report import write_json

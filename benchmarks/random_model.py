@@ -13,6 +13,7 @@ import gguf
 import numpy as np
 
 from samebits.bench.random_weights import random_weight
+from samebits.bench.shapes import SHAPES
 from samebits.core.format import FORMATS, Packed
 from samebits.core.protocols import Hyperparameters
 from samebits.loaders.naming import gguf_name, shapes
@@ -21,35 +22,6 @@ NAMES = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16")
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # kinds of tokens
 SPECIALS = ("<unk>", "<s>", "</s>")
 SPACE = "\u2581"  # how SentencePiece writes it
-
-
-def llama(
-    num_layers: int, hidden: int, ffn: int, heads: int, kv_heads: int, vocab: int, context: int
-) -> Hyperparameters:
-    """A llama with an untied head."""
-    head = hidden // heads
-    return Hyperparameters(
-        num_layers=num_layers,
-        hidden_size=hidden,
-        ffn_size=ffn,
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        head_size=head,
-        vocab_size=vocab,
-        context_len=context,
-        rms_eps=1e-5,
-        rope_theta=10000.0,
-        rotary_dims=head,
-        rope_is_interleaved=True,
-        query_scalar=float(head),
-    )
-
-
-SHAPES = {
-    "tinyllama-1.1b": llama(22, 2048, 5632, 32, 4, 32000, 4096),
-    "smollm2-135m": llama(30, 576, 1536, 9, 3, 49152, 8192),
-    "tiny": llama(2, 256, 512, 4, 2, 320, 512),
-}
 
 
 def add_metadata(writer: gguf.GGUFWriter, shape: Hyperparameters) -> None:

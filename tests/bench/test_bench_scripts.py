@@ -16,7 +16,9 @@ from samebits.bench.results import Spread
 
 @pytest.mark.parametrize("fmt", ["q4_0", "q8_0", "q4_k", "f16"])
 def test_random_model_loads_and_its_logits_are_finite(fmt: str, tmp_path: Path) -> None:
-    from random_model import llama, write_model
+    from random_model import write_model
+
+    from samebits.bench.shapes import llama
 
     file = write_model(llama(1, 256, 256, 4, 2, 300, 64), fmt, tmp_path / "m.gguf")
     llm = LLM(file)
