@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +104,24 @@ class Executable(ABC):
         """The buffer of a graph output, the base where a view was bound; it lasts until the next `run`."""
 
 
+class Stopwatch(ABC):
+    """For benchmarks, on a device whose host clock would measure the host."""
+
+    cache_bytes: int  # of the device's last cache: inputs in turn must exceed it
+
+    @abstractmethod
+    def random(self, spec: TensorSpec, seed: int) -> Buffer:
+        """A plain float tensor of bell-shaped values, made on the device."""
+
+    @abstractmethod
+    def seconds(self, runs: Sequence[Callable[[], object]]) -> float:
+        """The median time of one of these runs, all of them one after another without the host."""
+
+    @abstractmethod
+    def ceilings(self) -> dict[str, float]:
+        """What the device reaches here and now: "read bytes/s", "copy bytes/s", "bf16 operations/s"."""
+
+
 class Backend(ABC):
     """One kind of device. Has no method per op: a new op needs a kernel, never a change here."""
 
@@ -156,6 +174,10 @@ class Backend(ABC):
 
     def sync(self) -> None:
         """Waits for all work. Optional where every call is synchronous."""
+
+    def stopwatch(self) -> Stopwatch | None:
+        """Times on the device's own clock. Optional: without it benchmarks use the host's."""
+        return None
 
     def set_threads(self, count: int) -> None:
         """Host threads for kernels from now on. Optional: a backend without them ignores it."""

@@ -18,6 +18,7 @@ from samebits.bench.ours import Settings
 from samebits.bench.peer import PACKAGES, Peer, open_peer
 from samebits.bench.plot import model_page
 from samebits.bench.report import print_run
+from samebits.cli.bench_gpu import bench_gpu_ops
 from samebits.cli.bench_load import schedule, serve
 from samebits.cli.bench_options import (
     BACKEND,
@@ -111,11 +112,18 @@ def ops(
     json_file: Path = JSON_FILE,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Bytes and operations per second of the ops that a step's time goes to, against a read of as many bytes."""
+    """Bytes and operations per second of the ops that a step's time goes to, against a read of as many bytes.
+
+    On a GPU: captured graphs, inputs in turn beyond its last cache, its own ceilings, and libraries in the same run.
+    """
     console = check_files(json_file, plot_file)
-    tier, cases = Tier.parse(numerics), chosen_cases(only)
+    tier = Tier.parse(numerics)
     settings = Settings("", backend or default_name(), threads or usable_threads())
     found = settings.device()
+    if found.backend and (stopwatch := found.backend.stopwatch()):
+        bench_gpu_ops(console, found, stopwatch, tier, only, json_file, plot_file)
+        return
+    cases = chosen_cases(only)
     timings = []
     for case in track(cases, "timing", console=console, transient=True, disable=not console.is_terminal):
         if found.backend and (timing := time_op(found.backend, case, tier, settings.threads)):

@@ -15,6 +15,7 @@ from samebits.backends.gpu.buffers import GpuBuffer, copy_into, empty, resolved,
 from samebits.backends.gpu.executable import GpuExecutable
 from samebits.backends.gpu.memory import explained
 from samebits.backends.gpu.probe import refuted_tiers, require_gpu
+from samebits.backends.gpu.timing import GpuStopwatch
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
@@ -80,6 +81,9 @@ class GpuBackend(Backend):
     def sync(self) -> None:
         """Waits; BadInput where a kernel met a value it refuses."""
         raise_if_any(self.device)
+
+    def stopwatch(self) -> GpuStopwatch | None:
+        return GpuStopwatch(self.device) if self.device.type == "cuda" else None
 
     def compile(self, graph: Graph, tier: Tier) -> GpuExecutable:
         return GpuExecutable(graph, choose_kernels(self, graph, tier), self.device)

@@ -1,0 +1,229 @@
+"""`samebits bench ops` on a GPU: the shapes that kernels are compared on, inputs in turn beyond the last cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from samebits.backends.interface import Backend, Buffer, Executable, Stopwatch
+from samebits.bench.random_weights import random_weight
+from samebits.core.errors import Unsupported
+from samebits.core.shapes import TensorSpec
+from samebits.core.tiers import Tier
+from samebits.engine.plan import weight_packers
+from samebits.ops.build import OpBuilder
+from samebits.ops.rope import rope_table
+from samebits.passes.place import Placement
+from samebits.verify.perf import spec_bytes
+
+HEADS, KV_HEADS, HEAD, PAGE = 32, 8, 128, 16
+HIDDEN, FFN = 4096, 14336
+MIN_RUNS, ROTATION = 20, 4  # runs in a graph; input sets hold so many times the last cache
+Host = Callable[[int], Any]  # from the number of an input set to a host tensor
+
+
+@dataclass(frozen=True)
+class GpuCase:
+    """One op at one size. `device` inputs are made there, `host` ones here; `num_bytes` move at the least."""
+
+    op: str
+    name: str
+    device: Mapping[str, TensorSpec]
+    num_bytes: int
+    num_operations: int = 0
+    host: Mapping[str, Host] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    weight: str = ""  # a format: `weight` [N, K] of it is made here and packed as its kernel likes
+    shape: tuple[int, int] = (0, 0)
+    peer: str = ""  # what a library calls the same work
+
+    @property
+    def label(self) -> str:
+        return f"{self.op}/{self.name}"
+
+
+def _always(x: np.ndarray, number: int) -> np.ndarray:
+    return x
+
+
+def _tables(queries: tuple[int, ...], lengths: tuple[int, ...], num_pages: int) -> dict[str, Host]:
+    """Page tables of scattered pages; every input set has its own part of the cache."""
+    pages = np.array([-(-n // PAGE) for n in lengths])
+    indptr = np.concatenate([[0], np.cumsum(pages)]).astype(np.int32)
+
+    def indices(number: int) -> np.ndarray:
+        order = np.random.default_rng(0).permutation(num_pages)
+        first = number * int(indptr[-1]) % (num_pages - int(indptr[-1]) + 1)
+        return order[first : first + indptr[-1]].astype(np.int32)
+
+    fixed = {
+        "qo_indptr": np.concatenate([[0], np.cumsum(queries)]).astype(np.int32),
+        "kv_indptr": indptr,
+        "kv_last_page_len": np.array([n - (p - 1) * PAGE for n, p in zip(lengths, pages, strict=True)], np.int32),
+    }
+    return {"kv_indices": indices, **{name: partial(_always, x) for name, x in fixed.items()}}
+
+
+def attention(queries: tuple[int, ...], lengths: tuple[int, ...], name: str, cache_bytes: int) -> GpuCase:
+    """Paged attention in bf16, causal."""
+    pages = sum(-(-n // PAGE) for n in lengths)
+    page_bytes = PAGE * KV_HEADS * HEAD * 2
+    num_pages = max(pages, -(-ROTATION * cache_bytes // (2 * page_bytes)))
+    cache = TensorSpec((num_pages, PAGE, KV_HEADS, HEAD), "bf16")
+    q = TensorSpec((sum(queries), HEADS, HEAD), "bf16")
+    seen = sum(n * (2 * length - n + 1) / 2 for n, length in zip(queries, lengths, strict=True))
+    return GpuCase(
+        "paged_attention",
+        name,
+        {"q": q, "k_cache": cache, "v_cache": cache},
+        2 * sum(lengths) * KV_HEADS * HEAD * 2 + 2 * spec_bytes(q),
+        int(4 * seen * HEADS * HEAD),
+        _tables(queries, lengths, num_pages),
+        {"v_dim": HEAD},
+        peer="attention",
+    )
+
+
+def product(fmt: str, num_tokens: int, shape: tuple[int, int] = (FFN, HIDDEN)) -> GpuCase:
+    """x [T, K] times a weight [N, K]."""
+    x = TensorSpec((num_tokens, shape[1]), "bf16" if fmt == "bf16" else "f32")
+    moved = spec_bytes(TensorSpec(shape, fmt)) + spec_bytes(x) + num_tokens * shape[0] * 4
+    name = f"{fmt} {shape[0]}x{shape[1]}, {num_tokens} tokens"
+    operations = 2 * num_tokens * shape[0] * shape[1]
+    peer = "matmul" if fmt == "bf16" else ""
+    return GpuCase("gemm", name, {"x": x}, moved, operations, weight=fmt, shape=shape, peer=peer)
+
+
+def _rows(op: str, name: str, num_bytes: int, inputs: Mapping[str, TensorSpec], **kw: Any) -> GpuCase:
+    return GpuCase(op, name, inputs, num_bytes, **kw)
+
+
+def gpu_cases(cache_bytes: int) -> Iterator[GpuCase]:
+    """Attention, products, and what lies between them."""
+    for batch, length in ((1, 512), (1, 4096), (16, 512), (64, 512), (16, 4096), (64, 4096), (256, 1024)):
+        yield attention((1,) * batch, (length,) * batch, f"decode, batch {batch}, context {length}", cache_bytes)
+    for batch, length in ((1, 2048), (1, 8192), (16, 512)):
+        yield attention((length,) * batch, (length,) * batch, f"prefill, {batch} x {length}", cache_bytes)
+    for tokens in (1, 16, 64, 256, 1024, 8192):
+        yield product("bf16", tokens)
+    for fmt in ("q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "nvfp4"):
+        for tokens in (1, 8, 64, 4096):
+            yield product(fmt, tokens)
+    many = 8192
+    x = TensorSpec((many, HIDDEN), "bf16")
+    gated = TensorSpec((many, 2 * FFN), "bf16")
+    heads = TensorSpec((many, HEADS, HEAD), "bf16")
+    row = TensorSpec((HIDDEN,), "bf16")
+    yield _rows("rms_norm", f"{many}x{HIDDEN}", 2 * spec_bytes(x), {"x": x, "weight": row}, peer="norm")
+    yield _rows("silu_and_mul", f"{many}x{2 * FFN}", spec_bytes(gated) * 3 // 2, {"x": gated}, peer="silu")
+    table, positions = rope_table(many, HEAD), np.arange(many, dtype=np.int32)
+    host: dict[str, Host] = {"pos_ids": partial(_always, positions), "table": partial(_always, table)}
+    yield _rows("rope", f"{many} tokens", 2 * spec_bytes(heads), {"x": heads}, host=host)
+    logits = TensorSpec((64, 128256), "f32")
+    yield _rows("top_k_mask_logits", "64x128256", 2 * spec_bytes(logits), {"x": logits}, attrs={"k": 50}, peer="top_k")
+
+
+@dataclass(frozen=True)
+class GpuTiming:
+    """A case's time beside the device's ceilings and, where a library was there, its time."""
+
+    case: GpuCase
+    tier: str
+    seconds: float
+    ceilings: Mapping[str, float]
+    peer_seconds: float | None = None
+    peer_name: str = ""
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.case.num_bytes / self.seconds
+
+    @property
+    def operations_per_second(self) -> float:
+        return self.case.num_operations / self.seconds
+
+    @property
+    def share(self) -> float:
+        """Of the nearer ceiling: bytes read, or bf16 operations."""
+        moved = self.bytes_per_second / self.ceilings["read bytes/s"]
+        return max(moved, self.operations_per_second / self.ceilings["bf16 operations/s"])
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "op": self.case.op,
+            "case": self.case.name,
+            "tier": self.tier,
+            "microseconds": self.seconds * 1e6,
+            "terabytes_per_second": self.bytes_per_second / 1e12,
+            "teraops_per_second": self.operations_per_second / 1e12,
+            "share": self.share,
+            "peer": self.peer_name or None,
+            "peer_microseconds": self.peer_seconds * 1e6 if self.peer_seconds else None,
+        }
+
+
+class Sets:
+    """Input sets of a case on the device, each bound to an executable of its own."""
+
+    def __init__(self, backend: Backend, stopwatch: Stopwatch, case: GpuCase, tier: Tier) -> None:
+        fits = ROTATION * stopwatch.cache_bytes // max(1, case.num_bytes) + 1
+        self.case, self.buffers = case, list[dict[str, Buffer]]()
+        for number in range(max(2, min(fits, 64))):
+            self.buffers.append(self._inputs(backend, stopwatch, number))
+        self._runs = [self._executable(backend, tier, buffers) for buffers in self.buffers]
+
+    def runs(self) -> list[Callable[[], object]]:
+        count = max(MIN_RUNS, len(self._runs))
+        return [executable.run for executable in islice(cycle(self._runs), count)]
+
+    def _inputs(self, backend: Backend, stopwatch: Stopwatch, number: int) -> dict[str, Buffer]:
+        case = self.case
+        shares = number > 0 and case.op == "paged_attention"  # one cache, other pages
+        made = self.buffers[0] if shares else {}
+        buffers = {n: made[n] if shares else stopwatch.random(s, number) for n, s in case.device.items()}
+        return buffers | {name: backend.adopt(make(number)) for name, make in case.host.items()}
+
+    def _executable(self, backend: Backend, tier: Tier, buffers: dict[str, Buffer]) -> Executable:
+        case, builder = self.case, OpBuilder()
+        values = {name: builder.input(name, buffer.spec) for name, buffer in buffers.items()}
+        if case.weight:
+            values["weight"] = builder.input("weight", TensorSpec(case.shape, case.weight), kind="weight")
+        results = getattr(builder, case.op)(**values, **case.attrs)
+        graph = builder.finish(*(results if isinstance(results, tuple) else (results,)))
+        executable = backend.compile(graph, tier)
+        for name, buffer in buffers.items():
+            executable.bind(name, buffer)
+        if case.weight:
+            host = random_weight(case.weight, case.shape, 0)
+            packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
+            packed = backend.adopt_packed(packers["weight"], host) if "weight" in packers else backend.adopt(host)
+            executable.bind("weight", packed)
+            buffers["weight"] = packed
+        return executable
+
+
+def time_gpu_case(
+    backend: Backend,
+    stopwatch: Stopwatch,
+    case: GpuCase,
+    tier: Tier,
+    ceilings: Mapping[str, float],
+    peer: Callable[[GpuCase, list[dict[str, Buffer]]], tuple[str, list[Callable[[], object]]] | None],
+) -> GpuTiming | None:
+    """The case's time, and its peer's in the same run; None where no kernel serves it."""
+    try:
+        sets = Sets(backend, stopwatch, case, tier)
+    except Unsupported:
+        return None
+    seconds = stopwatch.seconds(sets.runs())
+    found = peer(case, sets.buffers)
+    if found is None:
+        return GpuTiming(case, tier.label, seconds, ceilings)
+    name, runs = found
+    runs = list(islice(cycle(runs), max(MIN_RUNS, len(runs))))
+    return GpuTiming(case, tier.label, seconds, ceilings, stopwatch.seconds(runs), name)
