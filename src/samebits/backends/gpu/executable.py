@@ -51,8 +51,9 @@ class GpuExecutable(Executable):
         self._seen: set[int] = set()
         self._captured: dict[int, Captured] = {}
         self._pool: Any = None
-        has_cache = any(graph.kinds.get(v.name) == "cache" for v in graph.inputs)
-        self._can_capture = has_cache and device.type == "cuda" and not INTERPRETED
+        self._bound_outputs: list[str] = []
+        self._pads = any(graph.kinds.get(v.name) == "cache" for v in graph.inputs)  # a model's step
+        self._captures = self._pads and device.type == "cuda" and not INTERPRETED
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         if name not in self._specs:
@@ -62,12 +63,14 @@ class GpuExecutable(Executable):
         self._bound[name], self._tensors[name] = buffer, tensor
         self._fed.pop(name, None)
         self._captured.clear()  # captured launches hold addresses
+        made = {v.name for v in self._graph.outputs} - self._written.keys() - {v.name for v in self._graph.inputs}
+        self._bound_outputs = [n for n in self._bound if n in made]
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
         if self._feed is None:
             self._feed = Feed({name: self._specs[name] for name in arrays}, self._device)
         self._dims = self._feed.dims(arrays)
-        self._bucket = bucket_of(self._dims["T"]) if self._can_capture and "T" in self._dims else None
+        self._bucket = bucket_of(self._dims["T"]) if self._pads and "T" in self._dims else None
         sizes = self._dims if self._bucket is None else self._padded(self._bucket)
         self._fed = self._feed.send(arrays, self._feed.fields(sizes))
         return True
@@ -81,35 +84,39 @@ class GpuExecutable(Executable):
         self._dims, self._bucket = dict(dims), None
 
     def run(self) -> None:
-        inputs = {**self._tensors, **self._fed}
-        missing = [v.name for v in self._graph.inputs if v.name not in inputs]
-        if missing:
-            raise BadInput("gpu", "run", f"nothing bound to {', '.join(missing)}", "memory for every input")
         with explained(self._device, "a step"):
-            if self._bucket is None or self._bucket not in self._seen:
-                self._made = self._walk(inputs)
-            else:
-                if self._bucket not in self._captured:
-                    self._captured[self._bucket] = self._capture(inputs)
-                self._captured[self._bucket].graph.replay()
-                self._made = self._captured[self._bucket].outputs
+            captured = self._captured.get(self._bucket) if self._bucket else None
+            if captured is None and self._captures and self._bucket in self._seen:
+                captured = self._capture(self._bucket)
+            if captured is not None:
+                captured.graph.replay()
+            self._made = captured.outputs if captured else self._walk()
         if self._bucket is not None:
             self._seen.add(self._bucket)
-        for value in self._graph.outputs:
-            if value.name in self._tensors and value.name not in self._written:
-                copy_into(self._tensors[value.name], self._made[value.name])
+        for name in self._bound_outputs:
+            copy_into(self._tensors[name], self._made[name])
 
-    def _capture(self, inputs: Mapping[str, DeviceTensor]) -> Captured:
+    def _capture(self, bucket: int) -> Captured | None:
+        """None where there is no room for it: steps are then launched one by one."""
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            outputs = self._walk(inputs)
-        return Captured(graph, outputs)
+        try:
+            with torch.cuda.graph(graph, pool=self._pool):
+                outputs = self._walk()
+        except torch.OutOfMemoryError:
+            self._captures = False
+            torch.cuda.empty_cache()
+            return None
+        self._captured[bucket] = Captured(graph, outputs)
+        return self._captured[bucket]
 
-    def _walk(self, inputs: Mapping[str, DeviceTensor]) -> dict[str, DeviceTensor]:
+    def _walk(self) -> dict[str, DeviceTensor]:
         """Launches every node; returns the graph's outputs."""
-        values = dict(inputs)
+        values = {**self._tensors, **self._fed}
+        missing = [v.name for v in self._graph.inputs if v.name not in values]
+        if missing:
+            raise BadInput("gpu", "run", f"nothing bound to {', '.join(missing)}", "memory for every input")
         for number, (node, kernel) in enumerate(zip(self._graph.nodes, self._kernels, strict=True)):
             for value, result in zip(node.outputs, self._launch(node, kernel, values), strict=True):
                 values[value.name] = _copied(result) if value.name in self._fresh else result

@@ -16,6 +16,8 @@ DTYPES = {
     "u8": torch.uint8,
     "i32": torch.int32,
     "u32": torch.uint32,
+    "i64": torch.int64,
+    "u64": torch.uint64,
     "bool": torch.bool,
 }
 

@@ -1,0 +1,92 @@
+"""The GPU backend without a GPU: memory, feeding and faults, with kernels in Triton's interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from samebits.backends.discovery import get
+from samebits.backends.gpu.feeding import BUCKETS, Feed, bucket_of
+from samebits.backends.gpu.memory import explained
+from samebits.backends.interface import Backend
+from samebits.core.errors import BadInput, OutOfMemory
+from samebits.core.format import FORMATS, BlockFormat, Packed
+from samebits.core.shapes import Sym, TensorSpec
+from samebits.kernels.triton.faults import fault, fault_word
+from samebits.ops.cases import in_format
+from samebits.ops.evaluate import spec_of
+
+HOST = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    found = get("cuda")
+    assert found.backend is not None
+    return found.backend
+
+
+@pytest.mark.parametrize("name", [f.name for f in FORMATS if f.name not in ("bool", "u32")])
+def test_what_goes_in_comes_out(backend: Backend, name: str) -> None:
+    fmt = FORMATS[name]
+    values = np.random.default_rng(0).standard_normal((5, 512)).astype(np.float32)
+    host = fmt.pack(values) if isinstance(fmt, BlockFormat) else in_format(values * 10, name)
+    buffer = backend.alloc(spec_of(host))
+    backend.copy_in(buffer, host)
+    out = backend.copy_out(buffer)
+    some = backend.copy_out(backend.view(buffer, ("slice", 0, 1, 4)))
+    if isinstance(host, Packed):
+        assert isinstance(out, Packed)
+        assert isinstance(some, Packed)
+        assert (out.data.tobytes(), out.scale) == (host.data.tobytes(), host.scale)
+        assert (some.data.tobytes(), some.scale) == (host.data[1:4].tobytes(), host.scale)
+    else:
+        assert out.tobytes() == host.tobytes()  # type: ignore[union-attr]
+        assert some.tobytes() == host[1:4].tobytes()  # type: ignore[union-attr]
+
+
+def test_buckets_hold_their_steps() -> None:
+    assert [bucket_of(n) for n in (1, 3, 9, 65, 256, 257)] == [1, 4, 16, 96, 256, None]
+    assert all(bucket_of(n) >= n for n in range(1, BUCKETS[-1] + 1))  # type: ignore[operator]
+
+
+def test_padding_names_nothing_alive() -> None:
+    steps = {
+        "positions": TensorSpec((Sym("T", 64),), "i32"),
+        "qo_indptr": TensorSpec((Sym("B", 64, plus=1),), "i32"),
+        "kv_last_page_len": TensorSpec((Sym("B", 64),), "i32"),
+        "kv_indices": TensorSpec((Sym("NI", 100),), "i32"),
+    }
+    feed = Feed(steps, HOST)
+    arrays = {"positions": [5, 6, 0], "qo_indptr": [0, 2, 3], "kv_last_page_len": [7, 1], "kv_indices": [3, 1, 2]}
+    fed = {name: np.array(values, np.int32) for name, values in arrays.items()}
+    assert feed.dims(fed) == {"T": 3, "B": 2, "NI": 3}
+    tensors = feed.send(fed, feed.fields({"T": 4, "B": 4, "NI": 100}))
+    assert tensors["positions"].tolist() == [5, 6, 0, -1]
+    assert tensors["qo_indptr"].tolist() == [0, 2, 3, 3, 3]
+    assert tensors["kv_last_page_len"].tolist() == [7, 1, 0, 0]
+    assert tensors["kv_indices"][:3].tolist() == [3, 1, 2]
+    with pytest.raises(BadInput, match="65 entries"):
+        feed.dims({**fed, "positions": np.zeros(65, np.int32)})
+
+
+def test_a_fault_is_raised_once_with_its_reason(backend: Backend) -> None:
+    number = fault("norm", "x", "a NaN", "numbers")
+    assert fault("norm", "x", "a NaN", "numbers") == number
+    fault_word(HOST)[0] = number
+    with pytest.raises(BadInput, match="norm: x: got a NaN; needs numbers"):
+        backend.sync()
+    backend.sync()
+
+
+def test_running_out_of_memory_says_what_was_asked_for() -> None:
+    with pytest.raises(OutOfMemory, match=r"f32\[9\] of 36 MiB does not fit"), explained(HOST, "f32[9]", 36 << 20):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_a_buffer_of_another_backend_is_refused(backend: Backend) -> None:
+    foreign = get("reference").backend
+    assert foreign is not None
+    with pytest.raises(BadInput, match="a buffer of this backend"):
+        backend.copy_out(foreign.alloc(TensorSpec((3,), "f32")))
