@@ -1,0 +1,36 @@
+"""Launches that overlap: on NVIDIA from sm_90 on, a kernel may start while the one before it still runs.
+
+A kernel launched with **chained(device) takes CHAINED: tl.constexpr. It calls `let_next_start` first of all and
+`wait_for_previous` before it reads anything but constants (weights) and before it writes anything at all. What lies
+between the two runs beside the previous kernel's end: loads of weights, address arithmetic. Elsewhere both are nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def let_next_start(CHAINED: tl.constexpr):
+    if CHAINED:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait_for_previous(CHAINED: tl.constexpr):
+    if CHAINED:
+        gdc_wait()
+
+
+@cache
+def chained(device: torch.device) -> dict[str, Any]:
+    """Launch options: CHAINED, and what the launcher needs for it."""
+    if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (9, 0):
+        return {"CHAINED": False}
+    return {"CHAINED": True, "launch_pdl": True}
