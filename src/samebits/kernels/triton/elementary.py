@@ -33,7 +33,7 @@ def from_bits(pattern):
 @triton.jit
 def horner(x, COEFFICIENTS: tl.constexpr):
     """c0 + x*(c1 + x*(c2 + ...)), each step one multiplication and one addition."""
-    count: tl.constexpr = len(COEFFICIENTS)
+    count: tl.constexpr = len(COEFFICIENTS.value)
     total = tl.full(x.shape, COEFFICIENTS[count - 1], tl.float32)
     for i in tl.static_range(1, count):
         total = total * x + COEFFICIENTS[count - 1 - i]
