@@ -16,6 +16,8 @@ from samebits.loaders.gguf_config import read_gguf_config
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_config import read_hf_config
 from samebits.loaders.hf_tokenizer import read_hf_template, tokenizer_from_folder
+from samebits.loaders.nvfp4_dir import join_parts
+from samebits.loaders.quantization import quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import SafetensorsDir, open_safetensors
 from samebits.loaders.source import TensorEntry, read_json
 from samebits.loaders.tokenizer import Tokenizer
@@ -105,8 +107,11 @@ def describe(file: GgufFile | SafetensorsDir) -> FileCheckpoint:
         needed = naming.shapes(hp)
         sources = {name: naming.gguf_name(name) for name in needed}
     else:
-        config = _folder(file.path) / "config.json"
-        architecture, hp = read_hf_config(read_json(config, MAX_CONFIG_BYTES), str(config))
+        path = _folder(file.path) / "config.json"
+        config = read_json(path, MAX_CONFIG_BYTES)
+        architecture, hp = read_hf_config(config, str(path))
+        if layout := quantization_of(config, str(path)) or quantization_in(path.parent):
+            file = join_parts(file, layout)
         needed = naming.shapes(hp)
         sources = {name: naming.hf_name(name, hp.has_post_norms) for name in needed}
     return FileCheckpoint(file.path, file, architecture, hp, sources, needed)

@@ -8,6 +8,7 @@ from typing import Any
 from samebits.core.protocols import Hyperparameters, RopeScaling
 from samebits.loaders.fields import Fields
 from samebits.loaders.limits import MAX_CONTEXT, MAX_HEAD_SIZE, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, checked
+from samebits.loaders.quantization import quantization_of
 
 MODEL_TYPES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2"}
 CLASSES = {
@@ -30,8 +31,7 @@ def read_hf_config(config: dict[str, Any], where: str) -> tuple[str, Hyperparame
         raise fields.fail("model_type", repr(model_type), f"one of {', '.join(MODEL_TYPES)}")
     if fields.flag("mlp_bias", False):
         raise fields.fail("mlp_bias", True, "false: biases in the feed-forward part are not supported")
-    if fields.has("quantization_config"):
-        raise fields.fail("quantization_config", "a quantized model", "f32, f16 or bf16 weights, or a GGUF file")
+    quantization_of(config, where)  # refuses what the loader cannot read
     return MODEL_TYPES[model_type], _hyperparameters(model_type, fields)
 
 

@@ -9,7 +9,30 @@ from samebits.kernels.record import KernelTable
 from samebits.kernels.triton import toolchain
 
 # In the order of preference where two files serve one op.
-FILES: tuple[str, ...] = ()
+FILES: tuple[str, ...] = (
+    "attention_fast_launch",
+    "attention_portable",
+    "gemm_fast",
+    "gemm_ops",
+    "dense_tensor",
+    "dense_exact",
+    "grouped_blocks",
+    "grouped_dense",
+    "norm",
+    "elementwise",
+    "gated",
+    "quantize",
+    "rope",
+    "append",
+    "pages",
+    "columns",
+    "embed",
+    "embed_blocks",
+    "softmax",
+    "merge",
+    "select",
+    "sample",
+)
 
 
 @cache

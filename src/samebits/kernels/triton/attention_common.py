@@ -1,0 +1,121 @@
+"""What all kernels of paged_attention share on the device: sequences, cells, operands and the last step."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from samebits.kernels.triton.attention_args import BAD_COUNT, BAD_PAGE, BAD_TABLE
+from samebits.kernels.triton.elementary import bits, from_bits
+
+CUT = tl.constexpr(256)
+RUN = tl.constexpr(16)
+NEG_INF = tl.constexpr(float("-inf"))
+SMALLEST_BF16 = tl.constexpr(2.0**-63)
+LARGEST_BF16 = tl.constexpr(2.0**63)
+LARGEST_F32 = tl.constexpr(3.4028234663852886e38)
+
+
+@triton.jit
+def round_bf16(x):
+    """float32 to the nearest bfloat16, even on ties, as float32; finite x."""
+    pattern = bits(x)
+    return from_bits((pattern + 0x7FFF + ((pattern >> 16) & 1)) & -65536)
+
+
+@triton.jit
+def as_operand(x, FORMAT: tl.constexpr):
+    """float32 rounded to a 16-bit type for a product, as float32; other formats: x as it is."""
+    if FORMAT == "f16":
+        return x.to(tl.float16).to(tl.float32)
+    if FORMAT == "bf16":
+        rounded = round_bf16(x)
+        return tl.where(tl.abs(rounded) < SMALLEST_BF16, 0.0, rounded)
+    return x
+
+
+@triton.jit
+def in_range(x, FORMAT: tl.constexpr):
+    """Whether an operand is finite and inside its type's range."""
+    if FORMAT == "bf16":
+        return tl.abs(x) <= LARGEST_BF16
+    return tl.abs(x) <= LARGEST_F32
+
+
+@triton.jit
+def stored_float(x, FORMAT: tl.constexpr):
+    """A cached number as an operand: float32, tiny bfloat16 values as +0."""
+    x = x.to(tl.float32)
+    if FORMAT == "bf16":
+        x = tl.where(tl.abs(x) < SMALLEST_BF16, 0.0, x)
+    return x
+
+
+@triton.jit
+def store_rounded(ptr, x, mask):
+    """x in the pointer's own type, rounded to nearest even."""
+    if ptr.dtype.element_ty == tl.bfloat16:
+        x = round_bf16(x)
+    tl.store(ptr, x.to(ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def refuse(fault_ptr, code: tl.constexpr, wrong):
+    """Stores a fault where any of wrong is true; a scalar or a block of any shape, no reduction."""
+    tl.store(fault_ptr + wrong.to(tl.int32) * 0, code, mask=wrong)
+
+
+@triton.jit
+def sequence_of(token, qo_ptr, num_seqs, SEQ_BLOCK: tl.constexpr):
+    """The sequence of a row; num_seqs beyond the last one."""
+    b = 0
+    start = 0
+    while start < num_seqs:
+        at = start + tl.arange(0, SEQ_BLOCK)
+        stop = tl.load(qo_ptr + at + 1, mask=at < num_seqs, other=2147483647)
+        b += tl.sum((stop <= token).to(tl.int32), axis=0)
+        start += SEQ_BLOCK
+    return b
+
+
+@triton.jit
+def sequences(
+    b, valid, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE: tl.constexpr
+):
+    """Of sequences b where valid: (first row, rows, first table entry, length), zeros elsewhere; faults are stored."""
+    row = tl.load(qo_ptr + b, mask=valid, other=0)
+    rows = tl.load(qo_ptr + b + 1, mask=valid, other=0) - row
+    last = tl.load(last_ptr + b, mask=valid, other=0)
+    if TABLE:
+        entry = tl.load(indptr_ptr + b, mask=valid, other=0)
+        pages = tl.load(indptr_ptr + b + 1, mask=valid, other=0) - entry
+        least = tl.where(pages > 0, 1, 0)
+    else:
+        entry = b
+        pages = tl.where(valid, 1, 0)
+        least = 0
+    most = tl.where(pages > 0, page_size, 0)
+    good = (entry >= 0) & (pages >= 0) & (entry + pages <= num_entries) & (last >= least) & (last <= most)
+    good &= (row >= 0) & (rows >= 0) & (row + rows <= num_tokens)
+    refuse(fault_ptr, BAD_TABLE, valid & (good == 0))
+    good &= valid
+    length = tl.where(good & (pages > 0), (pages - 1) * page_size + last, 0)
+    return row, tl.where(good, rows, 0), entry, length
+
+
+@triton.jit
+def refuse_counts(rows, length, fault_ptr, CAUSAL: tl.constexpr):
+    if CAUSAL:
+        refuse(fault_ptr, BAD_COUNT, rows > length)
+
+
+@triton.jit
+def page_of(indices_ptr, entry, position, valid, page_size, num_pages, fault_ptr, TABLE: tl.constexpr):
+    """(page as int64, slot, readable) of positions of the sequence whose table starts at entry."""
+    nth = position // page_size
+    page = entry + nth
+    if TABLE:
+        page = tl.load(indices_ptr + page, mask=valid, other=0)
+    exists = (page >= 0) & (page < num_pages)
+    refuse(fault_ptr, BAD_PAGE, valid & (exists == 0))
+    return page.to(tl.int64), position - nth * page_size, valid & exists

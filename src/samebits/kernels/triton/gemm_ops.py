@@ -1,0 +1,53 @@
+"""The matrix products on block-quantized weights: gemm_q8, gemm_silu_q8 and gemm, all portable."""
+
+from __future__ import annotations
+
+import torch
+
+from samebits.core.tiers import Tier
+from samebits.kernels.record import Request
+from samebits.kernels.triton.faults import fault
+from samebits.kernels.triton.gemm_int8 import gemm_int8
+from samebits.kernels.triton.gemm_int8_acts import REFUSED, quantized, silu_quantized
+from samebits.kernels.triton.gemv import gemv_q8, gemv_silu_q8
+from samebits.kernels.triton.registry import implements
+from samebits.kernels.triton.tensors import Blocks, Tiled
+from samebits.kernels.triton.weights import PLANES, tile_weight
+
+MOST_FEW = 8  # tokens up to which reading the weights is all that counts
+PREPACK = {"weight": tile_weight}
+GEMM_FAULT = fault("gemm", *REFUSED)
+
+
+def tiled(weight: Blocks | Tiled) -> Tiled:
+    return weight if isinstance(weight, Tiled) else tile_weight(weight)
+
+
+def block_weight(request: Request) -> str | None:
+    """The products here take weights in block formats."""
+    name = request.inputs["weight"].format
+    return None if name in PLANES else f"the weight is {name}, not a block format"
+
+
+@implements("gemm_q8", tier=Tier.PORTABLE, prepack=PREPACK)
+def gemm_q8_blocks(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Blocks | Tiled, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    if codes.shape[0] <= MOST_FEW:
+        return gemv_q8(codes, scales, tiled(weight), bias)
+    return gemm_int8(codes, scales, tiled(weight), bias)
+
+
+@implements("gemm_silu_q8", tier=Tier.PORTABLE, prepack=PREPACK)
+def gemm_silu_q8_blocks(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Blocks | Tiled
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if codes.shape[0] <= MOST_FEW:
+        return gemv_silu_q8(codes, scales, tiled(weight))
+    return silu_quantized(gemm_int8(codes, scales, tiled(weight), None))
+
+
+@implements("gemm", tier=Tier.PORTABLE, when=block_weight, prepack=PREPACK)
+def gemm_blocks(x: torch.Tensor, weight: Blocks | Tiled, bias: torch.Tensor | None = None) -> torch.Tensor:
+    codes, scales = quantized(x, GEMM_FAULT)
+    return gemm_q8_blocks(codes, scales, weight, bias).to(x.dtype)
