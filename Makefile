@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CPP := src/samebits/kernels/cpp
+TRITON_VENV := .venv-triton
+TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
+TORCH ?= torch==2.13.0
+TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h)
 
-.PHONY: run test lint types docs golden format native-test asan tsan clean
+.PHONY: run test test-triton lint types docs golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -17,6 +21,12 @@ run: $(VENV)/.core
 test: $(VENV)/.dev lint types
 	-@$(BIN)/samebits pull
 	@$(BIN)/pytest -n 2
+
+# The GPU kernels without a GPU, in an environment that has torch: in Triton's interpreter, then compiled for GPUs.
+# Runs from the source tree, without the native part.
+test-triton: $(TRITON_VENV)/.ready
+	@TRITON_INTERPRET=1 $(TRITON_PYTEST)
+	@$(TRITON_PYTEST)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
@@ -60,5 +70,16 @@ $(VENV)/.dev: $(VENV)/.core
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
+# torch first: its own requirements must not choose another Triton
+$(TRITON_VENV)/.ready: pyproject.toml
+	@echo "making the environment $(TRITON_VENV)"
+	@$(PYTHON) -m venv $(TRITON_VENV)
+	@$(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		tools = [d for d in p["optional-dependencies"]["dev"] if d.startswith(("pytest", "hypothesis"))]; \
+		print(*p["dependencies"], *tools, sep="\n")' > $(TRITON_VENV)/requirements.txt
+	@$(TRITON_VENV)/bin/python -m pip install -qq --disable-pip-version-check '$(TORCH)'
+	@$(TRITON_VENV)/bin/python -m pip install -qq --disable-pip-version-check '$(TRITON)' -r $(TRITON_VENV)/requirements.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) $(TRITON_VENV) build

@@ -7,13 +7,18 @@ import os
 import subprocess
 import sys
 import sysconfig
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import samebits
+from samebits.backends.discovery import Found
+from samebits.cli.support import print_matrix
 from samebits.ops import OPS
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 SOURCE = Path(samebits.__file__).parents[1]
 
 
@@ -78,24 +83,53 @@ def test_tour_runs() -> None:
     assert "alone and in a batch" in done.stdout
 
 
-def test_it_works_from_a_plain_source_tree_without_the_native_part(tmp_path: Path) -> None:
-    tree = tmp_path / "samebits"
+@pytest.fixture(scope="module")
+def plain_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python sources alone: nothing is installed, nothing compiled."""
+    folder = tmp_path_factory.mktemp("plain")
     for file in (SOURCE / "samebits").rglob("*.py"):
-        target = tree / file.relative_to(SOURCE / "samebits")
+        target = folder / file.relative_to(SOURCE)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.read_bytes())
+    return folder
+
+
+def run_plain(tree: Path, *arguments: str) -> str:
+    """`python -m samebits` there."""
     # -S leaves out the editable install's import hook; the dependencies are put back by path
-    code = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from samebits.cli.main import main; main()"
-    path = f"{tmp_path}:{sysconfig.get_path('platlib')}"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, path, "devices", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=60,
+    code = (
+        "import runpy, sys; sys.path[:0] = sys.argv.pop(1).split(':'); runpy.run_module('samebits', None, '__main__')"
     )
-    facts = json.loads(done.stdout)
+    path = f"{tree}:{sysconfig.get_path('platlib')}"
+    command = [sys.executable, "-I", "-S", "-c", code, path, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_plain_source_tree_says_that_the_native_part_is_not_built(plain_tree: Path) -> None:
+    facts = json.loads(run_plain(plain_tree, "devices", "--json"))
     assert facts["native"]["built"] is False
     assert "native kernels are not built" in facts["native"]["reason"]
     by_name = {b["name"]: b for b in facts["backends"]}
     assert by_name["reference"]["available"]
     assert "native kernels are not built" in by_name["cpu"]["reason"]
+    assert "native kernels are not built" in " ".join(run_plain(plain_tree, "devices").split())
+
+
+def test_a_plain_source_tree_runs_on_the_reference(plain_tree: Path, tmp_path: Path) -> None:
+    assert "cpu: unavailable: native kernels are not built" in run_plain(plain_tree, "support", "--op", "gemm")
+    assert "0 fail" in run_plain(plain_tree, "verify", "--backend", "reference", "--op", "add", "--case", "small-f32")
+    from gguf_writer import tiny_model
+
+    model = str(tiny_model().write(tmp_path / "tiny.gguf"))
+    options = ("--model", model, "--max-tokens", "3")
+    assert run_plain(plain_tree, "generate", "hi", *options, "--backend", "reference")
+    assert run_plain(plain_tree, "generate", "hi", *options) == run("generate", "hi", *options).stdout
+
+
+def test_a_reason_is_shown_as_it_is_written() -> None:
+    missing = Found("abacus", "built in", None, None, "beads are not installed; `pip install samebits[beads]`")
+    text = StringIO()
+    print_matrix(Console(file=text, width=200), [OPS["add"]], [missing])
+    assert "samebits[beads]" in text.getvalue()

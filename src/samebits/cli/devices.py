@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from samebits.backends.discovery import Found, discover
@@ -46,9 +47,8 @@ def print_devices(console: Console) -> None:
     for found in discover():
         facts = _as_json(found)
         refuted = [f"cannot keep {Tier[t.upper()].label}: {why}" for t, why in facts["refuted_tiers"].items()]
-        notes = (
-            "; ".join([*facts["features"], *refuted]) if facts["available"] else f"[red]unavailable:[/] {found.reason}"
-        )
+        here = escape("; ".join([*facts["features"], *refuted]))
+        notes = here if facts["available"] else f"[red]unavailable:[/] {escape(found.reason)}"
         table.add_row(found.name, found.origin, facts["device"] or "-", ", ".join(facts["languages"]) or "-", notes)
     console.print(table)
     part = native_part()
@@ -57,7 +57,7 @@ def print_devices(console: Console) -> None:
             f"native CPU kernels: built; this CPU has {', '.join(part['cpu_features']) or 'no extra features'}"
         )
     else:
-        console.print(f"native CPU kernels: {part['reason']}")
+        console.print(f"native CPU kernels: {escape(part['reason'])}")
 
 
 def devices(as_json: bool = typer.Option(False, "--json", help="Print JSON for programs.")) -> None:

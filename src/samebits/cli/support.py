@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from samebits.backends.discovery import Found, discover, get
@@ -57,7 +58,9 @@ def matrix(ops: list[Op], backends: list[Found]) -> Iterator[Support]:
                 yield Support(op.name, fmt, found.name, tier.label if tier is not None else None, reason)
 
 
-def print_matrix(console: Console, ops: list[Op], backends: list[Found]) -> None:
+def print_matrix(console: Console, ops: list[Op], found: list[Found]) -> None:
+    """The table of the backends that are here, then a line for each that is not."""
+    backends = [f for f in found if f.backend is not None]
     cells = {(s.op, s.format, s.backend): s for s in matrix(ops, backends)}
     table = Table(title="strongest tier by op, format and backend")
     for column in ("op", "format", *(f.name for f in backends)):
@@ -71,11 +74,13 @@ def print_matrix(console: Console, ops: list[Op], backends: list[Found]) -> None
         for i, (row, formats) in enumerate(groups.items()):
             table.add_row(op.name if i == 0 else "", " ".join(formats), *row)
     console.print(table)
+    for absent in (f for f in found if f.backend is None):
+        console.print(f"{absent.name}: [red]unavailable:[/] {escape(absent.reason)}", highlight=False, soft_wrap=True)
 
 
 def _shown(cell: Support) -> str:
     if cell.tier is None:
-        return f"[red]no:[/] {cell.reason}"
+        return f"[red]no:[/] {escape(cell.reason or '')}"
     return "-" if cell.tier == Tier.NONE.label else cell.tier
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 import triton
 import triton.language as tl
@@ -14,7 +16,7 @@ from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.rope import heads_of, rope_heads, table_row
 from samebits.kernels.triton.tensors import Blocks
 
-Cache = torch.Tensor | Blocks
+Cache: TypeAlias = torch.Tensor | Blocks
 
 
 @triton.jit

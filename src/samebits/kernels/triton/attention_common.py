@@ -118,4 +118,7 @@ def page_of(indices_ptr, entry, position, valid, page_size, num_pages, fault_ptr
         page = tl.load(indices_ptr + page, mask=valid, other=0)
     exists = (page >= 0) & (page < num_pages)
     refuse(fault_ptr, BAD_PAGE, valid & (exists == 0))
-    return page.to(tl.int64), position - nth * page_size, valid & exists
+    slot = position - nth * page_size
+    if not TABLE:
+        slot = slot.to(tl.int64)  # a page is a whole sequence here
+    return page.to(tl.int64), slot, valid & exists

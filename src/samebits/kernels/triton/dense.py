@@ -10,6 +10,7 @@ from samebits.kernels.record import Request
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import INTERPRETED
 
+ON_AMD = torch.version.hip is not None
 FLOAT_WEIGHTS = ("f32", "f16", "bf16")
 SMALLEST_BF16 = tl.constexpr(2.0**-63)
 LARGEST_BF16 = tl.constexpr(2.0**63)

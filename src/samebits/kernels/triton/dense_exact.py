@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.dense import as_operand, float_weight, narrow, operand_fault
+from samebits.kernels.triton.dense import ON_AMD, as_operand, float_weight, narrow, operand_fault
 from samebits.kernels.triton.dense_gemv import MOST_TOKENS, gemv_exact
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
@@ -94,7 +94,7 @@ def _gemm(
 
 def dot_allowed(weight: torch.Tensor) -> bool:
     """Whether a run may be a dot product: exact products, compiled code."""
-    return weight.dtype != torch.float32 and torch.version.hip is None and not INTERPRETED
+    return weight.dtype != torch.float32 and not ON_AMD and not INTERPRETED
 
 
 @implements("gemm", tier=Tier.PORTABLE, when=float_weight)

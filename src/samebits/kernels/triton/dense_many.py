@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from samebits.kernels.triton.dense import ON_AMD
+
 LARGEST_COPY = 64 << 10  # bytes of a result's tile in shared memory beside the pipeline
 GROUP = 16
 ALIGN = 16  # bytes: what a descriptor asks of its base and of the distance of rows
@@ -90,6 +92,7 @@ SHAPES = (
     Many(64, 64, 128, 5, 4, 0.34),
     Many(64, 32, 128, 6, 4, 0.26),
 )
+SHAPES_AMD = (Many(128, 128, 64, 2, 8, 1.0), Many(64, 64, 64, 2, 4, 0.4))  # 64 KB of shared memory hold them
 
 
 @cache
@@ -110,7 +113,8 @@ def shape_for(num_tokens: int, num_rows: int, programs: int) -> Many:
         tiles = triton.cdiv(num_tokens, shape.tokens) * triton.cdiv(num_rows, shape.rows)
         return triton.cdiv(tiles, programs) * shape.cost
 
-    return min((shape for shape in SHAPES if shape.tokens <= 64 or num_tokens > 64), key=time)
+    shapes = SHAPES_AMD if ON_AMD else SHAPES
+    return min((shape for shape in shapes if shape.tokens <= 64 or num_tokens > 64), key=time)
 
 
 def many(

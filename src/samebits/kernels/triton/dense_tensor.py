@@ -15,7 +15,7 @@ import triton.language as tl
 from samebits.core.shapes import upper
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
-from samebits.kernels.triton.dense import INFINITY, narrow, narrowed, operand_fault
+from samebits.kernels.triton.dense import INFINITY, ON_AMD, narrow, narrowed, operand_fault
 from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import INTERPRETED, implements
@@ -87,6 +87,8 @@ class Few:
 
 def few_for(num_tokens: int, num_rows: int) -> Few:
     """The tiles that read a weight fastest: small ones where there are few rows to share among the device."""
+    if ON_AMD:
+        return Few(16, 32, 256, 2, 4)  # a pipeline that 64 KB of shared memory hold
     if num_rows >= 16384:
         return Few(16, 64, 128, 4, 4)
     return Few(8, 32, 256, 4, 2) if num_tokens <= 8 else Few(16, 32, 256, 4, 2)

@@ -11,11 +11,13 @@ import triton
 import triton.language as tl
 
 from samebits.core.format import BLOCK
+from samebits.kernels.triton.dense import ON_AMD
 from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.tensors import Tiled
 from samebits.kernels.triton.weights import TILE, num_tiles, plane_offsets
 
-ON_NVIDIA = torch.version.hip is None and not INTERPRETED
+ON_NVIDIA = not ON_AMD and not INTERPRETED
+ROWS, BLOCKS = 16, 8  # of a program that fills memory
 
 # 1024 + code is code | 0x6400 in float16, and one fma takes 1024 and the format's own offset away.
 _NIBBLES = tl.constexpr("""{
@@ -208,12 +210,12 @@ def planes_of(weight: Tiled) -> tuple[int, ...]:
     return tuple(offsets.get(name, 0) for name in ("high", "d", "m", "sub", "msub"))
 
 
-def dequantized(weight: Tiled, rows: int = 16, blocks: int = 8, warps: int = 4) -> torch.Tensor:
+def dequantized(weight: Tiled) -> torch.Tensor:
     """float16 [N, K], without the global scale of nvfp4."""
     num_rows, k = weight.shape
     y = torch.empty(num_rows, k, dtype=torch.float16, device=weight.data.device)
     nb = k // BLOCK
-    grid = (triton.cdiv(num_rows, rows), triton.cdiv(nb, blocks))
+    grid = (triton.cdiv(num_rows, ROWS), triton.cdiv(nb, BLOCKS))
     if y.numel():
         _dequantize[grid](
             weight.data,
@@ -222,9 +224,9 @@ def dequantized(weight: Tiled, rows: int = 16, blocks: int = 8, warps: int = 4) 
             num_rows,
             nb,
             weight.format.name,
-            rows,
-            blocks,
+            ROWS,
+            BLOCKS,
             ON_NVIDIA,
-            num_warps=warps,
+            num_warps=4,
         )
     return y

@@ -15,7 +15,7 @@ from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.gemv_terms import e4m3
 from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.tensors import DTYPES, Blocks, Tiled
-from samebits.kernels.triton.weights import PLANES, tiled_offsets
+from samebits.kernels.triton.weights import PLANES, tile_weight, tiled_offsets
 
 OUT_OF_RANGE = fault("embedding", "ids", "an id out of range", "0 .. V-1")
 SPAN = tl.constexpr(256)
@@ -187,7 +187,7 @@ def block_table(request: Request) -> str | None:
     return None if fmt in PLANES else f"table {fmt}: only block formats"
 
 
-@implements("embedding", tier=Tier.PORTABLE, when=block_table)
+@implements("embedding", tier=Tier.PORTABLE, when=block_table, prepack={"table": tile_weight})
 def embed_blocks(table: Blocks | Tiled, ids: torch.Tensor, *, format: str = "f32") -> torch.Tensor:
     (v, k), num_ids = table.shape, ids.shape[0]
     y = torch.empty(num_ids, k, dtype=DTYPES[format], device=ids.device)
@@ -199,7 +199,7 @@ def embed_blocks(table: Blocks | Tiled, ids: torch.Tensor, *, format: str = "f32
         table.data,
         y,
         fault_word(ids.device),
-        tiled_offsets(table) if tiled else (0,) * 6,
+        tiled_offsets(table) if isinstance(table, Tiled) else (0,) * 6,
         float(table.scale),
         v,
         0 if tiled else table.data.stride(0),

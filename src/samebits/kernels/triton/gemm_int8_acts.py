@@ -35,7 +35,7 @@ def _quantize(x_ptr, codes_ptr, scales_ptr, fault_ptr, code, stride, nb, GATED: 
     tl.store(fault_ptr, code, mask=tl.max(refused.to(tl.int32), axis=0) != 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["T", "nb"])
 def _arrange(
     codes_ptr,
     scales_ptr,

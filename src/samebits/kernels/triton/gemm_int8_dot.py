@@ -119,7 +119,7 @@ def _segment(indptr_ptr, num_segments, index, BT: tl.constexpr):
     return found, first, falls
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["T", "N", "nb", "num_segments", "num_weights"])
 def gemm_dot(
     acts_ptr,
     scales_ptr,

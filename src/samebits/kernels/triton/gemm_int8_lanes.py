@@ -42,6 +42,13 @@ def _prefetch(ptr, EMULATE: tl.constexpr):
 
 
 @triton.jit
+def _keep_order(lane, EMULATE: tl.constexpr):
+    """Loads before this stay before it: the assembler would move them down to their use, and wait there."""
+    if not EMULATE:
+        tl.inline_asm_elementwise("bar.warp.sync 0xffffffff; mov.b32 $0, $1;", "=r,r", [lane], tl.int32, False, 1)
+
+
+@triton.jit
 def _load_rows(tiles, b, nb, J: tl.constexpr, FORMAT: tl.constexpr, TAIL: tl.constexpr, MT: tl.constexpr):
     """Block b + J of MT tiles as stored; the last block where that is beyond it."""
     rows = ()
@@ -176,7 +183,7 @@ def _store(y, bias_ptr, y_ptr, row, token, T, N, BIAS: tl.constexpr):
     tl.store(y_ptr + token * N + row, y, mask=(row < N) & (token < T))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["T", "N", "nb"])
 def gemm_lanes(
     words_ptr,
     sa_ptr,
@@ -259,6 +266,8 @@ def gemm_lanes(
                 tokens += (_load_tokens(acts, b, nb, j + TOKENS_AHEAD, KIND, TAIL, NT),)
             else:
                 tokens += (_load_tokens(acts, following, nb, j + TOKENS_AHEAD - 8, KIND, TAIL, NT),)
+            if ROWS_AHEAD + TOKENS_AHEAD > 0:
+                _keep_order(lane, EMULATE)
             if TAIL:
                 if b + j < nb:
                     parts = _add_block(parts, rows[0], tokens[0], shared, scale, t, FORMAT, KIND, MT, NT, ALL, EMULATE)

@@ -23,12 +23,14 @@ from samebits.kernels.triton.tensors import Tiled
 from samebits.kernels.triton.weights import CHUNK, TILE, num_tiles, tiled_offsets
 
 MAX_TOKENS = 8
+RESIDENT_TILES = 264  # two programs of four warps on each of 132 multiprocessors: what q8_0's registers allow
 REFUSED = fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^126", "finite values")
 
 
 def one_token_config(weight: Tiled) -> dict[str, Any]:
-    """Tiles and chunks of a program, and whether it reads a group of chunks ahead: what was fastest on an H200."""
-    return {"G": 1, "C": 8, "AHEAD": weight.format.name != "q8_0"}
+    """Tiles and chunks of a program: two warps a tile where q8_0 has more tiles than fit an H200 at once with four."""
+    many = weight.format.name == "q8_0" and num_tiles(weight.shape) > RESIDENT_TILES
+    return {"G": 1, "C": 4 if many else 8}
 
 
 def tokens_config(weight: Tiled) -> dict[str, Any]:

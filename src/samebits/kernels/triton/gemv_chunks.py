@@ -141,8 +141,8 @@ def chunk_sums(
 
 
 @triton.jit
-def add2(a0, a1, b0, b1):
-    return a0 + b0, a1 + b1
+def add4(a0, a1, a2, a3, b0, b1, b2, b3):
+    return a0 + b0, a1 + b1, a2 + b2, a3 + b3
 
 
 @triton.jit
@@ -164,9 +164,10 @@ def add_in_order(total, sums, C: tl.constexpr, PTX: tl.constexpr):
     """
     bits = tl.reshape(sums.to(tl.int32, bitcast=True), [total.shape[0], C, 16])
     slot = tl.arange(0, C)[None, :, None]
-    if PTX and C == 2:
-        parts = tl.reduce((only(bits, slot, 0), only(bits, slot, 1)), 1, add2)
-        for s in tl.static_range(2):
+    if PTX and C == 4:
+        four = only(bits, slot, 0), only(bits, slot, 1), only(bits, slot, 2), only(bits, slot, 3)
+        parts = tl.reduce(four, 1, add4)
+        for s in tl.static_range(4):
             total = total + parts[s].to(tl.float32, bitcast=True)
     elif PTX and C % 8 == 0:
         for first in tl.static_range(0, C, 8):

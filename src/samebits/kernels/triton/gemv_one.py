@@ -26,7 +26,6 @@ def row_sums(
     MASK: tl.constexpr,
     PTX: tl.constexpr,
     CHAINED: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):
     """float32 [G, 16]: whole rows of tile [G * C * 16], chunks in order from +0.
 
@@ -42,17 +41,12 @@ def row_sums(
     tl.debug_barrier()
     wait_for_previous(CHAINED)
     for _ in tl.range(C, chunks, C):
-        if AHEAD:
-            ahead = load_chunk(planes, tile, chunk + C, row, NB, FORMAT, MASK)
-            tl.debug_barrier()
+        ahead = load_chunk(planes, tile, chunk + C, row, NB, FORMAT, MASK)
+        tl.debug_barrier()
         sums = chunk_sums(parts, a_ptr, sa_ptr, chunk, scale, NB, FORMAT, SHIFT, MASK, PTX)
         total = add_in_order(total, sums, C, PTX)
         chunk += C
-        if AHEAD:
-            parts = ahead
-        else:
-            parts = load_chunk(planes, tile, chunk, row, NB, FORMAT, MASK)
-            tl.debug_barrier()
+        parts = ahead
     sums = chunk_sums(parts, a_ptr, sa_ptr, chunk, scale, NB, FORMAT, SHIFT, MASK, PTX)
     return add_in_order(total, sums, C, PTX)
 
@@ -77,7 +71,6 @@ def gemv_kernel(
     MASK: tl.constexpr,
     PTX: tl.constexpr,
     CHAINED: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):
     """A program owns G tiles and one token."""
     let_next_start(CHAINED)
@@ -86,7 +79,7 @@ def gemv_kernel(
     tile = tl.minimum(tl.arange(0, G * C * 16) // (C * 16), tiles - 1 - first)
     a_ptr += token * (NB * 8)
     sa_ptr += token * NB
-    total = row_sums(planes, a_ptr, sa_ptr, tile, scale, NB, FORMAT, SHIFT, C, MASK, PTX, CHAINED, AHEAD)
+    total = row_sums(planes, a_ptr, sa_ptr, tile, scale, NB, FORMAT, SHIFT, C, MASK, PTX, CHAINED)
     row = (first + tl.arange(0, G))[:, None] * 16 + tl.arange(0, 16)[None, :]
     if BIAS:
         total = total + tl.load(bias_ptr + row, mask=row < N, other=0).to(tl.float32)
@@ -115,7 +108,6 @@ def gemv_silu_kernel(
     MASK: tl.constexpr,
     PTX: tl.constexpr,
     CHAINED: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):
     """A program owns G of the four tiles that make a block of 32 results, and one token; the last joins them."""
     let_next_start(CHAINED)
@@ -127,7 +119,7 @@ def gemv_silu_kernel(
     tile = own % 2 + (own // 2) * (H // 16)
     a_ptr += token * (NB * 8)
     sa_ptr += token * NB
-    total = row_sums(planes, a_ptr, sa_ptr, tile, scale, NB, FORMAT, SHIFT, C, MASK, PTX, CHAINED, AHEAD)
+    total = row_sums(planes, a_ptr, sa_ptr, tile, scale, NB, FORMAT, SHIFT, C, MASK, PTX, CHAINED)
     unit = token * (H // 32) + block
     sums_ptr += unit * 64
     tl.store(sums_ptr + (part + tl.arange(0, G))[:, None] * 16 + tl.arange(0, 16)[None, :], total)

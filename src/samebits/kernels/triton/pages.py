@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 import triton
 import triton.language as tl
@@ -13,7 +15,7 @@ from samebits.kernels.triton.registry import implements
 from samebits.kernels.triton.rows import fault_where
 from samebits.kernels.triton.tensors import Blocks
 
-Cache = torch.Tensor | Blocks
+Cache: TypeAlias = torch.Tensor | Blocks
 NO_PAGE = tl.constexpr(fault("copy_kv_pages", "sources or targets", "a page that is not there", "0 .. pages - 1"))
 BLOCK = 2048  # words of a program
 WORDS = (torch.int64, torch.int32, torch.int16, torch.uint8)

@@ -1,0 +1,55 @@
+"""Kernels compile for GPUs that are not here, and the canonical arithmetic is not contracted there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+
+from samebits.kernels.triton import elementary
+from samebits.kernels.triton.registry import UNFUSED
+
+TOOL = Path(__file__).parents[2] / "tools" / "compile_kernels.py"
+FEW = "rms_norm,rope_and_append,gemm_q8,sample"  # something of everything
+CONTRACTED = {  # what a contracted product and sum, or flushed denormals, would look like
+    GPUTarget("cuda", 80, 32): ("ptx", ("fma.", "mad.f", ".ftz")),
+    GPUTarget("cuda", 90, 32): ("ptx", ("fma.", "mad.f", ".ftz")),
+    GPUTarget("cuda", 100, 32): ("ptx", ("fma.", "mad.f", ".ftz")),
+    GPUTarget("hip", "gfx942", 64): ("amdgcn", ("_fma_f", "_fmac_f", "_mad_f", "_mac_f", "_fmaak", "_fmamk")),
+    GPUTarget("hip", "gfx1100", 32): ("amdgcn", ("_fma_f", "_fmac_f", "_mad_f", "_mac_f", "_fmaak", "_fmamk")),
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "ops"), [("sm_90", ""), ("gfx942", ""), ("sm_80", FEW), ("sm_100", FEW), ("gfx1100", FEW)]
+)
+def test_every_kernel_function_compiles(target: str, ops: str) -> None:
+    chosen = ["--ops", ops] if ops else []
+    command = [sys.executable, str(TOOL), "--brief", "--jobs", "1", "--targets", target, *chosen]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
+    assert run.returncode == 0, "\n".join(failed) or run.stderr
+
+
+@triton.jit
+def everything_kernel(x_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    x = elementary.exp(x) + elementary.recip(x) + elementary.rsqrt(x) + elementary.log(x) + elementary.log2(x)
+    x = elementary.sigmoid(x) + elementary.tanh(x) + elementary.erf(x) + elementary.erfc(x) + elementary.softplus(x)
+    tl.store(x_ptr + i, elementary.soft_capped(elementary.round_to_int(x), 30.0, 0.033333335))
+
+
+@pytest.mark.parametrize("target", CONTRACTED, ids=lambda target: str(target.arch))
+def test_canonical_arithmetic_is_compiled_as_written(target: GPUTarget) -> None:
+    source = triton.compiler.ASTSource(everything_kernel, {"x_ptr": "*fp32", "BLOCK": "constexpr"}, {"BLOCK": 256})
+    language, refused = CONTRACTED[target]
+    text = triton.compile(source, target=target, options=dict(UNFUSED)).asm[language]
+    assert [word for word in refused if word in text] == []
+    fused = triton.compile(source, target=target, options={"enable_fp_fusion": True}).asm[language]
+    assert any(word in fused for word in refused), "the test no longer knows a contraction when it sees one"

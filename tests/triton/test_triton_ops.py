@@ -1,0 +1,81 @@
+"""Every op's small cases on the `cuda` backend, in Triton's interpreter: results, and what `samebits verify` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from samebits.backends.discovery import get
+from samebits.backends.support import choose_kernel
+from samebits.core.errors import Unsupported
+from samebits.core.format import Packed, copy_tensor
+from samebits.core.tiers import Tier
+from samebits.ops import OPS, Op, bind, evaluate, make_inputs
+from samebits.ops.record import Case
+from samebits.verify.checks import as_numbers, outside, steps_of, verify_case
+from samebits.verify.harness import execute, same_bytes
+from samebits.verify.model import Task
+
+LARGEST_BYTES = 96 << 10  # of all inputs of a case: the interpreter takes seconds for more
+TINY_BYTES = 4 << 10  # of a case that is run in every way that should give the same bits
+MOST_CASES = {"paged_attention": 10}  # about so many, evenly taken, where each takes seconds
+TIERS = (Tier.PORTABLE, Tier.INVARIANT, Tier.FAST)
+
+
+def cases_up_to(op: Op, most_bytes: int) -> list[Case]:
+    """Quick cases whose inputs take no more than that."""
+    return [c for c in op.cases if not c.full and num_bytes(make_inputs(op, c)) <= most_bytes]
+
+
+def num_bytes(inputs: dict[str, Any]) -> int:
+    arrays = [x.data if isinstance(x, Packed) else x for x in inputs.values()]
+    return sum(x.nbytes for x in arrays if isinstance(x, np.ndarray))
+
+
+def differences(op: Op, case: Case) -> Iterator[str]:
+    """What is wrong with a case's results: one run of each kernel, at the strongest tier it is chosen for."""
+    backend = get("cuda").backend
+    inputs = make_inputs(op, case)
+    copies = {k: copy_tensor(v) if isinstance(v, (np.ndarray, Packed)) else v for k, v in inputs.items()}
+    wanted = evaluate(bind(op, **copies))
+    bound = bind(op, **inputs)
+    seen = set()
+    for tier in TIERS:
+        try:
+            kernel = choose_kernel(backend, op, bound.specs, bound.attrs, tier)
+        except Unsupported as error:
+            yield f"{case.id}: {error}"
+            continue
+        if kernel.name in seen:
+            continue
+        seen.add(kernel.name)
+        outcome = execute(backend, op, inputs, tier)
+        yield from (f"{case.id}: {kernel.name}: {f.check}: {f.where}" for f in outcome.findings)
+        for result, got, want in zip(op.results, outcome.results, wanted, strict=False):
+            if tier is Tier.PORTABLE:
+                right = same_bytes(got, want)
+            else:
+                right = not outside(as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance)).any()
+            if not right:
+                yield f"{case.id}: {kernel.name}: {result.name} differs"
+
+
+@pytest.mark.parametrize("op", list(OPS), ids=lambda op: op.name)
+def test_results_of_small_cases(op: Op) -> None:
+    cases = cases_up_to(op, LARGEST_BYTES)
+    taken = cases[:: max(1, len(cases) // MOST_CASES.get(op.name, len(cases) + 1))]
+    with np.errstate(all="ignore"):  # the interpreter's arithmetic is numpy's, and warns where a GPU does not
+        failures = [line for case in taken for line in differences(op, case)]
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if cases_up_to(op, TINY_BYTES)], ids=lambda op: op.name)
+def test_a_tiny_case_passes_every_check(op: Op) -> None:
+    found, case = get("cuda"), cases_up_to(op, TINY_BYTES)[0]
+    task = Task("cuda", op.name, case.id, tuple(tier.label for tier in TIERS))
+    with np.errstate(all="ignore"):
+        results = verify_case(found.backend, found.caps, op, case, task)
+    assert [f"{case.id} at {r.tier}: {r.reason}" for r in results if r.status != "pass"] == []
