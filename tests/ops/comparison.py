@@ -33,11 +33,13 @@ BOUNDS = {
     "gelu_and_mul": 5.0,  # of |y|, magnified by the exponent of its tail
     "rms_norm": 5.0,  # of |x * r * w| + |bias|: the mean square's sum counts half, rsqrt, three products
     "fused_add_rms_norm": 5.0,  # as rms_norm, on the residual as it is stored
+    "add_rms_norm_q8": 5.0,  # of the scale: as fused_add_rms_norm, and the largest of 32
     "layer_norm": 4.0,  # of |y| + mean|x| / deviation: taking off the mean cancels
     "soft_cap": 8.0,  # of |y|: tanh by exp and recip, or a polynomial, and two products
     "softmax": 4.0,  # of y * (1 + |s| + |max|): exp turns an error of s into a relative one
     "rope": 3.0,  # of |a * cos| + |b * sin|: the table, two products, one sum
     "rope_and_append": 3.0,  # as rope, where the cache is float32; else the cache's own rounding
+    "rope_both_and_append": 3.0,
     "gemm": 1.0,  # of sum |x * w|: errors of a long sum are independent, so they stay below one rounding
     "grouped_gemm": 1.0,
     "gemm_q8": 1.0,

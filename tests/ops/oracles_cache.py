@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from oracles import Expect, capped, int8_codes, rope_angles, rounded, split_blocks, wide
+from oracles import Expect, capped, fused_add_rms_norm, int8_codes, rope_angles, rounded, split_blocks, wide
 
 from samebits.core.format import HostTensor, Packed
 from samebits.ops.record import Case
@@ -67,6 +67,11 @@ def gemm_silu_q8(i: dict, case: Case) -> list[Expect]:
     sigmoid = 1 / (1 + np.exp(-gate))
     z = gate * sigmoid * up
     unit = np.abs(z) + gate_unit * np.abs(up * (sigmoid + z * (1 - sigmoid))) + up_unit * np.abs(gate * sigmoid)
+    return in_blocks(z, unit)
+
+
+def in_blocks(z: np.ndarray, unit: np.ndarray) -> list[Expect]:
+    """Codes and scales of rows z [T, K] that were computed to within `unit`."""
     blocks = (len(z), z.shape[1] // 32, 32)
     codes, step, _ = int8_codes(z.reshape(blocks))
     largest = unit.reshape(blocks).max(axis=-1)
@@ -75,6 +80,11 @@ def gemm_silu_q8(i: dict, case: Case) -> list[Expect]:
     flip = np.abs(np.abs(ratio - np.rint(ratio)) - 0.5) < unsure
     slack = flip.reshape(z.shape).astype(float)
     return [Expect(codes.reshape(z.shape), 0.0, slack), Expect(step[..., 0], largest / 127)]
+
+
+def add_rms_norm_q8(i: dict, case: Case) -> list[Expect]:
+    y, total = fused_add_rms_norm(i, case)
+    return [*in_blocks(y.value, np.asarray(y.unit)), total]
 
 
 def grouped_gemm(i: dict, case: Case) -> list[Expect]:
@@ -294,9 +304,9 @@ def copy_kv_pages(i: dict, case: Case) -> list[Expect]:
     return expect
 
 
-def turned(i: dict) -> tuple[np.ndarray, np.ndarray]:
+def turned(i: dict, name: str = "key") -> tuple[np.ndarray, np.ndarray]:
     """Keys [T, H, D] as complex numbers times e^(i angle), and the size of what each element adds up."""
-    key, num_pairs = wide(i["key"]), i["table"].shape[1]
+    key, num_pairs = wide(i[name]), i["table"].shape[1]
     angle = rope_angles(i["table"].shape[0], 2 * num_pairs, {})[i["pos_ids"]][:, None, :]
     pairs = np.arange(2 * num_pairs).reshape(-1, 2) if i["interleave"] else np.arange(2 * num_pairs).reshape(2, -1).T
     first, second = pairs.T
@@ -321,3 +331,7 @@ def rope_and_append(i: dict, case: Case) -> list[Expect]:
         else:
             expect[0].slack[at] = nearest(keys[t], i["k_cache"].dtype, ROUNDINGS * sizes[t])[1]
     return expect
+
+
+def rope_both_and_append(i: dict, case: Case) -> list[Expect]:
+    return [Expect(*turned(i, "query")), *rope_and_append(i, case)]

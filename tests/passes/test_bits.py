@@ -37,6 +37,7 @@ def test_every_pass_keeps_every_bit(config, step):
 
 BACKENDS = {
     "no fused ops": without("fused_add_rms_norm", "rope_and_append"),
+    "no wide fused ops": without("add_rms_norm_q8", "rope_both_and_append"),
     "no bias": lambda node: "no bias" if "bias" in node.inputs else None,
     "no slices": without("slice_columns"),
     "no gemm_q8": without("gemm_q8"),

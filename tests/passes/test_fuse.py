@@ -13,6 +13,7 @@ from samebits.graph import Graph, check_graph
 from samebits.ops import OPS, call, make_inputs
 from samebits.ops.build import OpBuilder, infer_specs
 from samebits.ops.gemm_q8 import BLOCK_WEIGHTS
+from samebits.passes import run_pipeline
 from samebits.passes.canonicalize import canonicalize
 from samebits.passes.decompose import decompose
 from samebits.passes.fuse import derived_rules, fuse
@@ -41,14 +42,42 @@ def test_a_layer_is_fused_across_its_border():
     got = count(fuse(toy_llama(bias=("q", "o")), EVERYTHING))
     assert got["fused_add_rms_norm"] == 4  # two a layer; the first norm has nothing to add
     assert (got["add"], got["rms_norm"]) == (0, 1)
-    assert (got["rope"], got["rope_and_append"], got["append_paged_kv_cache"]) == (2, 2, 0)
+    assert (got["rope_both_and_append"], got["rope"], got["rope_and_append"]) == (2, 0, 0)
+
+
+def test_a_decode_step_has_one_launch_between_two_products():
+    """Llama's layers on a backend with every kernel, and on one without the widest."""
+    graph = toy_llama(default="q8_0")
+    got = count(run_pipeline(graph, EVERYTHING))
+    assert (got["add_rms_norm_q8"], got["rope_both_and_append"]) == (4, 2)
+    assert got["quantize_q8"] == 3  # the first norm has nothing to add, attention's results come as they are
+    assert not got.keys() & {"fused_add_rms_norm", "rope", "rope_and_append", "append_paged_kv_cache"}
+    narrow = count(run_pipeline(graph, without("add_rms_norm_q8", "rope_both_and_append")))
+    assert (narrow["fused_add_rms_norm"], narrow["rope"], narrow["rope_and_append"]) == (4, 2, 2)
+
+
+def test_queries_that_something_else_reads_are_turned_apart():
+    b = OpBuilder()
+    shapes = {"query": (4, 4, 32), "key": (4, 2, 32), "value": (4, 2, 32)}
+    heads = {name: b.input(name, TensorSpec(shape, "f32")) for name, shape in shapes.items()}
+    lengths = {"positions": 4, "batch_indices": 4, "kv_last_page_len": 1, "kv_indptr": 2, "kv_indices": 1}
+    index = {name: b.input(name, TensorSpec((n,), "i32")) for name, n in (lengths | {"qo_indptr": 2}).items()}
+    table = b.input("table", TensorSpec((8, 16, 2), "f32"), "weight")
+    pages = {name: b.input(name, TensorSpec((1, 16, 2, 32), "f16"), "cache") for name in ("k_cache", "v_cache")}
+    q, k = (b.rope(heads[name], index["positions"], table) for name in ("query", "key"))
+    cells = {name: index[name] for name in lengths}
+    k_cache, v_cache = b.append_paged_kv_cache(k, heads["value"], **cells, **pages)
+    where = {name: index[name] for name in ("kv_last_page_len", "kv_indptr", "kv_indices")}
+    a = b.paged_attention(q, k_cache, index["qo_indptr"], v_cache=v_cache, **where)
+    assert count(fuse(b.finish(a, k_cache, v_cache), EVERYTHING))["rope_both_and_append"] == 1
+    assert count(fuse(b.finish(a, q, k_cache, v_cache), EVERYTHING))["rope_both_and_append"] == 0
 
 
 @pytest.mark.parametrize("op", ["fused_add_rms_norm", "rope_and_append"])
 def test_only_what_is_supported_is_fused(op):
     got = count(fuse(toy_llama(), without(op)))
     assert got[op] == 0
-    assert got["rope_and_append"] + got["fused_add_rms_norm"] > 0
+    assert got["rope_both_and_append"] + got["fused_add_rms_norm"] > 0
 
 
 def test_16_bit_values_that_would_lose_a_rounding_are_not_fused():
@@ -138,7 +167,7 @@ def test_decompose_is_the_way_back():
     assert ops_of(decompose(fused, EVERYTHING)) == ops_of(fused)
 
 
-FUSED = ("fused_add_rms_norm", "rope_and_append")
+FUSED = ("fused_add_rms_norm", "rope_and_append", "rope_both_and_append")
 
 
 def test_decompose_stops_where_nothing_is_left_to_take_apart():

@@ -62,11 +62,22 @@ def rule(name: str, pattern: Callable[..., Any], build: Callable[..., Any], *, a
     return Rule(name, trace(pattern, inputs, attrs, anchor_only), _builds(build, inputs))
 
 
+def rule_of(
+    name: str, pattern: Callable[..., Any], build: Callable[..., Any], inputs: Iterable[str], attrs: Iterable[str]
+) -> Rule:
+    """A rule that replaces all nodes of its pattern; both functions take these inputs and attrs by name."""
+    names = tuple(inputs)
+    return Rule(name, trace(pattern, names, attrs, anchor_only=False), _builds(build, names))
+
+
 def fusion_rules(op: Op) -> list[Rule]:
-    """From an op's decomposition to the op, one rule for each set of optional inputs that may be present."""
+    """From an op's decomposition to the op, one rule for each set of optional inputs that may be present.
+
+    None for parts that stand side by side: a pattern needs a last node that depends on all others.
+    """
     rules = []
     for inputs in _input_sets(op):
-        if op.decompose is not None and not _is_itself(op, inputs):
+        if op.decompose is not None and not _is_itself(op, inputs) and not _is_apart(op, inputs):
             pattern = trace(op.decompose, inputs, [a.name for a in op.attrs], anchor_only=False)
             rules.append(Rule(f"fuse {op.name}", pattern, _builds(_call(op), inputs)))
     return rules
@@ -93,12 +104,24 @@ def _input_sets(op: Op) -> list[tuple[str, ...]]:
     return [tuple(t.name for t in op.inputs if not t.optional or t.name in c) for c in chosen]
 
 
-def _is_itself(op: Op, inputs: tuple[str, ...]) -> bool:
-    """Whether the decomposition of a call with these inputs is the call: nothing left to take apart."""
+def _parts(op: Op, inputs: tuple[str, ...]) -> list[PatternNode]:
+    """The nodes of the decomposition of a call with these inputs."""
     tracer = Tracer()
     if op.decompose is not None:
         op.decompose(tracer, **{n: n for n in inputs}, **{a.name: AttrVar(a.name) for a in op.attrs})
-    return [n.op for n in tracer.nodes] == [op.name]
+    return tracer.nodes
+
+
+def _is_itself(op: Op, inputs: tuple[str, ...]) -> bool:
+    """Whether the decomposition of a call with these inputs is the call: nothing left to take apart."""
+    return [n.op for n in _parts(op, inputs)] == [op.name]
+
+
+def _is_apart(op: Op, inputs: tuple[str, ...]) -> bool:
+    """Whether two parts of the decomposition do not read each other's results."""
+    parts = _parts(op, inputs)
+    read = {name for node in parts for name in node.inputs.values()}
+    return any(not read & set(node.outputs) for node in parts[:-1])
 
 
 def _builds(function: Callable[..., Any], inputs: Iterable[str]) -> Callable[..., tuple[Value, ...] | None]:

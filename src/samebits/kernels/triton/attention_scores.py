@@ -53,16 +53,37 @@ def float_scores(
     q_ptrs, k_ptr, cells, real, readable, fault_ptr, FORMAT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr
 ):
     """float32 [R, N] of q rows against f32, f16 or bf16 keys: head order."""
-    d = tl.arange(0, D_PAD)
-    q = tl.load(q_ptrs[:, None] + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0).to(tl.float32)
-    q = as_operand(q, FORMAT)
-    refuse(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
-    k = tl.load(k_ptr + cells[:, None] + d[None, :], mask=readable[:, None] & (d < D)[None, :], other=0.0)
-    k = stored_float(k, FORMAT)
-    refuse(fault_ptr, BAD_SCORE, in_range(k, FORMAT) == 0)
-    runs = chain8(q[:, None, :] * k[None, :, :], 0.0)
-    LEVELS: tl.constexpr = (D_PAD // 8).bit_length() - 1
-    return pair_tree(runs, LEVELS)
+    R: tl.constexpr = q_ptrs.shape[0]
+    N: tl.constexpr = cells.shape[0]
+    PIECE: tl.constexpr = D_PAD if D_PAD < 128 else 128
+    LEVELS: tl.constexpr = (
+        4 if PIECE == 128 else (3 if PIECE == 64 else (2 if PIECE == 32 else (1 if PIECE == 16 else 0)))
+    )
+    node = tl.zeros([R, N], tl.float32)
+    s1, s2, s4 = node, node, node
+    for piece in tl.range(0, D_PAD // PIECE):
+        d = piece * PIECE + tl.arange(0, PIECE)
+        q = tl.load(q_ptrs[:, None] + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0).to(tl.float32)
+        q = as_operand(q, FORMAT)
+        refuse(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
+        k = tl.load(k_ptr + cells[:, None] + d[None, :], mask=readable[:, None] & (d < D)[None, :], other=0.0)
+        k = stored_float(k, FORMAT)
+        refuse(fault_ptr, BAD_SCORE, in_range(k, FORMAT) == 0)
+        node = pair_tree(chain8(q[:, None, :] * k[None, :, :], 0.0), LEVELS)
+        # A binary counter: a finished left subtree waits in s1, s2 or s4.
+        if piece % 2 == 0:
+            s1 = node
+        else:
+            node = s1 + node
+            if piece % 4 == 1:
+                s2 = node
+            else:
+                node = s2 + node
+                if piece % 8 == 3:
+                    s4 = node
+                else:
+                    node = s4 + node
+    return node
 
 
 @triton.jit

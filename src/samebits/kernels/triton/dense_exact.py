@@ -1,7 +1,7 @@
 """gemm on f32, f16 and bf16 weights in stream order: portable.
 
 A run of 16 consecutive k is a chain from +0; runs are added in order inside a cut of 256, cuts in order. Products of
-16-bit operands are exact, so on NVIDIA a run of them is a dot product in float32, which Triton computes there as one
+16-bit operands are exact, so on NVIDIA a run of them may be a dot product in float32, which Triton computes there as one
 fma after another in order of k. Elsewhere, and on f32 weights, whose products are rounded, the order is written out.
 """
 
@@ -17,6 +17,7 @@ from samebits.kernels.triton.dense_gemv import MOST_TOKENS, gemv_exact
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
 
+DOT_PROVEN = False  # whether a device has shown the reference's bits for runs that are dot products
 RUN = tl.constexpr(16)
 RUNS = tl.constexpr(16)
 
@@ -94,7 +95,7 @@ def _gemm(
 
 def dot_allowed(weight: torch.Tensor) -> bool:
     """Whether a run may be a dot product: exact products, compiled code."""
-    return weight.dtype != torch.float32 and not ON_AMD and not INTERPRETED
+    return DOT_PROVEN and weight.dtype != torch.float32 and not ON_AMD and not INTERPRETED
 
 
 @implements("gemm", tier=Tier.PORTABLE, when=float_weight)

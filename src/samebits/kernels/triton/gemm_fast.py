@@ -20,7 +20,7 @@ from samebits.kernels.triton.fast_activations import silu_blocks, widened
 from samebits.kernels.triton.registry import INTERPRETED, implements
 from samebits.kernels.triton.scratch import counters
 from samebits.kernels.triton.tensors import Blocks, Tiled
-from samebits.kernels.triton.weights import tile_weight
+from samebits.kernels.triton.weights import PREPACK, tile_weight
 
 MOST_ALONE = 8
 MOST_SOME = 128
@@ -179,7 +179,7 @@ def _tiled(weight: Tiled | Blocks) -> Tiled:
     return weight if isinstance(weight, Tiled) else tile_weight(weight)
 
 
-@implements("gemm_q8", tier=Tier.FAST)
+@implements("gemm_q8", tier=Tier.FAST, prepack=PREPACK)
 def gemm_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -191,7 +191,7 @@ def gemm_q8_fast(
     return _product(codes, scales, weight, bias, "gemm_q8")
 
 
-@implements("gemm_silu_q8", tier=Tier.FAST)
+@implements("gemm_silu_q8", tier=Tier.FAST, prepack=PREPACK)
 def gemm_silu_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks
 ) -> tuple[torch.Tensor, torch.Tensor]:

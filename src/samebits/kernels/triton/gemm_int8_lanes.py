@@ -42,13 +42,6 @@ def _prefetch(ptr, EMULATE: tl.constexpr):
 
 
 @triton.jit
-def _keep_order(lane, EMULATE: tl.constexpr):
-    """Loads before this stay before it: the assembler would move them down to their use, and wait there."""
-    if not EMULATE:
-        tl.inline_asm_elementwise("bar.warp.sync 0xffffffff; mov.b32 $0, $1;", "=r,r", [lane], tl.int32, False, 1)
-
-
-@triton.jit
 def _load_rows(tiles, b, nb, J: tl.constexpr, FORMAT: tl.constexpr, TAIL: tl.constexpr, MT: tl.constexpr):
     """Block b + J of MT tiles as stored; the last block where that is beyond it."""
     rows = ()
@@ -267,7 +260,8 @@ def gemm_lanes(
             else:
                 tokens += (_load_tokens(acts, following, nb, j + TOKENS_AHEAD - 8, KIND, TAIL, NT),)
             if ROWS_AHEAD + TOKENS_AHEAD > 0:
-                _keep_order(lane, EMULATE)
+                # loads stay above a barrier; the assembler would move them down to their use, and wait there
+                tl.debug_barrier()
             if TAIL:
                 if b + j < nb:
                     parts = _add_block(parts, rows[0], tokens[0], shared, scale, t, FORMAT, KIND, MT, NT, ALL, EMULATE)

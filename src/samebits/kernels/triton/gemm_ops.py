@@ -12,10 +12,9 @@ from samebits.kernels.triton.gemm_int8_acts import REFUSED, quantized, silu_quan
 from samebits.kernels.triton.gemv import gemv_q8, gemv_silu_q8
 from samebits.kernels.triton.registry import implements
 from samebits.kernels.triton.tensors import Blocks, Tiled
-from samebits.kernels.triton.weights import PLANES, tile_weight
+from samebits.kernels.triton.weights import PLANES, PREPACK, tile_weight
 
 MOST_FEW = 8  # tokens up to which reading the weights is all that counts
-PREPACK = {"weight": tile_weight}
 GEMM_FAULT = fault("gemm", *REFUSED)
 
 

@@ -196,3 +196,6 @@ def _planes_nvfp4(blocks: torch.Tensor) -> dict[str, torch.Tensor]:
     pairs = blocks.unflatten(1, (-1, 2)).transpose(2, 3)  # [tiles, nb, 16, 2, 9]
     elements = _unpack(pairs[..., 1:], 4, -1).flatten(-3)
     return {"codes": _pack_nibbles(elements), "sub": pairs[..., 0]}
+
+
+PREPACK = {"weight": tile_weight}  # the one packing that all products and tied embeddings agree on
