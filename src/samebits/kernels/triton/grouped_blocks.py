@@ -8,9 +8,10 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.faults import fault
 from samebits.kernels.triton.gemm_int8 import grouped_int8
 from samebits.kernels.triton.gemm_int8_acts import REFUSED, quantized
-from samebits.kernels.triton.gemm_ops import PREPACK, block_weight, tiled
+from samebits.kernels.triton.gemm_ops import block_weight, tiled
 from samebits.kernels.triton.registry import implements
 from samebits.kernels.triton.tensors import Blocks, Tiled
+from samebits.kernels.triton.weights import PREPACK
 
 X_FAULT = fault("grouped_gemm", *REFUSED)
 ORDER_FAULT = fault(
