@@ -31,7 +31,7 @@ class Plan:
 
     step: int = 16  # positions at a time in the K pass
     k_warps: int = 2
-    k_programs: int = 132 * 16
+    k_programs: int = 132 * 6
     wide: int = 4  # runs side by side in the V pass
     v_warps: int = 2
     v_programs: int = 132 * 8

@@ -38,14 +38,17 @@ def chain16(x):
 
 
 @triton.jit
-def pair_tree(x, LEVELS: tl.constexpr):
-    """[R, N, 2 ** LEVELS] to [R, N]: adjacent pairs."""
-    a: tl.constexpr = x.shape[0]
-    b: tl.constexpr = x.shape[1]
-    for _ in tl.static_range(LEVELS):
-        left, right = tl.split(tl.reshape(x, [a, b, x.shape[2] // 2, 2]))
-        x = left + right
-    return tl.reshape(x, [a, b])
+def run_of_8(q_ptrs, k_ptrs, first, real, readable, fault_ptr, FORMAT: tl.constexpr, D: tl.constexpr):
+    """[R, N]: a chain over elements first .. first + 7."""
+    node = tl.zeros([q_ptrs.shape[0], k_ptrs.shape[0]], tl.float32)
+    for i in tl.static_range(8):
+        d = first + i
+        q = as_operand(tl.load(q_ptrs + d, mask=real & (d < D), other=0.0).to(tl.float32), FORMAT)
+        refuse(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
+        k = stored_float(tl.load(k_ptrs + d, mask=readable & (d < D), other=0.0), FORMAT)
+        refuse(fault_ptr, BAD_SCORE, in_range(k, FORMAT) == 0)
+        node = node + q[:, None] * k[None, :]
+    return node
 
 
 @triton.jit
@@ -53,36 +56,39 @@ def float_scores(
     q_ptrs, k_ptr, cells, real, readable, fault_ptr, FORMAT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr
 ):
     """float32 [R, N] of q rows against f32, f16 or bf16 keys: head order."""
-    R: tl.constexpr = q_ptrs.shape[0]
-    N: tl.constexpr = cells.shape[0]
-    PIECE: tl.constexpr = D_PAD if D_PAD < 128 else 128
-    LEVELS: tl.constexpr = (
-        4 if PIECE == 128 else (3 if PIECE == 64 else (2 if PIECE == 32 else (1 if PIECE == 16 else 0)))
-    )
-    node = tl.zeros([R, N], tl.float32)
-    s1, s2, s4 = node, node, node
-    for piece in tl.range(0, D_PAD // PIECE):
-        d = piece * PIECE + tl.arange(0, PIECE)
-        q = tl.load(q_ptrs[:, None] + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0).to(tl.float32)
-        q = as_operand(q, FORMAT)
-        refuse(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
-        k = tl.load(k_ptr + cells[:, None] + d[None, :], mask=readable[:, None] & (d < D)[None, :], other=0.0)
-        k = stored_float(k, FORMAT)
-        refuse(fault_ptr, BAD_SCORE, in_range(k, FORMAT) == 0)
-        node = pair_tree(chain8(q[:, None, :] * k[None, :, :], 0.0), LEVELS)
-        # A binary counter: a finished left subtree waits in s1, s2 or s4.
-        if piece % 2 == 0:
+    node = tl.zeros([q_ptrs.shape[0], cells.shape[0]], tl.float32)
+    s1, s2, s4, s8, s16, s32, s64 = node, node, node, node, node, node, node
+    for run in tl.range(0, D_PAD // 8):
+        node = run_of_8(q_ptrs, k_ptr + cells, run * 8, real, readable, fault_ptr, FORMAT, D)
+        # A binary counter: a finished left subtree waits in s1 ... s64.
+        if run % 2 == 0:
             s1 = node
         else:
             node = s1 + node
-            if piece % 4 == 1:
+            if run % 4 == 1:
                 s2 = node
             else:
                 node = s2 + node
-                if piece % 8 == 3:
+                if run % 8 == 3:
                     s4 = node
                 else:
                     node = s4 + node
+                    if run % 16 == 7:
+                        s8 = node
+                    else:
+                        node = s8 + node
+                        if run % 32 == 15:
+                            s16 = node
+                        else:
+                            node = s16 + node
+                            if run % 64 == 31:
+                                s32 = node
+                            else:
+                                node = s32 + node
+                                if run == 63:
+                                    s64 = node
+                                else:
+                                    node = s64 + node
     return node
 
 

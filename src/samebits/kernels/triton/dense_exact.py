@@ -1,8 +1,9 @@
 """gemm on f32, f16 and bf16 weights in stream order: portable.
 
 A run of 16 consecutive k is a chain from +0; runs are added in order inside a cut of 256, cuts in order. Products of
-16-bit operands are exact, so on NVIDIA a run of them may be a float32 dot product, which Triton computes there as one
-fma after another in order of k. Elsewhere, and on f32 weights, whose products are rounded, the order is written out.
+16-bit operands are exact, so on NVIDIA a run of them may be a dot product in float32, which Triton computes there as
+one fma after another in order of k. Elsewhere, and on f32 weights, whose products are rounded, the order is written
+out.
 """
 
 from __future__ import annotations

@@ -251,17 +251,14 @@ def gemm_lanes(
             _prefetch(ahead[i] + tl.minimum(following, last) * PER_BLOCK, EMULATE)
         parts = _zeros(COUNT, ALL)
         for j in tl.static_range(8):
-            if j + ROWS_AHEAD < 8:
-                rows += (_load_rows(tiles, b, nb, j + ROWS_AHEAD, FORMAT, TAIL, MT),)
-            else:
-                rows += (_load_rows(tiles, following, nb, j + ROWS_AHEAD - 8, FORMAT, TAIL, MT),)
             if j + TOKENS_AHEAD < 8:
                 tokens += (_load_tokens(acts, b, nb, j + TOKENS_AHEAD, KIND, TAIL, NT),)
             else:
                 tokens += (_load_tokens(acts, following, nb, j + TOKENS_AHEAD - 8, KIND, TAIL, NT),)
-            if ROWS_AHEAD + TOKENS_AHEAD > 0:
-                # loads stay above a barrier; the assembler would move them down to their use, and wait there
-                tl.debug_barrier()
+            if j + ROWS_AHEAD < 8:
+                rows += (_load_rows(tiles, b, nb, j + ROWS_AHEAD, FORMAT, TAIL, MT),)
+            else:
+                rows += (_load_rows(tiles, following, nb, j + ROWS_AHEAD - 8, FORMAT, TAIL, MT),)
             if TAIL:
                 if b + j < nb:
                     parts = _add_block(parts, rows[0], tokens[0], shared, scale, t, FORMAT, KIND, MT, NT, ALL, EMULATE)
