@@ -75,7 +75,8 @@ def test_a_fault_is_raised_once_with_its_reason(backend: Backend) -> None:
     number = fault("norm", "x", "a NaN", "numbers")
     assert fault("norm", "x", "a NaN", "numbers") == number
     fault_word(HOST)[0] = number
-    with pytest.raises(BadInput, match="norm: x: got a NaN; needs numbers"):
+    fault_word(HOST, of_sampling=True)[0] = fault("sample", "logits", "a NaN", "numbers")
+    with pytest.raises(BadInput, match="norm: x: got a NaN; needs numbers"):  # sampling only follows from it
         backend.sync()
     backend.sync()
 

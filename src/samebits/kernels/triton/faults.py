@@ -12,6 +12,7 @@ import torch
 
 from samebits.core.errors import BadInput
 
+ALIGN = 4  # words, so that every pointer is a multiple of 16 bytes
 _REASONS: list[tuple[str, str, str, str]] = []
 
 
@@ -24,15 +25,24 @@ def fault(where: str, argument: str, given: str, needed: str) -> int:
 
 
 @cache
-def fault_word(device: torch.device) -> torch.Tensor:
-    """int32 [1]: 0 while all is well. Kernels take its pointer."""
-    return torch.zeros(1, dtype=torch.int32, device=device)
+def _words(device: torch.device) -> torch.Tensor:
+    return torch.zeros(2 * ALIGN, dtype=torch.int32, device=device)
+
+
+@cache
+def fault_word(device: torch.device, of_sampling: bool = False) -> torch.Tensor:
+    """int32 [1]: 0 while all is well. Kernels take its pointer.
+
+    Sampling has a word of its own: a row without a token must not hide what the model refused before.
+    """
+    start = ALIGN if of_sampling else 0
+    return _words(device)[start : start + 1]
 
 
 def raise_if_any(device: torch.device) -> None:
-    """BadInput where a kernel stored a reason; waits for the device."""
-    word = fault_word(device)
-    number = int(word.item())
+    """BadInput where a kernel stored a reason, the model's before sampling's; waits for the device."""
+    numbers = _words(device).tolist()
+    number = numbers[0] or numbers[ALIGN]
     if number:
-        word.zero_()
+        _words(device).zero_()
         raise BadInput(*_REASONS[number - 1])

@@ -130,7 +130,7 @@ def _filter(
     sizes = {"LENGTH": x.shape[1], "BITS": bits, "FIELDS": STATE_FIELDS, **narrow_tile(x), **UNFUSED}
     finish = {"BITS": bits, "FIELDS": STATE_FIELDS, "num_warps": FINISH_WARPS, **UNFUSED}
     narrow_count[grid](
-        x, x.stride(0), temperature, top_k, top_p, min_p, state, lists, fault_word(x.device), 0,
+        x, x.stride(0), temperature, top_k, top_p, min_p, state, lists, fault_word(x.device, of_sampling=True), 0,
         NAN_CODE=0, PER_ROW=True, **sizes,
     )  # fmt: skip
     finish_count[grid](top_p, state, lists, PER_ROW=True, **finish)
@@ -151,7 +151,7 @@ def _shaped(
     y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     bias, counts = (None if t is None else t.contiguous() for t in (bias, counts))
     shape_rows[tuple(finite.shape)](
-        x, x.stride(0), position, bias, counts, *penalties, y, finite, fault_word(x.device), x.shape[1],
+        x, x.stride(0), position, bias, counts, *penalties, y, finite, fault_word(x.device, of_sampling=True), x.shape[1],
         HAS_BIAS=bias is not None, HAS_COUNTS=counts is not None, BLOCK=BLOCK, num_warps=BLOCK_WARPS, **UNFUSED,
     )  # fmt: skip
     return y
@@ -182,7 +182,7 @@ def sample(
     tokens = torch.empty(len(logits), dtype=torch.int32, device=logits.device)
     if not len(logits):
         return tokens
-    x, fault_ptr = rows_of(logits), fault_word(logits.device)
+    x, fault_ptr = rows_of(logits), fault_word(logits.device, of_sampling=True)
     is_shaped = bias is not None or counts is not None
     parts, bits = triton.cdiv(x.shape[1], BLOCK), index_bits(x.shape[1])
     best = torch.empty((len(x), parts), dtype=torch.int64, device=x.device)
