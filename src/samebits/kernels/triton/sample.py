@@ -151,7 +151,8 @@ def _shaped(
     y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     bias, counts = (None if t is None else t.contiguous() for t in (bias, counts))
     shape_rows[tuple(finite.shape)](
-        x, x.stride(0), position, bias, counts, *penalties, y, finite, fault_word(x.device, of_sampling=True), x.shape[1],
+        x, x.stride(0), position, bias, counts, *penalties, y, finite, fault_word(x.device, of_sampling=True),
+        x.shape[1],
         HAS_BIAS=bias is not None, HAS_COUNTS=counts is not None, BLOCK=BLOCK, num_warps=BLOCK_WARPS, **UNFUSED,
     )  # fmt: skip
     return y
