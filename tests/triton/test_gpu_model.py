@@ -65,6 +65,7 @@ def test_steps_have_the_reference_bits() -> None:
 
 def test_an_id_outside_the_table_is_refused_after_the_step() -> None:
     runner = Runner(RandomCheckpoint(SHAPE, "f16"), get("cuda"), LIMITS, "portable")
-    result = runner.run(replace(steps()[1], token_ids=np.array([32], np.int32)))
+    first = {"token_ids": [32], "positions": [0], "kv_last_page_len": [1]}
+    result = runner.run(replace(steps()[1], **{name: np.array(x, np.int32) for name, x in first.items()}))
     with pytest.raises(BadInput, match="embedding: ids"):
         result.wait()
