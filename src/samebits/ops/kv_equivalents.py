@@ -191,11 +191,15 @@ def _split_equivalents(inputs: dict[str, Any], batch: StoredBatch) -> Iterator[E
 
 
 def append_equivalents(op: Op, inputs: dict[str, Any]) -> Iterator[Equivalent]:
-    """Tokens in another order, or in two calls, leave the same bytes in every cell, used or not."""
+    """Tokens in another order, or in two calls, leave the same bytes in every cell, used or not.
+
+    A turned query, where the op has one, is a result of rows before the caches.
+    """
     count = len(inputs["positions"])
     caches = [name for name in ("k_cache", "v_cache") if inputs.get(name) is not None]
-    names = ("key", "value", "pos_ids", "batch_indices", "positions")
+    names = ("query", "key", "value", "pos_ids", "batch_indices", "positions")
     per_token = [n for n in names if inputs.get(n) is not None]
+    turned = int("query" in per_token)
 
     def fresh() -> dict[str, Any]:
         return {**inputs, **{name: copy_tensor(inputs[name]) for name in caches}}
@@ -205,13 +209,21 @@ def append_equivalents(op: Op, inputs: dict[str, Any]) -> Iterator[Equivalent]:
 
     if count > 1:
         reverse = np.arange(count)[::-1]
-        yield Equivalent("order", "tokens reversed", lambda execute: execute({**fresh(), **rows(reverse)}))
+        yield Equivalent(
+            "order",
+            "tokens reversed",
+            lambda execute: execute({**fresh(), **rows(reverse)}),
+            lambda results: (*(x[reverse] for x in results[:turned]), *results[turned:]),
+        )
     for place in sorted({1, count // 2}):
         if 0 < place < count:
 
             def compute(execute: Any, place: int = place) -> Results:
                 call = {**fresh(), **rows(np.arange(place))}
-                halfway = dict(zip(caches, execute(call), strict=True))
-                return tuple(execute({**call, **halfway, **rows(np.arange(place, count))}))
+                first = execute(call)
+                halfway = dict(zip(caches, first[turned:], strict=True))
+                second = execute({**call, **halfway, **rows(np.arange(place, count))})
+                both = zip(first[:turned], second[:turned], strict=True)
+                return (*(np.concatenate(pair) for pair in both), *second[turned:])
 
             yield Equivalent("split", f"two calls, {place} tokens first", compute)
