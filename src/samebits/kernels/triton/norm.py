@@ -100,14 +100,20 @@ def norm_kernel(
 
 @triton.jit
 def add_to_residual(x_ptrs, residual_ptrs, first, width):
-    """residual += x: (the 16 steps of what was stored, the slots of their squares)."""
-    steps, slots = (), tl.zeros(first.shape, tl.float32)
+    """residual += x: (the 16 steps of what was stored, the slots of their squares).
+
+    All loads come before the first store, which none of them could pass.
+    """
+    totals = ()
     for i in tl.static_range(16):
         inside = first + i * 16 < width
         total = load_wide(residual_ptrs + i * 16, inside) + load_wide(x_ptrs + i * 16, inside)
-        stored = narrow(total, residual_ptrs.dtype.element_ty)
-        tl.store(residual_ptrs + i * 16, stored, mask=inside)
-        steps = steps + (widen(stored),)  # noqa: RUF005  (Triton has no unpacking)
+        totals = totals + (total,)  # noqa: RUF005  (Triton has no unpacking)
+    steps, slots = (), tl.zeros(first.shape, tl.float32)
+    for i in tl.static_range(16):
+        stored = narrow(totals[i], residual_ptrs.dtype.element_ty)
+        tl.store(residual_ptrs + i * 16, stored, mask=first + i * 16 < width)
+        steps = steps + (widen(stored),)  # noqa: RUF005
         slots += widen(stored) * widen(stored)
     return steps, slots
 
