@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.elementary import bits, recip, round_to_int
+from samebits.kernels.triton.elementary import bits, from_bits, recip, round_to_int
 from samebits.kernels.triton.faults import fault
 from samebits.kernels.triton.quantize import LARGEST_AMAX, SMALLEST_AMAX, block_factors, largest_magnitude
 from samebits.kernels.triton.rope import turned
@@ -102,8 +102,8 @@ def _store_plain(target_ptrs, e, y, mask, fault_ptr):
 
 
 @triton.jit
-def _store_scale(block_ptrs, scale, refused, mask, fault_ptr):
-    """The block's scale as float16 before its codes; a block is refused by its values or by its scale."""
+def _store_scales(block_ptrs, scale, refused, mask, fault_ptr):
+    """Scales of blocks [heads, blocks] as float16 before their codes; one is refused by its values or by itself."""
     d = scale.to(tl.float16)
     pattern = d.to(tl.int16, bitcast=True).to(tl.int32)
     tl.store(block_ptrs, (pattern & 255).to(tl.uint8), mask=mask)
@@ -113,13 +113,20 @@ def _store_scale(block_ptrs, scale, refused, mask, fault_ptr):
 
 
 @triton.jit
-def _store_q8_0(target_ptrs, block, lane, y, mask, fault_ptr):
-    """y [heads, blocks, 32] as blocks of 34 bytes."""
-    factor, scale, refused = block_factors(tl.expand_dims(largest_magnitude(y, 2), 2))
-    codes = round_to_int(y * factor).to(tl.int8)
-    block_ptrs = target_ptrs + block * 34 + lane * 0
-    tl.store(block_ptrs + 2 + lane, codes.to(tl.uint8, bitcast=True), mask=mask)
-    _store_scale(block_ptrs, tl.broadcast_to(scale, y.shape), refused, mask & (lane == 0), fault_ptr)
+def _per_lane(x):
+    """[heads, blocks] as [heads, blocks, 1], to meet every lane."""
+    return tl.expand_dims(x, 2)
+
+
+@triton.jit
+def _store_q8_0(head_ptrs, block, y, mask, fault_ptr):
+    """y [heads, blocks, 32] as blocks of 34 bytes; head_ptrs [heads, 1], block [1, blocks], mask [heads, blocks]."""
+    factor, scale, refused = block_factors(largest_magnitude(y, 2))
+    codes = round_to_int(y * _per_lane(factor)).to(tl.int8)
+    block_ptrs = head_ptrs + block * 34
+    lane = tl.arange(0, 32)[None, None, :]
+    tl.store(_per_lane(block_ptrs) + 2 + lane, codes.to(tl.uint8, bitcast=True), mask=_per_lane(mask) & (lane >= 0))
+    _store_scales(block_ptrs, scale, refused, mask, fault_ptr)
 
 
 @triton.jit
@@ -129,23 +136,22 @@ def _q4_codes(y, factor, alive):
 
 
 @triton.jit
-def _store_q4_0(target_ptrs, block, lane, low, high, mask, fault_ptr):
-    """Elements 0-15 and 16-31 of blocks, each [heads, blocks, 16], as blocks of 18 bytes."""
-    amax = tl.maximum(bits(largest_magnitude(low, 2)), bits(largest_magnitude(high, 2)))
-    amax = tl.expand_dims(amax.to(tl.float32, bitcast=True), 2)
+def _store_q4_0(head_ptrs, block, low, high, mask, fault_ptr):
+    """Elements 0-15 and 16-31 of blocks, each [heads, blocks, 16], as blocks of 18 bytes; the rest as above."""
+    amax = from_bits(tl.maximum(bits(largest_magnitude(low, 2)), bits(largest_magnitude(high, 2))))
     # the first element of largest magnitude gives the sign: place and sign in one integer
-    at_low = tl.where(tl.abs(low) == amax, lane * 2 + (bits(low) < 0).to(tl.int32), 128)
-    at_high = tl.where(tl.abs(high) == amax, lane * 2 + 32 + (bits(high) < 0).to(tl.int32), 128)
-    is_negative = tl.expand_dims(tl.min(tl.minimum(at_low, at_high), axis=2), 2) % 2 == 1
+    lane = tl.arange(0, 16)[None, None, :]
+    at_low = tl.where(tl.abs(low) == _per_lane(amax), lane * 2 + (bits(low) < 0).to(tl.int32), 128)
+    at_high = tl.where(tl.abs(high) == _per_lane(amax), lane * 2 + 32 + (bits(high) < 0).to(tl.int32), 128)
+    is_negative = tl.min(tl.minimum(at_low, at_high), axis=2) % 2 == 1
     alive = amax >= SMALLEST_AMAX
     steps = 8.0 * recip(tl.where(alive, amax, 1.0))
-    factor = tl.where(is_negative, steps, -steps)
-    packed = _q4_codes(low, factor, alive) | (_q4_codes(high, factor, alive) << 4)
-    block_ptrs = target_ptrs + block * 18 + lane * 0
-    tl.store(block_ptrs + 2 + lane, packed.to(tl.uint8), mask=mask)
+    factor, living = _per_lane(tl.where(is_negative, steps, -steps)), _per_lane(alive)
+    packed = _q4_codes(low, factor, living) | (_q4_codes(high, factor, living) << 4)
+    block_ptrs = head_ptrs + block * 18
+    tl.store(_per_lane(block_ptrs) + 2 + lane, packed.to(tl.uint8), mask=_per_lane(mask) & (lane >= 0))
     scale = tl.where(alive, tl.where(is_negative, -amax, amax) * -0.125, 0.0)
-    refused = (amax <= LARGEST_AMAX) == 0
-    _store_scale(block_ptrs, tl.broadcast_to(scale, low.shape), refused, mask & (lane == 0), fault_ptr)
+    _store_scales(block_ptrs, scale, (amax <= LARGEST_AMAX) == 0, mask, fault_ptr)
 
 
 @triton.jit
@@ -164,17 +170,16 @@ def store_heads(
         y = turned(source + head * x_head, e, mask, row_ptr, turns, R, INTERLEAVE)
         _store_plain(cell + head * head_stride, e, y, mask, fault_ptr)
     else:
-        head = part * HEADS + tl.arange(0, HEADS)[:, None, None]
-        block = tl.arange(0, BLOCKS)[None, :, None]
+        head = part * HEADS + tl.arange(0, HEADS)[:, None]
+        block = tl.arange(0, BLOCKS)[None, :]
         mask = found & (head < H) & (block * 32 < D)
+        sources, head_ptrs = _per_lane(source + head * x_head), cell + head * head_stride
         if FORMAT == "q8_0":
-            lane = tl.arange(0, 32)[None, None, :]
-            e = block * 32 + lane
-            y = turned(source + head * x_head, e, mask & (e < D), row_ptr, turns, R, INTERLEAVE)
-            _store_q8_0(cell + head * head_stride, block, lane, y, mask, fault_ptr)
+            e = _per_lane(block) * 32 + tl.arange(0, 32)[None, None, :]
+            y = turned(sources, e, _per_lane(mask) & (e < D), row_ptr, turns, R, INTERLEAVE)
+            _store_q8_0(head_ptrs, block, y, mask, fault_ptr)
         else:
-            lane = tl.arange(0, 16)[None, None, :]
-            e = block * 32 + lane
-            low = turned(source + head * x_head, e, mask & (e < D), row_ptr, turns, R, INTERLEAVE)
-            high = turned(source + head * x_head, e + 16, mask & (e + 16 < D), row_ptr, turns, R, INTERLEAVE)
-            _store_q4_0(cell + head * head_stride, block, lane, low, high, mask, fault_ptr)
+            e = _per_lane(block) * 32 + tl.arange(0, 16)[None, None, :]
+            low = turned(sources, e, _per_lane(mask) & (e < D), row_ptr, turns, R, INTERLEAVE)
+            high = turned(sources, e + 16, _per_lane(mask) & (e + 16 < D), row_ptr, turns, R, INTERLEAVE)
+            _store_q4_0(head_ptrs, block, low, high, mask, fault_ptr)
