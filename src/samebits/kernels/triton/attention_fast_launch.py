@@ -16,7 +16,7 @@ from samebits.kernels.record import Request
 from samebits.kernels.triton.attention_fast_decode import decode
 from samebits.kernels.triton.attention_fast_prefill import prefill
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.registry import INTERPRETED, implements
+from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.scratch import counters
 
 OP = "paged_attention"
@@ -205,7 +205,7 @@ def _launch_decode(shared: _Launch, most_rows: int, shape: Shape) -> None:
     decode[(grid,)](
         *shared.tensors, part_o, part_ml, counters(device), fault_word(device), BAD_QUERY, BAD_PAGE,
         *shared.sizes, *shared.strides, *shared.logits, most_rows, shape.share, **_how(shape, shared.constants),
-        MERGED=merged, PARTS=min(shape.parts, max(2, 8192 // (merged * shared.constants["BLOCK_D"]))),
+        MERGED=merged, PARTS=min(shape.parts, max(2, 8192 // (merged * shared.constants["BLOCK_D"]))), **FUSED,
     )  # fmt: skip
 
 
@@ -216,5 +216,5 @@ def _launch_prefill(shared: _Launch, shape: Shape) -> None:
     grid = num_tiles * (shared.constants["HEADS"] // shared.constants["GROUP"])
     prefill[(grid,)](
         *shared.tensors, fault_word(shared.q.device), BAD_QUERY, *shared.sizes, *shared.strides, *shared.logits,
-        FEW_ROWS, **_how(shape, shared.constants),
+        FEW_ROWS, **_how(shape, shared.constants), **FUSED,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import triton.language as tl
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
 from samebits.kernels.triton.elementwise import BLOCK, place
-from samebits.kernels.triton.registry import implements
+from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.rows import num_rows, row_start, rows_of
 
 
@@ -53,6 +53,6 @@ def concat_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     num_blocks = triton.cdiv(width, BLOCK)
     concat_kernel[(num_rows(y) * num_blocks,)](
         a, b, y, split, width, num_blocks, *a_rows[1:], *b_rows[1:], a_rows[0], b_rows[0], BLOCK, num_warps=4,
-        **chained(y.device),
+        **chained(y.device), **UNFUSED,
     )  # fmt: skip
     return y

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from samebits.kernels.record import Request
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.registry import INTERPRETED
+from samebits.kernels.triton.registry import INTERPRETED, UNFUSED
 
 ON_AMD = torch.version.hip is not None
 FLOAT_WEIGHTS = ("f32", "f16", "bf16")
@@ -78,5 +78,5 @@ def narrowed(x: torch.Tensor, dtype: torch.dtype, op_name: str, multiple: int = 
         block = min(triton.next_power_of_2(size), 4096)
         grid = (triton.cdiv(size, block), num_rows)
         word = fault_word(x.device)
-        _narrow[grid](x, y, word, operand_fault(op_name, dtype), size, x.stride(0), BLOCK=block, num_warps=8)
+        _narrow[grid](x, y, word, operand_fault(op_name, dtype), size, x.stride(0), BLOCK=block, num_warps=8, **UNFUSED)
     return y

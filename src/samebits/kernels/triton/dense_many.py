@@ -11,6 +11,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from samebits.kernels.triton.dense import ON_AMD
+from samebits.kernels.triton.registry import FUSED
 
 LARGEST_COPY = 64 << 10  # bytes of a result's tile in shared memory beside the pipeline
 GROUP = 16
@@ -152,4 +153,5 @@ def many(
         FLATTEN=shape is LARGEST,
         WHOLE=whole,
         num_warps=shape.warps,
+        **FUSED,
     )

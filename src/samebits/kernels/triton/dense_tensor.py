@@ -18,7 +18,7 @@ from samebits.kernels.record import Request
 from samebits.kernels.triton.dense import INFINITY, ON_AMD, narrow, narrowed, operand_fault
 from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.faults import fault_word
-from samebits.kernels.triton.registry import INTERPRETED, implements
+from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
 
 EMULATE = tl.constexpr(INTERPRETED)
 MOST_FEW = 16
@@ -115,6 +115,7 @@ def few(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, y: tor
         BK=tiles.k,
         STAGES=tiles.stages,
         num_warps=tiles.warps,
+        **FUSED,
     )
 
 

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.dense import ON_AMD
-from samebits.kernels.triton.registry import INTERPRETED
+from samebits.kernels.triton.registry import FUSED, INTERPRETED
 from samebits.kernels.triton.tensors import Tiled
 from samebits.kernels.triton.weights import TILE, num_tiles, plane_offsets
 
@@ -228,5 +228,6 @@ def dequantized(weight: Tiled) -> torch.Tensor:
             BLOCKS,
             ON_NVIDIA,
             num_warps=4,
+            **FUSED,
         )
     return y

@@ -10,7 +10,7 @@ from samebits.core.format import BLOCK
 from samebits.kernels.triton.activations import int8_blocks
 from samebits.kernels.triton.elementary import bits, from_bits, sigmoid
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.registry import UNFUSED
+from samebits.kernels.triton.registry import FUSED, UNFUSED
 
 LARGEST = tl.constexpr(3.0e38)
 
@@ -80,6 +80,7 @@ def widened(codes: torch.Tensor, scales: torch.Tensor, op_name: str, halves: boo
         BLOCKS=blocks,
         HALVES=halves,
         num_warps=4,
+        **FUSED,
     )
     return x, row_scale
 

@@ -17,7 +17,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.dequant import ON_NVIDIA, dequantized, planes_of, values
 from samebits.kernels.triton.fast_activations import silu_blocks, widened
-from samebits.kernels.triton.registry import INTERPRETED, implements
+from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.scratch import counters
 from samebits.kernels.triton.tensors import Blocks, Tiled
 from samebits.kernels.triton.weights import PREPACK, tile_weight
@@ -151,6 +151,7 @@ def _some_tokens(
         STAGES=tiles.stages,
         PTX=ON_NVIDIA,
         num_warps=tiles.warps,
+        **FUSED,
     )
     return y
 

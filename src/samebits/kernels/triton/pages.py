@@ -11,7 +11,7 @@ import triton.language as tl
 from samebits.core.errors import BadInput
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.registry import implements
+from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.rows import fault_where
 from samebits.kernels.triton.tensors import Blocks
 
@@ -72,7 +72,7 @@ def copy_kv_pages(
     if len(sources) * parts:
         copy_pages_kernel[(len(sources) * parts,)](
             k, v, sources, targets, fault_word(k.device), k.shape[0], k.stride(0), v_stride, k.shape[1], v_words,
-            BLOCK, num_warps=4,
+            BLOCK, num_warps=4, **UNFUSED,
         )  # fmt: skip
     return caches
 
@@ -107,6 +107,17 @@ def convert_kv_layout(cache: Cache, *, source: str = "NHD", target: str = "HND")
         padded = triton.next_power_of_2(width)
         rows = max(1, BLOCK // padded)
         exchange_kernel[(pages.shape[0] * pages.shape[1] * triton.cdiv(a * b, rows),)](
-            x, y, a, b, width, *pages.stride()[:4], pages.shape[1], source != target, rows, padded, num_warps=4
+            x,
+            y,
+            a,
+            b,
+            width,
+            *pages.stride()[:4],
+            pages.shape[1],
+            source != target,
+            rows,
+            padded,
+            num_warps=4,
+            **UNFUSED,
         )
     return Blocks(cache.format, y, cache.scale) if isinstance(cache, Blocks) else y

@@ -13,3 +13,6 @@ INTERPRETED = bool(knobs.runtime.interpret)  # TRITON_INTERPRET=1: kernels run i
 
 # Every kernel that promises bits is launched with these: no multiplication is contracted with an addition.
 UNFUSED = {"enable_fp_fusion": False}
+
+# The others say it too: what Triton does where nothing is said changes with its version.
+FUSED = {"enable_fp_fusion": True}

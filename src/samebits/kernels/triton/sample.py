@@ -199,6 +199,6 @@ def sample(
     pick_token[(len(x),)](
         best, raw_finite, finite, tokens, sample_index, position, temperature, top_k, top_p, min_p,
         repetition, presence, frequency, fault_ptr, parts, HAS_BIAS=bias is not None, HAS_COUNTS=counts is not None,
-        BITS=bits, PARTS=triton.next_power_of_2(parts), num_warps=1,
+        BITS=bits, PARTS=triton.next_power_of_2(parts), num_warps=1, **UNFUSED,
     )  # fmt: skip
     return tokens

@@ -53,7 +53,14 @@ def _find_last(op: str, x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Te
         **narrow_tile(x), **UNFUSED,
     )  # fmt: skip
     finish_count[(len(x),)](
-        None, state, lists, PER_ROW=False, BITS=index_bits(x.shape[1]), FIELDS=STATE_FIELDS, num_warps=FINISH_WARPS
+        None,
+        state,
+        lists,
+        PER_ROW=False,
+        BITS=index_bits(x.shape[1]),
+        FIELDS=STATE_FIELDS,
+        num_warps=FINISH_WARPS,
+        **UNFUSED,
     )
     return state, lists
 
@@ -74,11 +81,11 @@ def top_k(x: torch.Tensor, *, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     state, lists = _find_last("top_k", rows, k)
     winners = torch.empty((len(rows), k), dtype=torch.int64, device=x.device)
     grid = (len(rows),)
-    keep_winners[grid](state, lists, winners, k, FIELDS=STATE_FIELDS, num_warps=FINISH_WARPS)
+    keep_winners[grid](state, lists, winners, k, FIELDS=STATE_FIELDS, num_warps=FINISH_WARPS, **UNFUSED)
     width = max(2, triton.next_power_of_2(k))
     sort_winners[grid](
         rows, rows.stride(0), winners, values, indices, k,
-        BITS=index_bits(rows.shape[1]), WIDTH=width, num_warps=min(8, max(1, width // 256)),
+        BITS=index_bits(rows.shape[1]), WIDTH=width, num_warps=min(8, max(1, width // 256)), **UNFUSED,
     )  # fmt: skip
     return values, indices
 
@@ -107,7 +114,7 @@ def top_k_mask_logits(x: torch.Tensor, *, k: int) -> torch.Tensor:
     bits = index_bits(rows.shape[1])
     mask_rows[(len(rows), triton.cdiv(rows.shape[1], BLOCK))](
         rows, rows.stride(0), y, state, rows.shape[1],
-        BITS=bits, BLOCK=BLOCK, FIELDS=STATE_FIELDS, num_warps=BLOCK_WARPS,
+        BITS=bits, BLOCK=BLOCK, FIELDS=STATE_FIELDS, num_warps=BLOCK_WARPS, **UNFUSED,
     )  # fmt: skip
     return y
 
@@ -144,7 +151,9 @@ def argmax(x: torch.Tensor) -> torch.Tensor:
     best = torch.empty((len(rows), parts), dtype=torch.int64, device=x.device)
     first_of_block[(len(rows), parts)](
         rows, rows.stride(0), best, fault_word(x.device), rows.shape[1],
-        CODE=NAN["argmax"], BITS=bits, BLOCK=BLOCK, num_warps=BLOCK_WARPS,
+        CODE=NAN["argmax"], BITS=bits, BLOCK=BLOCK, num_warps=BLOCK_WARPS, **UNFUSED,
     )  # fmt: skip
-    first_of_row[(len(rows),)](best, indices, parts, BITS=bits, PARTS=triton.next_power_of_2(parts), num_warps=1)
+    first_of_row[(len(rows),)](
+        best, indices, parts, BITS=bits, PARTS=triton.next_power_of_2(parts), num_warps=1, **UNFUSED
+    )
     return indices
