@@ -24,10 +24,10 @@ TOKENS = [5, 6, 7, 8, 9] * 4
 
 
 class Prepacking(ReferenceBackend):
-    """rms_norm and its fused form keep their weights backwards, and read them so."""
+    """rms_norm and its fused forms keep their weights backwards, and read them so."""
 
     name = "prepacking"
-    ops = ("rms_norm", "fused_add_rms_norm")
+    ops = ("rms_norm", "fused_add_rms_norm", "add_rms_norm_q8")
     packed_input = "weight"
     num_packed = 0
 
