@@ -43,7 +43,7 @@ class GpuBackend(Backend):
         if INTERPRETED:
             return Caps(device="Triton's interpreter on the host", features=("slow: for tests without a GPU",))
         facts = torch.cuda.get_device_properties(device)
-        arch = getattr(facts, "gcnArchName", "") or f"sm_{facts.major}{facts.minor}"
+        arch = facts.gcnArchName if torch.version.hip else f"sm_{facts.major}{facts.minor}"
         features = (arch, f"{facts.multi_processor_count} multiprocessors", f"torch {torch.__version__}")
         return Caps(facts.name, facts.total_memory, features, refuted_tiers(device))
 
