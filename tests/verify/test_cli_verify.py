@@ -177,7 +177,13 @@ def test_a_failure_at_given_sizes_is_replayed_with_them(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the workers")
 def test_an_interrupted_run_leaves_no_file_and_no_worker(tmp_path: Path) -> None:
     options = ["--backend", "planted:Hang", "--op", "mul", "--json", str(tmp_path / "r")]
-    process = subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    process = subprocess.Popen(
+        [*COMMAND, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
+    )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + 30
     started: list[str] = []
