@@ -16,7 +16,7 @@ def cuda() -> Backend:
 
 def rocm() -> Backend:
     """AMD; Unavailable likewise."""
-    toolchain()
+    toolchain("rocm")
     from samebits.backends.gpu.backend import RocmBackend
 
     return RocmBackend()

@@ -7,10 +7,10 @@ from importlib import import_module
 from samebits.core.errors import Unavailable
 
 
-def toolchain() -> None:
-    """Unavailable, with what to install, unless torch and Triton can be imported."""
+def toolchain(extra: str = "cuda") -> None:
+    """Unavailable, with the extra to install, unless torch and Triton can be imported."""
     for name in ("torch", "triton"):
         try:
             import_module(name)
         except ImportError as error:
-            raise Unavailable(f"{name} is not installed ({error}); `pip install samebits[cuda]`") from None
+            raise Unavailable(f"{name} is not installed ({error}); `pip install samebits[{extra}]`") from None
