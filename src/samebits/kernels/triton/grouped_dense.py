@@ -8,7 +8,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.dense import float_weight, narrow, operand_fault
-from samebits.kernels.triton.dense_exact import dot_allowed, tile_sum
+from samebits.kernels.triton.dense_exact import tile_sum
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
 
@@ -46,13 +46,11 @@ def _grouped(
     stride_x,
     stride_e,
     stride_w,
-    zero,
     K: tl.constexpr,
     SEGMENTS: tl.constexpr,
     BOUND: tl.constexpr,
     BT: tl.constexpr,
     BN: tl.constexpr,
-    DOT: tl.constexpr,
 ):
     segment, first, end = segment_tile(indptr_ptr, tl.program_id(1), SEGMENTS, BOUND, BT)
     if segment < SEGMENTS:
@@ -66,7 +64,7 @@ def _grouped(
             kept = (token >= 0) & (token < tl.minimum(end, num_tokens))
             x_row = x_ptr + token.to(tl.int64) * stride_x
             w_row = w_ptr + group.to(tl.int64) * stride_e + row.to(tl.int64) * stride_w
-            y, refused = tile_sum(x_row, w_row, kept, row < N, zero, K, DOT)
+            y, refused = tile_sum(x_row, w_row, kept, row < N, K)
             at = token.to(tl.int64)[:, None] * N + row[None, :]
             tl.store(y_ptr + at, narrow(y, y_ptr.dtype.element_ty), mask=kept[:, None] & (row < N)[None, :])
             tl.store(fault_ptr, operand_code, mask=tl.max(refused) != 0)
@@ -101,13 +99,11 @@ def grouped_gemm_exact(
         x.stride(0),
         weight.stride(0),
         weight.stride(1),
-        0.0,
         K=k,
         SEGMENTS=segments,
         BOUND=triton.next_power_of_2(segments),
         BT=bt,
         BN=bn,
-        DOT=dot_allowed(weight),
         num_warps=4,
         **UNFUSED,
     )
