@@ -7,6 +7,7 @@ import triton.language as tl
 
 from samebits.kernels.triton.attention_args import BAD_COUNT, BAD_PAGE, BAD_TABLE
 from samebits.kernels.triton.elementary import bits, from_bits
+from samebits.kernels.triton.rows import fault_where
 
 CUT = tl.constexpr(256)
 RUN = tl.constexpr(16)
@@ -60,12 +61,6 @@ def store_rounded(ptr, x, mask):
 
 
 @triton.jit
-def refuse(fault_ptr, code: tl.constexpr, wrong):
-    """Stores a fault where any of wrong is true; a scalar or a block of any shape, no reduction."""
-    tl.store(fault_ptr + wrong.to(tl.int32) * 0, code, mask=wrong)
-
-
-@triton.jit
 def sequence_of(token, qo_ptr, num_seqs, SEQ_BLOCK: tl.constexpr):
     """The sequence of a row; num_seqs beyond the last one."""
     b = 0
@@ -97,7 +92,7 @@ def sequences(
     most = tl.where(pages > 0, page_size, 0)
     good = (entry >= 0) & (pages >= 0) & (entry + pages <= num_entries) & (last >= least) & (last <= most)
     good &= (row >= 0) & (rows >= 0) & (row + rows <= num_tokens)
-    refuse(fault_ptr, BAD_TABLE, valid & (good == 0))
+    fault_where(fault_ptr, BAD_TABLE, valid & (good == 0))
     good &= valid
     length = tl.where(good & (pages > 0), (pages - 1) * page_size + last, 0)
     return row, tl.where(good, rows, 0), entry, length
@@ -106,7 +101,7 @@ def sequences(
 @triton.jit
 def refuse_counts(rows, length, fault_ptr, CAUSAL: tl.constexpr):
     if CAUSAL:
-        refuse(fault_ptr, BAD_COUNT, rows > length)
+        fault_where(fault_ptr, BAD_COUNT, rows > length)
 
 
 @triton.jit
@@ -117,7 +112,7 @@ def page_of(indices_ptr, entry, position, valid, page_size, num_pages, fault_ptr
     if TABLE:
         page = tl.load(indices_ptr + page, mask=valid, other=0)
     exists = (page >= 0) & (page < num_pages)
-    refuse(fault_ptr, BAD_PAGE, valid & (exists == 0))
+    fault_where(fault_ptr, BAD_PAGE, valid & (exists == 0))
     slot = position - nth * page_size
     if not TABLE:
         slot = slot.to(tl.int64)  # a page is a whole sequence here

@@ -13,12 +13,12 @@ from samebits.kernels.triton.attention_common import (
     as_operand,
     in_range,
     page_of,
-    refuse,
     sequences,
 )
 from samebits.kernels.triton.attention_work import decode_cuts, decode_share, first_cut
 from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import soft_capped
+from samebits.kernels.triton.rows import fault_where
 
 # Adjacent pairs over neighbouring lanes: every lane ends with the whole tree.
 _STEP = """
@@ -141,7 +141,7 @@ def eight_products(k, q):
 def query_parts(q_ptr, d, D: tl.constexpr, FORMAT: tl.constexpr, fault_ptr):
     """One head of the query as eight [1, C] operands."""
     q = as_operand(tl.load(q_ptr + d, mask=d < D, other=0.0).to(tl.float32), FORMAT)
-    refuse(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
+    fault_where(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
     return split8(q)
 
 
@@ -313,7 +313,7 @@ def decode_scores(
                 at = opaque(position * HEADS, SHUFFLE)[:, None] + lane
                 tl.store(s_base + at, s, mask=(position < length)[:, None] & (lane < HEADS))
                 largest = tl.maximum(largest, s)
-            refuse(fault_ptr, BAD_SCORE, wrong)
+            fault_where(fault_ptr, BAD_SCORE, wrong)
             slot_of_cut = entry * page_size // CUT + seq + cut
             max_base = max_ptr + (part.to(tl.int64) * num_slots + slot_of_cut) * HEADS
             tl.store(max_base + heads, tl.max(largest, axis=0), mask=heads < HEADS)

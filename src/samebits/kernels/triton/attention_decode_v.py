@@ -13,7 +13,6 @@ from samebits.kernels.triton.attention_common import (
     RUN,
     as_operand,
     page_of,
-    refuse,
     refuse_counts,
     sequence_of,
     sequences,
@@ -23,6 +22,7 @@ from samebits.kernels.triton.attention_scores import chain16
 from samebits.kernels.triton.attention_work import decode_cuts, decode_share, first_cut
 from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip
+from samebits.kernels.triton.rows import fault_where
 
 
 @triton.jit
@@ -259,12 +259,12 @@ def decode_join(
         largest = row_maximum(max_ptr, sinks_ptr, part, slot, cuts, SINKS, HEADS, H_PAD)
         if SINKS:
             sinks = tl.load(sinks_ptr + part * HEADS + heads, mask=heads < HEADS, other=NEG_INF)
-            refuse(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
+            fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
             last = exp(sinks - tl.where(largest == NEG_INF, 0.0, largest))
             total = total + tl.where(seq < num_seqs, last, 0.0)
         seen = total > 0.0
         out = out * tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)[:, None]
-        refuse(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
+        fault_where(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
         to = token.to(tl.int64) * (NUM_PARTS * HEADS) + part * HEADS + heads
         real = heads < HEADS
         store_rounded(out_ptr + to[:, None] * V_DIM + column, out, real[:, None] & (column < V_DIM))

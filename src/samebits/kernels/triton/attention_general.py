@@ -18,7 +18,6 @@ from samebits.kernels.triton.attention_common import (
     as_operand,
     in_range,
     page_of,
-    refuse,
     refuse_counts,
     sequence_of,
     sequences,
@@ -29,6 +28,7 @@ from samebits.kernels.triton.attention_scores import chain16, codes_at, scale_at
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip, soft_capped
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import UNFUSED
+from samebits.kernels.triton.rows import fault_where
 
 TILE_ELEMENTS = 512  # head elements times heads of a program: bounds its registers
 
@@ -111,7 +111,7 @@ def kept_scores(
         kept &= positions >= position - window
     if MASK:
         at = mask_base + positions
-        refuse(fault_ptr, BAD_MASK, kept & (at >= mask_size))
+        fault_where(fault_ptr, BAD_MASK, kept & (at >= mask_size))
         kept &= tl.load(mask_ptr + at, mask=kept & (at < mask_size), other=0) != 0
     page, slot, kept = page_of(indices_ptr, entry, positions, kept, page_size, num_pages, fault_ptr, TABLE)
     cells = page * k_page + slot * k_slot + head * k_head
@@ -120,7 +120,7 @@ def kept_scores(
         s = soft_capped(s, cap, inv_cap)
     if SLOPES:
         s = s + slopes[:, None] * (positions - position).to(tl.float32)[None, :]
-    refuse(fault_ptr, BAD_SCORE, kept[None, :] & ((s <= LARGEST_F32) == 0))
+    fault_where(fault_ptr, BAD_SCORE, kept[None, :] & ((s <= LARGEST_F32) == 0))
     return tl.where(kept[None, :], s, NEG_INF), kept, page, slot
 
 
@@ -134,7 +134,7 @@ def weighted(p, v_ptr, cells, kept, columns, V_DIM: tl.constexpr, FORMAT: tl.con
         p = (p[:, :, None] * d[None, :, :]).to(tl.float16).to(tl.float32)
     else:
         v = stored_float(tl.load(v_ptr + cells[:, None] + columns[None, :], mask=readable, other=0.0), FORMAT)
-        refuse(fault_ptr, BAD_VALUE, in_range(v, FORMAT) == 0)
+        fault_where(fault_ptr, BAD_VALUE, in_range(v, FORMAT) == 0)
         p = as_operand(p, FORMAT)[:, :, None]
     return p * v[None, :, :]
 
@@ -241,12 +241,12 @@ def attend_general(
     slopes = tl.zeros([ROWS], tl.float32)
     if SLOPES:
         slopes = tl.load(slopes_ptr + heads, mask=real, other=0.0)
-        refuse(fault_ptr, BAD_SLOPES, (tl.abs(slopes) <= LARGEST_F32) == 0)
+        fault_where(fault_ptr, BAD_SLOPES, (tl.abs(slopes) <= LARGEST_F32) == 0)
     largest = tl.full([ROWS], NEG_INF, tl.float32)
     sinks = largest
     if SINKS:
         sinks = tl.load(sinks_ptr + heads, mask=real, other=NEG_INF)
-        refuse(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
+        fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
         largest = sinks
     q_ptrs = q_ptr + token.to(tl.int64) * q_row + heads * q_head
 

@@ -7,7 +7,8 @@ import triton.language as tl
 
 from samebits.kernels.triton.activations import int8_blocks
 from samebits.kernels.triton.attention_args import BAD_QUERY, BAD_SCORE
-from samebits.kernels.triton.attention_common import as_operand, in_range, refuse, stored_float
+from samebits.kernels.triton.attention_common import as_operand, in_range, stored_float
+from samebits.kernels.triton.rows import fault_where
 
 BLOCK = tl.constexpr(32)
 
@@ -44,9 +45,9 @@ def run_of_8(q_ptrs, k_ptrs, first, real, readable, fault_ptr, FORMAT: tl.conste
     for i in tl.static_range(8):
         d = first + i
         q = as_operand(tl.load(q_ptrs + d, mask=real & (d < D), other=0.0).to(tl.float32), FORMAT)
-        refuse(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
+        fault_where(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
         k = stored_float(tl.load(k_ptrs + d, mask=readable & (d < D), other=0.0), FORMAT)
-        refuse(fault_ptr, BAD_SCORE, in_range(k, FORMAT) == 0)
+        fault_where(fault_ptr, BAD_SCORE, in_range(k, FORMAT) == 0)
         node = node + q[:, None] * k[None, :]
     return node
 
@@ -124,7 +125,7 @@ def block_scores(q_ptrs, k_ptr, cells, real, readable, fault_ptr, FORMAT: tl.con
         d = nth * BLOCK + at
         q = tl.load(q_ptrs[:, None] + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0).to(tl.float32)
         q_codes, q_scale, refused = int8_blocks(q)
-        refuse(fault_ptr, BAD_QUERY, refused[:, None])
+        fault_where(fault_ptr, BAD_QUERY, refused[:, None])
         codes = codes_at(k_ptr + cells[:, None], d[None, :], readable[:, None], FORMAT)
         whole = tl.sum(q_codes.to(tl.int32)[:, None, :] * codes[None, :, :], axis=2)
         scale = scale_at(k_ptr + cells, nth, readable, FORMAT)

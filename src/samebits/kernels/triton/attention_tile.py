@@ -19,7 +19,6 @@ from samebits.kernels.triton.attention_common import (
     as_operand,
     in_range,
     page_of,
-    refuse,
     refuse_counts,
     sequences,
     store_rounded,
@@ -27,6 +26,7 @@ from samebits.kernels.triton.attention_common import (
 from samebits.kernels.triton.attention_work import tile_item, tile_total
 from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip, soft_capped
+from samebits.kernels.triton.rows import fault_where
 
 
 @triton.jit
@@ -81,7 +81,7 @@ def tile_dots(q_ptrs, k_ptr, real, cells, readable, zero, D: tl.constexpr, SLICE
 def refuse_queries(q_ptrs, real, D: tl.constexpr, D_PAD: tl.constexpr, FORMAT: tl.constexpr, fault_ptr):
     d = tl.arange(0, D_PAD)
     q = tl.load(q_ptrs[:, None] + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0).to(tl.float32)
-    refuse(fault_ptr, BAD_QUERY, in_range(as_operand(q, FORMAT), FORMAT) == 0)
+    fault_where(fault_ptr, BAD_QUERY, in_range(as_operand(q, FORMAT), FORMAT) == 0)
 
 
 @triton.jit
@@ -280,7 +280,7 @@ def attend_tiles(
             sinks = largest
             if SINKS:
                 sinks = tl.load(sinks_ptr + q_heads, mask=real, other=NEG_INF)
-                refuse(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
+                fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
                 largest = sinks
             tl.debug_barrier()
             at = start
@@ -321,7 +321,7 @@ def attend_tiles(
                 if ALL_KEPT or at - start < room:
                     tl.store(s_rows + (positions - start)[None, :], s)
                 at += N
-            refuse(fault_ptr, BAD_SCORE, (largest <= LARGEST_F32) == 0)
+            fault_where(fault_ptr, BAD_SCORE, (largest <= LARGEST_F32) == 0)
             shift = tl.where(largest == NEG_INF, 0.0, largest)
             out = tl.zeros([M, V_PAD], tl.float32)
             total = tl.zeros([M], tl.float32)
@@ -418,7 +418,7 @@ def attend_tiles(
                 total = total + exp(sinks - shift)
             seen = total > 0.0
             out = out * tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)[:, None]
-            refuse(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
+            fault_where(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
             to = (first + query).to(tl.int64) * (NUM_PARTS * HEADS) + q_heads
             out_ptrs = out_ptr + to[:, None] * V_DIM + column[None, :]
             store_rounded(out_ptrs, out, real[:, None] & (column < V_DIM)[None, :])
