@@ -62,7 +62,9 @@ def test_padding_names_nothing_alive() -> None:
     arrays = {"positions": [5, 6, 0], "qo_indptr": [0, 2, 3], "kv_last_page_len": [7, 1], "kv_indices": [3, 1, 2]}
     fed = {name: np.array(values, np.int32) for name, values in arrays.items()}
     assert feed.dims(fed) == {"T": 3, "B": 2, "NI": 3}
-    tensors = feed.send(fed, feed.fields({"T": 4, "B": 4, "NI": 100}))
+    layout = feed.layout({"T": 4, "B": 4, "NI": 100})
+    feed.send(fed, layout)
+    tensors = layout.tensors
     assert tensors["positions"].tolist() == [5, 6, 0, -1]
     assert tensors["qo_indptr"].tolist() == [0, 2, 3, 3, 3]
     assert tensors["kv_last_page_len"].tolist() == [7, 1, 0, 0]

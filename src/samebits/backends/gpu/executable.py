@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from samebits.backends.gpu.buffers import GpuBuffer, copy_into, resolved
-from samebits.backends.gpu.feeding import Feed, bucket_of
+from samebits.backends.gpu.feeding import Feed, Layout, bucket_of
 from samebits.backends.gpu.memory import explained
 from samebits.backends.interface import Buffer, Executable, View
 from samebits.core.errors import BadInput, SamebitsError, Unsupported
@@ -47,6 +47,7 @@ class GpuExecutable(Executable):
         self._released = _last_uses(graph)
         self._fresh = _must_be_fresh(graph)
         self._feed: Feed | None = None
+        self._layouts: dict[int, Layout] = {}  # of the buckets
         self._bucket: int | None = None
         self._seen: set[int] = set()
         self._captured: dict[int, Captured] = {}
@@ -61,7 +62,7 @@ class GpuExecutable(Executable):
         tensor = resolved(buffer)
         _check_spec(name, buffer.spec, self._specs[name], tensor)
         self._bound[name], self._tensors[name] = buffer, tensor
-        self._fed.pop(name, None)
+        self._fed = {fed: given for fed, given in self._fed.items() if fed != name}
         self._captured.clear()  # captured launches hold addresses
         made = {v.name for v in self._graph.outputs} - self._written.keys() - {v.name for v in self._graph.inputs}
         self._bound_outputs = [n for n in self._bound if n in made]
@@ -71,9 +72,18 @@ class GpuExecutable(Executable):
             self._feed = Feed({name: self._specs[name] for name in arrays}, self._device)
         self._dims = self._feed.dims(arrays)
         self._bucket = bucket_of(self._dims["T"]) if self._pads and "T" in self._dims else None
-        sizes = self._dims if self._bucket is None else self._padded(self._bucket)
-        self._fed = self._feed.send(arrays, self._feed.fields(sizes))
+        layout = self._layout(self._feed)
+        self._feed.send(arrays, layout)
+        self._fed = layout.tensors
         return True
+
+    def _layout(self, feed: Feed) -> Layout:
+        """Where this step's inputs lie; a bucket's place is kept, since its captured launches read there."""
+        if self._bucket is None:
+            return feed.layout(self._dims)
+        if self._bucket not in self._layouts:
+            self._layouts[self._bucket] = feed.layout(self._padded(self._bucket))
+        return self._layouts[self._bucket]
 
     def _padded(self, bucket: int) -> dict[str, int]:
         """Sizes of the symbols in a bucket: no step has more sequences, or rows asked for, than tokens."""

@@ -6,6 +6,7 @@ leave such rows at zero and never read a live one for them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from samebits.core.errors import BadInput
-from samebits.core.shapes import Sym, TensorSpec
+from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.kernels.triton.tensors import DTYPES
 
 ALIGN = 4  # words: every array starts where a 16-byte load can
@@ -29,11 +30,24 @@ def bucket_of(num_tokens: int) -> int | None:
 
 @dataclass(frozen=True)
 class Field:
-    """Where an input lies in the buffer, in words, and how many of them it takes when padded."""
+    """Where an input lies in the buffer, in words: from `start` to `stop`, padding included.
+
+    padding   what follows the array: a value, or None for its own last one
+    is_cut    nothing follows it
+    """
 
     start: int
-    num_words: int
-    shape: tuple[int, ...]
+    stop: int
+    padding: int | None
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The inputs' places for some sizes of the symbols, and the device tensors there."""
+
+    fields: dict[str, Field]
+    tensors: dict[str, torch.Tensor]
 
 
 class Feed:
@@ -41,16 +55,12 @@ class Feed:
 
     def __init__(self, specs: Mapping[str, TensorSpec], device: torch.device) -> None:
         self._specs = dict(sorted(specs.items(), key=lambda item: item[0] == UNPADDED))
-        words = sum(self._upper_words(spec) + ALIGN for spec in self._specs.values())
+        words = sum(math.prod(upper(d) for d in spec.shape) + ALIGN for spec in self._specs.values())
         self._device_words = torch.empty(words, dtype=torch.int32, device=device)
         pins = device.type == "cuda"
         self._staged = [torch.empty(words, dtype=torch.int32, pin_memory=pins) for _ in range(2)]
         self._host = [staged.numpy() for staged in self._staged]
         self._turn = 0
-
-    @staticmethod
-    def _upper_words(spec: TensorSpec) -> int:
-        return int(np.prod([d.upper if isinstance(d, Sym) else d for d in spec.shape], dtype=np.int64))
 
     def dims(self, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
         """The symbols' values in this step; BadInput for an array longer than its bound."""
@@ -63,32 +73,27 @@ class Feed:
                 dims[dim.name] = (length - dim.plus) // dim.factor
         return dims
 
-    def fields(self, sizes: Mapping[str, int]) -> dict[str, Field]:
+    def layout(self, sizes: Mapping[str, int]) -> Layout:
         """Where everything lies for these sizes of the symbols."""
-        fields, start = {}, 0
+        fields, tensors, start = {}, {}, 0
         for name, spec in self._specs.items():
             shape = tuple(d.value(sizes) if isinstance(d, Sym) else d for d in spec.shape)
-            count = int(np.prod(shape, dtype=np.int64))
-            fields[name] = Field(start, count, shape)
-            start += -(-count // ALIGN) * ALIGN
-        return fields
+            stop = start + math.prod(shape)
+            is_range = isinstance(spec.shape[0], Sym) and spec.shape[0].plus == 1
+            fields[name] = Field(start, stop, None if is_range else PADDING.get(name, -1), name == UNPADDED)
+            tensors[name] = self._device_words[start:stop].view(DTYPES[spec.format]).view(shape)
+            start = -(-stop // ALIGN) * ALIGN
+        return Layout(fields, tensors)
 
-    def send(self, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> dict[str, torch.Tensor]:
-        """Copies the arrays, padded to their fields; returns the device tensors. Does not wait."""
+    def send(self, arrays: Mapping[str, np.ndarray], layout: Layout) -> None:
+        """Copies the arrays, padded to their fields, into the layout's tensors. Does not wait."""
         self._turn ^= 1
         host, end = self._host[self._turn], 0
-        for name, field in fields.items():
+        for name, field in layout.fields.items():
             array = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.int32)
-            stop = field.start + len(array)
-            host[field.start : stop] = array
-            if name != UNPADDED:
-                is_range = isinstance(dim := self._specs[name].shape[0], Sym) and dim.plus == 1
-                host[stop : field.start + field.num_words] = array[-1] if is_range else PADDING.get(name, -1)
-                stop = field.start + field.num_words
-            end = stop
+            end = field.start + len(array)
+            host[field.start : end] = array
+            if not field.is_cut:
+                host[end : field.stop] = array[-1] if field.padding is None else field.padding
+                end = field.stop
         self._device_words[:end].copy_(self._staged[self._turn][:end], non_blocking=True)
-        return {name: self._tensor(name, field) for name, field in fields.items()}
-
-    def _tensor(self, name: str, field: Field) -> torch.Tensor:
-        words = self._device_words[field.start : field.start + field.num_words]
-        return words.view(DTYPES[self._specs[name].format]).view(field.shape)

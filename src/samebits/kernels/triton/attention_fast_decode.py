@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention_fast_tile import NEG_INF, batch_of, load_queries, store_rows, walk
+from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
 
 
 @triton.jit
@@ -119,6 +120,20 @@ def unit_ends(
     return tl.cumsum(tiles * blocks * KV_HEADS, 0)
 
 
+@triton.jit
+def sequence_at(
+    unit, ends, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr,
+    PAGE: tl.constexpr, HAS_TABLE: tl.constexpr,
+):  # fmt: skip
+    """(units before this one in its sequence, and the sequence as `batch_of` gives it)."""
+    passed = ends <= unit
+    first, count, entry, length = batch_of(
+        tl.sum(passed.to(tl.int32), 0), num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr,
+        PAGE, HAS_TABLE,
+    )  # fmt: skip
+    return unit - tl.max(tl.where(passed, ends, 0), 0), first, count, entry, length
+
+
 # sizes of a batch: a kernel for every multiple of 16 would be compiled again and again
 @triton.jit(
     do_not_specialize=[
@@ -133,11 +148,12 @@ def decode(
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BATCH: tl.constexpr,
     HEADS: tl.constexpr, GROUP: tl.constexpr, PAGE: tl.constexpr, HAS_TABLE: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr, CAP: tl.constexpr, HAS_SINKS: tl.constexpr, HAS_LSE: tl.constexpr, STAGES: tl.constexpr,
-    MERGED: tl.constexpr, PARTS: tl.constexpr, EMULATE: tl.constexpr,
+    MERGED: tl.constexpr, PARTS: tl.constexpr, EMULATE: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Serves sequences of at most most_rows rows (queries x GROUP), checks the table and clears padding."""
     KV_HEADS: tl.constexpr = HEADS // GROUP
     CHUNK: tl.constexpr = 128
+    let_next_start(CHAINED)
     used_tokens = tl.load(qo_indptr + num_sequences)
     if HAS_TABLE:  # loaded first and looked at last: nothing waits
         used_entries = tl.minimum(tl.load(kv_indptr + num_sequences), num_indices)
@@ -152,15 +168,13 @@ def decode(
     share = tl.maximum(tl.cdiv(num_units, tl.num_programs(0)), least_share)
     unit = tl.program_id(0) * share
     stop = tl.minimum(unit + share, num_units)
+    within, first, count, entry, length = sequence_at(
+        unit, ends, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
+    )
+    wait_for_previous(CHAINED)
     while unit < stop:
-        passed = ends <= unit
-        this = tl.sum(passed.to(tl.int32), 0)
-        unit_in_sequence = unit - tl.max(tl.where(passed, ends, 0), 0)
-        first, count, entry, length = batch_of(
-            this, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
-        )
         begin, origin, blocks = blocks_of(count, length, window, BLOCK_N, WINDOW)
-        item, block = unit_in_sequence // blocks, unit_in_sequence % blocks
+        item, block = within // blocks, within % blocks
         taken = tl.minimum(blocks - block, stop - unit)
         head = item % KV_HEADS
         row = item // KV_HEADS * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -190,6 +204,10 @@ def decode(
                     D, BLOCK_D, BLOCK_M, HEADS, GROUP, HAS_SINKS, HAS_LSE, MERGED, PARTS,
                 )  # fmt: skip
         unit += taken
+        if unit < stop:
+            within, first, count, entry, length = sequence_at(
+                unit, ends, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
+            )
     clear_padding(used_tokens, num_tokens, out, lse, D, HEADS, HAS_LSE)
     if HAS_TABLE:
         check_pages(some_pages, table_at, used_entries, kv_indices, num_pages, fault, page_code, CHUNK)

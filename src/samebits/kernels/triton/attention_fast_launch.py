@@ -15,6 +15,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
 from samebits.kernels.triton.attention_fast_decode import decode
 from samebits.kernels.triton.attention_fast_prefill import prefill
+from samebits.kernels.triton.chaining import chained
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.scratch import counters
@@ -205,7 +206,8 @@ def _launch_decode(shared: _Launch, most_rows: int, shape: Shape) -> None:
     decode[(grid,)](
         *shared.tensors, part_o, part_ml, counters(device), fault_word(device), BAD_QUERY, BAD_PAGE,
         *shared.sizes, *shared.strides, *shared.logits, most_rows, shape.share, **_how(shape, shared.constants),
-        MERGED=merged, PARTS=min(shape.parts, max(2, 8192 // (merged * shared.constants["BLOCK_D"]))), **FUSED,
+        MERGED=merged, PARTS=min(shape.parts, max(2, 8192 // (merged * shared.constants["BLOCK_D"]))),
+        **chained(device), **FUSED,
     )  # fmt: skip
 
 
