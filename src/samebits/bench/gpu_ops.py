@@ -13,6 +13,7 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer, Executable, Stopwatch
 from samebits.bench.random_weights import random_weight
 from samebits.core.errors import Unsupported
+from samebits.core.format import HostTensor
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.engine.plan import weight_packers
@@ -175,7 +176,8 @@ class Sets:
         self.case, self.buffers = case, list[dict[str, Buffer]]()
         for number in range(max(2, min(fits, 64))):
             self.buffers.append(self._inputs(backend, stopwatch, number))
-        self._runs = [self._executable(backend, tier, buffers) for buffers in self.buffers]
+        host = random_weight(case.weight, case.shape, 0) if case.weight else None
+        self._runs = [self._executable(backend, tier, buffers, host) for buffers in self.buffers]
 
     def runs(self) -> list[Callable[[], object]]:
         count = max(MIN_RUNS, len(self._runs))
@@ -188,20 +190,21 @@ class Sets:
         buffers = {n: made[n] if shares else stopwatch.random(s, number) for n, s in case.device.items()}
         return buffers | {name: backend.adopt(make(number)) for name, make in case.host.items()}
 
-    def _executable(self, backend: Backend, tier: Tier, buffers: dict[str, Buffer]) -> Executable:
+    def _executable(
+        self, backend: Backend, tier: Tier, buffers: dict[str, Buffer], weight: HostTensor | None
+    ) -> Executable:
         case, builder = self.case, OpBuilder()
         values = {name: builder.input(name, buffer.spec) for name, buffer in buffers.items()}
-        if case.weight:
+        if weight is not None:
             values["weight"] = builder.input("weight", TensorSpec(case.shape, case.weight), kind="weight")
         results = getattr(builder, case.op)(**values, **case.attrs)
         graph = builder.finish(*(results if isinstance(results, tuple) else (results,)))
         executable = backend.compile(graph, tier)
         for name, buffer in buffers.items():
             executable.bind(name, buffer)
-        if case.weight:
-            host = random_weight(case.weight, case.shape, 0)
+        if weight is not None:
             packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
-            packed = backend.adopt_packed(packers["weight"], host) if "weight" in packers else backend.adopt(host)
+            packed = backend.adopt_packed(packers["weight"], weight) if "weight" in packers else backend.adopt(weight)
             executable.bind("weight", packed)
             buffers["weight"] = packed
         return executable

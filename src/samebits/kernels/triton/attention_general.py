@@ -35,33 +35,16 @@ TILE_ELEMENTS = 512  # head elements times heads of a program: bounds its regist
 
 @triton.jit
 def mask_start_of(
-    seq,
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    num_entries,
-    num_tokens,
-    page_size,
-    fault_ptr,
-    TABLE: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
-):
+    seq, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr,
+    TABLE: tl.constexpr, SEQ_BLOCK: tl.constexpr,
+):  # fmt: skip
     """Where the custom mask of a sequence starts: queries times length of all before it."""
     total = tl.zeros([], tl.int64)
     start = 0
     while start < seq:
         at = start + tl.arange(0, SEQ_BLOCK)
         _, rows, _, length = sequences(
-            at,
-            at < seq,
-            qo_ptr,
-            last_ptr,
-            indptr_ptr,
-            num_entries,
-            num_tokens,
-            page_size,
-            fault_ptr,
-            TABLE,
+            at, at < seq, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
         )
         total += tl.sum(rows.to(tl.int64) * length, axis=0)
         start += SEQ_BLOCK
@@ -70,52 +53,34 @@ def mask_start_of(
 
 @triton.jit
 def kept_scores(
-    q_ptrs,
-    k_ptr,
-    mask_ptr,
-    slopes,
-    real,
-    positions,
-    position,
-    entry,
-    length,
-    mask_base,
-    mask_size,
-    head,
-    k_page,
-    k_slot,
-    k_head,
-    indices_ptr,
-    num_pages,
-    page_size,
-    scale,
-    cap,
-    inv_cap,
-    window,
-    fault_ptr,
-    TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAP: tl.constexpr,
-    SLOPES: tl.constexpr,
-    MASK: tl.constexpr,
-    FORMAT: tl.constexpr,
-    D: tl.constexpr,
-    D_PAD: tl.constexpr,
-):
-    """(s [R, N], kept [N], page [N], slot [N]) of one query at `position`; s is -inf where not kept."""
+    positions, query, sequence, mask, keys, pages, logits, fault_ptr,
+    TABLE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr,
+    MASK: tl.constexpr, FORMAT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr,
+):  # fmt: skip
+    """(s [R, N], kept [N], page [N], slot [N]) of a query against keys at `positions`; s is -inf where not kept.
+
+    query      where its heads are [R], which of them are real, their slopes, its position
+    sequence   first entry of its table, length
+    mask       the mask's array, its length, where this query's part starts
+    keys       the cache at the KV head, strides of pages and slots
+    pages      the table, pages of the cache, tokens of a page
+    logits     scale, soft cap and its reciprocal, window
+    """
+    q_ptrs, real, slopes, position = query
+    entry, length = sequence
+    scale, cap, inv_cap, window = logits
     kept = positions < length
     if CAUSAL:
         kept &= positions <= position
     if WINDOW:
         kept &= positions >= position - window
     if MASK:
+        mask_ptr, mask_size, mask_base = mask
         at = mask_base + positions
         fault_where(fault_ptr, BAD_MASK, kept & (at >= mask_size))
         kept &= tl.load(mask_ptr + at, mask=kept & (at < mask_size), other=0) != 0
-    page, slot, kept = page_of(indices_ptr, entry, positions, kept, page_size, num_pages, fault_ptr, TABLE)
-    cells = page * k_page + slot * k_slot + head * k_head
-    s = scores(q_ptrs, k_ptr, cells, real, kept, fault_ptr, FORMAT, D, D_PAD) * scale
+    page, slot, kept = page_of(pages[0], entry, positions, kept, pages[2], pages[1], fault_ptr, TABLE)
+    s = scores(q_ptrs, keys[0], page * keys[1] + slot * keys[2], real, kept, fault_ptr, FORMAT, D, D_PAD) * scale
     if CAP:
         s = soft_capped(s, cap, inv_cap)
     if SLOPES:
@@ -141,57 +106,14 @@ def weighted(p, v_ptr, cells, kept, columns, V_DIM: tl.constexpr, FORMAT: tl.con
 
 @triton.jit
 def attend_general(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    out_ptr,
-    lse_ptr,
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    indices_ptr,
-    slopes_ptr,
-    sinks_ptr,
-    mask_ptr,
-    fault_ptr,
-    num_tokens,
-    num_heads,
-    num_seqs,
-    num_entries,
-    num_pages,
-    page_size,
-    mask_size,
-    q_row,
-    q_head,
-    k_page,
-    k_slot,
-    k_head,
-    v_page,
-    v_slot,
-    v_head,
-    scale,
-    cap,
-    inv_cap,
-    window,
-    TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAP: tl.constexpr,
-    SLOPES: tl.constexpr,
-    SINKS: tl.constexpr,
-    MASK: tl.constexpr,
-    LSE: tl.constexpr,
-    MANY: tl.constexpr,
-    K_FORMAT: tl.constexpr,
-    V_FORMAT: tl.constexpr,
-    GROUP: tl.constexpr,
-    ROWS: tl.constexpr,
-    D: tl.constexpr,
-    D_PAD: tl.constexpr,
-    V_DIM: tl.constexpr,
-    V_PAD: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
-):
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, qo_ptr, last_ptr, indptr_ptr, indices_ptr, slopes_ptr, sinks_ptr, mask_ptr,
+    fault_ptr, num_tokens, num_heads, num_seqs, num_entries, num_pages, page_size, mask_size,
+    q_row, q_head, k_page, k_slot, k_head, v_page, v_slot, v_head, scale, cap, inv_cap, window,
+    TABLE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr,
+    SINKS: tl.constexpr, MASK: tl.constexpr, LSE: tl.constexpr, MANY: tl.constexpr, K_FORMAT: tl.constexpr,
+    V_FORMAT: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr,
+    V_DIM: tl.constexpr, V_PAD: tl.constexpr, SEQ_BLOCK: tl.constexpr,
+):  # fmt: skip
     """Grid (rows of q, KV heads * chunks of ROWS query heads). MANY: only sequences with several queries."""
     token = tl.program_id(0)
     CHUNKS: tl.constexpr = (GROUP + ROWS - 1) // ROWS
@@ -201,16 +123,7 @@ def attend_general(
     heads = head * GROUP + nth
     seq = sequence_of(token, qo_ptr, num_seqs, SEQ_BLOCK)
     first, rows, entry, length = sequences(
-        seq,
-        seq < num_seqs,
-        qo_ptr,
-        last_ptr,
-        indptr_ptr,
-        num_entries,
-        num_tokens,
-        page_size,
-        fault_ptr,
-        TABLE,
+        seq, seq < num_seqs, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
     )
     if MANY:
         real &= rows > 1
@@ -223,21 +136,12 @@ def attend_general(
         stop = tl.minimum(stop, position + 1)
     if WINDOW:
         start = tl.maximum(position - window, 0) // CUT * CUT
-    mask_base = tl.zeros([], tl.int64)
+    mask = (mask_ptr, mask_size, tl.zeros([], tl.int64))
     if MASK:
         before = mask_start_of(
-            seq,
-            qo_ptr,
-            last_ptr,
-            indptr_ptr,
-            num_entries,
-            num_tokens,
-            page_size,
-            fault_ptr,
-            TABLE,
-            SEQ_BLOCK,
+            seq, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE, SEQ_BLOCK
         )
-        mask_base = before + (token - first).to(tl.int64) * length
+        mask = (mask_ptr, mask_size, before + (token - first).to(tl.int64) * length)
     slopes = tl.zeros([ROWS], tl.float32)
     if SLOPES:
         slopes = tl.load(slopes_ptr + heads, mask=real, other=0.0)
@@ -248,45 +152,18 @@ def attend_general(
         sinks = tl.load(sinks_ptr + heads, mask=real, other=NEG_INF)
         fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
         largest = sinks
-    q_ptrs = q_ptr + token.to(tl.int64) * q_row + heads * q_head
+    query = (q_ptr + token.to(tl.int64) * q_row + heads * q_head, real, slopes, position)
+    sequence, pages, logits = (entry, length), (indices_ptr, num_pages, page_size), (scale, cap, inv_cap, window)
+    keys = (k_ptr + head * k_head, k_page, k_slot)
+    v_ptr += head * v_head
 
     run = tl.arange(0, RUN)
     at = start
     while at < stop:
         s, _, _, _ = kept_scores(
-            q_ptrs,
-            k_ptr,
-            mask_ptr,
-            slopes,
-            real,
-            at + run,
-            position,
-            entry,
-            length,
-            mask_base,
-            mask_size,
-            head,
-            k_page,
-            k_slot,
-            k_head,
-            indices_ptr,
-            num_pages,
-            page_size,
-            scale,
-            cap,
-            inv_cap,
-            window,
-            fault_ptr,
-            TABLE,
-            CAUSAL,
-            WINDOW,
-            CAP,
-            SLOPES,
-            MASK,
-            K_FORMAT,
-            D,
-            D_PAD,
-        )
+            at + run, query, sequence, mask, keys, pages, logits, fault_ptr,
+            TABLE, CAUSAL, WINDOW, CAP, SLOPES, MASK, K_FORMAT, D, D_PAD,
+        )  # fmt: skip
         largest = tl.maximum(largest, tl.max(s, axis=1))
         at += RUN
     shift = tl.where(largest == NEG_INF, 0.0, largest)
@@ -298,42 +175,11 @@ def attend_general(
     at = start
     while at < stop:
         s, kept, page, slot = kept_scores(
-            q_ptrs,
-            k_ptr,
-            mask_ptr,
-            slopes,
-            real,
-            at + run,
-            position,
-            entry,
-            length,
-            mask_base,
-            mask_size,
-            head,
-            k_page,
-            k_slot,
-            k_head,
-            indices_ptr,
-            num_pages,
-            page_size,
-            scale,
-            cap,
-            inv_cap,
-            window,
-            fault_ptr,
-            TABLE,
-            CAUSAL,
-            WINDOW,
-            CAP,
-            SLOPES,
-            MASK,
-            K_FORMAT,
-            D,
-            D_PAD,
-        )
+            at + run, query, sequence, mask, keys, pages, logits, fault_ptr,
+            TABLE, CAUSAL, WINDOW, CAP, SLOPES, MASK, K_FORMAT, D, D_PAD,
+        )  # fmt: skip
         p = tl.where(kept[None, :], exp(s - shift[:, None]), 0.0)
-        cells = page * v_page + slot * v_slot + head * v_head
-        products = weighted(p, v_ptr, cells, kept, columns, V_DIM, V_FORMAT, fault_ptr)
+        products = weighted(p, v_ptr, page * v_page + slot * v_slot, kept, columns, V_DIM, V_FORMAT, fault_ptr)
         cut_total = cut_total + tl.reshape(chain16(p[:, None, :]), [ROWS])
         cut_out = cut_out + chain16(tl.permute(products, (0, 2, 1)))
         at += RUN
