@@ -111,7 +111,7 @@ class Stopwatch(ABC):
 
     @abstractmethod
     def random(self, spec: TensorSpec, seed: int) -> Buffer:
-        """A plain float tensor of bell-shaped values, made on the device."""
+        """A plain tensor of bell-shaped values, made on the device."""
 
     @abstractmethod
     def seconds(self, runs: Sequence[Callable[[], object]]) -> float:

@@ -13,11 +13,13 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer, Executable, Stopwatch
 from samebits.bench.random_weights import random_weight
 from samebits.core.errors import Unsupported
-from samebits.core.format import HostTensor
+from samebits.core.format import BLOCK
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.engine.plan import weight_packers
+from samebits.graph import Graph
 from samebits.ops.build import OpBuilder
+from samebits.ops.evaluate import spec_of
 from samebits.ops.rope import rope_table
 from samebits.passes.place import Placement
 from samebits.verify.perf import spec_bytes
@@ -91,13 +93,17 @@ def attention(queries: tuple[int, ...], lengths: tuple[int, ...], name: str, cac
 
 
 def product(fmt: str, num_tokens: int, shape: tuple[int, int] = (FFN, HIDDEN)) -> GpuCase:
-    """x [T, K] times a weight [N, K]."""
-    x = TensorSpec((num_tokens, shape[1]), "bf16" if fmt == "bf16" else "f32")
-    moved = spec_bytes(TensorSpec(shape, fmt)) + spec_bytes(x) + num_tokens * shape[0] * 4
-    name = f"{fmt} {shape[0]}x{shape[1]}, {num_tokens} tokens"
-    operations = 2 * num_tokens * shape[0] * shape[1]
-    peer = "matmul" if fmt == "bf16" else ""
-    return GpuCase("gemm", name, {"x": x}, moved, operations, weight=fmt, shape=shape, peer=peer)
+    """x [T, K] times a weight [N, K]; against blocks x is in int8 blocks, as models' graphs have it."""
+    num_rows, width = shape
+    inputs = {"x": TensorSpec((num_tokens, width), "bf16")}
+    if fmt != "bf16":
+        scales = TensorSpec((num_tokens, width // BLOCK), "f32")
+        inputs = {"codes": TensorSpec((num_tokens, width), "i8"), "scales": scales}
+    moved = spec_bytes(TensorSpec(shape, fmt)) + sum(map(spec_bytes, inputs.values())) + num_tokens * num_rows * 4
+    name = f"{fmt} {num_rows}x{width}, {num_tokens} tokens"
+    operations, peer = 2 * num_tokens * num_rows * width, "matmul" if fmt == "bf16" else ""
+    op = "gemm" if fmt == "bf16" else "gemm_q8"
+    return GpuCase(op, name, inputs, moved, operations, weight=fmt, shape=shape, peer=peer)
 
 
 def _rows(op: str, name: str, num_bytes: int, inputs: Mapping[str, TensorSpec], **kw: Any) -> GpuCase:
@@ -168,16 +174,36 @@ class GpuTiming:
         }
 
 
+def graph_of(case: GpuCase) -> Graph:
+    """The case's op on inputs of its shapes."""
+    builder = OpBuilder()
+    specs = {**case.device, **{name: spec_of(make(0)) for name, make in case.host.items()}}
+    values = {name: builder.input(name, spec) for name, spec in specs.items()}
+    if case.weight:
+        values["weight"] = builder.input("weight", TensorSpec(case.shape, case.weight), kind="weight")
+    results = getattr(builder, case.op)(**values, **case.attrs)
+    return builder.finish(*(results if isinstance(results, tuple) else (results,)))
+
+
 class Sets:
     """Input sets of a case on the device, each bound to an executable of its own."""
 
     def __init__(self, backend: Backend, stopwatch: Stopwatch, case: GpuCase, tier: Tier) -> None:
+        graph = graph_of(case)
+        packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
+        weight = random_weight(case.weight, case.shape, 0) if case.weight else None
         fits = ROTATION * stopwatch.cache_bytes // max(1, case.num_bytes) + 1
-        self.case, self.buffers = case, list[dict[str, Buffer]]()
+        self.case, self.buffers, self._runs = case, list[dict[str, Buffer]](), list[Executable]()
         for number in range(max(2, min(fits, 64))):
-            self.buffers.append(self._inputs(backend, stopwatch, number))
-        host = random_weight(case.weight, case.shape, 0) if case.weight else None
-        self._runs = [self._executable(backend, tier, buffers, host) for buffers in self.buffers]
+            buffers = self._inputs(backend, stopwatch, number)
+            if weight is not None:
+                packer = packers.get("weight")
+                buffers["weight"] = backend.adopt_packed(packer, weight) if packer else backend.adopt(weight)
+            executable = backend.compile(graph, tier)
+            for name, buffer in buffers.items():
+                executable.bind(name, buffer)
+            self.buffers.append(buffers)
+            self._runs.append(executable)
 
     def runs(self) -> list[Callable[[], object]]:
         count = max(MIN_RUNS, len(self._runs))
@@ -189,25 +215,6 @@ class Sets:
         made = self.buffers[0] if shares else {}
         buffers = {n: made[n] if shares else stopwatch.random(s, number) for n, s in case.device.items()}
         return buffers | {name: backend.adopt(make(number)) for name, make in case.host.items()}
-
-    def _executable(
-        self, backend: Backend, tier: Tier, buffers: dict[str, Buffer], weight: HostTensor | None
-    ) -> Executable:
-        case, builder = self.case, OpBuilder()
-        values = {name: builder.input(name, buffer.spec) for name, buffer in buffers.items()}
-        if weight is not None:
-            values["weight"] = builder.input("weight", TensorSpec(case.shape, case.weight), kind="weight")
-        results = getattr(builder, case.op)(**values, **case.attrs)
-        graph = builder.finish(*(results if isinstance(results, tuple) else (results,)))
-        executable = backend.compile(graph, tier)
-        for name, buffer in buffers.items():
-            executable.bind(name, buffer)
-        if weight is not None:
-            packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
-            packed = backend.adopt_packed(packers["weight"], weight) if "weight" in packers else backend.adopt(weight)
-            executable.bind("weight", packed)
-            buffers["weight"] = packed
-        return executable
 
 
 def time_gpu_case(

@@ -37,6 +37,7 @@ class Shape:
     share      units that one of them takes at least
     registers  a thread's at most, so that all programs fit (NVIDIA only)
     parts      of a cut item that are loaded at once, at most
+    ahead      blocks asked for before the previous kernel has ended, where a program has no more
     """
 
     block_m: int
@@ -47,6 +48,7 @@ class Shape:
     share: int = 1
     registers: int | None = None
     parts: int = 16
+    ahead: int = 4
 
 
 @cache
@@ -207,7 +209,7 @@ def _launch_decode(shared: _Launch, most_rows: int, shape: Shape) -> None:
         *shared.tensors, part_o, part_ml, counters(device), fault_word(device), BAD_QUERY, BAD_PAGE,
         *shared.sizes, *shared.strides, *shared.logits, most_rows, shape.share, **_how(shape, shared.constants),
         MERGED=merged, PARTS=min(shape.parts, max(2, 8192 // (merged * shared.constants["BLOCK_D"]))),
-        **chained(device), **FUSED,
+        AHEAD=shape.ahead, **chained(device), **FUSED,
     )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 A kernel launched with **chained(device) takes CHAINED: tl.constexpr. It calls `let_next_start` first of all and
 `wait_for_previous` before it reads anything but constants (weights) and before it writes anything at all. What lies
-between the two runs beside the previous kernel's end: loads of weights, address arithmetic. Elsewhere both are nothing.
+between the two runs beside the previous kernel's end: loads of weights, address arithmetic, and `prefetch` of what will
+be read later, which may even be what the previous kernel still writes. Elsewhere all three are nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ def let_next_start(CHAINED: tl.constexpr):
 def wait_for_previous(CHAINED: tl.constexpr):
     if CHAINED:
         gdc_wait()
+
+
+@triton.jit
+def prefetch(pointers, CHAINED: tl.constexpr):
+    """Asks for the 128-byte lines at the pointers to be brought into the L2 cache; a hint, it reads nothing."""
+    if CHAINED:
+        text: tl.constexpr = "prefetch.global.L2 [$1]; mov.b32 $0, 0;"
+        tl.inline_asm_elementwise(text, "=r,l", [pointers.to(tl.int64)], tl.int32, False, 1)
 
 
 @cache

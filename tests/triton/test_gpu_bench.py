@@ -1,0 +1,57 @@
+"""`samebits bench ops` on a GPU: what it would time is served, and a small case goes all the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+
+from samebits.backends.gpu.backend import CudaBackend
+from samebits.backends.gpu.buffers import GpuBuffer
+from samebits.backends.interface import Buffer, Stopwatch
+from samebits.bench.gpu_ops import GpuCase, gpu_cases, graph_of, product, time_gpu_case
+from samebits.core.shapes import TensorSpec
+from samebits.core.tiers import Tier
+from samebits.kernels.triton.tensors import DTYPES
+
+CEILINGS = {"read bytes/s": 1e12, "bf16 operations/s": 1e14}
+
+
+class Counting(Stopwatch):
+    """Runs what it is given and says one second."""
+
+    cache_bytes = 1024
+
+    def __init__(self) -> None:
+        self.num_runs = 0
+
+    def random(self, spec: TensorSpec, seed: int) -> Buffer:
+        numbers = torch.randn(spec.shape, generator=torch.Generator().manual_seed(seed))
+        return GpuBuffer(spec, (8 * numbers).to(DTYPES[spec.format]))
+
+    def seconds(self, runs: Sequence[Callable[[], object]]) -> float:
+        for run in runs[:2]:
+            run()
+        self.num_runs += len(runs)
+        return 1.0
+
+    def ceilings(self) -> dict[str, float]:
+        return CEILINGS
+
+
+@pytest.mark.parametrize("tier", list(Tier))
+def test_every_case_has_a_kernel(tier: Tier) -> None:
+    backend = CudaBackend()
+    for case in gpu_cases(50 << 20):
+        backend.compile(graph_of(case), tier)
+
+
+@pytest.mark.parametrize("case", [product("q4_0", 3, (32, 64)), product("bf16", 2, (16, 32))], ids=str)
+def test_a_case_is_run_and_measured_against_the_ceilings(case: GpuCase) -> None:
+    stopwatch = Counting()
+    timing = time_gpu_case(CudaBackend(), stopwatch, case, Tier.PORTABLE, CEILINGS, lambda *_: None)
+    assert timing is not None
+    assert stopwatch.num_runs >= 20
+    assert timing.bytes_per_second == case.num_bytes
+    assert timing.share == case.num_bytes / 1e12
