@@ -46,6 +46,7 @@ class GpuExecutable(Executable):
         self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
         self._released = _last_uses(graph)
         self._fresh = _must_be_fresh(graph)
+        self._after_integers = _reads_made_integers(graph)
         self._feed: Feed | None = None
         self._layouts: dict[int, Layout] = {}  # of the buckets
         self._bucket: int | None = None
@@ -128,6 +129,8 @@ class GpuExecutable(Executable):
         if missing:
             raise BadInput("gpu", "run", f"nothing bound to {', '.join(missing)}", "memory for every input")
         for number, (node, kernel) in enumerate(zip(self._graph.nodes, self._kernels, strict=True)):
+            if number in self._after_integers:
+                torch.empty(1, device=self._device).zero_()  # a plain launch: nothing overlaps it
             for value, result in zip(node.outputs, self._launch(node, kernel, values), strict=True):
                 values[value.name] = _copied(result) if value.name in self._fresh else result
             for name in self._released[number]:
@@ -199,6 +202,12 @@ def _must_be_fresh(graph: Graph) -> set[str]:
             if source.name in overwritten_at(graph) or result.name in fixed:
                 fresh.add(result.name)
     return fresh
+
+
+def _reads_made_integers(graph: Graph) -> set[int]:
+    """Numbers of nodes that read integers another node makes: kernels take them for constants, see chaining.py."""
+    made = {v.name for node in graph.nodes for v in node.outputs if v.spec.format == "i32"}
+    return {n for n, node in enumerate(graph.nodes) if any(v.name in made for v in node.inputs.values())}
 
 
 def _copied(tensor: DeviceTensor) -> DeviceTensor:

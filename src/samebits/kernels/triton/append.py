@@ -36,12 +36,12 @@ def append_kernel(
         query_parts = tl.cdiv(HQ, HEADS)
     token_parts = query_parts + parts if value_ptr is None else query_parts + 2 * parts
     token, part = (tl.program_id(0) // token_parts).to(tl.int64), tl.program_id(0) % token_parts - query_parts
-    wait_for_previous(CHAINED)
     row_ptr, turns = table_ptr, False
     if R > 0:
         row_ptr, turns = table_row(pos_ids_ptr, token, table_ptr, num_positions, fault_ptr, R)
     if part < 0:
         if query_ptr is not None:
+            wait_for_previous(CHAINED)
             rope_heads(
                 query_ptr, rotated_ptr, token, part + query_parts, HQ, query_token, query_head, row_ptr, turns,
                 D, BLOCKS * 32, R, INTERLEAVE, HEADS,
@@ -51,6 +51,7 @@ def append_kernel(
             token, batch_ptr, positions_ptr, last_ptr, indptr_ptr, indices_ptr, fault_ptr, num_sequences, num_entries,
             num_pages, page_size,
         )  # fmt: skip
+        wait_for_previous(CHAINED)
         if part < parts:
             store_heads(
                 key_ptr, token, part, H, key_token, key_head, row_ptr, turns, k_ptr, page, slot, found,

@@ -1,9 +1,11 @@
 """Launches that overlap: on NVIDIA from sm_90 on, a kernel may start while the one before it still runs.
 
 A kernel launched with **chained(device) takes CHAINED: tl.constexpr. It calls `let_next_start` first of all and
-`wait_for_previous` before it reads anything but constants (weights) and before it writes anything at all. What lies
-between the two runs beside the previous kernel's end: loads of weights, address arithmetic, and `prefetch` of what will
-be read later, which may even be what the previous kernel still writes. Elsewhere all three are nothing.
+`wait_for_previous` before it reads anything but constants and before it writes anything but faults. Constants of a step
+are its weights and its integers: page tables, lengths, positions, ids. Where another kernel makes integers, a backend
+must let that one end first (GpuExecutable does). What lies between the two runs beside the previous kernel's end: loads
+of constants, address arithmetic, and `prefetch` of what is read later, which may be what the previous kernel still
+writes. Elsewhere all three are nothing.
 """
 
 from __future__ import annotations
