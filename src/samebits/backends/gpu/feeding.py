@@ -30,14 +30,15 @@ def bucket_of(num_tokens: int) -> int | None:
 
 @dataclass(frozen=True)
 class Field:
-    """Where an input lies in the buffer, in words: from `start` to `stop`, padding included.
+    """Where an input lies in the buffer, in words, padding included.
 
+    host      its words in either host buffer
     padding   what follows the array: a value, or None for its own last one
     is_cut    nothing follows it
     """
 
     start: int
-    stop: int
+    host: tuple[np.ndarray, ...]
     padding: int | None
     is_cut: bool
 
@@ -80,20 +81,22 @@ class Feed:
             shape = tuple(d.value(sizes) if isinstance(d, Sym) else d for d in spec.shape)
             stop = start + math.prod(shape)
             is_range = isinstance(spec.shape[0], Sym) and spec.shape[0].plus == 1
-            fields[name] = Field(start, stop, None if is_range else PADDING.get(name, -1), name == UNPADDED)
+            host = tuple(words[start:stop] for words in self._host)
+            fields[name] = Field(start, host, None if is_range else PADDING.get(name, -1), name == UNPADDED)
             tensors[name] = self._device_words[start:stop].view(DTYPES[spec.format]).view(shape)
             start = -(-stop // ALIGN) * ALIGN
         return Layout(fields, tensors)
 
     def send(self, arrays: Mapping[str, np.ndarray], layout: Layout) -> None:
-        """Copies the arrays, padded to their fields, into the layout's tensors. Does not wait."""
+        """Copies contiguous arrays, padded to their fields, into the layout's tensors. Does not wait."""
         self._turn ^= 1
-        host, end = self._host[self._turn], 0
+        end = 0
         for name, field in layout.fields.items():
-            array = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.int32)
-            end = field.start + len(array)
-            host[field.start : end] = array
-            if not field.is_cut:
-                host[end : field.stop] = array[-1] if field.padding is None else field.padding
-                end = field.stop
+            array, words = arrays[name].reshape(-1).view(np.int32), field.host[self._turn]
+            count = len(array)
+            words[:count] = array
+            if count < len(words) and not field.is_cut:
+                words[count:] = array[-1] if field.padding is None else field.padding
+                count = len(words)
+            end = field.start + count
         self._device_words[:end].copy_(self._staged[self._turn][:end], non_blocking=True)

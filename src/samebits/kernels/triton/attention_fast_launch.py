@@ -25,7 +25,7 @@ BAD_QUERY = fault(OP, "q", "NaN or Inf", "finite values")
 BAD_PAGE = fault(OP, "kv_indices", "an index out of range", "0 .. pages of the cache - 1")
 LARGEST_HEAD = 256
 FEW_ROWS = 64  # a sequence of more rows (queries x group) goes to the prefill kernel where that one is launched
-SMALL_BATCH = 32  # sequences
+FEW_SEQUENCES, MANY_SEQUENCES = 8, 32
 LOG2E = math.log2(math.e)
 
 
@@ -52,14 +52,18 @@ class Shape:
 
 
 @cache
-def decode_shape(block_d: int, group: int, is_small: bool) -> Shape:
-    """A small batch is read in large blocks, since every block costs some latency; a large one by more programs."""
+def decode_shape(block_d: int, group: int, num_sequences: int) -> Shape:
+    """Few sequences are read by one program a multiprocessor, many by four small ones."""
     block_m = max(16, min(64, triton.next_power_of_2(group)))
     if torch.version.hip:
         return Shape(block_m, 32, 4, 2, 2, 8)
-    if is_small and block_d <= 128 and block_m == 16:
-        return Shape(block_m, 128, 4, 5)
-    return Shape(block_m, max(32, min(128, 8192 // block_d)), 4, 5, 2)
+    if block_d > 128 or block_m > 16:
+        return Shape(block_m, max(32, min(128, 8192 // block_d)), 4, 5, 2)
+    if num_sequences <= FEW_SEQUENCES:
+        return Shape(block_m, 64, 4, 5)
+    if num_sequences < MANY_SEQUENCES:
+        return Shape(block_m, 128, 4, 5, ahead=2)
+    return Shape(block_m, 32, 2, 5, 4)
 
 
 @cache
@@ -168,7 +172,7 @@ def paged_attention_fast(
         },
     )
     many = num_tokens > num_sequences and num_tokens * group > FEW_ROWS
-    _launch_decode(shared, FEW_ROWS if many else 1 << 30, decode_shape(block_d, group, num_sequences < SMALL_BATCH))
+    _launch_decode(shared, FEW_ROWS if many else 1 << 30, decode_shape(block_d, group, num_sequences))
     if many:
         _launch_prefill(shared, prefill_shape(block_d))
     return result
