@@ -5,6 +5,7 @@ One token, and any number on devices without NVIDIA's int8 instruction: gemv_one
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import triton
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.chaining import chained
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.gemv_one import gemv_kernel, gemv_silu_kernel
+from samebits.kernels.triton.gemv_checks import activation_faults
+from samebits.kernels.triton.gemv_one import gemv_kernel, silu_kernel
+from samebits.kernels.triton.gemv_shared import activations_asm, exchange_asm
 from samebits.kernels.triton.gemv_terms import PTX_HERE, SHIFTS
 from samebits.kernels.triton.gemv_tokens import tokens_kernel, tokens_silu_kernel
 from samebits.kernels.triton.registry import UNFUSED
@@ -23,29 +26,35 @@ from samebits.kernels.triton.tensors import Tiled
 from samebits.kernels.triton.weights import CHUNK, TILE, num_tiles, tiled_offsets
 
 MAX_TOKENS = 8
-RESIDENT_TILES = 264  # two programs of four warps on each of 132 multiprocessors: what q8_0's registers allow
+TOKENS_CHUNKS = 8  # and so warps of a program for two to eight tokens
+RESIDENT = 3  # programs of gemv_one.py that q4_0's registers let a multiprocessor hold
+FEW_REGISTERS = ("q4_0", "nvfp4")  # formats that leave room for them also where K has several groups
 REFUSED = fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^126", "finite values")
 
 
-def one_token_config(weight: Tiled) -> dict[str, Any]:
-    """Tiles and chunks of a program: two warps a tile where q8_0 has more tiles than fit an H200 at once with four."""
-    many = weight.format.name == "q8_0" and num_tiles(weight.shape) > RESIDENT_TILES
-    return {"G": 1, "C": 4 if many else 8}
+def one_token_config(weight: Tiled, device: torch.device) -> tuple[int, int]:
+    """(chunks of a group, programs): measured on an H200, where two or three programs of 16 chunks must fit at once."""
+    name, chunks, tiles = weight.format.name, triton.cdiv(weight.shape[-1], BLOCK * CHUNK), num_tiles(weight.shape)
+    wide = PTX_HERE and (chunks <= 16 or name in FEW_REGISTERS)
+    if name == "q4_0" and chunks > 8:
+        tiles = min(tiles, RESIDENT * multiprocessors(device) - 1)  # and one that looks for faults
+    return min(16 if wide else 8, max(4, triton.next_power_of_2(chunks))), tiles
 
 
-def tokens_config(weight: Tiled) -> dict[str, Any]:
-    """Chunks, and so warps, of a program for two to eight tokens."""
-    return {"C": 8}
+@cache
+def multiprocessors(device: torch.device) -> int:
+    return 3 if device.type == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _constants(weight: Tiled, config: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    nb, chunks = weight.shape[-1] // BLOCK, config["C"]
+def _constants(weight: Tiled, chunks: int, op: str, device: torch.device) -> dict[str, Any]:
+    nb = weight.shape[-1] // BLOCK
     return {
         "NB": nb,
         "FORMAT": weight.format.name,
         "SHIFT": SHIFTS.get(weight.format.name, 0),
         "MASK": 2 if nb % CHUNK else int(nb % (CHUNK * chunks) > 0),
-        **config,
+        "C": chunks,
+        **activation_faults(op),
         **chained(device),
         **UNFUSED,
     }
@@ -66,41 +75,41 @@ def _parts(weight: Tiled, num_tokens: int, device: torch.device) -> torch.Tensor
     return torch.empty(num_tiles(weight.shape) * TILE * chunks * num_tokens, dtype=torch.float32, device=device)
 
 
-def gemv_q8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """float32 [T, N] of int8 blocks [T, K], T at most MAX_TOKENS, and a weight [N, K]: the op gemm_q8."""
+def gemv_q8(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None = None, op: str = "gemm_q8"
+) -> torch.Tensor:
+    """float32 [T, N] of int8 blocks [T, K], at most MAX_TOKENS, and a weight [N, K]: gemm_q8, or part of another op."""
     num_tokens, n, device = codes.shape[0], weight.shape[0], codes.device
     y = torch.empty(num_tokens, n, dtype=torch.float32, device=device)
     if not num_tokens or not n:
         return y
+    tiles, nb = num_tiles(weight.shape), weight.shape[-1] // BLOCK
     given = (*_inputs(codes, scales, weight), scales if bias is None else bias)
-    tiles = num_tiles(weight.shape)
+    rest = (y, fault_word(device), *_layout(weight), n)
     if num_tokens > 1 and PTX_HERE:
-        constants = _constants(weight, tokens_config(weight), device)
-        parts = _parts(weight, num_tokens, device)
-        tokens_kernel[tiles,](
+        tokens_kernel[tiles + 1,](
             *given,
-            parts,
-            y,
-            *_layout(weight),
-            n,
+            _parts(weight, num_tokens, device),
+            *rest,
             num_tokens,
             BIAS=bias is not None,
-            num_warps=constants["C"],
-            **constants,
+            num_warps=TOKENS_CHUNKS,
+            **_constants(weight, TOKENS_CHUNKS, op, device),
         )
-    else:
-        constants = _constants(weight, one_token_config(weight), device)
-        gemv_kernel[triton.cdiv(tiles, constants["G"]), num_tokens](
-            *given,
-            y,
-            *_layout(weight),
-            n,
-            tiles,
-            BIAS=bias is not None,
-            PTX=PTX_HERE,
-            num_warps=max(1, constants["G"] * constants["C"] // 2),
-            **constants,
-        )
+        return y
+    chunks, programs = one_token_config(weight, device)
+    gemv_kernel[programs + 1, num_tokens](
+        *given,
+        *rest,
+        tiles,
+        BIAS=bias is not None,
+        ONE=programs == tiles and nb <= CHUNK * chunks,
+        ACTIVATIONS=activations_asm(nb, chunks * TILE),
+        EXCHANGE=exchange_asm(chunks),
+        PTX=PTX_HERE,
+        num_warps=chunks // 2,
+        **_constants(weight, chunks, op, device),
+    )
     return y
 
 
@@ -111,29 +120,25 @@ def gemv_silu_q8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tu
     y_scales = torch.empty(num_tokens, half // BLOCK, dtype=torch.float32, device=device)
     if not num_tokens or not half:
         return y_codes, y_scales
-    given = _inputs(codes, scales, weight)
-    sums = torch.empty(MAX_TOKENS * 2 * half, dtype=torch.float32, device=device)
-    results = (sums, counters(device), y_codes, y_scales, fault_word(device), *_layout(weight), half)
-    blocks = half // BLOCK
-    if num_tokens > 1 and PTX_HERE:
-        constants = _constants(weight, tokens_config(weight), device)
-        tokens_silu_kernel[blocks * 4,](
-            *given,
-            _parts(weight, num_tokens, device),
-            *results,
-            num_tokens,
-            FAULT=REFUSED,
-            num_warps=constants["C"],
-            **constants,
+    blocks, op = half // BLOCK, "gemm_silu_q8"
+    results = (y_codes, y_scales, fault_word(device))
+    if num_tokens == 1 or not PTX_HERE:
+        y = gemv_q8(codes, scales, weight, op=op)
+        silu_kernel[triton.cdiv(blocks, 4), num_tokens](
+            y, *results, blocks, FAULT=REFUSED, **chained(device), **UNFUSED
         )
-    else:
-        constants = _constants(weight, one_token_config(weight), device)
-        gemv_silu_kernel[blocks * (4 // constants["G"]), num_tokens](
-            *given,
-            *results,
-            FAULT=REFUSED,
-            PTX=PTX_HERE,
-            num_warps=max(1, constants["G"] * constants["C"] // 2),
-            **constants,
-        )
+        return y_codes, y_scales
+    tokens_silu_kernel[blocks * 4 + 1,](
+        *_inputs(codes, scales, weight),
+        _parts(weight, num_tokens, device),
+        torch.empty(MAX_TOKENS * 2 * half, dtype=torch.float32, device=device),
+        counters(device),
+        *results,
+        *_layout(weight),
+        half,
+        num_tokens,
+        FAULT=REFUSED,
+        num_warps=TOKENS_CHUNKS,
+        **_constants(weight, TOKENS_CHUNKS, op, device),
+    )
     return y_codes, y_scales

@@ -9,6 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from samebits.kernels.triton.gemv_shared import read_words
 from samebits.kernels.triton.gemv_terms import (
     BLOCK_MASK,
     NO_MASK,
@@ -52,25 +53,52 @@ def block_factors(sa_ptr, at, chunk, NB: tl.constexpr, MASK: tl.constexpr):
 
 
 @triton.jit
-def load_chunk(planes, tile, chunk, row, NB: tl.constexpr, FORMAT: tl.constexpr, MASK: tl.constexpr):
-    """Everything of a chunk, as stored, in one flat tuple: eight times (words of codes, high bits, scales), the shared.
+def load_block(planes, chunk, row, i, NB: tl.constexpr, FORMAT: tl.constexpr, MASK: tl.constexpr):
+    """Block i of a chunk of a tile, as stored, in one flat tuple: words of codes, high bits, scales."""
+    keep = kept(chunk, i, NB, MASK)
+    at = chunk * 128 + (row + i * 16)
+    if FORMAT == "q8_0":
+        at_codes = chunk * 1024 + (row * 4 + i * 128)
+        words = load_words(planes[0], at_codes, keep, MASK) + load_words(planes[0], at_codes + 64, keep, MASK)
+    else:
+        words = load_words(planes[0], at * 4, keep, MASK)
+    return words + high_bits(planes[1], at, keep, FORMAT, MASK) + load_scales(planes, at, keep, FORMAT, MASK)
 
-    All at once, so that many loads are on their way.
-    """
+
+@triton.jit
+def load_chunk(planes, chunk, row, NB: tl.constexpr, FORMAT: tl.constexpr, MASK: tl.constexpr):
+    """Everything of a chunk: its eight blocks and what they share. All at once, so that many loads are on their way."""
     parts = ()
-    at_chunk = tile * NB + chunk * 8
     for i in tl.static_range(8):
-        keep = kept(chunk, i, NB, MASK)
-        at = at_chunk * 16 + (row + i * 16)
-        if FORMAT == "q8_0":
-            at_codes = at_chunk * 128 + (row * 4 + i * 128)
-            parts = parts + load_words(planes[0], at_codes, keep, MASK)
-            parts = parts + load_words(planes[0], at_codes + 64, keep, MASK)
-        else:
-            parts = parts + load_words(planes[0], at * 4, keep, MASK)
-        parts = parts + high_bits(planes[1], at, keep, FORMAT, MASK)
-        parts = parts + load_scales(planes, at, keep, FORMAT, MASK)
-    return parts + load_chunk_scales(planes, tile, chunk, row, NB, FORMAT, MASK)
+        parts = parts + load_block(planes, chunk, row, i, NB, FORMAT, MASK)
+    return parts + load_chunk_scales(planes, 0, chunk, row, NB, FORMAT, MASK)
+
+
+@triton.jit
+def activation_scales(sa_ptr, shared, chunk, NB: tl.constexpr, MASK: tl.constexpr, SHARED: tl.constexpr):
+    """The activations' scales of a chunk's 8 blocks; those beyond K are of no account."""
+    if SHARED and MASK != BLOCK_MASK:
+        at = shared + NB * 32 + tl.minimum(chunk, NB // 8 - 1) * 32
+        words = read_words(at) + read_words(at + 16)
+        scales = ()
+        for i in tl.static_range(8):
+            scales += (words[i].to(tl.float32, bitcast=True),)
+        return scales
+    else:
+        return block_factors(sa_ptr, chunk * 8, chunk, NB, MASK)
+
+
+@triton.jit
+def activation_words(a_ptr, shared, chunk, i, NB: tl.constexpr, MASK: tl.constexpr, SHARED: tl.constexpr):
+    """The codes of block i of a chunk, eight words; those beyond K are of no account."""
+    if SHARED:
+        at = shared + tl.minimum(chunk * 8 + i, NB - 1) * 32
+        if MASK == NO_MASK:
+            at = shared + chunk * 256 + i * 32
+        return read_words(at), read_words(at + 16)
+    else:
+        keep, at = kept(chunk, i, NB, MASK), (chunk * 8 + i) * 8
+        return load_words(a_ptr, at, keep, MASK), load_words(a_ptr, at + 4, keep, MASK)
 
 
 @triton.jit
@@ -102,21 +130,35 @@ def code_sum(a0, a1, PTX: tl.constexpr):
 
 
 @triton.jit
+def keep_order():
+    """Keeps the compiler from putting loads off: memory is not touched across a barrier, were it only a warp's."""
+    tl.inline_asm_elementwise("bar.warp.sync 0xffffffff; // $0", "=r", [], tl.int32, False, 1)
+
+
+@triton.jit
 def chunk_sums(
     parts,
     a_ptr,
     sa_ptr,
+    shared,
     chunk,
+    row,
+    planes,
+    next_chunk,
     scale,
+    NEXT: tl.constexpr,
     NB: tl.constexpr,
     FORMAT: tl.constexpr,
     SHIFT: tl.constexpr,
     MASK: tl.constexpr,
     PTX: tl.constexpr,
+    SHARED: tl.constexpr,
 ):
-    """float32 [P]: the chain over the 8 blocks of a chunk that load_chunk gave.
+    """float32 [P]: the chain over the 8 blocks of a chunk that load_chunk gave, and the chunk that takes its place.
 
-    a_ptr: the codes as words; scale: 0.5 * the tensor's, for nvfp4
+    a_ptr: the codes as words; shared: where they are in shared memory, with SHARED; scale: 0.5 * the tensor's, for
+    nvfp4; planes, next_chunk: what takes its place, with NEXT. A block of that is asked for as soon as one is done, so
+    that registers are few and memory is never idle.
     """
     words: tl.constexpr = 8 if FORMAT == "q8_0" else 4
     fifth: tl.constexpr = (FORMAT == "q5_0") or (FORMAT == "q5_1") or (FORMAT == "q5_k")
@@ -124,30 +166,25 @@ def chunk_sums(
     scales_at: tl.constexpr = words + (1 if fifth else (2 if FORMAT == "q6_k" else 0))
     size: tl.constexpr = scales_at + (2 if offset else 1)
     d, m = chunk_scales(parts[8 * size :], scale, chunk, FORMAT)
-    sa = block_factors(sa_ptr, chunk * 8, chunk, NB, MASK)
+    sa = activation_scales(sa_ptr, shared, chunk, NB, MASK, SHARED)
     sums = tl.zeros([chunk.shape[0]], tl.float32)
+    following = ()
     for i in tl.static_range(8):
-        keep = kept(chunk, i, NB, MASK)
         block = parts[i * size : (i + 1) * size]
-        a0 = load_words(a_ptr, (chunk * 8 + i) * 8, keep, MASK)
-        a1 = load_words(a_ptr, (chunk * 8 + i) * 8 + 4, keep, MASK)
+        a0, a1 = activation_words(a_ptr, shared, chunk, i, NB, MASK, SHARED)
         isum, hsum = integer_sums(block, a0, a1, FORMAT, SHIFT, PTX)
         asum = isum
         if offset:
             asum = code_sum(a0, a1, PTX)
         d, m, sub, msub = block_scales(block[scales_at:], d, m, FORMAT)
         sums = sums + block_term(isum, hsum, asum, d, m, sub, msub, sa[i], FORMAT)
-    return sums
-
-
-@triton.jit
-def add4(a0, a1, a2, a3, b0, b1, b2, b3):
-    return a0 + b0, a1 + b1, a2 + b2, a3 + b3
-
-
-@triton.jit
-def add8(a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7):
-    return a0 + b0, a1 + b1, a2 + b2, a3 + b3, a4 + b4, a5 + b5, a6 + b6, a7 + b7
+        if NEXT:
+            following = following + load_block(planes, next_chunk, row, i, NB, FORMAT, MASK)
+            if PTX and i % 2 == 1:
+                keep_order()
+    if NEXT:
+        following = following + load_chunk_scales(planes, 0, next_chunk, row, NB, FORMAT, MASK)
+    return sums, following
 
 
 @triton.jit
@@ -156,40 +193,21 @@ def only(bits, slot, s):
 
 
 @triton.jit
-def add_in_order(total, sums, C: tl.constexpr, PTX: tl.constexpr):
-    """total [G, 16] plus the chunk sums [P = (G, C, 16)], chunk after chunk.
+def add_in_order(total, sums, turn, C: tl.constexpr, ASM: tl.constexpr):
+    """total [P = (C, 16)], the same in all C, plus the chunk sums [P], chunk after chunk.
 
-    The sums meet as bit patterns: a sum of integers of which one is not zero is that one, in any order. Several are
-    summed at once, for the sake of barriers.
+    ASM: of exchange_asm, through shared memory, with two buffers by turns (0 or 1) so that one barrier is enough.
+    Without it the sums meet as bit patterns: a sum of integers of which one is not zero is that one, in any order.
     """
-    bits = tl.reshape(sums.to(tl.int32, bitcast=True), [total.shape[0], C, 16])
-    slot = tl.arange(0, C)[None, :, None]
-    if PTX and C == 4:
-        four = only(bits, slot, 0), only(bits, slot, 1), only(bits, slot, 2), only(bits, slot, 3)
-        parts = tl.reduce(four, 1, add4)
-        for s in tl.static_range(4):
-            total = total + parts[s].to(tl.float32, bitcast=True)
-    elif PTX and C % 8 == 0:
-        for first in tl.static_range(0, C, 8):
-            b = bits
-            f = first
-            parts = tl.reduce(
-                (
-                    only(b, slot, f),
-                    only(b, slot, f + 1),
-                    only(b, slot, f + 2),
-                    only(b, slot, f + 3),
-                    only(b, slot, f + 4),
-                    only(b, slot, f + 5),
-                    only(b, slot, f + 6),
-                    only(b, slot, f + 7),
-                ),
-                1,
-                add8,
-            )
-            for s in tl.static_range(8):
-                total = total + parts[s].to(tl.float32, bitcast=True)
+    if ASM != "":
+        lane = tl.arange(0, C * 16)
+        own = (turn * (C * 16) + lane) * 4
+        row = (turn * (C * 16) + lane % 16) * 4
+        return tl.inline_asm_elementwise(ASM, "=f,f,f,r,r", [total, sums, own, row], tl.float32, False, 1)
     else:
+        bits = tl.reshape(sums.to(tl.int32, bitcast=True), [C, 16])
+        slot = tl.arange(0, C)[:, None]
         for s in tl.static_range(C):
-            total = total + tl.sum(only(bits, slot, s), axis=1).to(tl.float32, bitcast=True)
-    return total
+            term = tl.sum(only(bits, slot, s), axis=0).to(tl.float32, bitcast=True)
+            total = total + tl.reshape(tl.broadcast_to(term[None, :], [C, 16]), [C * 16])
+        return total

@@ -1,4 +1,4 @@
-"""Products for one token: a program owns G tiles of 16 rows and walks K in groups of C chunks; see gemv_chunks.py."""
+"""Products for one token: a program owns tiles of 16 rows and walks K in groups of C chunks; see gemv_chunks.py."""
 
 from __future__ import annotations
 
@@ -8,51 +8,25 @@ import triton.language as tl
 from samebits.kernels.triton.activations import int8_blocks
 from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import sigmoid
+from samebits.kernels.triton.gemv_checks import check_activations
 from samebits.kernels.triton.gemv_chunks import add_in_order, chunk_sums, load_chunk
+from samebits.kernels.triton.gemv_shared import copy_activations
 from samebits.kernels.triton.gemv_terms import plane_pointers
 
 
 @triton.jit
-def row_sums(
-    planes,
-    a_ptr,
-    sa_ptr,
-    tile,
-    scale,
-    NB: tl.constexpr,
-    FORMAT: tl.constexpr,
-    SHIFT: tl.constexpr,
-    C: tl.constexpr,
-    MASK: tl.constexpr,
-    PTX: tl.constexpr,
-    CHAINED: tl.constexpr,
-):
-    """float32 [G, 16]: whole rows of tile [G * C * 16], chunks in order from +0.
-
-    The next group of chunks is on its way while one is summed, the first before the previous kernel has ended. The
-    barriers keep the compiler from putting these loads off.
-    """
-    G: tl.constexpr = tile.shape[0] // (C * 16)
-    chunks: tl.constexpr = (NB + 7) // 8
-    total = tl.zeros([G, 16], tl.float32)
-    lane = tl.arange(0, G * C * 16)
-    row, chunk = lane % 16, lane // 16 % C
-    parts = load_chunk(planes, tile, chunk, row, NB, FORMAT, MASK)
-    tl.debug_barrier()
-    wait_for_previous(CHAINED)
-    for _ in tl.range(C, chunks, C):
-        ahead = load_chunk(planes, tile, chunk + C, row, NB, FORMAT, MASK)
-        tl.debug_barrier()
-        sums = chunk_sums(parts, a_ptr, sa_ptr, chunk, scale, NB, FORMAT, SHIFT, MASK, PTX)
-        total = add_in_order(total, sums, C, PTX)
-        chunk += C
-        parts = ahead
-    sums = chunk_sums(parts, a_ptr, sa_ptr, chunk, scale, NB, FORMAT, SHIFT, MASK, PTX)
-    return add_in_order(total, sums, C, PTX)
+def store_rows(y_ptr, bias_ptr, total, tile, last, N, BIAS: tl.constexpr):
+    """Stores the totals [P = (C, 16)] of a tile's rows below N, where its last chunks are in them."""
+    lane = tl.arange(0, total.shape[0])
+    row = tile * 16 + lane
+    keep = (lane < 16) & (row < N) & last
+    if BIAS:
+        total = total + tl.load(bias_ptr + row, mask=keep, other=0).to(tl.float32)
+    tl.store(y_ptr + row, total, mask=keep)
 
 
 @triton.jit
-def gemv_kernel(
+def walk_tiles(
     a_ptr,
     sa_ptr,
     data_ptr,
@@ -62,73 +36,111 @@ def gemv_kernel(
     scale,
     N,
     tiles,
+    programs,
     NB: tl.constexpr,
     BIAS: tl.constexpr,
     FORMAT: tl.constexpr,
     SHIFT: tl.constexpr,
-    G: tl.constexpr,
     C: tl.constexpr,
     MASK: tl.constexpr,
+    ONE: tl.constexpr,
+    ACTIVATIONS: tl.constexpr,
+    EXCHANGE: tl.constexpr,
     PTX: tl.constexpr,
     CHAINED: tl.constexpr,
 ):
-    """A program owns G tiles and one token."""
-    let_next_start(CHAINED)
-    first, token = tl.program_id(0) * G, tl.program_id(1)
-    planes = plane_pointers(data_ptr, offsets, first, NB, FORMAT)
-    tile = tl.minimum(tl.arange(0, G * C * 16) // (C * 16), tiles - 1 - first)
-    a_ptr += token * (NB * 8)
-    sa_ptr += token * NB
-    total = row_sums(planes, a_ptr, sa_ptr, tile, scale, NB, FORMAT, SHIFT, C, MASK, PTX, CHAINED)
-    row = (first + tl.arange(0, G))[:, None] * 16 + tl.arange(0, 16)[None, :]
-    if BIAS:
-        total = total + tl.load(bias_ptr + row, mask=row < N, other=0).to(tl.float32)
-    tl.store(y_ptr + token.to(tl.int64) * N + row, total, mask=row < N)
+    """The tiles p, p + programs, ... for one token: their groups of C chunks as one sequence.
+
+    The first group is asked for before the previous kernel has ended. ONE: there is no other. The barrier keeps the
+    compiler from putting those loads off.
+    """
+    groups: tl.constexpr = ((NB + 7) // 8 + C - 1) // C
+    in_shared: tl.constexpr = ACTIVATIONS != ""
+    tile = tl.program_id(0)
+    lane = tl.arange(0, C * 16)
+    row, slot = lane % 16, lane // 16
+    planes = plane_pointers(data_ptr, offsets, tile, NB, FORMAT)
+    parts = load_chunk(planes, slot, row, NB, FORMAT, MASK)
+    tl.debug_barrier()
+    wait_for_previous(CHAINED)
+    shared = lane
+    if in_shared:
+        shared = copy_activations(a_ptr, sa_ptr, C * 16, ACTIVATIONS)
+    total = tl.zeros([C * 16], tl.float32)
+    if not ONE:
+        group, turn = 0, 0
+        while (group + 1 < groups) | (tile + programs < tiles):
+            last = group == groups - 1
+            next_group, next_tile = tl.where(last, 0, group + 1), tl.where(last, tile + programs, tile)
+            planes = plane_pointers(data_ptr, offsets, next_tile, NB, FORMAT)
+            sums, parts = chunk_sums(
+                parts, a_ptr, sa_ptr, shared, group * C + slot, row, planes, next_group * C + slot, scale,
+                True, NB, FORMAT, SHIFT, MASK, PTX, in_shared,
+            )  # fmt: skip
+            total = add_in_order(total, sums, turn, C, EXCHANGE)
+            store_rows(y_ptr, bias_ptr, total, tile, last, N, BIAS)
+            total = tl.where(last, 0.0, total)
+            group, tile, turn = next_group, next_tile, 1 - turn
+    sums, _ = chunk_sums(
+        parts, a_ptr, sa_ptr, shared, (groups - 1) * C + slot, row, planes, slot, scale,
+        False, NB, FORMAT, SHIFT, MASK, PTX, in_shared,
+    )  # fmt: skip
+    store_rows(y_ptr, bias_ptr, add_in_order(total, sums, 0, C, EXCHANGE), tile, True, N, BIAS)
 
 
 @triton.jit
-def gemv_silu_kernel(
+def gemv_kernel(
     a_ptr,
     sa_ptr,
     data_ptr,
-    sums_ptr,
-    counter_ptr,
-    codes_ptr,
-    scales_ptr,
+    bias_ptr,
+    y_ptr,
     fault_ptr,
     offsets,
     scale,
-    H,
+    N,
+    tiles,
     NB: tl.constexpr,
-    FAULT: tl.constexpr,
+    BIAS: tl.constexpr,
     FORMAT: tl.constexpr,
     SHIFT: tl.constexpr,
-    G: tl.constexpr,
     C: tl.constexpr,
     MASK: tl.constexpr,
+    ONE: tl.constexpr,
+    ACTIVATIONS: tl.constexpr,
+    EXCHANGE: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
     PTX: tl.constexpr,
     CHAINED: tl.constexpr,
 ):
-    """A program owns G of the four tiles that make a block of 32 results, and one token; the last joins them."""
+    """A program owns one token and some tiles; the last one of a token looks for what is refused."""
     let_next_start(CHAINED)
-    each: tl.constexpr = 4 // G
-    block, token = tl.program_id(0) // each, tl.program_id(1)
-    part = tl.program_id(0) % each * G
-    planes = plane_pointers(data_ptr, offsets, block * 2, NB, FORMAT)
-    own = part + tl.arange(0, G * C * 16) // (C * 16)
-    tile = own % 2 + (own // 2) * (H // 16)
+    programs, token = tl.num_programs(0) - 1, tl.program_id(1)
     a_ptr += token * (NB * 8)
     sa_ptr += token * NB
-    total = row_sums(planes, a_ptr, sa_ptr, tile, scale, NB, FORMAT, SHIFT, C, MASK, PTX, CHAINED)
-    unit = token * (H // 32) + block
-    sums_ptr += unit * 64
-    tl.store(sums_ptr + (part + tl.arange(0, G))[:, None] * 16 + tl.arange(0, 16)[None, :], total)
-    tl.debug_barrier()
-    if tl.atomic_add(counter_ptr + unit, 1, sem="acq_rel") == each - 1:
-        gate = tl.load(sums_ptr + tl.arange(0, 32), cache_modifier=".cg")
-        up = tl.load(sums_ptr + 32 + tl.arange(0, 32), cache_modifier=".cg")
-        codes, block_scale, refused = int8_blocks((gate * sigmoid(gate)) * up)
-        tl.store(codes_ptr + unit * 32 + tl.arange(0, 32), codes)
-        tl.store(scales_ptr + unit, block_scale)
-        tl.store(fault_ptr, FAULT, mask=refused)
-        tl.store(counter_ptr + unit, 0)
+    y_ptr += token.to(tl.int64) * N
+    if tl.program_id(0) == programs:
+        wait_for_previous(CHAINED)
+        check_activations(a_ptr, sa_ptr, fault_ptr, NB, C * 16, BAD_CODES, BAD_SCALES)
+    else:
+        walk_tiles(
+            a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, offsets, scale, N, tiles, programs,
+            NB, BIAS, FORMAT, SHIFT, C, MASK, ONE, ACTIVATIONS, EXCHANGE, PTX, CHAINED,
+        )  # fmt: skip
+
+
+@triton.jit
+def silu_kernel(y_ptr, codes_ptr, scales_ptr, fault_ptr, blocks, FAULT: tl.constexpr, CHAINED: tl.constexpr):
+    """(gate * sigmoid(gate)) * up of a row [2H] in int8 blocks; a program makes four of them."""
+    let_next_start(CHAINED)
+    block = tl.program_id(0) * 4 + tl.arange(0, 4)
+    row = tl.program_id(1).to(tl.int64) * blocks
+    column, inside = block[:, None] * 32 + tl.arange(0, 32)[None, :], block < blocks
+    wait_for_previous(CHAINED)
+    gate = tl.load(y_ptr + row * 64 + column, mask=inside[:, None], other=0.0)
+    up = tl.load(y_ptr + row * 64 + blocks * 32 + column, mask=inside[:, None], other=0.0)
+    codes, scale, refused = int8_blocks((gate * sigmoid(gate)) * up)
+    tl.store(codes_ptr + row * 32 + column, codes, mask=inside[:, None])
+    tl.store(scales_ptr + row + block, scale, mask=inside)
+    tl.store(fault_ptr, FAULT, mask=tl.max((refused & inside).to(tl.int32), axis=0) != 0)

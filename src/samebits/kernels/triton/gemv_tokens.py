@@ -6,10 +6,29 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.activations import int8_blocks
-from samebits.kernels.triton.chaining import let_next_start
+from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import sigmoid
+from samebits.kernels.triton.gemv_checks import check_activations
 from samebits.kernels.triton.gemv_mma import tile_rows
 from samebits.kernels.triton.gemv_terms import plane_pointers
+
+
+@triton.jit
+def check_tokens(
+    a_ptr,
+    sa_ptr,
+    fault_ptr,
+    tokens,
+    NB: tl.constexpr,
+    C: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
+    CHAINED: tl.constexpr,
+):
+    """What the last program of a launch does."""
+    wait_for_previous(CHAINED)
+    for token in tl.range(0, tokens):
+        check_activations(a_ptr + token * (NB * 8), sa_ptr + token * NB, fault_ptr, NB, C * 32, BAD_CODES, BAD_SCALES)
 
 
 @triton.jit
@@ -20,6 +39,7 @@ def tokens_kernel(
     bias_ptr,
     parts_ptr,
     y_ptr,
+    fault_ptr,
     offsets,
     scale,
     N,
@@ -30,10 +50,15 @@ def tokens_kernel(
     SHIFT: tl.constexpr,
     C: tl.constexpr,
     MASK: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
     CHAINED: tl.constexpr,
 ):
     let_next_start(CHAINED)
     tile = tl.program_id(0)
+    if tile == tl.num_programs(0) - 1:
+        check_tokens(a_ptr, sa_ptr, fault_ptr, tokens, NB, C, BAD_CODES, BAD_SCALES, CHAINED)
+        return
     planes = plane_pointers(data_ptr, offsets, tile, NB, FORMAT)
     parts_ptr += tile.to(tl.int64) * (((NB + 7) // 8) * 16) * tokens
     total = tile_rows(parts_ptr, planes, a_ptr, sa_ptr, tokens, scale, NB, FORMAT, SHIFT, C, MASK, CHAINED)
@@ -65,10 +90,15 @@ def tokens_silu_kernel(
     SHIFT: tl.constexpr,
     C: tl.constexpr,
     MASK: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
     CHAINED: tl.constexpr,
 ):
     """Four programs make a block of 32 results a token: two tiles of the gate, two of up. The last joins them."""
     let_next_start(CHAINED)
+    if tl.program_id(0) == tl.num_programs(0) - 1:
+        check_tokens(a_ptr, sa_ptr, fault_ptr, tokens, NB, C, BAD_CODES, BAD_SCALES, CHAINED)
+        return
     block, part = tl.program_id(0) // 4, tl.program_id(0) % 4
     planes = plane_pointers(data_ptr, offsets, block * 2 + part % 2 + part // 2 * (H // 16), NB, FORMAT)
     parts_ptr += tl.program_id(0).to(tl.int64) * (((NB + 7) // 8) * 16) * tokens

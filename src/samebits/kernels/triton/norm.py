@@ -15,6 +15,7 @@ from samebits.kernels.record import Request
 from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import rsqrt
 from samebits.kernels.triton.registry import UNFUSED, implements
+from samebits.kernels.triton.row_sum import in_shared_memory, row_sum
 from samebits.kernels.triton.rows import (
     load_wide,
     narrow,
@@ -29,11 +30,15 @@ from samebits.kernels.triton.rows import (
 WIDEST = 32768  # elements of a row whose cuts one program holds
 
 
-def cuts_of(width: int) -> tuple[int, int, int]:
-    """(rows of a program, cuts of them all, warps) for rows of a width: 8 bytes of float32 a thread and step."""
+def cuts_of(width: int) -> tuple[int, int, str, int]:
+    """(rows of a program, cuts of them all, assembly of row_sum, warps) for rows of a width.
+
+    With the assembly a thread for each slot, else 8 bytes of float32 a thread and step.
+    """
     cuts = triton.next_power_of_2(triton.cdiv(width, 256))
     height = max(1, 4 // cuts)
-    return height, height * cuts, max(1, height * cuts // 4)
+    assembly = in_shared_memory(cuts) if height == 1 else ""
+    return height, height * cuts, assembly, max(1, height * cuts // (2 if assembly else 4))
 
 
 @triton.jit
@@ -52,9 +57,12 @@ def of_each_row(value, R: tl.constexpr, CUTS: tl.constexpr):
 
 
 @triton.jit
-def inverse_rms(slots, inv_k, eps, R: tl.constexpr):
-    """rsqrt(mean + eps) of a sum of squares, [CUTS, 1]."""
-    return of_each_row(rsqrt(sum_of_slots(slots, R) * inv_k + eps), R, slots.shape[0])
+def sum_of_rows(slots, R: tl.constexpr, ASM: tl.constexpr):
+    """The sums of R rows: every cut gets its row's, [CUTS, 1] or [CUTS, 16]."""
+    if ASM != "":
+        return tl.reshape(row_sum(tl.reshape(slots, [slots.shape[0] * 16]), ASM), slots.shape)
+    else:
+        return of_each_row(sum_of_slots(slots, R), R, slots.shape[0])
 
 
 @triton.jit
@@ -69,7 +77,8 @@ def load_steps(ptrs, first, width):
 @triton.jit
 def norm_kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, num_rows, K, outer, inner, inv_k, eps,
-    GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, CENTRED: tl.constexpr, CHAINED: tl.constexpr,
+    GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, CENTRED: tl.constexpr, ASM: tl.constexpr,
+    CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start(CHAINED)
     row, first, width = places(num_rows, K, R, CUTS)
@@ -82,12 +91,12 @@ def norm_kernel(
         slots = tl.zeros([CUTS, 16], tl.float32)
         for i in tl.static_range(16):
             slots += steps[i]
-        centre = of_each_row(sum_of_slots(slots, R) * inv_k, R, CUTS)
+        centre = sum_of_rows(slots, R, ASM) * inv_k
     slots = tl.zeros([CUTS, 16], tl.float32)
     for i in tl.static_range(16):
         x = tl.where(first + i * 16 < width, steps[i] - centre, 0.0)
         slots += x * x
-    factor = inverse_rms(slots, inv_k, eps, R)
+    factor = rsqrt(sum_of_rows(slots, R, ASM) * inv_k + eps)
     for i in tl.static_range(16):
         inside = first + i * 16 < width
         y = (steps[i] - centre) * factor
@@ -121,7 +130,8 @@ def add_to_residual(x_ptrs, residual_ptrs, first, width):
 @triton.jit
 def add_norm_kernel(
     x_ptr, residual_ptr, weight_ptr, y_ptr, num_rows, K, outer, inner, residual_outer, residual_inner, inv_k, eps,
-    GROUP: tl.constexpr, RESIDUAL_GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, CHAINED: tl.constexpr,
+    GROUP: tl.constexpr, RESIDUAL_GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, ASM: tl.constexpr,
+    CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start(CHAINED)
     row, first, width = places(num_rows, K, R, CUTS)
@@ -130,7 +140,7 @@ def add_norm_kernel(
     weights = load_steps(weight_ptr + first, first, width)
     wait_for_previous(CHAINED)
     steps, slots = add_to_residual(x_ptrs, residual_ptrs, first, width)
-    factor = inverse_rms(slots, inv_k, eps, R)
+    factor = rsqrt(sum_of_rows(slots, R, ASM) * inv_k + eps)
     for i in tl.static_range(16):
         inside = first + i * 16 < width
         y = (steps[i] * factor) * weights[i]
@@ -145,10 +155,10 @@ def _norm(
     if y.numel() == 0:
         return y
     x, group, outer, inner = rows_of(x)
-    count, (height, cuts, warps) = num_rows(x), cuts_of(width)
+    count, (height, cuts, assembly, warps) = num_rows(x), cuts_of(width)
     norm_kernel[(triton.cdiv(count, height),)](
         x, weight, bias, y, count, width, outer, inner, 1.0 / width, eps,
-        group, height, cuts, centred, num_warps=warps, **chained(y.device), **UNFUSED,
+        group, height, cuts, centred, assembly, num_warps=warps, **chained(y.device), **UNFUSED,
     )  # fmt: skip
     return y
 
@@ -182,9 +192,9 @@ def fused_add_rms_norm(
         return y, residual
     x, group, outer, inner = rows_of(x)
     _, r_group, r_outer, r_inner = rows_of(residual)
-    count, (height, cuts, warps) = num_rows(x), cuts_of(width)
+    count, (height, cuts, assembly, warps) = num_rows(x), cuts_of(width)
     add_norm_kernel[(triton.cdiv(count, height),)](
         x, residual, weight, y, count, width, outer, inner, r_outer, r_inner, 1.0 / width, eps,
-        group, r_group, height, cuts, num_warps=warps, **chained(y.device), **UNFUSED,
+        group, r_group, height, cuts, assembly, num_warps=warps, **chained(y.device), **UNFUSED,
     )  # fmt: skip
     return y, residual

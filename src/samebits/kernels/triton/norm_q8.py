@@ -8,26 +8,69 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
-from samebits.kernels.triton.elementary import round_to_int, rsqrt
+from samebits.kernels.triton.elementary import bits, from_bits, round_to_int, rsqrt
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.norm import add_to_residual, too_wide
+from samebits.kernels.triton.norm import add_to_residual, load_steps, too_wide
 from samebits.kernels.triton.quantize import block_factors, largest_magnitude
-from samebits.kernels.triton.registry import UNFUSED, implements
+from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
+from samebits.kernels.triton.row_sum import in_shared_memory, row_sum
 from samebits.kernels.triton.rows import fault_where, load_wide, num_rows, row_start, rows_of, sum_of_slots
 
-MOST_BLOCKS = 64  # of 32 elements, that a program holds at a time
+MOST_BLOCKS = 64  # of 32 elements, that are read again at a time
+FEW_ROWS = 512  # up to which the time of one row counts, not the number of instructions
 NOT_FINITE = tl.constexpr(
     fault("add_rms_norm_q8", "x", "NaN, Inf or a magnitude above 2^126 in the normalised row", "finite values")
 )
 
 
 @triton.jit
-def add_norm_q8_kernel(
+def store_steps(codes_ptr, scales_ptr, fault_ptr, steps, weights, factor, first, K: tl.constexpr, CUTS: tl.constexpr):
+    """The blocks of a row that threads hold as norm.py says: steps 2b and 2b + 1 make block b of each cut."""
+    slot = tl.arange(0, CUTS * 16)
+    for b in tl.static_range(8):
+        low, high = (steps[2 * b] * factor) * weights[2 * b], (steps[2 * b + 1] * factor) * weights[2 * b + 1]
+        largest = tl.maximum(bits(low) & 0x7FFFFFFF, bits(high) & 0x7FFFFFFF)
+        amax = tl.max(tl.reshape(largest, [CUTS, 16]), axis=1)[:, None]
+        amax = from_bits(tl.reshape(tl.broadcast_to(amax, [CUTS, 16]), [CUTS * 16]))
+        to_code, scale, refused = block_factors(amax)
+        column, inside = first + b * 32, first + b * 32 < K
+        tl.store(codes_ptr + column, round_to_int(low * to_code).to(tl.int8), mask=inside)
+        tl.store(codes_ptr + column + 16, round_to_int(high * to_code).to(tl.int8), mask=inside)
+        # one lane of a block stores for it: its values are where it is
+        lead = inside & (slot % 16 == 0)
+        tl.store(scales_ptr + column // 32, scale, mask=lead)
+        fault_where(fault_ptr, NOT_FINITE, refused & lead)
+
+
+@triton.jit
+def few_rows_kernel(
+    x_ptr, residual_ptr, weight_ptr, codes_ptr, scales_ptr, fault_ptr, outer, inner, residual_outer, residual_inner,
+    inv_k, eps, K: tl.constexpr, GROUP: tl.constexpr, RESIDUAL_GROUP: tl.constexpr, CUTS: tl.constexpr,
+    ASM: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    """A program owns a row and keeps it in registers: the fewest steps one after another."""
+    let_next_start(CHAINED)
+    row = tl.program_id(0).to(tl.int64)
+    slot = tl.arange(0, CUTS * 16)
+    first = slot // 16 * 256 + slot % 16
+    weights = load_steps(weight_ptr + first, first, K)
+    x_ptrs = x_ptr + row_start(row, GROUP, outer, inner) + first
+    residual_ptrs = residual_ptr + row_start(row, RESIDUAL_GROUP, residual_outer, residual_inner) + first
+    wait_for_previous(CHAINED)
+    steps, slots = add_to_residual(x_ptrs, residual_ptrs, first, K)
+    factor = rsqrt(row_sum(slots, ASM) * inv_k + eps)
+    codes_ptr += row * K
+    scales_ptr += row * (K // 32)
+    store_steps(codes_ptr, scales_ptr, fault_ptr, steps, weights, factor, first, K, CUTS)
+
+
+@triton.jit
+def many_rows_kernel(
     x_ptr, residual_ptr, weight_ptr, codes_ptr, scales_ptr, fault_ptr, outer, inner, residual_outer, residual_inner,
     inv_k, eps, K: tl.constexpr, GROUP: tl.constexpr, RESIDUAL_GROUP: tl.constexpr, CUTS: tl.constexpr,
     BLOCKS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    """A program owns a row. The new residual is read again for the blocks: in registers it would be spilled."""
+    """A program owns a row and reads the new residual again for the blocks: fewer instructions."""
     let_next_start(CHAINED)
     row = tl.program_id(0).to(tl.int64)
     first = tl.arange(0, CUTS)[:, None] * 256 + tl.arange(0, 16)[None, :]
@@ -58,9 +101,15 @@ def add_rms_norm_q8(
     x, group, outer, inner = rows_of(x)
     _, r_group, r_outer, r_inner = rows_of(residual)
     cuts = triton.next_power_of_2(triton.cdiv(width, 256))
-    blocks = min(MOST_BLOCKS, triton.next_power_of_2(width // 32))
-    add_norm_q8_kernel[(num_rows(x),)](
+    given = (
         x, residual, weight, codes, scales, fault_word(x.device), outer, inner, r_outer, r_inner, 1.0 / width, eps,
-        width, group, r_group, cuts, blocks, num_warps=min(8, max(1, cuts // 4)), **chained(codes.device), **UNFUSED,
+        width, group, r_group, cuts,
     )  # fmt: skip
+    count, options = num_rows(x), {**chained(codes.device), **UNFUSED}
+    assembly = in_shared_memory(cuts)
+    if count <= FEW_ROWS and (assembly or INTERPRETED):
+        few_rows_kernel[(count,)](*given, assembly, num_warps=max(1, cuts // 2), **options)
+    else:
+        blocks = min(MOST_BLOCKS, triton.next_power_of_2(width // 32))
+        many_rows_kernel[(count,)](*given, blocks, num_warps=min(8, max(1, cuts // 4)), **options)
     return codes, scales, residual
