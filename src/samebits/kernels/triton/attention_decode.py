@@ -1,7 +1,8 @@
 """One-query attention over 16-bit caches: K pass, V pass, join. Exact maximum first, K and V read once.
 
-Programs are a fixed number that share the cuts of all sequences with one query; sequences with more are left alone.
-Scratch is bounded by the page table: every sequence's positions have their own range in it.
+A fixed number of programs share all sequences with one query, in tiles of 16 positions (K) and cuts of 256 (V);
+sequences with more queries are left alone. Scratch is bounded by the page table: every sequence's positions have their
+own range in it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Any
 
 import torch
 
-from samebits.kernels.triton.attention_args import Call
+from samebits.kernels.triton.attention_args import Call, Cells
+from samebits.kernels.triton.attention_decode_join import decode_join
 from samebits.kernels.triton.attention_decode_k import decode_scores
-from samebits.kernels.triton.attention_decode_v import decode_join, decode_values
+from samebits.kernels.triton.attention_decode_v import decode_values
 from samebits.kernels.triton.attention_general import power_of_two, seq_block
 from samebits.kernels.triton.chaining import chained
 from samebits.kernels.triton.faults import fault_word
@@ -27,25 +29,22 @@ SHUFFLE = not INTERPRETED and torch.version.hip is None
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of one launch."""
+    """Sizes of the two passes up to a number of sequences times parts; all plans give the same bits."""
 
-    step: int = 16  # positions at a time in the K pass
-    k_warps: int = 2
-    k_programs: int = 132 * 6
-    wide: int = 4  # runs side by side in the V pass
-    v_warps: int = 2
-    v_programs: int = 132 * 8
-    unroll: int = 16
+    most_parts: int
+    k_stages: int
+    k_programs: int
+    runs: int  # of a cut side by side in the V pass, one warp each: 1 or 16
+    v_programs: int
 
 
-LARGE = Plan()
-SMALL = Plan(step=16, k_warps=4, wide=16, v_warps=4)
-SMALL_ITEMS = 132 * 8
-
-
-def plan_of(items: int) -> Plan:
-    """Few cuts: as many threads to a cut as it can use. Both give the same bits."""
-    return SMALL if items <= SMALL_ITEMS else LARGE
+PLANS = (
+    Plan(32, k_stages=1, k_programs=132 * 4, runs=16, v_programs=132),
+    Plan(128, k_stages=4, k_programs=132 * 8, runs=16, v_programs=132),
+    Plan(1 << 31, k_stages=4, k_programs=132 * 8, runs=1, v_programs=132 * 16),
+)
+K_WARPS, K_REGISTERS, V_REGISTERS = 2, 128, 112
+CLEARING = 16  # programs at least that clear rows beyond the last sequence
 
 
 def decodes(call: Call) -> bool:
@@ -61,83 +60,130 @@ def heads_of_part(group: int) -> int:
     return max(n for n in range(1, MAX_HEADS + 1) if group % n == 0)
 
 
-def launch_decode(call: Call, plan: Plan | None = None) -> None:
-    """All sequences with one query, and the rows beyond the last sequence."""
-    heads = heads_of_part(call.group)
-    parts = call.q.shape[1] // heads
-    slots = call.num_cells // CUT + call.num_sequences + 1
-    items = slots * parts
-    plan = plan or plan_of(items)
-    device = call.q.device
+def shuffles(cells: Cells) -> bool:
+    """Whether a row's lanes are neighbours and may talk to each other: where Triton loads rows as vectors."""
+    return SHUFFLE and all(number % 16 == 0 for number in (*cells.strides, cells.data.data_ptr()))
 
-    def scratch(*shape: int) -> torch.Tensor:
-        return torch.empty(shape, dtype=torch.float32, device=device)
 
-    s, largest = scratch(parts, call.num_cells, heads), scratch(parts, slots, heads)
-    o, total = scratch(parts, slots, heads, call.v_dim), scratch(parts, slots, heads)
-    window = {name: call.numbers[name] for name in ("window", "WINDOW")}
-    common: dict[str, Any] = {
-        **{name: call.table[name] for name in ("qo_ptr", "last_ptr", "indptr_ptr", "num_seqs", "num_entries")},
-        **{name: call.table[name] for name in ("page_size", "TABLE")},
-        **window,
-        "fault_ptr": fault_word(device),
-        "num_tokens": call.num_tokens,
-        "num_slots": slots,
-        "HEADS": heads,
-        "NUM_PARTS": parts,
-        "SEQ_BLOCK": seq_block(call.num_sequences),
-        **chained(device),
-        **UNFUSED,
-    }
-    pages = {name: call.table[name] for name in ("indices_ptr", "num_pages")} | {"num_cells": call.num_cells}
-    v_sizes = {"V_DIM": call.v_dim, "V_PAD": power_of_two(call.v_dim), "H_PAD": power_of_two(heads)}
-    sinks = {"sinks_ptr": call.extras["sinks"], "SINKS": call.numbers["SINKS"]}
-    decode_scores[(min(items, plan.k_programs),)](
+def at_most(registers: int, elements: int) -> dict[str, int]:
+    """The launch option that bounds a thread's registers, where there is one and they hold a part's elements."""
+    return {"maxnreg": registers} if SHUFFLE and elements <= 512 else {}
+
+
+class Launch:
+    """What the three kernels of one call share: the plan, sizes, scratch and arguments by name."""
+
+    def __init__(self, call: Call, plan: Plan | None) -> None:
+        self.call, self.device = call, call.q.device
+        self.heads = heads_of_part(call.group)
+        self.parts = call.q.shape[1] // self.heads
+        self.plan = plan or next(p for p in PLANS if call.num_sequences * self.parts <= p.most_parts)
+        self.h_pad = max(2, power_of_two(self.heads))
+        self.d_pad, self.v_pad = max(64, power_of_two(call.head_size)), max(32, power_of_two(call.v_dim))
+        self.tiles, self.slots = (call.num_cells // n + call.num_sequences + 1 for n in (RUN, CUT))
+        self.k_programs = min(self.plan.k_programs, self.parts * self.tiles)
+        self.v_programs = min(self.plan.v_programs, self.parts * self.slots)
+        self.scores = self.scratch(self.parts, self.tiles, RUN, self.h_pad)
+        self.largest = self.scratch(self.k_programs + call.num_sequences * self.parts, self.heads)
+        self.out = self.scratch(self.parts, self.slots, self.heads, call.v_dim)
+        self.total = self.scratch(self.parts, self.slots, 2, self.heads)
+
+    def scratch(self, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=self.device)
+
+    def common(self) -> dict[str, Any]:
+        """Of all three."""
+        table, numbers = self.call.table, self.call.numbers
+        return {
+            **{name: table[name] for name in ("qo_ptr", "last_ptr", "indptr_ptr", "num_seqs", "num_entries")},
+            **{name: table[name] for name in ("page_size", "TABLE")},
+            **{name: numbers[name] for name in ("window", "WINDOW")},
+            "fault_ptr": fault_word(self.device),
+            "num_tokens": self.call.num_tokens,
+            "HEADS": self.heads,
+            "NUM_PARTS": self.parts,
+            **chained(self.device),
+            **UNFUSED,
+        }
+
+    def of_passes(self) -> dict[str, Any]:
+        """Of the K pass and the V pass."""
+        return {
+            **self.common(),
+            **{name: self.call.table[name] for name in ("indices_ptr", "num_pages")},
+            "num_tiles": self.tiles,
+            "GROUP": self.call.group,
+            "H_PAD": self.h_pad,
+            "SEQ_BLOCK": seq_block(self.call.num_sequences),
+        }
+
+    def of_values(self) -> dict[str, Any]:
+        """Of the V pass and the join."""
+        return {
+            "num_slots": self.slots,
+            "V_DIM": self.call.v_dim,
+            "V_PAD": self.v_pad,
+            "sinks_ptr": self.call.extras["sinks"],
+            "SINKS": self.call.numbers["SINKS"],
+        }
+
+
+def _launch_scores(launch: Launch) -> None:
+    call = launch.call
+    decode_scores[(launch.k_programs,)](
         call.q,
         call.k.data,
-        s,
-        largest,
+        launch.scores,
+        launch.largest,
         slopes_ptr=call.extras["alibi_slopes"],
         q_row=call.q.stride(0),
         q_head=call.q.stride(1),
-        **dict(zip(("k_page", "k_slot", "k_head"), call.k.strides, strict=True)),
+        **dict(zip(("k_page", "K_SLOT", "k_head"), call.k.strides, strict=True)),
         **{name: call.numbers[name] for name in ("scale", "cap", "inv_cap", "CAP", "SLOPES")},
-        **pages,
-        **common,
+        **launch.of_passes(),
         FORMAT=call.k.format,
-        GROUP=call.group,
         D=call.head_size,
-        D_PAD=max(64, power_of_two(call.head_size)),
-        STEP=plan.step,
-        SHUFFLE=SHUFFLE,
-        num_warps=plan.k_warps,
+        D_PAD=launch.d_pad,
+        STAGES=launch.plan.k_stages,
+        SHUFFLE=shuffles(call.k),
+        num_warps=K_WARPS,
+        **at_most(K_REGISTERS, launch.heads * launch.d_pad),
     )
-    decode_values[(min(items, plan.v_programs),)](
+
+
+def _launch_values(launch: Launch) -> None:
+    call, runs = launch.call, launch.plan.runs
+    decode_values[(launch.v_programs,)](
         call.v.data,
-        s,
-        largest,
-        o,
-        total,
-        **dict(zip(("v_page", "v_slot", "v_head"), call.v.strides, strict=True)),
-        **pages,
-        **sinks,
-        **common,
-        **v_sizes,
+        launch.scores,
+        launch.largest,
+        launch.scratch(launch.v_programs, RUN, launch.heads, launch.v_pad + 1) if runs > 1 else None,
+        launch.out,
+        launch.total,
+        k_programs=launch.k_programs,
+        **dict(zip(("v_page", "V_SLOT", "v_head"), call.v.strides, strict=True)),
+        **launch.of_passes(),
+        **launch.of_values(),
         FORMAT=call.v.format,
-        GROUP=call.group,
-        WIDE=plan.wide,
-        UNROLL=plan.unroll,
-        num_warps=plan.v_warps,
+        RUNS=runs,
+        SHUFFLE=shuffles(call.v),
+        num_warps=runs,
+        **at_most(V_REGISTERS if runs == 1 else 128, launch.heads * launch.v_pad),
     )
-    decode_join[(call.num_tokens, parts)](
-        largest,
-        o,
-        total,
+
+
+def launch_decode(call: Call, plan: Plan | None = None) -> None:
+    """All sequences with one query, and the rows beyond the last sequence."""
+    launch = Launch(call, plan)
+    _launch_scores(launch)
+    _launch_values(launch)
+    decode_join[(max(call.num_sequences, min(call.num_tokens, CLEARING)), call.q.shape[1])](
+        launch.out,
+        launch.total,
         call.out,
         call.lse,
-        **sinks,
-        **common,
-        **v_sizes,
+        **launch.common(),
+        **launch.of_values(),
         CAUSAL=call.numbers["CAUSAL"],
         LSE=call.lse is not None,
         num_warps=1,

@@ -1,4 +1,4 @@
-"""K pass of one-query attention over 16-bit caches: scores to scratch, the maximum of every cut."""
+"""K pass of one-query attention over 16-bit caches: scores to scratch, and their maxima."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import triton.language as tl
 
 from samebits.kernels.triton.attention_args import BAD_QUERY, BAD_SCORE
 from samebits.kernels.triton.attention_common import (
-    CUT,
     LARGEST_F32,
     NEG_INF,
+    RUN,
     as_operand,
     in_range,
     page_of,
     sequences,
 )
-from samebits.kernels.triton.attention_work import decode_cuts, decode_share, first_cut
+from samebits.kernels.triton.attention_work import decode_share, decode_tiles
 from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import soft_capped
+from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.rows import fault_where
+
+EMULATE = tl.constexpr(INTERPRETED)
 
 # Adjacent pairs over neighbouring lanes: every lane ends with the whole tree.
 _STEP = """
@@ -138,183 +141,127 @@ def eight_products(k, q):
 
 
 @triton.jit
-def query_parts(q_ptr, d, D: tl.constexpr, FORMAT: tl.constexpr, fault_ptr):
-    """One head of the query as eight [1, C] operands."""
-    q = as_operand(tl.load(q_ptr + d, mask=d < D, other=0.0).to(tl.float32), FORMAT)
-    fault_where(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
-    return split8(q)
+def query_runs(q_ptr, lane, D: tl.constexpr, FORMAT: tl.constexpr, fault_ptr):
+    """One head of the query as eight [1, C] operands, loaded one by one: small loads go to any layout for free."""
+    q = ()
+    bad = lane < 0
+    for j in tl.static_range(8):
+        x = tl.load(q_ptr + lane * 8 + j, mask=lane * 8 + j < D, other=0.0).to(tl.float32)
+        x = as_operand(x, FORMAT)
+        bad |= in_range(x, FORMAT) == 0
+        q += (x,)
+    fault_where(fault_ptr, BAD_QUERY, bad)
+    return q
 
 
 @triton.jit
-def load_keys(
-    k_ptr,
-    indices_ptr,
-    entry,
-    position,
-    low,
-    high,
-    d,
-    k_page,
-    k_slot,
-    num_pages,
-    fault_ptr,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    D: tl.constexpr,
-):
-    """Keys [N, D_PAD] of one head at positions [N] from low to high - 1; zeros elsewhere."""
-    kept = (position >= low) & (position < high)
-    page, slot, kept = page_of(indices_ptr, entry, position, kept, page_size, num_pages, fault_ptr, TABLE)
-    return tl.load(k_ptr + (page * k_page + slot * k_slot)[:, None] + d, mask=kept[:, None] & (d < D), other=0.0)
-
-
-@triton.jit(
-    do_not_specialize=["num_tokens", "num_seqs", "num_entries", "num_pages", "num_cells", "num_slots", "window"]
-)
-def decode_scores(
-    q_ptr,
-    k_ptr,
-    s_ptr,
-    max_ptr,
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    indices_ptr,
-    slopes_ptr,
-    fault_ptr,
-    num_tokens,
-    num_seqs,
-    num_entries,
-    num_pages,
-    num_cells,
-    num_slots,
-    q_row,
-    q_head,
-    k_page,
-    k_slot,
-    k_head,
-    scale,
-    cap,
-    inv_cap,
-    window,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAP: tl.constexpr,
-    SLOPES: tl.constexpr,
-    FORMAT: tl.constexpr,
-    GROUP: tl.constexpr,
-    HEADS: tl.constexpr,
-    NUM_PARTS: tl.constexpr,
-    D: tl.constexpr,
-    D_PAD: tl.constexpr,
-    STEP: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
+def score_tile(
+    largest, wrong, q, k_ptr, s_ptr, slopes, indices_ptr, fault_ptr,
+    entry, tile, last, low, length, k_page, num_pages, scale, cap, inv_cap,
+    page_size: tl.constexpr, TABLE: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr,
+    HEADS: tl.constexpr, H_PAD: tl.constexpr, K_SLOT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr,
     SHUFFLE: tl.constexpr,
-    CHAINED: tl.constexpr,
-):
-    """s [part, cell, HEADS] and max [part, cut slot, HEADS]; a part is HEADS query heads of one KV head.
-
-    C lanes share a token, each sums a run of 8; shuffles are the tree, so lane g ends with the score of head g.
-    """
-    let_next_start(CHAINED)
-    item, stop, seq, base = decode_share(
-        qo_ptr,
-        last_ptr,
-        indptr_ptr,
-        num_seqs,
-        num_entries,
-        num_tokens,
-        page_size,
-        window,
-        NUM_PARTS,
-        fault_ptr,
-        TABLE,
-        WINDOW,
-        SEQ_BLOCK,
-    )
-    wait_for_previous(CHAINED)
-    LANES: tl.constexpr = D_PAD // 8
+):  # fmt: skip
+    """One tile's scores to s [tile, 16, H_PAD]; (the largest so far, what is wrong so far)."""
     LEVELS: tl.constexpr = 3 if D_PAD == 64 else (4 if D_PAD == 128 else 5)
     d = tl.arange(0, D_PAD)[None, :]
+    lane = tl.arange(0, D_PAD // 8)[None, :]
+    within = tl.arange(0, RUN)
+    page, slot, exists = page_of(indices_ptr, entry, tile * RUN, tile < last, page_size, num_pages, fault_ptr, TABLE)
+    readable = within < tl.where(exists, length - tile * RUN, 0)
+    if WINDOW:
+        readable &= within >= low - tile * RUN
+    at = page * k_page + (slot + within) * K_SLOT
+    k = tl.load(k_ptr + at[:, None] + d, mask=readable[:, None] & (d < D), other=0.0)
+    position = tile * RUN + within  # not what `readable` is made of: that would be kept from the load to here
+    kept = position < length
+    if WINDOW:
+        kept &= position >= low
+    s = head_scores(split8(k.to(tl.float32)), q, lane, HEADS, LEVELS, SHUFFLE) * scale
+    if CAP:
+        s = soft_capped(s, cap, inv_cap)
+    if SLOPES:
+        s = s + slopes * (position - (length - 1)).to(tl.float32)[:, None]
+    wrong |= kept[:, None] & (lane < HEADS) & ((s <= LARGEST_F32) == 0)
+    s = tl.where(kept[:, None], s, NEG_INF)
+    # A store that could be wider than one value a lane would pull the whole computation into its layout.
+    to = opaque(position * H_PAD, SHUFFLE)[:, None] + lane
+    tl.store(s_ptr + to, s, mask=kept[:, None] & (lane < HEADS))
+    return tl.maximum(largest, s), wrong
+
+
+@triton.jit(do_not_specialize=["num_tokens", "num_seqs", "num_entries", "num_pages", "num_tiles", "window"])
+def decode_scores(
+    q_ptr, k_ptr, s_ptr, max_ptr, qo_ptr, last_ptr, indptr_ptr, indices_ptr, slopes_ptr, fault_ptr,
+    num_tokens, num_seqs, num_entries, num_pages, num_tiles, q_row, q_head, k_page, k_head,
+    scale, cap, inv_cap, window,
+    page_size: tl.constexpr, TABLE: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr,
+    FORMAT: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, H_PAD: tl.constexpr, NUM_PARTS: tl.constexpr,
+    K_SLOT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, SEQ_BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    SHUFFLE: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    """s [part, tile, 16, H_PAD], and in max the largest of every stretch; a part is HEADS query heads of one KV head.
+
+    A program's share of tiles is one stretch for each sequence and part in it; program p's stretch of sequence b and
+    part h is number p + b * NUM_PARTS + h, so those of one b and h follow each other.
+    C lanes share a token, each sums a run of 8; shuffles are the tree, so lane g ends with the score of head g.
+    """
+    LANES: tl.constexpr = D_PAD // 8
     lane = tl.arange(0, LANES)[None, :]
     heads = tl.arange(0, LANES)
-    while item < stop:
+    at, stop, seq, base, _, _ = decode_share(
+        qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries, num_tokens, page_size, window, fault_ptr,
+        NUM_PARTS, False, TABLE, WINDOW, SEQ_BLOCK,
+    )  # fmt: skip
+    while at < stop:
         row, rows, entry, length = sequences(
             seq, True, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
         )
-        cuts = decode_cuts(rows, length, window, WINDOW)
-        if item - base >= cuts * NUM_PARTS:
-            base += cuts * NUM_PARTS
+        first, tiles = decode_tiles(rows, length, window, WINDOW)
+        if at - base >= tiles * NUM_PARTS:
+            base += tiles * NUM_PARTS
             seq += 1
         else:
-            part = (item - base) // cuts
-            cut = first_cut(length, window, WINDOW) + (item - base) % cuts
-            first_head = part * HEADS
-            head = first_head // GROUP
-            q_base = q_ptr + row.to(tl.int64) * q_row + first_head * q_head
+            part = (at - base) // tiles
+            first += (at - base) % tiles
+            last = tl.minimum(first + (stop - at), tl.cdiv(length, RUN))
+            # So the first look at the table, in the loop, finds it near.
+            page_of(indices_ptr, entry, first * RUN, first < last, page_size, num_pages, fault_ptr, TABLE)
+            wait_for_previous(CHAINED)
+            let_next_start(CHAINED)  # only now: the V pass loads values before it waits
             q = ()
             for g in tl.static_range(HEADS):
-                q += (query_parts(q_base + g * q_head, d, D, FORMAT, fault_ptr),)
+                q_base = q_ptr + row.to(tl.int64) * q_row + (part * HEADS + g) * q_head
+                q += (query_runs(q_base, lane, D, FORMAT, fault_ptr),)
+            slopes = lane
             if SLOPES:
-                slopes = tl.load(slopes_ptr + first_head + lane, mask=lane < HEADS, other=0.0)
-            s_base = s_ptr + (part.to(tl.int64) * num_cells + entry * page_size) * HEADS
+                slopes = tl.load(slopes_ptr + part * HEADS + lane, mask=lane < HEADS, other=0.0)
+            s_base = s_ptr + (part.to(tl.int64) * num_tiles + entry * page_size // RUN + seq) * (RUN * H_PAD)
+            k_base = k_ptr + part * HEADS // GROUP * k_head
             low = 0
             if WINDOW:
                 low = length - 1 - window
-            largest = tl.full([STEP, LANES], NEG_INF, tl.float32)
-            wrong = tl.zeros([STEP, LANES], tl.int1)
-            k = load_keys(
-                k_ptr + head * k_head,
-                indices_ptr,
-                entry,
-                cut * CUT + tl.arange(0, STEP),
-                low,
-                length,
-                d,
-                k_page,
-                k_slot,
-                num_pages,
-                fault_ptr,
-                page_size,
-                TABLE,
-                D,
-            )
-            for start in tl.range(0, CUT, STEP):
-                # The next keys are on their way while these are used.
-                position = cut * CUT + start + tl.arange(0, STEP)
-                following = load_keys(
-                    k_ptr + head * k_head,
-                    indices_ptr,
-                    entry,
-                    position + STEP,
-                    low,
-                    tl.minimum(length, (cut + 1) * CUT),
-                    d,
-                    k_page,
-                    k_slot,
-                    num_pages,
-                    fault_ptr,
-                    page_size,
-                    TABLE,
-                    D,
-                )
-                kept = (position >= low) & (position < length)
-                s = head_scores(split8(k.to(tl.float32)), q, lane, HEADS, LEVELS, SHUFFLE)
-                k = following
-                s = s * scale
-                if CAP:
-                    s = soft_capped(s, cap, inv_cap)
-                if SLOPES:
-                    s = s + slopes * (position - (length - 1)).to(tl.float32)[:, None]
-                wrong |= kept[:, None] & (lane < HEADS) & ((s <= LARGEST_F32) == 0)
-                s = tl.where(kept[:, None], s, NEG_INF)
-                # A store that could be wider than one value a lane would pull the whole computation into its layout.
-                at = opaque(position * HEADS, SHUFFLE)[:, None] + lane
-                tl.store(s_base + at, s, mask=(position < length)[:, None] & (lane < HEADS))
-                largest = tl.maximum(largest, s)
+            largest = tl.full([RUN, LANES], NEG_INF, tl.float32)
+            wrong = tl.zeros([RUN, LANES], tl.int1)
+            if EMULATE:  # the interpreter's `range` takes no bounds from memory
+                tile = first
+                while tile < last:
+                    largest, wrong = score_tile(
+                        largest, wrong, q, k_base, s_base, slopes, indices_ptr, fault_ptr,
+                        entry, tile, last, low, length, k_page, num_pages, scale, cap, inv_cap,
+                        page_size, TABLE, WINDOW, CAP, SLOPES, HEADS, H_PAD, K_SLOT, D, D_PAD, SHUFFLE,
+                    )  # fmt: skip
+                    tile += 1
+            else:
+                for tile in tl.range(first, last, num_stages=STAGES):
+                    largest, wrong = score_tile(
+                        largest, wrong, q, k_base, s_base, slopes, indices_ptr, fault_ptr,
+                        entry, tile, last, low, length, k_page, num_pages, scale, cap, inv_cap,
+                        page_size, TABLE, WINDOW, CAP, SLOPES, HEADS, H_PAD, K_SLOT, D, D_PAD, SHUFFLE,
+                    )  # fmt: skip
             fault_where(fault_ptr, BAD_SCORE, wrong)
-            slot_of_cut = entry * page_size // CUT + seq + cut
-            max_base = max_ptr + (part.to(tl.int64) * num_slots + slot_of_cut) * HEADS
-            tl.store(max_base + heads, tl.max(largest, axis=0), mask=heads < HEADS)
-            item += 1
+            stretch = tl.program_id(0) + seq * NUM_PARTS + part
+            tl.store(max_ptr + stretch * HEADS + heads, tl.max(largest, axis=0), mask=heads < HEADS)
+            at += last - first
+    if tl.program_id(0) == 0:  # so the grid ends after the one before it, also where nothing was to do
+        wait_for_previous(CHAINED)

@@ -5,89 +5,69 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention_common import CUT, sequences
+from samebits.kernels.triton.attention_common import CUT, RUN, sequences
 
 
 @triton.jit
-def first_cut(length, window, WINDOW: tl.constexpr):
-    """The first cut that the last query of a sequence looks at."""
+def decode_tiles(rows, length, window, WINDOW: tl.constexpr):
+    """(first, number) of the tiles of RUN positions that a sequence with one query looks at; none of any other."""
+    first = length * 0
     if WINDOW:
-        return tl.maximum(length - 1 - window, 0) // CUT
-    return length * 0
+        first = tl.maximum(length - 1 - window, 0) // RUN
+    return first, tl.where(rows == 1, (length + RUN - 1) // RUN - first, 0)
 
 
 @triton.jit
-def decode_cuts(rows, length, window, WINDOW: tl.constexpr):
-    """Cuts that a sequence with one query looks at; 0 for every other sequence."""
-    return tl.where(rows == 1, (length + CUT - 1) // CUT - first_cut(length, window, WINDOW), 0)
+def decode_cuts(first, tiles):
+    """Cuts that these tiles of a sequence lie in."""
+    return tl.where(tiles > 0, (first + tiles + CUT // RUN - 1) // (CUT // RUN) - first // (CUT // RUN), 0)
 
 
 @triton.jit
 def decode_share(
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    num_seqs,
-    num_entries,
-    num_tokens,
-    page_size,
-    window,
-    per_cut,
-    fault_ptr,
-    TABLE: tl.constexpr,
-    WINDOW: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
-):
-    """This program's items: (first, stop, sequence of the first, that sequence's first item).
+    qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries, num_tokens, page_size, window, fault_ptr,
+    NUM_PARTS: tl.constexpr, CUTS: tl.constexpr, TABLE: tl.constexpr, WINDOW: tl.constexpr, SEQ_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """This program's items, of all one-query sequences' tiles (or, with CUTS, cuts) times NUM_PARTS.
 
-    A sequence with one query has per_cut items for each of its cuts; sequences follow each other.
+    (first, stop, sequence of the first, that sequence's first item, tiles of all sequences before it, tiles of all).
+    Items are numbered by sequence, part of the heads and position.
     """
     total = 0
+    all_tiles = 0
     start = 0
     while start < num_seqs:
         at = start + tl.arange(0, SEQ_BLOCK)
         _, rows, _, length = sequences(
-            at,
-            at < num_seqs,
-            qo_ptr,
-            last_ptr,
-            indptr_ptr,
-            num_entries,
-            num_tokens,
-            page_size,
-            fault_ptr,
-            TABLE,
+            at, at < num_seqs, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
         )
-        total += tl.sum(decode_cuts(rows, length, window, WINDOW), axis=0)
+        first_tile, tiles = decode_tiles(rows, length, window, WINDOW)
+        items = decode_cuts(first_tile, tiles) if CUTS else tiles
+        total += tl.sum(items, axis=0) * NUM_PARTS
+        all_tiles += tl.sum(tiles, axis=0)
         start += SEQ_BLOCK
-    share = tl.cdiv(total * per_cut, tl.num_programs(0))
+    share = tl.cdiv(total, tl.num_programs(0))
     first = tl.program_id(0) * share
-    stop = tl.minimum(first + share, total * per_cut)
     seq = 0
     base = 0
+    tiles_before = 0
     before = 0
     start = 0
     while start < num_seqs:
         at = start + tl.arange(0, SEQ_BLOCK)
         _, rows, _, length = sequences(
-            at,
-            at < num_seqs,
-            qo_ptr,
-            last_ptr,
-            indptr_ptr,
-            num_entries,
-            num_tokens,
-            page_size,
-            fault_ptr,
-            TABLE,
+            at, at < num_seqs, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
         )
-        ends = before + tl.cumsum(decode_cuts(rows, length, window, WINDOW), axis=0) * per_cut
+        first_tile, tiles = decode_tiles(rows, length, window, WINDOW)
+        items = decode_cuts(first_tile, tiles) if CUTS else tiles
+        ends = before + tl.cumsum(items, axis=0) * NUM_PARTS
         passed = (ends <= first) & (at < num_seqs)
         seq += tl.sum(passed.to(tl.int32), axis=0)
         base = tl.maximum(base, tl.max(tl.where(passed, ends, 0), axis=0))
+        tiles_before += tl.sum(tl.where(passed, tiles, 0), axis=0)
         before = tl.max(ends, axis=0)
         start += SEQ_BLOCK
-    return first, stop, seq, base
+    return first, tl.minimum(first + share, total), seq, base, tiles_before, all_tiles
 
 
 @triton.jit
