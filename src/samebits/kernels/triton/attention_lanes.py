@@ -151,7 +151,9 @@ def attend_lanes(
             largest = tl.full([THREADS], NEG_INF, tl.float32)
             if SINKS:
                 sinks = tl.where(real, load_lane(sinks_ptr + part * HEADS + row % HEADS, real), NEG_INF)
-                refuse(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
+                good = sinks <= LARGEST_F32
+                refuse(fault_ptr, BAD_SINKS, good == 0)
+                sinks = tl.where(good, sinks, NEG_INF)
                 largest = sinks
             out = zeros_of(COUNT)
             total = tl.zeros([THREADS], tl.float32)
@@ -214,6 +216,7 @@ def attend_lanes(
                 total = total + exp(sinks - tl.where(largest == NEG_INF, 0.0, largest))
             seen = total > 0.0
             inverse = tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)
+            inverse = tl.where(largest <= LARGEST_F32, inverse, float("inf"))  # refused: values are not to blame
             tl.debug_barrier()
             store_lane(inverse_ptr + row, inverse, row >= 0)
             tl.debug_barrier()

@@ -109,7 +109,9 @@ def fill_queries(shared_ptr, to, queries, tile, HEADS: tl.constexpr, D: tl.const
         words = ()
         for n in tl.static_range(4):
             low, high = as_operand(q[2 * n], FORMAT), as_operand(q[2 * n + 1], FORMAT)
-            wrong |= (in_range(low, FORMAT) & in_range(high, FORMAT)) == 0
+            good = in_range(low, FORMAT) & in_range(high, FORMAT)
+            wrong |= good == 0
+            low, high = tl.where(good, low, 0.0), tl.where(good, high, 0.0)
             words += (pattern_of(low, DTYPE) | (pattern_of(high, DTYPE) << 16),)
         store_piece(shared_ptr, to + row * ROW_BYTES + (piece ^ j) * 16, words)
     return wrong

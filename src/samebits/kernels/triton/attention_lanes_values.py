@@ -186,7 +186,7 @@ def store_out(
         columns = ()
         for n in tl.static_range(8):
             o = out[8 * i + n] * inverse
-            wrong |= kept & ((tl.abs(o) <= LARGEST_F32) == 0)
+            wrong |= kept & (inverse <= LARGEST_F32) & ((tl.abs(o) <= LARGEST_F32) == 0)
             columns += (o,)
         to = out_ptr + (query.to(tl.int64) * NUM_HEADS + row % HEADS) * V_DIM + column
         store_columns(to, columns, kept)

@@ -1,5 +1,7 @@
 """Attention of sequences with several queries over 16-bit caches: tiles of queries, exact maximum first.
 
+For the heads that attention_lanes does not take: above 128 elements, or not of whole pieces of 8.
+
 Both products are float32 dots of 16 terms, which Triton computes as one chain of multiply-adds in the order of k on the
 FMA units (input_precision "ieee"); products are exact, so it does not matter whether an addition is fused. A run of 16
 positions is one dot. A run of 8 of a head is one dot whose other 8 terms are zeros.
