@@ -15,7 +15,6 @@ import triton.language as tl
 from samebits.core.shapes import upper
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
 from samebits.kernels.triton.dense import INFINITY, ON_AMD, narrow, narrowed, operand_fault
 from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.faults import fault_word
@@ -52,16 +51,13 @@ def _few(
     BN: tl.constexpr,
     BK: tl.constexpr,
     STAGES: tl.constexpr,
-    CHAINED: tl.constexpr,
 ):
     """BN rows of the weight times BT tokens; a program streams its rows through a pipeline of STAGES tiles."""
-    let_next_start(CHAINED)
     row = tl.program_id(0) * BN + tl.arange(0, BN)
     token = tl.program_id(1) * BT + tl.arange(0, BT)
     w_row = w_ptr + row.to(tl.int64) * stride_w
     x_row = x_ptr + token.to(tl.int64) * stride_x
     acc = tl.zeros([BN, BT], tl.float32)
-    wait_for_previous(CHAINED)
     for first in tl.range(0, K, BK, num_stages=STAGES):
         k = first + tl.arange(0, BK)
         w = tl.load(w_row[:, None] + k[None, :], mask=(row < N)[:, None] & (k < K)[None, :], other=0.0)
@@ -118,7 +114,6 @@ def few(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, y: tor
         BN=tiles.rows,
         BK=tiles.k,
         STAGES=tiles.stages,
-        **chained(x.device),
         num_warps=tiles.warps,
         **FUSED,
     )

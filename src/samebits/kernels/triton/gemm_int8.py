@@ -21,6 +21,7 @@ from samebits.kernels.triton.weights import CHUNK, TILE, plane_views
 ON_NVIDIA = torch.version.hip is None
 DOT_TOKENS, DOT_ROWS = 32, 64
 MANY_PROGRAMS = 256  # enough to fill a device without groups
+ONE_EACH = 132  # programs at most one of which a multiprocessor gets: it may have more registers
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Shape:
     groups                     of such warps, with the same rows and chunks of K in turn: more warps where rows are few
     rows_ahead, tokens_ahead   blocks loaded before their use
     registers                  at most so many a thread
+    lines_ahead                blocks whose lines are asked for before they are loaded
     """
 
     row_tiles: int
@@ -41,6 +43,7 @@ class Shape:
     rows_ahead: int = 0
     tokens_ahead: int = 0
     registers: int | None = None
+    lines_ahead: int = 0
 
 
 def planes_of(weight: Tiled, *, words: bool) -> list[torch.Tensor]:
@@ -65,10 +68,12 @@ def shape_for(num_tokens: int, num_rows: int, num_blocks: int) -> Shape:
         shape = Shape(1, 2, 2, 4, 8, 8)
     elif num_tokens <= 32:
         shape = Shape(1, 4, 2, 4, 8, 4)
+    elif triton.cdiv(num_tokens, 64) * triton.cdiv(num_rows, 32) <= ONE_EACH:
+        shape = Shape(1, 8, 2, 4, 4, 2, registers=168)
     elif triton.cdiv(num_tokens, 32) * triton.cdiv(num_rows, 128) < MANY_PROGRAMS:
-        shape = Shape(1, 8, 2, 4, 4, 1)
+        shape = Shape(1, 8, 2, 4, 4, 1, registers=128)
     else:
-        shape = Shape(2, 4, 4, registers=128)
+        shape = Shape(2, 4, 4, 1, 1, 1, registers=168, lines_ahead=4)
     # groups of warps take whole chunks
     return replace(shape, groups=1) if num_blocks % CHUNK else shape
 
@@ -130,6 +135,7 @@ def multiply(
         GROUPS=shape.groups,
         ROWS_AHEAD=shape.rows_ahead,
         TOKENS_AHEAD=shape.tokens_ahead,
+        LINES_AHEAD=shape.lines_ahead,
         TAIL=nb % CHUNK != 0,
         BIAS=bias is not None,
         EMULATE=INTERPRETED,

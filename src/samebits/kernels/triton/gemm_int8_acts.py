@@ -8,6 +8,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.activations import int8_blocks
+from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
 from samebits.kernels.triton.elementary import sigmoid
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED
@@ -20,8 +21,21 @@ SILU_FAULT = fault("quantize_q8", *REFUSED)
 
 
 @triton.jit
-def _quantize(x_ptr, codes_ptr, scales_ptr, fault_ptr, code, stride, nb, GATED: tl.constexpr, BLOCKS: tl.constexpr):
+def _quantize(
+    x_ptr,
+    codes_ptr,
+    scales_ptr,
+    fault_ptr,
+    code,
+    stride,
+    nb,
+    GATED: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    CHAINED: tl.constexpr,
+):
     """Rows x [T, K], or with GATED [T, 2K] as (gate * sigmoid(gate)) * up, to codes [T, K] and scales [T, nb]."""
+    let_next_start(CHAINED)
+    wait_for_previous(CHAINED)
     token = tl.program_id(0).to(tl.int64)
     b = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
     k = b[:, None] * 32 + tl.arange(0, 32)[None, :]
@@ -49,12 +63,15 @@ def _arrange(
     NT: tl.constexpr,
     ASUM: tl.constexpr,
     BLOCKS: tl.constexpr,
+    CHAINED: tl.constexpr,
 ):
     """Activations in the order of gemm_lanes, tokens padded with zeros to tiles of 8 * NT.
 
     words      int32 [tiles, nb, NT, 8 tokens, 4, 2]: words t and 4 + t of a token's block
     sa, asum   float32 [tiles, nb, 8 * NT]
     """
+    let_next_start(CHAINED)
+    wait_for_previous(CHAINED)
     tile = tl.program_id(0).to(tl.int64)
     b = (tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS))[:, None]
     slot = tl.arange(0, 8 * NT)[None, :]
@@ -88,6 +105,7 @@ def _launch(x: torch.Tensor, k: int, code: int, *, gated: bool) -> tuple[torch.T
             nb,
             GATED=gated,
             BLOCKS=min(BLOCKS_PER_PROGRAM, triton.next_power_of_2(nb)),
+            **chained(x.device),
             **UNFUSED,
         )
     return codes, scales
@@ -131,6 +149,7 @@ def arranged(
         NT=width,
         ASUM=with_sums,
         BLOCKS=blocks,
+        **chained(codes.device),
         **UNFUSED,
     )
     return words, floats[0], floats[-1]

@@ -20,17 +20,12 @@ from samebits.kernels.triton.gemm_int8_tiles import (
     row_scales,
     tile_pointers,
 )
-
-
-@triton.jit
-def _pair(both):
-    """The two 32-bit values of int64 words."""
-    return both.to(tl.int32), (both >> 32).to(tl.int32)
+from samebits.kernels.triton.gemm_int8_words import pair
 
 
 @triton.jit
 def _float_pair(both):
-    low, high = _pair(both)
+    low, high = pair(both)
     return low.to(tl.float32, bitcast=True), high.to(tl.float32, bitcast=True)
 
 
@@ -38,7 +33,29 @@ def _float_pair(both):
 def _prefetch(ptr, EMULATE: tl.constexpr):
     """Asks for the line at ptr; nothing depends on it."""
     if not EMULATE:
-        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [ptr], tl.int32, False, 1)
+        tl.inline_asm_elementwise("prefetch.global.L1 [$1]; mov.b32 $0, 0;", "=r,l", [ptr], tl.int32, False, 1)
+
+
+@triton.jit
+def _lines(acts, planes, first_tile, last_tile, nb, lane, FORMAT: tl.constexpr, MT: tl.constexpr, NT: tl.constexpr):
+    """(where, bytes from a block to the next): a line of 128 bytes for each lane, all that a warp reads of block 0."""
+    CODES: tl.constexpr = MT * (4 if FORMAT == "q8_0" else 2)
+    SCALES: tl.constexpr = (NT + 3) // 4
+    BYTE: tl.constexpr = tl.pointer_type(tl.int8)
+    word = lane - CODES
+    scale = word - 2 * NT
+    tile = tl.where(lane < CODES, lane // (CODES // MT), scale - SCALES)
+    tile = tl.minimum(first_tile + tl.maximum(tile, 0) % MT, last_tile).to(tl.int64) * nb
+    where = planes[0].to(BYTE) + tile * (128 * (CODES // MT)) + lane % (CODES // MT) * 128
+    where = tl.where(word < 0, where, acts[0].to(BYTE) + word * 128)
+    where = tl.where(scale < 0, where, acts[1].to(BYTE) + scale * 128)
+    step = tl.where(word < 0, 128 * (CODES // MT), tl.where(scale < 0, NT * 256, NT * 32))
+    if (FORMAT == "q8_0") | (FORMAT == "q4_0") | (FORMAT == "q5_0") | (FORMAT == "q4_1") | (FORMAT == "q5_1"):
+        where = tl.where(scale < SCALES, where, planes[2].to(BYTE) + tile * 32)
+        step = tl.where(scale < SCALES, step, 32)
+    else:
+        where = tl.where(scale < SCALES, where, acts[1].to(BYTE))
+    return where, step.to(tl.int64)
 
 
 @triton.jit
@@ -91,7 +108,7 @@ def _add_block(
         a = fragment(words, high, t, FORMAT)
         d, m, sub, second = row_scales(scales, shared[i], scale, FORMAT)
         for n in tl.static_range(NT):
-            b, sa, asum = _pair(tokens[n][0]), _float_pair(tokens[n][1]), _float_pair(tokens[n][2])
+            b, sa, asum = pair(tokens[n][0]), _float_pair(tokens[n][1]), _float_pair(tokens[n][2])
             part = parts[i * NT + n]
             added += (add_terms(part, a, b, sa, asum, d, m, sub, second, KIND, FORMAT == "q4_0", WARPS, EMULATE),)
     return added
@@ -201,6 +218,7 @@ def gemm_lanes(
     GROUPS: tl.constexpr,
     ROWS_AHEAD: tl.constexpr,
     TOKENS_AHEAD: tl.constexpr,
+    LINES_AHEAD: tl.constexpr,
     TAIL: tl.constexpr,
     BIAS: tl.constexpr,
     EMULATE: tl.constexpr,
@@ -214,21 +232,20 @@ def gemm_lanes(
     thread = tl.arange(0, 32 * ALL)
     lane, warp, group = thread % 32, thread // 32 % WARPS, thread // (32 * WARPS)
     t = lane % 4
-    row_group, token_tile = _program(tl.cdiv(T, 8 * NT), tl.cdiv(N, 16 * MT * WARPS))
+    token_tiles = tl.cdiv(T, 8 * NT)
+    row_group, token_tile = _program(token_tiles, tl.cdiv(N, 16 * MT * WARPS))
     last_tile = (N + 15) // 16 - 1
     token_tile = token_tile.to(tl.int64)
     planes = (codes_ptr, high_ptr, d_ptr, m_ptr, sub_ptr, msub_ptr)
-    tiles, ahead = (), ()
-    PER_BLOCK: tl.constexpr = 512 if FORMAT == "q8_0" else 256  # bytes of codes
+    tiles = ()
+    first_tile = (row_group * WARPS + warp) * MT
     for i in tl.static_range(MT):
-        tile = tl.minimum((row_group * WARPS + warp) * MT + i, last_tile).to(tl.int64)
-        tiles += (tile_pointers(planes, tile, nb, lane, FORMAT),)
-        ahead += (codes_ptr.to(tl.pointer_type(tl.int8)) + tile * nb * PER_BLOCK + lane * (PER_BLOCK // 4),)
-    words_ptr += token_tile * nb * (NT * 32) + lane
-    sa_ptr += token_tile * nb * (NT * 4) + t
-    asum_ptr += token_tile * nb * (NT * 4) + t
+        tiles += (tile_pointers(planes, tl.minimum(first_tile + i, last_tile).to(tl.int64), nb, lane, FORMAT),)
+    some_tile = token_tile * nb
+    acts = (words_ptr + some_tile * (NT * 32), sa_ptr + some_tile * (NT * 4), asum_ptr + some_tile * (NT * 4))
+    line, step = _lines(acts, planes, first_tile, last_tile, nb, lane, FORMAT, MT, NT)
+    acts = (acts[0] + lane, acts[1] + t, acts[2] + t)
     totals = _zeros(COUNT, ALL) if GROUPS == 1 else tl.zeros([32 * WARPS, 4 * COUNT], tl.float32)
-    acts = (words_ptr, sa_ptr, asum_ptr)
     last = tl.maximum(nb - 8, 0)
     first = tl.minimum(group * 8, last)
     rows, tokens = (), ()
@@ -248,9 +265,14 @@ def gemm_lanes(
         shared = ()
         for i in tl.static_range(MT):
             shared += (load_shared(at_block(tiles[i], b, FORMAT), FORMAT),)
-            _prefetch(ahead[i] + tl.minimum(following, last) * PER_BLOCK, EMULATE)
+        here, there = line + step * b, line + step * tl.minimum(following, last)
         parts = _zeros(COUNT, ALL)
         for j in tl.static_range(8):
+            if LINES_AHEAD:
+                if j + LINES_AHEAD < 8:
+                    _prefetch(here + step * (j + LINES_AHEAD), EMULATE)
+                else:
+                    _prefetch(there + step * (j + LINES_AHEAD - 8), EMULATE)
             if j + TOKENS_AHEAD < 8:
                 tokens += (_load_tokens(acts, b, nb, j + TOKENS_AHEAD, KIND, TAIL, NT),)
             else:

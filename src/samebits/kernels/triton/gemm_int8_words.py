@@ -16,6 +16,12 @@ UPPER = tl.constexpr(0xF0F0F0F0 - (1 << 32))
 
 
 @triton.jit
+def pair(both):
+    """The two 32-bit values of int64 words."""
+    return both.to(tl.int32), (both >> 32).to(tl.int32)
+
+
+@triton.jit
 def shift_right(word, count):
     """Logical shift of int32 words."""
     return (word.to(tl.uint32, bitcast=True) >> count).to(tl.int32, bitcast=True)
