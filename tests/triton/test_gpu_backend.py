@@ -58,19 +58,36 @@ def test_padding_names_nothing_alive() -> None:
         "kv_last_page_len": TensorSpec((Sym("B", 64),), "i32"),
         "kv_indices": TensorSpec((Sym("NI", 100),), "i32"),
     }
-    feed = Feed(steps, HOST)
+    feed = Feed(steps, HOST, pads=True)
     arrays = {"positions": [5, 6, 0], "qo_indptr": [0, 2, 3], "kv_last_page_len": [7, 1], "kv_indices": [3, 1, 2]}
     fed = {name: np.array(values, np.int32) for name, values in arrays.items()}
-    assert feed.dims(fed) == {"T": 3, "B": 2, "NI": 3}
-    layout = feed.layout({"T": 4, "B": 4, "NI": 100})
-    feed.send(fed, layout)
-    tensors = layout.tensors
+    plan, dims = feed.send(fed)
+    assert dims == {"T": 3, "B": 2, "NI": 3}
+    assert plan.bucket == 4
+    tensors = plan.layout.tensors
     assert tensors["positions"].tolist() == [5, 6, 0, -1]
     assert tensors["qo_indptr"].tolist() == [0, 2, 3, 3, 3]
     assert tensors["kv_last_page_len"].tolist() == [7, 1, 0, 0]
     assert tensors["kv_indices"][:3].tolist() == [3, 1, 2]
     with pytest.raises(BadInput, match="65 entries"):
-        feed.dims({**fed, "positions": np.zeros(65, np.int32)})
+        feed.send({**fed, "positions": np.zeros(65, np.int32)})
+    fed["kv_indices"] = np.arange(7, dtype=np.int32)  # the same plan, a longer table
+    again, dims = feed.send(fed)
+    assert again is plan
+    assert dims["NI"] == 7
+    assert tensors["kv_indices"][:7].tolist() == list(range(7))
+    assert tensors["positions"].tolist() == [5, 6, 0, -1]
+
+
+def test_a_step_too_large_for_a_bucket_is_not_padded() -> None:
+    feed = Feed(
+        {"ids": TensorSpec((Sym("T", 999),), "i32"), "kv_indices": TensorSpec((Sym("NI", 9),), "i32")}, HOST, True
+    )
+    for count in (2, 5):
+        plan, _ = feed.send({"ids": np.arange(300, dtype=np.int32), "kv_indices": np.arange(count, dtype=np.int32)})
+        assert plan.bucket is None
+        assert plan.layout.tensors["ids"].tolist() == list(range(300))
+        assert plan.layout.tensors["kv_indices"].tolist() == list(range(count))
 
 
 def test_a_fault_is_raised_once_with_its_reason(backend: Backend) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from samebits.backends.discovery import Found
-from samebits.backends.interface import Backend, Buffer
+from samebits.backends.interface import Backend, Buffer, Executable
 from samebits.cache import PageCopy
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.protocols import Checkpoint
@@ -25,8 +25,14 @@ from samebits.scheduler.step import StepBatch
 class StepResult:
     """What a step computes, perhaps still does; host copies are made when asked for and hold until the next step."""
 
-    def __init__(self, backend: Backend, logits: Buffer, hidden: Buffer) -> None:
-        self._backend, self.on_device, self._hidden = backend, logits, hidden
+    def __init__(self, backend: Backend, executable: Executable) -> None:
+        """executable: its outputs are the logits and the hidden states."""
+        self._backend, self._executable = backend, executable
+
+    @cached_property
+    def on_device(self) -> Buffer:
+        """The logits, where they are."""
+        return self._executable.output(0)
 
     @cached_property
     def logits(self) -> np.ndarray:
@@ -36,7 +42,7 @@ class StepResult:
     @cached_property
     def hidden(self) -> np.ndarray:
         """float32 [R, hidden], after the last norm."""
-        return np.asarray(self._backend.peek(self._hidden))
+        return np.asarray(self._backend.peek(self._executable.output(1)))
 
     def logits_of(self, row: int) -> np.ndarray:
         """float32 [vocab]."""
@@ -104,7 +110,7 @@ class Runner:
         if not self._executable.feed(arrays):
             self._bind(arrays)
         self._executable.run()
-        return StepResult(self.backend, self._executable.output(0), self._executable.output(1))
+        return StepResult(self.backend, self._executable)
 
     def _bind(self, arrays: Mapping[str, np.ndarray]) -> None:
         """A step's arrays one by one, in buffers that fit them."""

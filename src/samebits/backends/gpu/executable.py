@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from samebits.backends.gpu.buffers import GpuBuffer, copy_into, resolved
-from samebits.backends.gpu.feeding import Feed, Layout, bucket_of
+from samebits.backends.gpu.feeding import Feed
 from samebits.backends.gpu.memory import explained
 from samebits.backends.interface import Buffer, Executable, View
 from samebits.core.errors import BadInput, SamebitsError, Unsupported
@@ -48,7 +48,6 @@ class GpuExecutable(Executable):
         self._fresh = _must_be_fresh(graph)
         self._after_integers = _reads_made_integers(graph)
         self._feed: Feed | None = None
-        self._layouts: dict[int, Layout] = {}  # of the buckets
         self._bucket: int | None = None
         self._seen: set[int] = set()
         self._captured: dict[int, Captured] = {}
@@ -70,42 +69,35 @@ class GpuExecutable(Executable):
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
         if self._feed is None:
-            self._feed = Feed({name: self._specs[name] for name in arrays}, self._device)
-        self._dims = self._feed.dims(arrays)
-        self._bucket = bucket_of(self._dims["T"]) if self._pads and "T" in self._dims else None
-        layout = self._layout(self._feed)
-        self._feed.send(arrays, layout)
-        self._fed = layout.tensors
+            self._feed = Feed({name: self._specs[name] for name in arrays}, self._device, self._pads)
+        plan, self._dims = self._feed.send(arrays)
+        self._bucket, self._fed = plan.bucket, plan.layout.tensors
         return True
-
-    def _layout(self, feed: Feed) -> Layout:
-        """Where this step's inputs lie; a bucket's place is kept, since its captured launches read there."""
-        if self._bucket is None:
-            return feed.layout(self._dims)
-        if self._bucket not in self._layouts:
-            self._layouts[self._bucket] = feed.layout(self._padded(self._bucket))
-        return self._layouts[self._bucket]
-
-    def _padded(self, bucket: int) -> dict[str, int]:
-        """Sizes of the symbols in a bucket: no step has more sequences, or rows asked for, than tokens."""
-        limits = {d.name: d.limit for s in self._specs.values() for d in s.shape if isinstance(d, Sym)}
-        return {name: limit if name == "NI" else min(limit, bucket) for name, limit in limits.items()}
 
     def prepare(self, dims: Mapping[str, int]) -> None:
         self._dims, self._bucket = dict(dims), None
 
     def run(self) -> None:
-        with explained(self._device, "a step"):
-            captured = self._captured.get(self._bucket) if self._bucket else None
-            if captured is None and self._captures and self._bucket in self._seen:
-                captured = self._capture(self._bucket)
-            if captured is not None:
-                captured.graph.replay()
-            self._made = captured.outputs if captured else self._walk()
-        if self._bucket is not None:
-            self._seen.add(self._bucket)
+        captured = self._captured.get(self._bucket) if self._bucket else None
+        if captured is None:
+            with explained(self._device, "a step"):
+                self._made = self._first_runs()
+        else:
+            captured.graph.replay()
+            self._made = captured.outputs
         for name in self._bound_outputs:
             copy_into(self._tensors[name], self._made[name])
+
+    def _first_runs(self) -> dict[str, DeviceTensor]:
+        """A bucket's first step is launched, its second one captured and replayed."""
+        if self._bucket is None:
+            return self._walk()
+        captured = self._capture(self._bucket) if self._captures and self._bucket in self._seen else None
+        self._seen.add(self._bucket)
+        if captured is None:
+            return self._walk()
+        captured.graph.replay()
+        return captured.outputs
 
     def _capture(self, bucket: int) -> Captured | None:
         """None where there is no room for it: steps are then launched one by one."""

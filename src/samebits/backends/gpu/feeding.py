@@ -18,6 +18,8 @@ from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.kernels.triton.tensors import DTYPES
 
 ALIGN = 4  # words: every array starts where a 16-byte load can
+COPIED = 256  # words: a copy takes a multiple
+MOST_PLANS = 1024
 PADDING = {"kv_last_page_len": 0}
 UNPADDED = "kv_indices"  # its end is known from kv_indptr; it lies last, so only what is used travels
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -29,74 +31,125 @@ def bucket_of(num_tokens: int) -> int | None:
 
 
 @dataclass(frozen=True)
-class Field:
-    """Where an input lies in the buffer, in words, padding included.
+class Layout:
+    """Where the inputs lie for some sizes of the symbols: first words, device tensors, and where all of them end."""
 
-    host      its words in either host buffer
-    padding   what follows the array: a value, or None for its own last one
-    is_cut    nothing follows it
-    """
-
-    start: int
-    host: tuple[np.ndarray, ...]
-    padding: int | None
-    is_cut: bool
+    starts: dict[str, int]
+    tensors: dict[str, torch.Tensor]
+    stop: int
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The inputs' places for some sizes of the symbols, and the device tensors there."""
+class Plan:
+    """What steps whose arrays have the same lengths share.
 
-    fields: dict[str, Field]
-    tensors: dict[str, torch.Tensor]
+    dims      the symbols' values; UNPADDED may have another in every step
+    bucket    how many tokens the step is padded to; None for a step that is not
+    gaps      what follows each array: words, or how many repetitions of its last one
+    """
+
+    dims: dict[str, int]
+    bucket: int | None
+    layout: Layout
+    gaps: tuple[tuple[str, np.ndarray | int], ...]
 
 
 class Feed:
-    """Two host buffers in turn, so that filling one never waits for the copy of the other."""
+    """Two host buffers in turn, so that filling one never waits for the copy of the other.
 
-    def __init__(self, specs: Mapping[str, TensorSpec], device: torch.device) -> None:
+    A step's time on the host counts, and finds its caches cold: what can be kept from step to step is.
+    """
+
+    def __init__(self, specs: Mapping[str, TensorSpec], device: torch.device, pads: bool) -> None:
+        """pads: steps are padded to a bucket of tokens, symbol T."""
         self._specs = dict(sorted(specs.items(), key=lambda item: item[0] == UNPADDED))
-        words = sum(math.prod(upper(d) for d in spec.shape) + ALIGN for spec in self._specs.values())
+        self._pads = pads
+        words = sum(math.prod(upper(d) for d in spec.shape) + ALIGN for spec in self._specs.values()) + COPIED
         self._device_words = torch.empty(words, dtype=torch.int32, device=device)
         pins = device.type == "cuda"
         self._staged = [torch.empty(words, dtype=torch.int32, pin_memory=pins) for _ in range(2)]
         self._host = [staged.numpy() for staged in self._staged]
         self._turn = 0
+        self._fixed = [name for name in self._specs if name != UNPADDED]
+        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._layouts: dict[int, Layout] = {}  # of the buckets: captured launches read there
+        self._copies: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def dims(self, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
-        """The symbols' values in this step; BadInput for an array longer than its bound."""
-        dims: dict[str, int] = {}
-        for name, spec in self._specs.items():
-            dim, length = spec.shape[0], len(arrays[name])
-            if isinstance(dim, Sym):
-                if length > dim.upper:
-                    raise BadInput("step", name, f"{length} entries", f"at most {dim.upper}")
-                dims[dim.name] = (length - dim.plus) // dim.factor
-        return dims
+    def send(self, arrays: Mapping[str, np.ndarray]) -> tuple[Plan, dict[str, int]]:
+        """Copies the arrays, padded; the step's plan and all its symbols. Does not wait.
 
-    def layout(self, sizes: Mapping[str, int]) -> Layout:
-        """Where everything lies for these sizes of the symbols."""
-        fields, tensors, start = {}, {}, 0
+        BadInput for an array longer than its bound.
+        """
+        lengths = tuple([len(arrays[name]) for name in self._fixed])
+        plan = self._plans.get(lengths)
+        if plan is None:
+            plan = self._plan(arrays)
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            if plan.bucket or UNPADDED not in self._specs:  # else its layout depends on that length too
+                self._plans[lengths] = plan
+        pieces: list[np.ndarray] = []
+        for name, gap in plan.gaps:
+            words = _words(arrays[name])
+            pieces += (words, np.full(gap, words[-1], np.int32) if isinstance(gap, int) else gap)
+        dims, end = plan.dims, plan.layout.stop
+        if UNPADDED in self._specs:
+            pieces.append(_words(arrays[UNPADDED]))
+            dims, end = dims | self._size(UNPADDED, arrays), plan.layout.starts[UNPADDED] + len(pieces[-1])
+        self._turn ^= 1
+        np.concatenate(pieces, out=self._host[self._turn][:end])
+        target, source = self._copy(-(-end // COPIED) * COPIED)
+        target.copy_(source, non_blocking=True)
+        return plan, dims
+
+    def _copy(self, num_words: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The device's words and this turn's staged ones."""
+        key = (self._turn, num_words)
+        if key not in self._copies:
+            self._copies[key] = self._device_words[:num_words], self._staged[self._turn][:num_words]
+        return self._copies[key]
+
+    def _size(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """The symbol of an array's length, if it has one."""
+        dim, length = self._specs[name].shape[0], len(arrays[name])
+        if not isinstance(dim, Sym):
+            return {}
+        if length > dim.upper:
+            raise BadInput("step", name, f"{length} entries", f"at most {dim.upper}")
+        return {dim.name: (length - dim.plus) // dim.factor}
+
+    def _plan(self, arrays: Mapping[str, np.ndarray]) -> Plan:
+        dims = {symbol: size for name in self._specs for symbol, size in self._size(name, arrays).items()}
+        bucket = bucket_of(dims["T"]) if self._pads and "T" in dims else None
+        if bucket is None:
+            layout = self._layout(dims)
+        else:
+            layout = self._layouts.get(bucket) or self._layout(self._padded(bucket))
+            self._layouts[bucket] = layout
+        gaps: list[tuple[str, np.ndarray | int]] = []
+        starts = [*layout.starts.values(), layout.stop]
+        for name, start, stop in zip(self._fixed, starts, starts[1:], strict=False):
+            dim, missing = self._specs[name].shape[0], stop - start - len(_words(arrays[name]))
+            is_range = isinstance(dim, Sym) and dim.plus == 1
+            gaps.append((name, missing if is_range else np.full(missing, PADDING.get(name, -1), np.int32)))
+        return Plan(dims, bucket, layout, tuple(gaps))
+
+    def _padded(self, bucket: int) -> dict[str, int]:
+        """Sizes of the symbols in a bucket: no step has more sequences, or rows asked for, than tokens."""
+        limits = {d.name: d.limit for s in self._specs.values() for d in s.shape if isinstance(d, Sym)}
+        return {name: limit if name == "NI" else min(limit, bucket) for name, limit in limits.items()}
+
+    def _layout(self, sizes: Mapping[str, int]) -> Layout:
+        starts, tensors, start = {}, {}, 0
         for name, spec in self._specs.items():
             shape = tuple(d.value(sizes) if isinstance(d, Sym) else d for d in spec.shape)
             stop = start + math.prod(shape)
-            is_range = isinstance(spec.shape[0], Sym) and spec.shape[0].plus == 1
-            host = tuple(words[start:stop] for words in self._host)
-            fields[name] = Field(start, host, None if is_range else PADDING.get(name, -1), name == UNPADDED)
+            starts[name] = start
             tensors[name] = self._device_words[start:stop].view(DTYPES[spec.format]).view(shape)
             start = -(-stop // ALIGN) * ALIGN
-        return Layout(fields, tensors)
+        return Layout(starts, tensors, start)
 
-    def send(self, arrays: Mapping[str, np.ndarray], layout: Layout) -> None:
-        """Copies contiguous arrays, padded to their fields, into the layout's tensors. Does not wait."""
-        self._turn ^= 1
-        end = 0
-        for name, field in layout.fields.items():
-            array, words = arrays[name].reshape(-1).view(np.int32), field.host[self._turn]
-            count = len(array)
-            words[:count] = array
-            if count < len(words) and not field.is_cut:
-                words[count:] = array[-1] if field.padding is None else field.padding
-                count = len(words)
-            end = field.start + count
-        self._device_words[:end].copy_(self._staged[self._turn][:end], non_blocking=True)
+
+def _words(array: np.ndarray) -> np.ndarray:
+    """A contiguous array of 32-bit numbers as int32 [n]."""
+    return array if array.dtype == np.int32 and array.ndim == 1 else array.reshape(-1).view(np.int32)

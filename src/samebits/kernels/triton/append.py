@@ -10,7 +10,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.cells import CacheView, cache_views, cell_of, store_heads
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.rope import heads_of, rope_heads, table_row
@@ -30,7 +30,6 @@ def append_kernel(
     CHAINED: tl.constexpr,
 ):  # fmt: skip
     """A program does HEADS heads of one token: of its query, then of its key, then of its value."""
-    let_next_start(CHAINED)
     query_parts, parts = 0, tl.cdiv(H, HEADS)
     if query_ptr is not None:
         query_parts = tl.cdiv(HQ, HEADS)

@@ -16,7 +16,7 @@ from samebits.kernels.triton.attention_common import (
     store_rounded,
 )
 from samebits.kernels.triton.attention_work import decode_tiles
-from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip
 from samebits.kernels.triton.rows import fault_where
 
@@ -53,7 +53,6 @@ def decode_join(
     CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Grid (sequences or more, heads): rows of one-query sequences, and zeros in rows beyond the last sequence."""
-    let_next_start(CHAINED)
     seq, number = tl.program_id(0), tl.program_id(1)
     row, rows, entry, length = sequences(
         seq, seq < num_seqs, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE

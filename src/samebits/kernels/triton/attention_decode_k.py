@@ -16,7 +16,7 @@ from samebits.kernels.triton.attention_common import (
     sequences,
 )
 from samebits.kernels.triton.attention_work import decode_share, decode_tiles
-from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import soft_capped
 from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.rows import fault_where
@@ -228,7 +228,6 @@ def decode_scores(
             # So the first look at the table, in the loop, finds it near.
             page_of(indices_ptr, entry, first * RUN, first < last, page_size, num_pages, fault_ptr, TABLE)
             wait_for_previous(CHAINED)
-            let_next_start(CHAINED)  # only now: the V pass loads values before it waits
             q = ()
             for g in tl.static_range(HEADS):
                 q_base = q_ptr + row.to(tl.int64) * q_row + (part * HEADS + g) * q_head

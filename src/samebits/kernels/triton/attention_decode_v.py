@@ -7,7 +7,7 @@ import triton.language as tl
 
 from samebits.kernels.triton.attention_common import CUT, NEG_INF, RUN, as_operand, page_of, sequences
 from samebits.kernels.triton.attention_work import decode_cuts, decode_share, decode_tiles
-from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import bits, exp, from_bits
 
 
@@ -276,7 +276,6 @@ def decode_values(
 
     An item is a cut. One warp walks through its runs (RUNS is 1), or 16 warps take one each (16).
     """
-    let_next_start(CHAINED)
     lane = tl.arange(0, 32)[None, :]
     at, stop, seq, base, tiles_before, all_tiles = decode_share(
         qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries, num_tokens, page_size, window, fault_ptr,

@@ -14,11 +14,10 @@ from samebits.kernels.triton.attention_fast_tile import (
     NEG_INF,
     batch_of,
     load_queries,
-    row_offsets,
     store_rows,
     walk,
 )
-from samebits.kernels.triton.chaining import let_next_start, prefetch, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 
 
 @triton.jit
@@ -141,27 +140,6 @@ def sequence_at(
     return unit - tl.max(tl.where(passed, ends, 0), 0), first, count, entry, length
 
 
-@triton.jit
-def prefetch_blocks(
-    within, stop, count, entry, length, k, v, kv_indices, num_pages, page_stride, slot_stride, head_stride, window,
-    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, KV_HEADS: tl.constexpr, PAGE: tl.constexpr, HAS_TABLE: tl.constexpr,
-    WINDOW: tl.constexpr, AHEAD: tl.constexpr, CHAINED: tl.constexpr,
-):  # fmt: skip
-    """Asks for the keys and values of a program's first blocks: units within .. stop - 1 of its sequence."""
-    begin, origin, blocks = blocks_of(count, length, window, BLOCK_N, WINDOW)
-    head, block = within // blocks % KV_HEADS, within % blocks
-    LINE: tl.constexpr = min(BLOCK_D, 1024 // k.dtype.element_ty.primitive_bitwidth)
-    lines = head * head_stride + tl.arange(0, BLOCK_D // LINE) * LINE
-    for i in tl.static_range(AHEAD):
-        if i < tl.minimum(blocks - block, stop - within):
-            offset = row_offsets(
-                origin + (block + i) * BLOCK_N, begin, length, entry, kv_indices, num_pages, page_stride, slot_stride,
-                BLOCK_N, PAGE, HAS_TABLE, WINDOW, True,
-            )[:, None] + lines[None, :]  # fmt: skip
-            prefetch(k + offset, CHAINED)
-            prefetch(v + offset, CHAINED)
-
-
 # sizes of a batch: a kernel for every multiple of 16 would be compiled again and again
 @triton.jit(
     do_not_specialize=[
@@ -176,12 +154,11 @@ def decode(
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BATCH: tl.constexpr,
     HEADS: tl.constexpr, GROUP: tl.constexpr, PAGE: tl.constexpr, HAS_TABLE: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr, CAP: tl.constexpr, HAS_SINKS: tl.constexpr, HAS_LSE: tl.constexpr, STAGES: tl.constexpr,
-    MERGED: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, EMULATE: tl.constexpr, CHAINED: tl.constexpr,
+    MERGED: tl.constexpr, PARTS: tl.constexpr, EMULATE: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Serves sequences of at most most_rows rows (queries x GROUP), checks the table and clears padding."""
     KV_HEADS: tl.constexpr = HEADS // GROUP
     CHUNK: tl.constexpr = 128
-    let_next_start(CHAINED)
     used_tokens = tl.load(qo_indptr + num_sequences)
     if HAS_TABLE:  # loaded first and looked at last: nothing waits
         used_entries = tl.minimum(tl.load(kv_indptr + num_sequences), num_indices)
@@ -199,12 +176,6 @@ def decode(
     within, first, count, entry, length = sequence_at(
         unit, ends, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
     )
-    if CHAINED and share <= AHEAD:
-        prefetch_blocks(
-            within, within + stop - unit, count, entry, length, k, v, kv_indices, num_pages,
-            page_stride, slot_stride, head_stride, window,
-            BLOCK_N, BLOCK_D, KV_HEADS, PAGE, HAS_TABLE, WINDOW, AHEAD, CHAINED,
-        )  # fmt: skip
     wait_for_previous(CHAINED)
     while unit < stop:
         begin, origin, blocks = blocks_of(count, length, window, BLOCK_N, WINDOW)

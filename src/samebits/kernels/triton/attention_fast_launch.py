@@ -37,7 +37,6 @@ class Shape:
     share      units that one of them takes at least
     registers  a thread's at most, so that all programs fit (NVIDIA only)
     parts      of a cut item that are loaded at once, at most
-    ahead      blocks asked for before the previous kernel has ended, where a program has no more
     """
 
     block_m: int
@@ -48,7 +47,6 @@ class Shape:
     share: int = 1
     registers: int | None = None
     parts: int = 16
-    ahead: int = 4
 
 
 @cache
@@ -62,7 +60,7 @@ def decode_shape(block_d: int, group: int, num_sequences: int) -> Shape:
     if num_sequences <= FEW_SEQUENCES:
         return Shape(block_m, 64, 4, 5)
     if num_sequences < MANY_SEQUENCES:
-        return Shape(block_m, 128, 4, 5, ahead=2)
+        return Shape(block_m, 128, 4, 5)
     return Shape(block_m, 32, 2, 5, 4)
 
 
@@ -213,7 +211,7 @@ def _launch_decode(shared: _Launch, most_rows: int, shape: Shape) -> None:
         *shared.tensors, part_o, part_ml, counters(device), fault_word(device), BAD_QUERY, BAD_PAGE,
         *shared.sizes, *shared.strides, *shared.logits, most_rows, shape.share, **_how(shape, shared.constants),
         MERGED=merged, PARTS=min(shape.parts, max(2, 8192 // (merged * shared.constants["BLOCK_D"]))),
-        AHEAD=shape.ahead, **chained(device), **FUSED,
+        **chained(device), **FUSED,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from samebits.kernels.triton.attention_lanes_memory import (
 from samebits.kernels.triton.attention_lanes_scores import larger, largest_of_rows, score_range
 from samebits.kernels.triton.attention_lanes_values import add_range, store_out, zeros_of
 from samebits.kernels.triton.attention_work import tile_item, tile_total
-from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip
 
 SHARED_ROWS = 64  # after the scores of a program: [16, M] maxima, [16, M] sums of runs, [M] inverses
@@ -85,7 +85,6 @@ def attend_lanes(
     s [program, pitch, M] keeps the scores of the first `room` positions, then SHARED_ROWS. Scores of later cuts are
     computed twice: the first turn of an item sees all positions for the maximum, every further one a cut.
     """
-    let_next_start(CHAINED)
     QUERIES: tl.constexpr = M // HEADS
     NUM_HEADS: tl.constexpr = NUM_PARTS * HEADS
     ROWS: tl.constexpr = 4 if V_DIM <= 64 else 8

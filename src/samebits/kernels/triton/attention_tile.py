@@ -26,7 +26,7 @@ from samebits.kernels.triton.attention_common import (
     store_rounded,
 )
 from samebits.kernels.triton.attention_work import tile_item, tile_total
-from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip, soft_capped
 from samebits.kernels.triton.rows import fault_where
 
@@ -222,7 +222,6 @@ def attend_tiles(
     s [program, M, room + CUT] keeps the scores of the first `room` positions; those of later cuts
     are computed twice. ALL_KEPT: no sequence is longer.
     """
-    let_next_start(CHAINED)
     QUERIES: tl.constexpr = M // HEADS
     row = tl.arange(0, M)
     column = tl.arange(0, V_PAD)

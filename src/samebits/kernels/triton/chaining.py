@@ -1,11 +1,13 @@
 """Launches that overlap: on NVIDIA from sm_90 on, a kernel may start while the one before it still runs.
 
-A kernel launched with **chained(device) takes CHAINED: tl.constexpr. It calls `let_next_start` first of all and
-`wait_for_previous` before it reads anything but constants and before it writes anything but faults. Constants of a step
-are its weights and its integers: page tables, lengths, positions, ids. Where another kernel makes integers, a backend
-must let that one end first (GpuExecutable does). What lies between the two runs beside the previous kernel's end: loads
-of constants, address arithmetic, and `prefetch` of what is read later, which may be what the previous kernel still
-writes. Elsewhere all three are nothing.
+A kernel launched with **chained(device) takes CHAINED: tl.constexpr and calls `wait_for_previous` before it reads
+anything but constants and before it writes anything but faults. What lies before the call runs beside the previous
+kernel: loads of constants, address arithmetic. Constants of a step are its weights and its integers: page tables,
+lengths, positions, ids; where another kernel makes integers, a backend must let that one end first (GpuExecutable
+does). Elsewhere the call does nothing.
+
+The next kernel may start once all programs have called it. Were it let in earlier, its programs would go where room is
+left by chance, several to a multiprocessor, while others stay empty: a step took a tenth longer.
 """
 
 from __future__ import annotations
@@ -20,23 +22,11 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def let_next_start(CHAINED: tl.constexpr):
-    if CHAINED:
-        gdc_launch_dependents()
-
-
-@triton.jit
 def wait_for_previous(CHAINED: tl.constexpr):
+    """Returns when all that the previous kernel wrote can be read, and lets the next one start."""
     if CHAINED:
         gdc_wait()
-
-
-@triton.jit
-def prefetch(pointers, CHAINED: tl.constexpr):
-    """Asks for the 128-byte lines at the pointers to be brought into the L2 cache; a hint, it reads nothing."""
-    if CHAINED:
-        text: tl.constexpr = "prefetch.global.L2 [$1]; mov.b32 $0, 0;"
-        tl.inline_asm_elementwise(text, "=r,l", [pointers.to(tl.int64)], tl.int32, False, 1)
+        gdc_launch_dependents()
 
 
 @cache

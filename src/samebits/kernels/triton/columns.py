@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementwise import BLOCK, place
 from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.rows import num_rows, row_start, rows_of
@@ -33,7 +33,6 @@ def concat_kernel(
     a_ptr, b_ptr, y_ptr, K, M, num_blocks, a_outer, a_inner, b_outer, b_inner,
     A_GROUP: tl.constexpr, B_GROUP: tl.constexpr, BLOCK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     row, column = place(M, num_blocks, BLOCK)
     wait_for_previous(CHAINED)
     a = tl.load(a_ptr + row_start(row, A_GROUP, a_outer, a_inner) + column, mask=column < K, other=0.0)

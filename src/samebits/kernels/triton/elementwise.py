@@ -9,7 +9,7 @@ import triton.language as tl
 
 from samebits.core.numerics.elementary import recip as host_recip
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import soft_capped
 from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.rows import load_wide, row_start, rows_of, store_narrow
@@ -32,7 +32,6 @@ def binary_kernel(
     X_GROUP: tl.constexpr, Y_GROUP: tl.constexpr, MULTIPLY: tl.constexpr, BLOCK: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     row, column = place(K, num_blocks, BLOCK)
     wait_for_previous(CHAINED)
     x = load_wide(x_ptr + row_start(row, X_GROUP, x_outer, x_inner) + column, column < K)
@@ -46,7 +45,6 @@ def unary_kernel(
     x_ptr, y_ptr, K, num_blocks, outer, inner, factor, inv_factor,
     GROUP: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     row, column = place(K, num_blocks, BLOCK)
     wait_for_previous(CHAINED)
     y = load_wide(x_ptr + row_start(row, GROUP, outer, inner) + column, column < K)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementwise import BLOCK, place
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
@@ -24,7 +24,6 @@ def embed_kernel(
     table_ptr, ids_ptr, y_ptr, fault_ptr, V, K, num_blocks, row_stride, BLOCK: tl.constexpr, CHAINED: tl.constexpr
 ):
     """An id of -1 is padding: a row of zeros, as any other id outside the table, which is a fault."""
-    let_next_start(CHAINED)
     token, column = place(K, num_blocks, BLOCK)
     wait_for_previous(CHAINED)
     at = tl.load(ids_ptr + token)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import (
     EXP_POLY,
     LN2_HIGH,
@@ -50,7 +50,6 @@ def gated_kernel(
     x_ptr, y_ptr, H, num_blocks, outer, inner,
     GROUP: tl.constexpr, FORM: tl.constexpr, BLOCK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     row, column = place(H, num_blocks, BLOCK)
     wait_for_previous(CHAINED)
     start = x_ptr + row_start(row, GROUP, outer, inner)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.activations import int8_blocks
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import sigmoid
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED
@@ -34,7 +34,6 @@ def _quantize(
     CHAINED: tl.constexpr,
 ):
     """Rows x [T, K], or with GATED [T, 2K] as (gate * sigmoid(gate)) * up, to codes [T, K] and scales [T, nb]."""
-    let_next_start(CHAINED)
     wait_for_previous(CHAINED)
     token = tl.program_id(0).to(tl.int64)
     b = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
@@ -70,7 +69,6 @@ def _arrange(
     words      int32 [tiles, nb, NT, 8 tokens, 4, 2]: words t and 4 + t of a token's block
     sa, asum   float32 [tiles, nb, 8 * NT]
     """
-    let_next_start(CHAINED)
     wait_for_previous(CHAINED)
     tile = tl.program_id(0).to(tl.int64)
     b = (tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS))[:, None]

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.activations import int8_blocks
-from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import sigmoid
 from samebits.kernels.triton.gemv_checks import check_activations
 from samebits.kernels.triton.gemv_chunks import add_in_order, chunk_sums, load_chunk
@@ -115,7 +115,6 @@ def gemv_kernel(
     CHAINED: tl.constexpr,
 ):
     """A program owns one token and some tiles; the last one of a token looks for what is refused."""
-    let_next_start(CHAINED)
     programs, token = tl.num_programs(0) - 1, tl.program_id(1)
     a_ptr += token * (NB * 8)
     sa_ptr += token * NB
@@ -133,7 +132,6 @@ def gemv_kernel(
 @triton.jit
 def silu_kernel(y_ptr, codes_ptr, scales_ptr, fault_ptr, blocks, FAULT: tl.constexpr, CHAINED: tl.constexpr):
     """(gate * sigmoid(gate)) * up of a row [2H] in int8 blocks; a program makes four of them."""
-    let_next_start(CHAINED)
     block = tl.program_id(0) * 4 + tl.arange(0, 4)
     row = tl.program_id(1).to(tl.int64) * blocks
     column, inside = block[:, None] * 32 + tl.arange(0, 32)[None, :], block < blocks

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.activations import int8_blocks
-from samebits.kernels.triton.chaining import let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import sigmoid
 from samebits.kernels.triton.gemv_checks import check_activations
 from samebits.kernels.triton.gemv_mma import tile_rows
@@ -54,7 +54,6 @@ def tokens_kernel(
     BAD_SCALES: tl.constexpr,
     CHAINED: tl.constexpr,
 ):
-    let_next_start(CHAINED)
     tile = tl.program_id(0)
     if tile == tl.num_programs(0) - 1:
         check_tokens(a_ptr, sa_ptr, fault_ptr, tokens, NB, C, BAD_CODES, BAD_SCALES, CHAINED)
@@ -95,7 +94,6 @@ def tokens_silu_kernel(
     CHAINED: tl.constexpr,
 ):
     """Four programs make a block of 32 results a token: two tiles of the gate, two of up. The last joins them."""
-    let_next_start(CHAINED)
     if tl.program_id(0) == tl.num_programs(0) - 1:
         check_tokens(a_ptr, sa_ptr, fault_ptr, tokens, NB, C, BAD_CODES, BAD_SCALES, CHAINED)
         return

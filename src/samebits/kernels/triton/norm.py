@@ -12,7 +12,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import rsqrt
 from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.row_sum import in_shared_memory, row_sum
@@ -80,7 +80,6 @@ def norm_kernel(
     GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, CENTRED: tl.constexpr, ASM: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     row, first, width = places(num_rows, K, R, CUTS)
     if weight_ptr is not None:
         weights = load_steps(weight_ptr + first, first, width)
@@ -133,7 +132,6 @@ def add_norm_kernel(
     GROUP: tl.constexpr, RESIDUAL_GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, ASM: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     row, first, width = places(num_rows, K, R, CUTS)
     x_ptrs = x_ptr + row_start(row, GROUP, outer, inner) + first
     residual_ptrs = residual_ptr + row_start(row, RESIDUAL_GROUP, residual_outer, residual_inner) + first

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import bits, from_bits, round_to_int, rsqrt
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.norm import add_to_residual, load_steps, too_wide
@@ -49,7 +49,6 @@ def few_rows_kernel(
     ASM: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """A program owns a row and keeps it in registers: the fewest steps one after another."""
-    let_next_start(CHAINED)
     row = tl.program_id(0).to(tl.int64)
     slot = tl.arange(0, CUTS * 16)
     first = slot // 16 * 256 + slot % 16
@@ -71,7 +70,6 @@ def many_rows_kernel(
     BLOCKS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """A program owns a row and reads the new residual again for the blocks: fewer instructions."""
-    let_next_start(CHAINED)
     row = tl.program_id(0).to(tl.int64)
     first = tl.arange(0, CUTS)[:, None] * 256 + tl.arange(0, 16)[None, :]
     residual_row = residual_ptr + row_start(row, RESIDUAL_GROUP, residual_outer, residual_inner)

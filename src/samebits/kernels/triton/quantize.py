@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import bits, from_bits, recip, round_to_int
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
@@ -41,7 +41,6 @@ def quantize_kernel(
     x_ptr, codes_ptr, scales_ptr, fault_ptr, NB, num_groups, outer, inner,
     GROUP: tl.constexpr, BLOCKS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     program = tl.program_id(0)
     row = (program // num_groups).to(tl.int64)
     lane = tl.arange(0, 32)[None, :]

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.chaining import chained, let_next_start, wait_for_previous
+from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.rows import fault_where, load_wide, store_narrow
@@ -69,7 +69,6 @@ def rope_kernel(
     D: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, INTERLEAVE: tl.constexpr, HEADS: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(CHAINED)
     parts = tl.cdiv(H, HEADS)
     token, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
     wait_for_previous(CHAINED)
