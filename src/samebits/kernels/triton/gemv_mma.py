@@ -13,6 +13,7 @@ import triton.language as tl
 from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.gemv_chunks import block_factors
 from samebits.kernels.triton.gemv_terms import (
+    FOUR_WORDS,
     ONES,
     block_scales,
     block_term,
@@ -36,17 +37,15 @@ MMA_16 = tl.constexpr("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {$0,$1,$2
 @triton.jit
 def mma(a0, a1, a2, a3, b0, b1, start):
     """Four sums of 32 products: of the rows a0, a1 (first half of the block) and a2, a3 (second half)."""
-    types: tl.constexpr = (tl.int32, tl.int32, tl.int32, tl.int32)
     return tl.inline_asm_elementwise(
-        MMA_32, "=r,=r,=r,=r,r,r,r,r,r,r,r", [a0, a1, a2, a3, b0, b1, start], types, False, 1
+        MMA_32, "=r,=r,=r,=r,r,r,r,r,r,r,r", [a0, a1, a2, a3, b0, b1, start], FOUR_WORDS, False, 1
     )
 
 
 @triton.jit
 def mma_half(a0, a1, b, start):
     """Four sums of 16 products."""
-    types: tl.constexpr = (tl.int32, tl.int32, tl.int32, tl.int32)
-    return tl.inline_asm_elementwise(MMA_16, "=r,=r,=r,=r,r,r,r,r", [a0, a1, b, start], types, False, 1)
+    return tl.inline_asm_elementwise(MMA_16, "=r,=r,=r,=r,r,r,r,r", [a0, a1, b, start], FOUR_WORDS, False, 1)
 
 
 @triton.jit

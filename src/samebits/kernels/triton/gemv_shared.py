@@ -7,7 +7,7 @@ from functools import cache
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.gemv_terms import PTX_HERE
+from samebits.kernels.triton.gemv_terms import FOUR_WORDS, PTX_HERE
 
 MOST_BYTES = 32768  # of activations: the rest of what a program may have without asking is for the sums
 READ_ASM = tl.constexpr("ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];")
@@ -82,5 +82,4 @@ def copy_activations(a_ptr, sa_ptr, LANES: tl.constexpr, ASM: tl.constexpr):
 @triton.jit
 def read_words(at):
     """The four words at each of the addresses in shared memory."""
-    types: tl.constexpr = (tl.int32, tl.int32, tl.int32, tl.int32)
-    return tl.inline_asm_elementwise(READ_ASM, "=r,=r,=r,=r,r", [at], types, False, 1)
+    return tl.inline_asm_elementwise(READ_ASM, "=r,=r,=r,=r,r", [at], FOUR_WORDS, False, 1)

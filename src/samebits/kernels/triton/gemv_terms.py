@@ -13,6 +13,7 @@ import triton.language as tl
 
 from samebits.kernels.triton.registry import INTERPRETED
 
+FOUR_WORDS = tl.constexpr((tl.int32, tl.int32, tl.int32, tl.int32))  # types of an instruction's results
 PTX_HERE = not INTERPRETED and torch.version.hip is None  # whether NVIDIA's inline assembly may be used
 
 # log2 of what the bytes of code_words are scaled by: q - 8, q - 16 and q - 32 in the upper bits of a byte.
