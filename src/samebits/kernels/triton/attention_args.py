@@ -92,11 +92,6 @@ class Call:
         return self.table["num_entries"] * self.table["page_size"]
 
     @property
-    def plain(self) -> bool:
-        """No soft cap, slopes, sinks or mask."""
-        return not any(self.numbers[name] for name in ("CAP", "SLOPES", "SINKS", "MASK"))
-
-    @property
     def result(self) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         return self.out if self.lse is None else (self.out, self.lse)
 

@@ -73,11 +73,11 @@ def at_most(registers: int, elements: int) -> dict[str, int]:
 class Launch:
     """What the three kernels of one call share: the plan, sizes, scratch and arguments by name."""
 
-    def __init__(self, call: Call, plan: Plan | None) -> None:
+    def __init__(self, call: Call) -> None:
         self.call, self.device = call, call.q.device
         self.heads = heads_of_part(call.group)
         self.parts = call.q.shape[1] // self.heads
-        self.plan = plan or next(p for p in PLANS if call.num_sequences * self.parts <= p.most_parts)
+        self.plan = next(p for p in PLANS if call.num_sequences * self.parts <= p.most_parts)
         self.h_pad = max(2, power_of_two(self.heads))
         self.d_pad, self.v_pad = max(64, power_of_two(call.head_size)), max(32, power_of_two(call.v_dim))
         self.tiles, self.slots = (call.num_cells // n + call.num_sequences + 1 for n in (RUN, CUT))
@@ -172,9 +172,9 @@ def _launch_values(launch: Launch) -> None:
     )
 
 
-def launch_decode(call: Call, plan: Plan | None = None) -> None:
+def launch_decode(call: Call) -> None:
     """All sequences with one query, and the rows beyond the last sequence."""
-    launch = Launch(call, plan)
+    launch = Launch(call)
     _launch_scores(launch)
     _launch_values(launch)
     decode_join[(max(call.num_sequences, min(call.num_tokens, CLEARING)), call.q.shape[1])](

@@ -67,12 +67,12 @@ def _programs(call: Call, heads: int, parts: int, most: int) -> int:
     return min(most, parts * (-(-call.num_tokens // (ROWS // heads)) + call.num_sequences))
 
 
-def launch_lanes(call: Call, programs: int = 264, room: int = ROOM) -> None:
+def launch_lanes(call: Call) -> None:
     """By attention_lanes; two programs share a multiprocessor, their registers fill it."""
     heads = heads_of_part(call.group)
     parts = call.q.shape[1] // heads
-    programs = _programs(call, heads, parts, programs)
-    room = min(room, -(-call.num_cells // CUT) * CUT)
+    programs = _programs(call, heads, parts, 264)
+    room = min(ROOM, -(-call.num_cells // CUT) * CUT)
     pitch = room + SHARED_ROWS
     s = torch.empty((programs, pitch, ROWS), dtype=torch.float32, device=call.q.device)
     shared = torch.empty(NUM_TILES * ROWS * 64, dtype=torch.int32) if INTERPRETED else None

@@ -78,13 +78,7 @@ def shape_for(num_tokens: int, num_rows: int, num_blocks: int) -> Shape:
     return replace(shape, groups=1) if num_blocks % CHUNK else shape
 
 
-def gemm_int8(
-    codes: torch.Tensor,
-    scales: torch.Tensor,
-    weight: Tiled,
-    bias: torch.Tensor | None,
-    shape: Shape | None = None,
-) -> torch.Tensor:
+def gemm_int8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None) -> torch.Tensor:
     """(codes * scales) @ weight^T + bias, float32 [T, N]; codes int8 [T, K], scales float32 [T, K / 32]."""
     num_tokens, (num_rows, k) = codes.shape[0], weight.shape
     nb = k // BLOCK
@@ -96,7 +90,7 @@ def gemm_int8(
     if not (ON_NVIDIA or INTERPRETED):
         _dot(codes, scales, weight, bias, y, None, None, (0, 0))
         return y
-    shape = shape or shape_for(num_tokens, num_rows, nb)
+    shape = shape_for(num_tokens, num_rows, nb)
     words, sa, asum = arranged(codes, scales, weight.format.name, shape.token_tiles)
     multiply(words, sa, asum, weight, bias, y, shape)
     return y
