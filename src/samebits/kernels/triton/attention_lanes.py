@@ -30,56 +30,13 @@ SHARED_ROWS = 64  # after the scores of a program: [16, M] maxima, [16, M] sums 
 
 @triton.jit(do_not_specialize=["num_tokens", "num_seqs", "num_entries", "num_pages", "window"])
 def attend_lanes(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    out_ptr,
-    lse_ptr,
-    s_ptr,
-    shared_ptr,
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    indices_ptr,
-    slopes_ptr,
-    sinks_ptr,
-    fault_ptr,
-    num_tokens,
-    num_seqs,
-    num_entries,
-    num_pages,
-    room,
-    pitch,
-    q_row,
-    q_head,
-    k_page,
-    k_slot,
-    k_head,
-    v_page,
-    v_slot,
-    v_head,
-    scale,
-    cap,
-    inv_cap,
-    window,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAP: tl.constexpr,
-    SLOPES: tl.constexpr,
-    SINKS: tl.constexpr,
-    LSE: tl.constexpr,
-    K_FORMAT: tl.constexpr,
-    V_FORMAT: tl.constexpr,
-    GROUP: tl.constexpr,
-    HEADS: tl.constexpr,
-    NUM_PARTS: tl.constexpr,
-    D: tl.constexpr,
-    V_DIM: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
-    CHAINED: tl.constexpr,
-):
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, s_ptr, shared_ptr, qo_ptr, last_ptr, indptr_ptr, indices_ptr, slopes_ptr,
+    sinks_ptr, fault_ptr, num_tokens, num_seqs, num_entries, num_pages, room, pitch, q_row, q_head, k_page, k_slot,
+    k_head, v_page, v_slot, v_head, scale, cap, inv_cap, window, page_size: tl.constexpr, TABLE: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr, SINKS: tl.constexpr,
+    LSE: tl.constexpr, K_FORMAT: tl.constexpr, V_FORMAT: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr,
+    NUM_PARTS: tl.constexpr, D: tl.constexpr, V_DIM: tl.constexpr, SEQ_BLOCK: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
     """A fixed number of programs; item: a tile of M // HEADS queries and HEADS query heads of one KV head.
 
     s [program, pitch, M] keeps the scores of the first `room` positions, then SHARED_ROWS. Scores of later cuts are
@@ -110,19 +67,9 @@ def attend_lanes(
         turn += 1
         if item < total_items:
             seq, nth_tile = tile_item(
-                total_items // NUM_PARTS - 1 - item // NUM_PARTS,
-                qo_ptr,
-                last_ptr,
-                indptr_ptr,
-                num_seqs,
-                num_entries,
-                num_tokens,
-                page_size,
-                fault_ptr,
-                QUERIES,
-                TABLE,
-                SEQ_BLOCK,
-            )
+                total_items // NUM_PARTS - 1 - item // NUM_PARTS, qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries,
+                num_tokens, page_size, fault_ptr, QUERIES, TABLE, SEQ_BLOCK,
+            )  # fmt: skip
             first, rows, entry, length = sequences(
                 seq, True, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
             )
@@ -161,55 +108,18 @@ def attend_lanes(
                 end = tl.minimum(stop, begin + CUT)
                 last = stop if begin == start else end
                 maxima = score_range(
-                    shared_ptr,
-                    memory,
-                    queries,
-                    keys,
-                    table,
-                    part_slopes,
-                    s_ptr,
-                    fault_ptr,
-                    tile,
-                    length,
-                    low,
-                    begin,
-                    last,
-                    begin + room,
-                    numbers,
-                    page_size,
-                    TABLE,
-                    CAUSAL,
-                    WINDOW,
-                    CAP,
-                    SLOPES,
-                    HEADS,
-                    D,
-                    K_FORMAT,
-                )
+                    shared_ptr, memory, queries, keys, table, part_slopes, s_ptr, fault_ptr, tile, length, low, begin,
+                    last, begin + room, numbers, page_size, TABLE, CAUSAL, WINDOW, CAP, SLOPES, HEADS, D, K_FORMAT,
+                )  # fmt: skip
                 if begin == start:
                     end = tl.minimum(stop, start + room)
                     largest = larger(largest, largest_of_rows(maxima, maxima_ptr))
                     refuse(fault_ptr, BAD_SCORE, (largest <= LARGEST_F32) == 0)
                 out, total = add_range(
-                    shared_ptr,
-                    memory,
-                    values,
-                    table,
-                    s_ptr,
-                    sums_ptr,
-                    fault_ptr,
-                    out,
-                    total,
-                    tl.where(largest == NEG_INF, 0.0, largest),
-                    low,
-                    begin,
-                    end,
-                    page_size,
-                    TABLE,
-                    V_DIM,
-                    ROWS,
+                    shared_ptr, memory, values, table, s_ptr, sums_ptr, fault_ptr, out, total,
+                    tl.where(largest == NEG_INF, 0.0, largest), low, begin, end, page_size, TABLE, V_DIM, ROWS,
                     V_FORMAT,
-                )
+                )  # fmt: skip
                 begin = end
             if SINKS:
                 total = total + exp(sinks - tl.where(largest == NEG_INF, 0.0, largest))

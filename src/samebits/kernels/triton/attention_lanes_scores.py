@@ -41,18 +41,9 @@ def larger(a, b):
 
 @triton.jit
 def fill_cells(
-    shared_ptr,
-    to,
-    cells,
-    table,
-    first,
-    low,
-    high,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    SIZE: tl.constexpr,
+    shared_ptr, to, cells, table, first, low, high, page_size: tl.constexpr, TABLE: tl.constexpr, SIZE: tl.constexpr,
     SWIZZLED: tl.constexpr,
-):
+):  # fmt: skip
     """Starts the copies of 64 cells from position `first`, zeros outside low .. high - 1, as a group.
 
     cells: (one head's pointer, strides of a page and a slot); table: (indices, first entry, pages). Sixteen cells
@@ -127,31 +118,10 @@ def _larger_of(a, b):
 
 @triton.jit
 def score_range(
-    shared_ptr,
-    memory,
-    queries,
-    keys,
-    table,
-    slopes_ptr,
-    s_ptr,
-    fault_ptr,
-    tile,
-    length,
-    low,
-    begin,
-    end,
-    kept_to,
-    numbers,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAP: tl.constexpr,
-    SLOPES: tl.constexpr,
-    HEADS: tl.constexpr,
-    D: tl.constexpr,
-    FORMAT: tl.constexpr,
-):
+    shared_ptr, memory, queries, keys, table, slopes_ptr, s_ptr, fault_ptr, tile, length, low, begin, end, kept_to,
+    numbers, page_size: tl.constexpr, TABLE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    CAP: tl.constexpr, SLOPES: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, FORMAT: tl.constexpr,
+):  # fmt: skip
     """Scores of positions begin .. end - 1 to s [position - begin, M] while below kept_to, -inf where not kept.
 
     Gives 8 lanes: the largest scores of a thread's 8 rows at its positions. Other arguments: fill_queries, fill_cells.

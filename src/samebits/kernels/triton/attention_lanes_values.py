@@ -111,25 +111,9 @@ def plus(totals, parts, COUNT: tl.constexpr):
 
 @triton.jit
 def add_range(
-    shared_ptr,
-    memory,
-    values,
-    table,
-    s_ptr,
-    sums_ptr,
-    fault_ptr,
-    out,
-    total,
-    shift,
-    low,
-    begin,
-    end,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    V_DIM: tl.constexpr,
-    ROWS: tl.constexpr,
-    FORMAT: tl.constexpr,
-):
+    shared_ptr, memory, values, table, s_ptr, sums_ptr, fault_ptr, out, total, shift, low, begin, end,
+    page_size: tl.constexpr, TABLE: tl.constexpr, V_DIM: tl.constexpr, ROWS: tl.constexpr, FORMAT: tl.constexpr,
+):  # fmt: skip
     """(out, total) plus the cuts of positions begin .. end - 1, whose scores are s [position - begin, M]."""
     thread = tl.arange(0, THREADS)
     buffer = memory + TILE_BYTES
@@ -160,16 +144,9 @@ def add_range(
 
 @triton.jit
 def store_out(
-    out_ptr,
-    out,
-    inverse_ptr,
-    fault_ptr,
-    tile,
-    HEADS: tl.constexpr,
-    NUM_HEADS: tl.constexpr,
-    V_DIM: tl.constexpr,
+    out_ptr, out, inverse_ptr, fault_ptr, tile, HEADS: tl.constexpr, NUM_HEADS: tl.constexpr, V_DIM: tl.constexpr,
     ROWS: tl.constexpr,
-):
+):  # fmt: skip
     """ROWS x 8 lanes times the rows' inverses, rounded; out_ptr: the first head and row of the sequence."""
     first, rows = tile
     first_row, column = value_places(tl.arange(0, THREADS), ROWS)

@@ -88,36 +88,11 @@ def refuse_queries(q_ptrs, real, D: tl.constexpr, D_PAD: tl.constexpr, FORMAT: t
 
 @triton.jit
 def tile_scores(
-    q_ptrs,
-    k_ptr,
-    real,
-    slopes,
-    indices_ptr,
-    fault_ptr,
-    positions,
-    q_positions,
-    entry,
-    length,
-    head,
-    num_pages,
-    k_page,
-    k_slot,
-    k_head,
-    scale,
-    cap,
-    inv_cap,
-    window,
-    zero,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAP: tl.constexpr,
-    SLOPES: tl.constexpr,
-    D: tl.constexpr,
-    SLICES: tl.constexpr,
-    FORMAT: tl.constexpr,
-):
+    q_ptrs, k_ptr, real, slopes, indices_ptr, fault_ptr, positions, q_positions, entry, length, head, num_pages,
+    k_page, k_slot, k_head, scale, cap, inv_cap, window, zero, page_size: tl.constexpr, TABLE: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr, D: tl.constexpr,
+    SLICES: tl.constexpr, FORMAT: tl.constexpr,
+):  # fmt: skip
     """s [M, N], -inf where not kept."""
     page, slot, readable = page_of(
         indices_ptr, entry, positions, positions < length, page_size, num_pages, fault_ptr, TABLE
@@ -138,21 +113,9 @@ def tile_scores(
 
 @triton.jit
 def load_values(
-    v_ptr,
-    indices_ptr,
-    entry,
-    positions,
-    low,
-    high,
-    column,
-    v_page,
-    v_slot,
-    num_pages,
-    fault_ptr,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    V_DIM: tl.constexpr,
-):
+    v_ptr, indices_ptr, entry, positions, low, high, column, v_page, v_slot, num_pages, fault_ptr,
+    page_size: tl.constexpr, TABLE: tl.constexpr, V_DIM: tl.constexpr,
+):  # fmt: skip
     """Values [N, V_PAD] of one head at positions from low to high - 1; zeros elsewhere."""
     kept = (positions >= low) & (positions < high)
     page, slot, kept = page_of(indices_ptr, entry, positions, kept, page_size, num_pages, fault_ptr, TABLE)
@@ -163,60 +126,14 @@ def load_values(
 
 @triton.jit(do_not_specialize=["num_tokens", "num_seqs", "num_entries", "num_pages", "window"])
 def attend_tiles(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    out_ptr,
-    lse_ptr,
-    s_ptr,
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    indices_ptr,
-    slopes_ptr,
-    sinks_ptr,
-    fault_ptr,
-    num_tokens,
-    num_seqs,
-    num_entries,
-    num_pages,
-    room,
-    q_row,
-    q_head,
-    k_page,
-    k_slot,
-    k_head,
-    v_page,
-    v_slot,
-    v_head,
-    scale,
-    cap,
-    inv_cap,
-    window,
-    zero,
-    page_size: tl.constexpr,
-    TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAP: tl.constexpr,
-    SLOPES: tl.constexpr,
-    SINKS: tl.constexpr,
-    LSE: tl.constexpr,
-    K_FORMAT: tl.constexpr,
-    V_FORMAT: tl.constexpr,
-    GROUP: tl.constexpr,
-    HEADS: tl.constexpr,
-    NUM_PARTS: tl.constexpr,
-    D: tl.constexpr,
-    SLICES: tl.constexpr,
-    V_DIM: tl.constexpr,
-    V_PAD: tl.constexpr,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    ALL_KEPT: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
-    CHAINED: tl.constexpr,
-):
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, s_ptr, qo_ptr, last_ptr, indptr_ptr, indices_ptr, slopes_ptr, sinks_ptr,
+    fault_ptr, num_tokens, num_seqs, num_entries, num_pages, room, q_row, q_head, k_page, k_slot, k_head, v_page,
+    v_slot, v_head, scale, cap, inv_cap, window, zero, page_size: tl.constexpr, TABLE: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr, SINKS: tl.constexpr,
+    LSE: tl.constexpr, K_FORMAT: tl.constexpr, V_FORMAT: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr,
+    NUM_PARTS: tl.constexpr, D: tl.constexpr, SLICES: tl.constexpr, V_DIM: tl.constexpr, V_PAD: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, ALL_KEPT: tl.constexpr, SEQ_BLOCK: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
     """A fixed number of programs; item: a tile of M // HEADS queries and HEADS query heads of one KV head.
 
     s [program, M, room + CUT] keeps the scores of the first `room` positions; those of later cuts
@@ -241,19 +158,9 @@ def attend_tiles(
         turn += 1
         if item < total_items:
             seq, tile = tile_item(
-                total_items // NUM_PARTS - 1 - item // NUM_PARTS,
-                qo_ptr,
-                last_ptr,
-                indptr_ptr,
-                num_seqs,
-                num_entries,
-                num_tokens,
-                page_size,
-                fault_ptr,
-                QUERIES,
-                TABLE,
-                SEQ_BLOCK,
-            )
+                total_items // NUM_PARTS - 1 - item // NUM_PARTS, qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries,
+                num_tokens, page_size, fault_ptr, QUERIES, TABLE, SEQ_BLOCK,
+            )  # fmt: skip
             first, rows, entry, length = sequences(
                 seq, True, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
             )
@@ -288,36 +195,10 @@ def attend_tiles(
             while at < stop:
                 positions = at + tl.arange(0, N)
                 s = tile_scores(
-                    q_ptrs,
-                    k_ptr,
-                    real,
-                    slopes,
-                    indices_ptr,
-                    fault_ptr,
-                    positions,
-                    q_positions,
-                    entry,
-                    length,
-                    head,
-                    num_pages,
-                    k_page,
-                    k_slot,
-                    k_head,
-                    scale,
-                    cap,
-                    inv_cap,
-                    window,
-                    zero,
-                    page_size,
-                    TABLE,
-                    CAUSAL,
-                    WINDOW,
-                    CAP,
-                    SLOPES,
-                    D,
-                    SLICES,
-                    K_FORMAT,
-                )
+                    q_ptrs, k_ptr, real, slopes, indices_ptr, fault_ptr, positions, q_positions, entry, length, head,
+                    num_pages, k_page, k_slot, k_head, scale, cap, inv_cap, window, zero, page_size, TABLE, CAUSAL,
+                    WINDOW, CAP, SLOPES, D, SLICES, K_FORMAT,
+                )  # fmt: skip
                 largest = tl.maximum(largest, tl.max(s, axis=1))
                 if ALL_KEPT or at - start < room:
                     tl.store(s_rows + (positions - start)[None, :], s)
@@ -334,36 +215,10 @@ def attend_tiles(
                     tl.debug_barrier()
                     for within in tl.range(0, CUT, N):
                         s = tile_scores(
-                            q_ptrs,
-                            k_ptr,
-                            real,
-                            slopes,
-                            indices_ptr,
-                            fault_ptr,
-                            cut + within + tl.arange(0, N),
-                            q_positions,
-                            entry,
-                            length,
-                            head,
-                            num_pages,
-                            k_page,
-                            k_slot,
-                            k_head,
-                            scale,
-                            cap,
-                            inv_cap,
-                            window,
-                            zero,
-                            page_size,
-                            TABLE,
-                            CAUSAL,
-                            WINDOW,
-                            CAP,
-                            SLOPES,
-                            D,
-                            SLICES,
-                            K_FORMAT,
-                        )
+                            q_ptrs, k_ptr, real, slopes, indices_ptr, fault_ptr, cut + within + tl.arange(0, N),
+                            q_positions, entry, length, head, num_pages, k_page, k_slot, k_head, scale, cap, inv_cap,
+                            window, zero, page_size, TABLE, CAUSAL, WINDOW, CAP, SLOPES, D, SLICES, K_FORMAT,
+                        )  # fmt: skip
                         tl.store(s_rows + (room + within + tl.arange(0, N))[None, :], s)
                 tl.debug_barrier()
                 cut_out = tl.zeros([M, V_PAD], tl.float32)
@@ -372,42 +227,18 @@ def attend_tiles(
                 s_cut = s_rows + (kept_at + run)[None, :]
                 s_next = tl.load(s_cut)
                 v_next = load_values(
-                    v_ptr + head * v_head,
-                    indices_ptr,
-                    entry,
-                    cut + run,
-                    low,
-                    end,
-                    column,
-                    v_page,
-                    v_slot,
-                    num_pages,
-                    fault_ptr,
-                    page_size,
-                    TABLE,
-                    V_DIM,
-                )
+                    v_ptr + head * v_head, indices_ptr, entry, cut + run, low, end, column, v_page, v_slot, num_pages,
+                    fault_ptr, page_size, TABLE, V_DIM,
+                )  # fmt: skip
                 at = cut
                 while at < end:
                     # The next run is on its way while this one is used.
                     s, v = s_next, v_next.to(tl.float32)
                     s_next = tl.load(s_cut + (tl.minimum(at + RUN, end - 1) - cut) // RUN * RUN)
                     v_next = load_values(
-                        v_ptr + head * v_head,
-                        indices_ptr,
-                        entry,
-                        at + RUN + run,
-                        low,
-                        end,
-                        column,
-                        v_page,
-                        v_slot,
-                        num_pages,
-                        fault_ptr,
-                        page_size,
-                        TABLE,
-                        V_DIM,
-                    )
+                        v_ptr + head * v_head, indices_ptr, entry, at + RUN + run, low, end, column, v_page, v_slot,
+                        num_pages, fault_ptr, page_size, TABLE, V_DIM,
+                    )  # fmt: skip
                     p = tl.where(s == NEG_INF, 0.0, exp(s - shift[:, None]))
                     cut_total = cut_total + chain_dot(p, tl.full([16, 16], 1.0, tl.float32), zero)
                     cut_out = cut_out + chain_dot(as_operand(p, V_FORMAT), v, zero)

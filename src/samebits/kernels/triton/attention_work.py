@@ -78,18 +78,9 @@ def query_tiles(rows, QUERIES: tl.constexpr):
 
 @triton.jit
 def tile_total(
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    num_seqs,
-    num_entries,
-    num_tokens,
-    page_size,
-    fault_ptr,
-    QUERIES: tl.constexpr,
-    TABLE: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
-):
+    qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries, num_tokens, page_size, fault_ptr, QUERIES: tl.constexpr,
+    TABLE: tl.constexpr, SEQ_BLOCK: tl.constexpr,
+):  # fmt: skip
     """Tiles of all sequences."""
     total = 0
     start = 0
@@ -105,19 +96,9 @@ def tile_total(
 
 @triton.jit
 def tile_item(
-    nth,
-    qo_ptr,
-    last_ptr,
-    indptr_ptr,
-    num_seqs,
-    num_entries,
-    num_tokens,
-    page_size,
-    fault_ptr,
-    QUERIES: tl.constexpr,
-    TABLE: tl.constexpr,
-    SEQ_BLOCK: tl.constexpr,
-):
+    nth, qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries, num_tokens, page_size, fault_ptr, QUERIES: tl.constexpr,
+    TABLE: tl.constexpr, SEQ_BLOCK: tl.constexpr,
+):  # fmt: skip
     """(sequence, its tile) of the nth tile of all."""
     seq = 0
     base = 0

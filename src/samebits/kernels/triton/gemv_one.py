@@ -27,28 +27,10 @@ def store_rows(y_ptr, bias_ptr, total, tile, last, N, BIAS: tl.constexpr):
 
 @triton.jit
 def walk_tiles(
-    a_ptr,
-    sa_ptr,
-    data_ptr,
-    bias_ptr,
-    y_ptr,
-    offsets,
-    scale,
-    N,
-    tiles,
-    programs,
-    NB: tl.constexpr,
-    BIAS: tl.constexpr,
-    FORMAT: tl.constexpr,
-    SHIFT: tl.constexpr,
-    C: tl.constexpr,
-    MASK: tl.constexpr,
-    ONE: tl.constexpr,
-    ACTIVATIONS: tl.constexpr,
-    EXCHANGE: tl.constexpr,
-    PTX: tl.constexpr,
-    CHAINED: tl.constexpr,
-):
+    a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, offsets, scale, N, tiles, programs, NB: tl.constexpr,
+    BIAS: tl.constexpr, FORMAT: tl.constexpr, SHIFT: tl.constexpr, C: tl.constexpr, MASK: tl.constexpr,
+    ONE: tl.constexpr, ACTIVATIONS: tl.constexpr, EXCHANGE: tl.constexpr, PTX: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
     """The tiles p, p + programs, ... for one token: their groups of C chunks as one sequence.
 
     The first group is asked for before the previous kernel has ended. ONE: there is no other. The barrier keeps the
@@ -90,30 +72,11 @@ def walk_tiles(
 
 @triton.jit
 def gemv_kernel(
-    a_ptr,
-    sa_ptr,
-    data_ptr,
-    bias_ptr,
-    y_ptr,
-    fault_ptr,
-    offsets,
-    scale,
-    N,
-    tiles,
-    NB: tl.constexpr,
-    BIAS: tl.constexpr,
-    FORMAT: tl.constexpr,
-    SHIFT: tl.constexpr,
-    C: tl.constexpr,
-    MASK: tl.constexpr,
-    ONE: tl.constexpr,
-    ACTIVATIONS: tl.constexpr,
-    EXCHANGE: tl.constexpr,
-    BAD_CODES: tl.constexpr,
-    BAD_SCALES: tl.constexpr,
-    PTX: tl.constexpr,
-    CHAINED: tl.constexpr,
-):
+    a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, fault_ptr, offsets, scale, N, tiles, NB: tl.constexpr,
+    BIAS: tl.constexpr, FORMAT: tl.constexpr, SHIFT: tl.constexpr, C: tl.constexpr, MASK: tl.constexpr,
+    ONE: tl.constexpr, ACTIVATIONS: tl.constexpr, EXCHANGE: tl.constexpr, BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr, PTX: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
     """A program owns one token and some tiles; the last one of a token looks for what is refused."""
     programs, token = tl.num_programs(0) - 1, tl.program_id(1)
     a_ptr += token * (NB * 8)
