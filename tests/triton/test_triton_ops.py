@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from samebits.backends.discovery import get
 from samebits.backends.support import choose_kernel
 from samebits.core.errors import Unsupported
 from samebits.core.format import Packed, copy_tensor
 from samebits.core.tiers import Tier
+from samebits.kernels.triton import attention_prefill
+from samebits.kernels.triton.attention_portable import paged_attention
 from samebits.ops import OPS, Op, bind, evaluate, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.checks import as_numbers, outside, steps_of, verify_case
@@ -81,3 +84,14 @@ def test_a_tiny_case_passes_every_check(op: Op) -> None:
     with np.errstate(all="ignore"):
         results = verify_case(found.backend, found.caps, op, case, task)
     assert [f"{case.id} at {r.tier}: {r.reason}" for r in results if r.status != "pass"] == []
+
+
+def test_scores_beyond_what_is_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_prefill, "ROOM", 256)
+    rng, length, queries, size = np.random.default_rng(0), 300, 3, 16
+    k, v = (rng.standard_normal((1, length, 1, size)).astype(np.float16) for _ in range(2))
+    q = rng.standard_normal((queries, 2, size)).astype(np.float32)
+    inputs = (q, k, np.array([0, queries], np.int32), np.array([length], np.int32), v)
+    expected = OPS["paged_attention"].reference(*inputs)
+    result = paged_attention(*map(torch.from_numpy, inputs))
+    assert result.numpy().tobytes() == np.asarray(expected).tobytes()
