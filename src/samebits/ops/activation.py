@@ -7,6 +7,7 @@ import numpy as np
 from samebits.core.numerics.elementary import erfc, sigmoid
 from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS
+from samebits.ops.spaces import distinct, row_space
 
 F = np.float32
 SQRT_2_OVER_PI = F(0.7978845608028654)
@@ -35,6 +36,7 @@ GATED_CASES = [
     tolerance=GATED_TOLERANCE,
     cases=GATED_CASES,
     invariant_axes=("...",),
+    space=row_space(width="H", most=32_768, operations=3),
 )
 def silu_and_mul(x: np.ndarray) -> np.ndarray:
     """(gate * sigmoid(gate)) * up."""
@@ -57,6 +59,7 @@ def _form(name: str) -> str | None:
         *(Case(f"erf-{f}", _sizes(3, 48), {"form": "erf"}, {"x": f}) for f in FLOATS),
     ],
     invariant_axes=("...",),
+    space=row_space(width="H", most=32_768, attrs=distinct({"form": ("tanh", "erf")}), operations=3),
 )
 def gelu_and_mul(x: np.ndarray, *, form: str = "tanh") -> np.ndarray:
     """gelu(gate) * up.

@@ -11,6 +11,7 @@ from samebits.core.format import HostTensor, Packed
 from samebits.ops.kv_cases import append_case, append_inputs
 from samebits.ops.kv_codec import encode_rows
 from samebits.ops.kv_equivalents import append_equivalents
+from samebits.ops.kv_spaces import APPEND_SPACE
 from samebits.ops.paged import (
     K_CACHE,
     KV_INDICES,
@@ -140,6 +141,7 @@ def _storage(cache: HostTensor) -> np.ndarray:
         len(key) * _views(key, value, k_cache, v_cache, layout).token_bytes
     ),
     operations=lambda key, value, **_: key.size + (0 if value is None else value.size),
+    space=APPEND_SPACE,
 )
 def append_paged_kv_cache(
     key: np.ndarray,

@@ -27,6 +27,7 @@ from samebits.ops.attention_cases import ATTENTION_CASES
 from samebits.ops.gemm import block_matmul
 from samebits.ops.kv_cases import attention_inputs
 from samebits.ops.kv_equivalents import attention_equivalents
+from samebits.ops.kv_spaces import ATTENTION_SPACE
 from samebits.ops.paged import (
     K_CACHE,
     KV_INDICES,
@@ -225,6 +226,7 @@ def _check(q: np.ndarray, qo_indptr: np.ndarray, **given: Any) -> None:
     equivalents=attention_equivalents,
     operations=_operations,
     cache_bytes=_cache_bytes,
+    space=ATTENTION_SPACE,
 )
 def paged_attention(
     q: np.ndarray,

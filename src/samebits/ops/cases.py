@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from samebits.core.format import FORMATS, BlockFormat, HostTensor
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import narrow
 from samebits.core.shapes import build_shape
 from samebits.ops.record import FLOATS, Case, Op, Tensor
+from samebits.ops.values import contents, with_special
 
-SPECIAL = np.array(
-    [0.0, -0.0, 2.0**-149, -(2.0**-130), 2.0**-126, 2.0**-24, -(2.0**-16), 1e-20, 1e4, -1e4, 1.0, -1.0], np.float32
-)
+DISTINCT_ROWS = 257  # of a drawn weight: a prime, so that tiles do not repeat
 
 
 def make_inputs(op: Op, case: Case, seed: int = 0) -> dict[str, Any]:
@@ -37,7 +37,11 @@ def default_input(tensor: Tensor, case: Case, stream: Stream) -> HostTensor:
     shape = build_shape(tensor.dims_choices[case.extra.get(f"{tensor.name}_dims", 0)], case.dims)
     sizes = tuple(int(d) for d in shape)  # type: ignore[arg-type]
     name = case.formats.get(tensor.name, tensor.formats[0])
-    if name in FLOATS or isinstance(FORMATS[name], BlockFormat):
+    is_float = name in FLOATS or isinstance(FORMATS[name], BlockFormat)
+    if is_float and "values" in case.extra:
+        kind = case.extra.get("weights" if tensor.raw else "values", case.extra["values"])
+        return _drawn(tensor, sizes, name, kind, stream)
+    if is_float:
         values = stream.normal(sizes, case.extra.get("magnitude", 1.0))
         if case.extra.get("special"):
             values = with_special(values)
@@ -45,12 +49,20 @@ def default_input(tensor: Tensor, case: Case, stream: Stream) -> HostTensor:
     return np.zeros(sizes, FORMATS[name].dtype)
 
 
-def with_special(x: np.ndarray) -> np.ndarray:
-    """x with every third element a value that kernels trip over: zeros of both signs, denormals, far magnitudes."""
-    flat = x.ravel().copy()
-    places = np.arange(0, flat.size, 3)
-    flat[places] = SPECIAL[np.arange(len(places)) % len(SPECIAL)]
-    return flat.reshape(x.shape)
+def _drawn(tensor: Tensor, shape: tuple[int, ...], name: str, kind: str, stream: Stream) -> HostTensor:
+    """A float tensor of a drawn case. Rows of a weight come from a pool: packing 10^5 of them would take seconds."""
+    if not tensor.raw or len(shape) < 2:
+        return in_format(contents(kind, stream, shape, name), name)
+    count = math.prod(shape[:-1])
+    pool = in_format(contents(kind, stream, (min(count, DISTINCT_ROWS), shape[-1]), name), name)
+    if count <= DISTINCT_ROWS:
+        return pool.reshape(shape) if isinstance(pool, np.ndarray) else _reshaped(pool, shape)
+    rows = stream.child("rows").integers(0, DISTINCT_ROWS, (count,))
+    return pool[rows].reshape(shape) if isinstance(pool, np.ndarray) else _reshaped(pool[rows], shape)
+
+
+def _reshaped(x: Packed, shape: tuple[int, ...]) -> Packed:
+    return Packed(x.format, x.data.reshape(*shape[:-1], x.data.shape[-1]), x.scale)
 
 
 def in_format(x: np.ndarray, name: str) -> HostTensor:

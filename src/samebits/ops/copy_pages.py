@@ -10,6 +10,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.ops.kv_cases import filled_inputs, kv_extra
+from samebits.ops.kv_spaces import COPY_SPACE
 from samebits.ops.paged import K_CACHE, V_CACHE
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import CACHES, EXACT, INDEX, Case, Op, Result, Tensor, define_op
@@ -36,6 +37,8 @@ def _inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     pages = stream.child("copies").permutation(inputs["k_cache"].shape[0])
     count = extra["num_copies"]
     sources, targets = pages[:count], pages[len(pages) - count :]
+    if extra.get("sources") == "one":
+        sources = np.full(count, pages[0])
     caches = {name: tensor for name, tensor in inputs.items() if name.endswith("_cache")}
     return {**caches, "sources": sources.astype(np.int32), "targets": targets.astype(np.int32)}
 
@@ -65,6 +68,7 @@ def _case(case_id: str, num_copies: int = 3, **kw: Any) -> Case:
     invariant_axes=("N",),
     check=_check,
     make_inputs=_inputs,
+    space=COPY_SPACE,
 )
 def copy_kv_pages(
     k_cache: HostTensor, sources: np.ndarray, targets: np.ndarray, v_cache: HostTensor | None = None

@@ -6,6 +6,8 @@ import numpy as np
 
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op, float_format
 from samebits.ops.sizes import float_cases, rows
+from samebits.ops.space import choice
+from samebits.ops.spaces import FINITE, distinct, row_space
 
 ONE_ROUNDING = Tolerance(2.0**-7, 1e-6, "one float32 operation, then one rounding to the output type (bf16: 2^-8)")
 OTHER = ("... K", "K")
@@ -19,6 +21,11 @@ BINARY_CASES = [
     Case("empty", rows(0, 64)),
     Case("llama-7b", rows(128, 4096), full=True),
 ]
+BINARY_SPACE = row_space(
+    inputs=("x", "y"),
+    others=(choice("y_rows", "all", "one"),),
+    extra=lambda row: {"y_dims": int(row["y_rows"] == "one")},
+)
 
 
 @define_op(
@@ -27,6 +34,7 @@ BINARY_CASES = [
     tolerance=ONE_ROUNDING,
     cases=BINARY_CASES,
     invariant_axes=("...",),
+    space=BINARY_SPACE,
 )
 def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x + y."""
@@ -39,6 +47,7 @@ def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     tolerance=ONE_ROUNDING,
     cases=BINARY_CASES,
     invariant_axes=("...",),
+    space=BINARY_SPACE,
 )
 def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x * y."""
@@ -52,6 +61,7 @@ def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     tolerance=ONE_ROUNDING,
     cases=[*float_cases("x", attrs={"factor": 0.125}), Case("gemma-2", rows(7, 2304), {"factor": 48.0})],
     invariant_axes=("...",),
+    space=row_space(attrs=distinct({"factor": (0.125, 1.0, 0.0, -3.7, 48.0, 1e-30)})),
 )
 def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     """x * factor."""
@@ -65,6 +75,7 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     tolerance=EXACT,
     cases=[Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS],
     invariant_axes=("...",),
+    space=row_space(values=(*FINITE, "infinite"), attrs=distinct({"format": FLOATS})),
 )
 def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
     """x in another float format, rounded to nearest even."""

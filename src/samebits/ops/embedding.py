@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.format import HostTensor, Packed
+from samebits.core.format import BLOCK, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import widen
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import EXACT, INDEX, WEIGHTS, Attr, Case, Op, Result, Tensor, define_op, float_format
+from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Op, Result, Tensor, define_op, float_format
+from samebits.ops.space import Space, choice, size
+from samebits.ops.spaces import MAKING, WEIGHT_KINDS, block_multiple, number
 
 
 def _check(table: HostTensor, ids: np.ndarray, format: str) -> None:
@@ -20,8 +22,35 @@ def _check(table: HostTensor, ids: np.ndarray, format: str) -> None:
 
 def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     inputs = default_inputs(op, case, stream)
-    inputs["ids"] = stream.child("ids").integers(0, case.dims["V"], (case.dims["T"],))
+    num_rows, num_tokens = case.dims["V"], case.dims["T"]
+    ids = stream.child("ids").integers(0, num_rows, (num_tokens,))
+    kind = case.extra.get("ids", "random")
+    if kind == "ends":  # of the table, in turn
+        ids = np.where(np.arange(num_tokens) % 2 == 0, num_rows - 1, ids % min(num_rows, 3)).astype(np.int32)
+    inputs["ids"] = np.full(num_tokens, num_rows - 1, np.int32) if kind == "one" else ids
     return inputs
+
+
+SPACE = Space(
+    (
+        size("V", 262_144, usual=50),
+        size("K", 512, step=BLOCK, usual=256),
+        choice("tail", "0", "1", "17"),
+        size("T", 70_000, least=0, usual=7),
+        choice("weight", *WEIGHTS),
+        choice("format", *FLOATS),
+        choice("ids", "random", "ends", "one"),
+        choice("values", *WEIGHT_KINDS),
+    ),
+    lambda row: {
+        "dims": {"V": number(row, "V"), "K": number(row, "K") + int(row["tail"]), "T": number(row, "T")},
+        "attrs": {"format": row["format"]},
+        "formats": {"table": str(row["weight"])},
+        "extra": {"values": row["values"], "ids": row["ids"]},
+    },
+    lambda row: (4 * number(row, "V") + MAKING * (number(row, "T") + min(number(row, "V"), 257))) * number(row, "K"),
+    lambda row: block_multiple(row) and (row.get("tail", "0") == "0" or row.get("weight", "f32") in FLOATS),
+)
 
 
 def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
@@ -46,6 +75,7 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     invariant_axes=("T",),
     check=_check,
     make_inputs=_inputs,
+    space=SPACE,
 )
 def embedding(table: HostTensor, ids: np.ndarray, *, format: str = "f32") -> np.ndarray:
     """y[i] = table[ids[i]], unpacked."""

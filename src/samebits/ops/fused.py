@@ -12,6 +12,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.ops.append import append_paged_kv_cache
 from samebits.ops.kv_cases import append_case, append_inputs
 from samebits.ops.kv_equivalents import append_equivalents
+from samebits.ops.kv_spaces import ROPE_APPEND_SPACE
 from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE
 from samebits.ops.record import FLOATS, INDEX, OPS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.rope import rope, rope_table
@@ -110,6 +111,7 @@ def _cache_bytes(key: np.ndarray, pos_ids: Any, table: Any, interleave: bool, **
     equivalents=append_equivalents,
     cache_bytes=_cache_bytes,
     operations=lambda key, value, **_: 3 * key.size + (0 if value is None else value.size),
+    space=ROPE_APPEND_SPACE,
 )
 def rope_and_append(
     key: np.ndarray,

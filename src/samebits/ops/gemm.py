@@ -20,6 +20,7 @@ from samebits.core.numerics.rounding import as_operand, widen
 from samebits.core.numerics.sums import stream_dot
 from samebits.ops.cases import default_inputs
 from samebits.ops.equivalents import segment_equivalents
+from samebits.ops.gemm_spaces import GEMM_SPACE, GROUPED_SPACE
 from samebits.ops.quantize import int8_blocks
 from samebits.ops.ragged import check_index_range, check_indptr
 from samebits.ops.record import FLOATS, INDEX, WEIGHTS, Case, Op, Result, Tensor, Tolerance, define_op
@@ -135,6 +136,7 @@ def _model_cases() -> list[Case]:
     invariant_axes=("T",),
     decompose=_decompose_bias,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
+    space=GEMM_SPACE,
 )
 def gemm(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None = None) -> np.ndarray:
     """x @ weight^T + bias."""
@@ -188,6 +190,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
     make_inputs=_grouped_inputs,
     equivalents=segment_equivalents,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
+    space=GROUPED_SPACE,
 )
 def grouped_gemm(
     x: np.ndarray, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None = None

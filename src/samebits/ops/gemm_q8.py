@@ -14,11 +14,10 @@ from samebits.core.format import BLOCK, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.ops.cases import default_inputs
 from samebits.ops.gemm import int8_matmul
+from samebits.ops.gemm_spaces import BLOCK_WEIGHTS, GEMM_Q8_SPACE
 from samebits.ops.quantize import quantize_q8
-from samebits.ops.record import FLOATS, WEIGHTS, Case, Op, Result, Tensor, Tolerance, define_op
-
-BLOCK_WEIGHTS = tuple(f for f in WEIGHTS if f not in FLOATS)
-
+from samebits.ops.record import FLOATS, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.values import contents
 
 BLOCKS = (
     Tensor("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
@@ -46,7 +45,8 @@ def _decompose_bias(b: Any, codes: Any, scales: Any, weight: Any, bias: Any = No
 def block_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     """Inputs of a case whose activations, codes and scales, are what quantize_q8 makes."""
     inputs = default_inputs(op, case, stream)
-    x = stream.child("x").normal((case.dims["T"], BLOCK * case.dims["NB"]))
+    shape = (case.dims["T"], BLOCK * case.dims["NB"])
+    x = contents(case.extra.get("values", "normal"), stream.child("x"), shape, "f32")
     inputs["codes"], inputs["scales"] = quantize_q8(x)
     return inputs
 
@@ -76,6 +76,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     make_inputs=block_inputs,
     decompose=_decompose_bias,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
+    space=GEMM_Q8_SPACE,
 )
 def gemm_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
     """(codes * scales) @ weight^T + bias, in exact integer sums a block of 32."""

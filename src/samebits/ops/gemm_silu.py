@@ -12,6 +12,7 @@ import numpy as np
 from samebits.core.format import BLOCK, Packed
 from samebits.ops.activation import silu_and_mul
 from samebits.ops.gemm_q8 import BLOCK_WEIGHTS, BLOCKS, block_inputs, check_blocks, gemm_q8
+from samebits.ops.gemm_spaces import GEMM_SILU_SPACE
 from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import Case, Result, Tensor, Tolerance, define_op
 
@@ -51,6 +52,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
     make_inputs=block_inputs,
     decompose=_decompose,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
+    space=GEMM_SILU_SPACE,
 )
 def gemm_silu_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> tuple[np.ndarray, np.ndarray]:
     """quantize_q8(silu_and_mul(gemm_q8(codes, scales, weight)))."""

@@ -8,9 +8,11 @@ import numpy as np
 
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
+from samebits.core.numerics.rounding import narrow
 from samebits.ops.kv_codec import encode_rows
 from samebits.ops.paged import Cache, cache_views
 from samebits.ops.record import Case, Op
+from samebits.ops.values import contents
 
 POISON_BYTE = 0xFF  # NaN as float16, float32 and bfloat16 alike
 
@@ -41,19 +43,41 @@ def make_cache(extra: dict[str, Any], num_pages: int, page_size: int) -> dict[st
     }
 
 
+def chosen_pages(extra: dict[str, Any], counts: list[int], num_pages: int, stream: Stream) -> np.ndarray:
+    """Page ids of all sequences, one after another: scattered, or as the case's `pages` says.
+
+    "shared": sequences begin with the whole pages of the first one, as far as both have them unwritten;
+    "repeated": a sequence's whole pages are all the same one.
+    """
+    ids = stream.permutation(num_pages)[: sum(counts)].copy()
+    kind = extra.get("pages", "scattered")
+    if kind == "ordered":
+        return np.arange(num_pages - sum(counts), num_pages, dtype=np.int32)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    unwritten = [n - new for n, new in zip(extra["lengths"], extra.get("new", (0,) * len(counts)), strict=True)]
+    whole = [n // extra["page_size"] for n in unwritten]
+    for b, start in enumerate(starts[:-1]):
+        if kind == "shared" and b:
+            common = min(whole[0], whole[b])
+            ids[start : start + common] = ids[:common]
+        if kind == "repeated" and whole[b]:
+            ids[start : start + whole[b]] = ids[start]
+    return ids
+
+
 def make_table(extra: dict[str, Any], stream: Stream) -> tuple[dict[str, HostTensor], int, int]:
-    """Index arrays for the case's lengths, pages scattered; (arrays, num_pages, page_size)."""
+    """Index arrays for the case's lengths; (arrays, num_pages, page_size)."""
     lengths, page_size = extra["lengths"], extra["page_size"]
     if not extra["table"]:
         last = {"kv_last_page_len": np.array(lengths, np.int32)}
         return last, len(lengths), max((*lengths, 1))  # type: ignore[return-value]
     counts = [-(-n // page_size) for n in lengths]
-    num_pages = sum(counts) + 3
+    num_pages = max(sum(counts) + 3, extra.get("pool", 0))
     last_lens = [n - (c - 1) * page_size if c else 0 for n, c in zip(lengths, counts, strict=True)]
     arrays: dict[str, HostTensor] = {
         "kv_last_page_len": np.array(last_lens, np.int32),
         "kv_indptr": np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-        "kv_indices": stream.permutation(num_pages)[: sum(counts)].copy(),
+        "kv_indices": chosen_pages(extra, counts, num_pages, stream),
     }
     return arrays, num_pages, page_size
 
@@ -82,10 +106,12 @@ def filled_inputs(extra: dict[str, Any], stream: Stream, counts: list[int]) -> d
     )
     for b, count in enumerate(counts):
         pages, slots = cells_of(arrays, b, np.arange(count), page_size)
-        keys = stream.child(f"k{b}").normal((count, extra["heads"], extra["head"]))
+        kind = extra.get("stored", "normal")
+        keys = contents(kind, stream.child(f"k{b}"), (count, extra["heads"], extra["head"]), "f16")
         fill(views.k, keys, pages, slots)
         if extra["kind"] != "mla":
-            fill(views.v, stream.child(f"v{b}").normal((count, extra["heads"], extra["v_dim"])), pages, slots)
+            values = contents(kind, stream.child(f"v{b}"), (count, extra["heads"], extra["v_dim"]), "f16")
+            fill(views.v, values, pages, slots)
     return {**caches, **arrays}
 
 
@@ -120,13 +146,23 @@ def append_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     old = [n - new for n, new in zip(extra["lengths"], extra["new"], strict=True)]
     inputs = filled_inputs(extra, stream, old)
     total = sum(extra["new"])
-    inputs["key"] = stream.child("key").normal((total, extra["heads"], extra["head"]))
-    if extra["kind"] != "mla":
-        inputs["value"] = stream.child("value").normal((total, extra["heads"], extra["v_dim"]))
+    kind = extra.get("values", "normal")
+    for name, width in (("key", extra["head"]), ("value", extra["v_dim"])):
+        if name == "key" or extra["kind"] != "mla":
+            drawn = contents(kind, stream.child(name), (total, extra["heads"], width), "f16")
+            inputs[name] = narrow(drawn, _dtype(case.formats.get(name, "f32")))
     inputs["batch_indices"] = np.repeat(np.arange(len(old)), extra["new"]).astype(np.int32)
     spans = [np.arange(o, n) for o, n in zip(old, extra["lengths"], strict=True)]
-    inputs["positions"] = np.concatenate(spans).astype(np.int32)
+    inputs["positions"] = np.concatenate([*spans, np.zeros(0)]).astype(np.int32)
+    if extra.get("order") == "shuffled":
+        order = stream.child("order").permutation(total)
+        for name in ("batch_indices", "positions"):
+            inputs[name] = inputs[name][order]
     return inputs
+
+
+def _dtype(fmt: str) -> np.dtype:
+    return np.dtype(FORMATS[fmt].dtype)
 
 
 def attention_case(
@@ -150,14 +186,21 @@ def attention_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor
     extra = case.extra
     inputs = filled_inputs(extra, stream, list(extra["lengths"]))
     num_heads = extra["heads"] * extra["group"]
-    q = stream.child("q").normal((sum(extra["queries"]), num_heads, extra["head"]))
+    shape = (sum(extra["queries"]), num_heads, extra["head"])
+    q = contents(extra.get("values", "normal"), stream.child("q"), shape, "f16")
     inputs["q"] = q.astype(FORMATS[extra.get("q", "f32")].dtype)
     inputs["qo_indptr"] = np.concatenate([[0], np.cumsum(extra["queries"])]).astype(np.int32)
     if "alibi_slopes" in case.given:
-        inputs["alibi_slopes"] = np.array([2.0 ** -(h + 1) for h in range(num_heads)], np.float32)
+        slopes = np.array([2.0 ** -(h + 1) for h in range(num_heads)], np.float32)
+        drawn = stream.child("slopes").uniform(-0.5, 0.5, (num_heads,))
+        inputs["alibi_slopes"] = drawn if "values" in extra else slopes
     if "sinks" in case.given:
-        inputs["sinks"] = stream.child("sinks").normal((num_heads,))
+        inputs["sinks"] = contents(extra.get("sinks", "normal"), stream.child("sinks"), (num_heads,), "f32")
     if "custom_mask" in case.given:
         total = sum(n * m for n, m in zip(extra["queries"], extra["lengths"], strict=True))
         inputs["custom_mask"] = stream.child("mask").uniform(0, 1, (total,)) < 0.6
+        if extra.get("masked_rows"):
+            counts = [m for n, m in zip(extra["queries"], extra["lengths"], strict=True) for _ in range(n)]
+            alive = stream.child("alive").integers(0, 2, (len(counts),)) > 0
+            inputs["custom_mask"] &= np.repeat(alive, counts)
     return inputs

@@ -11,6 +11,7 @@ from samebits.core.numerics.elementary import rsqrt
 from samebits.core.numerics.sums import row_sum
 from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS, float_cases, rows
+from samebits.ops.spaces import distinct, row_space
 
 F = np.float32
 ALL = ("weight", "bias")
@@ -22,6 +23,7 @@ def _large_enough(x: float) -> str | None:
 
 
 EPS = Attr("eps", float, 1e-5, "added to the mean square", _large_enough)
+EPS_VALUES = distinct({"eps": (1e-5, 1e-6, 1e-12, 1e-30, 0.1)})
 X = Tensor("x", "... K", FLOATS, "rows to normalise")
 WEIGHT = Tensor("weight", "K", FLOATS, "multiplies the normalised row", optional=True)
 BIAS = Tensor("bias", "K", FLOATS, "is added last", optional=True)
@@ -53,6 +55,7 @@ def mean(x: np.ndarray) -> np.ndarray:
     tolerance=NORM_TOLERANCE,
     cases=NORM_CASES,
     invariant_axes=("...",),
+    space=row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
 )
 def rms_norm(
     x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5
@@ -89,6 +92,7 @@ def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: 
     ],
     invariant_axes=("...",),
     decompose=_decompose_add_rms_norm,
+    space=row_space(inputs=("x", "residual", "weight"), attrs=EPS_VALUES, padded=512),
 )
 def fused_add_rms_norm(
     x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, eps: float = 1e-5
@@ -106,6 +110,7 @@ def fused_add_rms_norm(
     tolerance=NORM_TOLERANCE,
     cases=NORM_CASES,
     invariant_axes=("...",),
+    space=row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
 )
 def layer_norm(
     x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5

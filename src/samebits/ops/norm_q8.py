@@ -8,10 +8,11 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK
-from samebits.ops.norm import EPS, fused_add_rms_norm
+from samebits.ops.norm import EPS, EPS_VALUES, fused_add_rms_norm
 from samebits.ops.quantize import LARGEST_AMAX, quantize_q8
 from samebits.ops.record import FLOATS, Case, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS
+from samebits.ops.spaces import row_space
 
 OP = "add_rms_norm_q8"
 
@@ -55,6 +56,7 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
     invariant_axes=("...",),
     check=_check,
     decompose=_decompose,
+    space=row_space(inputs=("x", "residual", "weight"), width="NB", most=1024, attrs=EPS_VALUES, operations=BLOCK),
 )
 def add_rms_norm_q8(
     x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, eps: float = 1e-5

@@ -8,6 +8,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK
 from samebits.core.numerics.elementary import recip, round_to_int
 from samebits.ops.record import FLOATS, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.spaces import FINITE, row_space
 
 F = np.float32
 INV_127 = F(1.0 / 127.0)
@@ -47,6 +48,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
         Case("zero-rows", {"...": (0,), "NB": 2}),
     ],
     invariant_axes=("...",),
+    space=row_space(width="NB", most=2048, values=(*FINITE, "code-ties"), operations=BLOCK),
 )
 def quantize_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Blocks of 32 to int8: code = rint(x * (127 * recip(amax))), scale = amax * (1/127)."""

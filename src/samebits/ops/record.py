@@ -23,6 +23,7 @@ import samebits.formats  # noqa: F401  (fills FORMATS)
 from samebits.core.format import HostTensor
 from samebits.core.registry import Registry
 from samebits.core.shapes import Env, TensorSpec, build_shape
+from samebits.ops.space import Space
 
 FLOATS = ("f32", "f16", "bf16")
 WEIGHTS = (*FLOATS, "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4")
@@ -126,6 +127,7 @@ class Op:
     decompose: Callable[..., Any] | None = None  # (builder, **inputs, **attrs): the unfused graph, bit-equal on f32
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None  # dims results need beyond inputs
     equivalents: Callable[..., Any] | None = None  # other calls with the same bits, see ops/equivalents.py
+    space: Space | None = None  # what kernels may branch on, see ops/space.py; None for an op of a test
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
 
@@ -192,6 +194,7 @@ def define_op(
     decompose: Callable[..., Any] | None = None,
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None,
     equivalents: Callable[..., Any] | None = None,
+    space: Space | None = None,
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -218,6 +221,7 @@ def define_op(
             decompose=decompose,
             shape_env=shape_env,
             equivalents=equivalents,
+            space=space,
             operations=operations,
             cache_bytes=cache_bytes,
         )

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Dim, Env, TensorSpec
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, define_op, positive
+from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.spaces import MAKING, number, row_space, volume
+
+HEAD_SIZES = (size("T", 5000, least=0, usual=3), size("H", 256, usual=4), size("D", 600, usual=24))
+
+
+def _head_space(case: Callable[[Row], dict[str, Any]]) -> Space:
+    return Space((*HEAD_SIZES, choice("x", *FLOATS)), case, volume("T", "H", "D"))
 
 
 def _not_negative(value: int) -> str | None:
@@ -37,6 +49,13 @@ def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
     ],
     invariant_axes=("T",),
     shape_env=_head_dims,
+    space=_head_space(
+        lambda row: {
+            "dims": {"T": number(row, "T"), "K": number(row, "H") * number(row, "D")},
+            "attrs": {"heads": number(row, "H")},
+            "formats": {"x": str(row["x"])},
+        }
+    ),
 )
 def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
     """[T, heads * D] as [T, heads, D]."""
@@ -55,10 +74,24 @@ def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
     shape_env=lambda specs, attrs: {
         "K": _static("merge_heads", specs["x"].shape[1]) * _static("merge_heads", specs["x"].shape[2])
     },
+    space=_head_space(
+        lambda row: {"dims": {n: number(row, n) for n in ("T", "H", "D")}, "formats": {"x": str(row["x"])}}
+    ),
 )
 def merge_heads(x: np.ndarray) -> np.ndarray:
     """[T, heads, D] as [T, heads * D]."""
     return x.reshape(len(x), x.shape[1] * x.shape[2]).copy()
+
+
+def _slice_case(row: Row) -> dict[str, Any]:
+    width = number(row, "K")
+    ends = {"inside": (width // 3, width - width // 4), "first": (0, width // 2), "last": (width // 2, width)}
+    start, stop = {**ends, "all": (0, width), "nothing": (width, width)}[str(row["part"])]
+    return {**_rows.case(row), "attrs": {"start": start, "stop": stop}}
+
+
+_rows = row_space(others=(choice("part", "inside", "first", "last", "all", "nothing"),))
+SLICE_SPACE = replace(_rows, case=_slice_case)
 
 
 def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
@@ -82,10 +115,23 @@ def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
     ],
     invariant_axes=("...",),
     shape_env=_slice_dims,
+    space=SLICE_SPACE,
 )
 def slice_columns(x: np.ndarray, *, start: int = 0, stop: int = 0) -> np.ndarray:
     """Columns start .. stop - 1."""
     return x[..., start:stop].copy()
+
+
+def _concat_case(row: Row) -> dict[str, Any]:
+    one = _columns.case(row)
+    dims = {**one["dims"], "N": number(row, "N")}
+    return {**one, "dims": dims, "formats": {"a": one["formats"]["a"], "b": one["formats"]["a"]}}
+
+
+_columns = row_space(inputs=("a",), others=(size("N", 32_768, usual=24),))
+CONCAT_SPACE = replace(
+    _columns, case=_concat_case, cost=lambda row: MAKING * number(row, "rows") * (number(row, "K") + number(row, "N"))
+)
 
 
 @define_op(
@@ -100,6 +146,7 @@ def slice_columns(x: np.ndarray, *, start: int = 0, stop: int = 0) -> np.ndarray
     shape_env=lambda specs, attrs: {
         "M": _static("concat_columns", specs["a"].shape[-1]) + _static("concat_columns", specs["b"].shape[-1])
     },
+    space=CONCAT_SPACE,
 )
 def concat_columns(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The columns of a, then those of b."""

@@ -15,6 +15,8 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import FLOATS, INDEX, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS
+from samebits.ops.space import Space, choice, size
+from samebits.ops.spaces import MAKING, number
 
 
 def llama31_frequencies(
@@ -81,16 +83,49 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     inputs = default_inputs(op, case, stream)
     num_positions = case.dims["P"]
     inputs["table"] = rope_table(num_positions, 2 * case.dims["R"], **case.extra.get("table", {}))
-    inputs["pos_ids"] = stream.child("pos_ids").integers(0, num_positions, (case.dims["T"],))
+    kind, num_tokens = case.extra.get("positions", "random"), case.dims["T"]
+    drawn = stream.child("pos_ids").integers(0, num_positions, (num_tokens,))
+    inputs["pos_ids"] = np.sort(drawn)[::-1].copy() if kind == "falling" else drawn
+    if kind == "last":
+        inputs["pos_ids"] = np.full(num_tokens, num_positions - 1, np.int32)
     return inputs
+
+
+ROTARY = {"all": 1, "half": 2, "quarter": 4}
+SCALINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "linear": {"scaling": "linear", "factor": 4.0},
+    "llama31": {"scaling": "llama31", "theta": 5e5, "factor": 8.0},
+}
+SPACE = Space(
+    (
+        size("T", 5000, least=0, usual=5),
+        size("H", 130, usual=3),
+        size("D", 72, step=8, usual=16),
+        size("P", 140_000, usual=512),
+        choice("rotary", *ROTARY),
+        choice("positions", "random", "falling", "last"),
+        choice("scaling", *SCALINGS),
+        choice("interleave", "no", "yes"),
+        choice("x", *FLOATS),
+        choice("values", "normal", "special", "mixed", "halfway", "large", "zeros"),
+    ),
+    lambda row: {
+        "dims": {
+            **{n: number(row, n) for n in ("T", "H", "D", "P")},
+            "R": number(row, "D") // 2 // ROTARY[str(row["rotary"])],
+        },
+        "attrs": {"interleave": row["interleave"] == "yes"},
+        "formats": {"x": str(row["x"])},
+        "extra": {"values": row["values"], "table": SCALINGS[str(row["scaling"])], "positions": row["positions"]},
+    },
+    lambda row: MAKING * number(row, "D") * (number(row, "T") * number(row, "H") + number(row, "P")),
+)
 
 
 def _case(case_id: str, heads: int, head: int, rotary: int, attrs: dict[str, Any] | None = None, **kw: Any) -> Case:
     dims = {"T": kw.pop("tokens", 5), "H": heads, "D": head, "P": kw.pop("positions", 512), "R": rotary // 2}
     return Case(case_id, dims, attrs or {}, kw.pop("formats", {}), extra={"table": kw.pop("table", {})}, **kw)
-
-
-LLAMA31 = {"scaling": "llama31", "theta": 5e5, "factor": 8.0}
 
 
 @define_op(
@@ -109,14 +144,15 @@ LLAMA31 = {"scaling": "llama31", "theta": 5e5, "factor": 8.0}
         _case("partial", 2, 32, 8),
         _case("partial-interleave", 2, 32, 8, {"interleave": True}),
         _case("linear", 2, 64, 64, table={"scaling": "linear", "factor": 4.0}),
-        _case("llama31", 8, 128, 128, table=LLAMA31, positions=4096),
+        _case("llama31", 8, 128, 128, table=SCALINGS["llama31"], positions=4096),
         _case("no-tokens", 2, 16, 16, tokens=0),
         *(_case(name, m[2], m[4], m[4], tokens=16) for name, m in MODELS.items()),
-        _case("far-positions", 4, 128, 128, table=LLAMA31, positions=131072, full=True),
+        _case("far-positions", 4, 128, 128, table=SCALINGS["llama31"], positions=131072, full=True),
     ],
     invariant_axes=("T", "H"),
     check=_check,
     make_inputs=_inputs,
+    space=SPACE,
 )
 def rope(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, *, interleave: bool = False) -> np.ndarray:
     """(a * cos - b * sin, b * cos + a * sin) for each pair (a, b) of the first 2R elements of a head."""

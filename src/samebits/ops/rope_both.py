@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.format import HostTensor
+from samebits.core.format import FORMATS, HostTensor
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import narrow
 from samebits.ops.fused import rope_and_append
 from samebits.ops.kv_equivalents import append_equivalents
+from samebits.ops.kv_spaces import ROPE_BOTH_SPACE
 from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE
 from samebits.ops.record import FLOATS, INDEX, OPS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.rope import rope
@@ -33,18 +34,17 @@ def _check(query: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, interleave
 
 
 def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
-    """rope_and_append's, and twice as many query heads."""
+    """rope_and_append's, and a group of query heads a key head, two if it does not say."""
     inputs: dict[str, HostTensor] = PARTS.make_inputs(op, case, stream) if PARTS.make_inputs is not None else {}
     num_tokens, num_heads, head_size = inputs["key"].shape
-    query = stream.child("query").normal((num_tokens, 2 * num_heads, head_size))
-    dtype = np.dtype(np.float16) if case.extra.get("query") == "f16" else np.dtype(np.float32)
-    inputs["query"] = narrow(query, dtype)
+    query = stream.child("query").normal((num_tokens, case.extra.get("group", 2) * num_heads, head_size))
+    inputs["query"] = narrow(query, np.dtype(FORMATS[case.formats.get("query", "f32")].dtype))
     return inputs
 
 
 def _cases() -> list[Case]:
     kept = [case for case in PARTS.cases if case.id != "hnd"]
-    return [*kept, replace(kept[0], id="f16-query", extra={**kept[0].extra, "query": "f16"})]
+    return [*kept, replace(kept[0], id="f16-query", formats={"query": "f16"})]
 
 
 def _cache_bytes(query: Any, **rest: Any) -> int:
@@ -83,6 +83,7 @@ def _cache_bytes(query: Any, **rest: Any) -> int:
     equivalents=append_equivalents,
     cache_bytes=_cache_bytes,
     operations=lambda query, key, value, **_: 3 * (query.size + key.size) + value.size,
+    space=ROPE_BOTH_SPACE,
 )
 def rope_both_and_append(
     query: np.ndarray,

@@ -18,6 +18,7 @@ from samebits.core.numerics.elementary import exp, log, recip
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_no_nan
 from samebits.ops.record import EXACT, FLOATS, INDEX, Case, Op, Result, Tensor, define_op
+from samebits.ops.sampling_space import SAMPLE_SPACE, drawn_inputs
 from samebits.ops.select import ranking
 
 F = np.float32
@@ -101,6 +102,8 @@ def _check(logits: np.ndarray, **rows: Any) -> None:
 
 
 def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    if "rows" in case.extra:
+        return drawn_inputs(op, case, stream)
     inputs = default_inputs(op, case, stream)
     num_rows, num_tokens = case.dims["B"], case.dims["V"]
     inputs["seed"] = stream.child("seed").integers(0, 2**31 - 1, (num_rows, 2)).astype(np.uint32)
@@ -155,6 +158,7 @@ def _sizes(b: int, v: int) -> dict[str, int]:
     invariant_axes=("B",),
     check=_check,
     make_inputs=_inputs,
+    space=SAMPLE_SPACE,
 )
 def sample(
     logits: np.ndarray,

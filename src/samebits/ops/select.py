@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_no_nan
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Op, Result, Tensor, define_op, positive
 from samebits.ops.sizes import rows
+from samebits.ops.space import Factor, Row, Space, size
+from samebits.ops.spaces import FINITE, number, row_space
 
 
 def ranking(x: np.ndarray) -> np.ndarray:
@@ -47,6 +51,22 @@ def _cases(attrs: list[dict[str, Any]]) -> list[Case]:
     ]
 
 
+RANKED = (*FINITE, "plateaus", "sorted", "infinite", "mostly-minus-inf")
+
+
+def _space(*others: Factor, fits: Callable[[Row], bool] = lambda row: True) -> Space:
+    return row_space(most=262_144, values=RANKED, others=others, fits=fits, operations=2)
+
+
+def _with_k(space: Space) -> Space:
+    """k is an attr of its own size."""
+
+    def case(row: Row) -> dict[str, Any]:
+        return {**space.case(row), "attrs": {"k": number(row, "k")}}
+
+    return replace(space, case=case)
+
+
 K_ATTR = Attr("k", int, 1, "how many", positive)
 X = Tensor("x", "... K", FLOATS, "no NaN")
 
@@ -61,6 +81,7 @@ X = Tensor("x", "... K", FLOATS, "no NaN")
     invariant_axes=("...",),
     check=_check_top_k,
     make_inputs=_ties,
+    space=_with_k(_space(size("k", 5000), fits=lambda row: int(row.get("k", 1)) <= int(row.get("K", 1 << 20)))),
 )
 def top_k(x: np.ndarray, *, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """The k largest values of a row and their indices, largest first."""
@@ -78,6 +99,7 @@ def top_k(x: np.ndarray, *, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
     invariant_axes=("...",),
     check=lambda x, k: check_no_nan("top_k_mask_logits", "x", x),
     make_inputs=_ties,
+    space=_with_k(_space(size("k", 300_000))),
 )
 def top_k_mask_logits(x: np.ndarray, *, k: int = 1) -> np.ndarray:
     """All but the k largest values of a row become -Inf; a k beyond the row keeps it whole."""
@@ -101,6 +123,7 @@ def _check_argmax(x: np.ndarray) -> None:
     invariant_axes=("...",),
     check=_check_argmax,
     make_inputs=_ties,
+    space=_space(),
 )
 def argmax(x: np.ndarray) -> np.ndarray:
     """The index of the largest value of a row, the lowest among equals."""

@@ -12,6 +12,8 @@ from samebits.core.numerics.sums import row_sum
 from samebits.ops.cases import default_inputs
 from samebits.ops.record import FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import float_cases, rows
+from samebits.ops.space import choice
+from samebits.ops.spaces import FINITE, distinct, row_space
 
 F = np.float32
 NEG_INF = F(-np.inf)
@@ -62,6 +64,9 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
     tolerance=Tolerance(2.0**-7, 1e-5, "one tanh and two products, then one rounding (bf16: 2^-8)"),
     cases=[*float_cases("x"), Case("gemma-2", rows(2, 2304), {"cap": 30.0}), Case("off", rows(2, 9), {"cap": 0.0})],
     invariant_axes=("...",),
+    space=row_space(
+        values=(*FINITE, "infinite"), attrs=distinct({"cap": (30.0, 0.0, 50.0, 1.0, 2.0**-100)}), operations=4
+    ),
 )
 def soft_cap(x: np.ndarray, *, cap: float = 30.0) -> np.ndarray:
     """cap * tanh(x * recip(cap))."""
@@ -77,10 +82,30 @@ def _check(x: np.ndarray, mask: np.ndarray | None, sinks: np.ndarray | None, sca
 
 
 def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    """`kept` is the share that a mask keeps; None: of each row another, nothing and all among them."""
     inputs = default_inputs(op, case, stream)
     if "mask" in inputs:
-        inputs["mask"] = stream.child("mask").uniform(0, 1, inputs["mask"].shape) < case.extra.get("kept", 0.7)
+        shape = inputs["mask"].shape
+        kept = case.extra.get("kept", 0.7)
+        if kept is None:
+            kept = stream.child("kept").integers(0, 3, (*shape[:-1], 1)).astype(np.float32) * F(0.5)
+        inputs["mask"] = stream.child("mask").uniform(0, 1, shape) < kept
     return inputs
+
+
+KEPT = {"most": 0.9, "few": 0.1, "nothing": 0.0, "by-row": None}
+SOFTMAX_SPACE = row_space(
+    optional=("sinks",),
+    most=262_144,
+    values=(*FINITE, "plateaus", "mostly-minus-inf"),
+    attrs=distinct({"scale": (1.0, 0.125, 0.0, -2.0), "soft_cap": (0.0, 30.0, 1.0)}),
+    others=(choice("mask", "none", "all-rows", "one-row"), choice("kept", *KEPT)),
+    extra=lambda row: {"mask_dims": int(row["mask"] == "one-row"), "kept": KEPT[str(row["kept"])]},
+    given=lambda row: () if row["mask"] == "none" else ("mask",),
+    fits=lambda row: not (row.get("values") == "mostly-minus-inf" and row.get("scale", "1.0") in ("0.0", "-2.0")),
+    operations=2,
+    padded=512,
+)
 
 
 @define_op(
@@ -109,6 +134,7 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     invariant_axes=("...",),
     check=_check,
     make_inputs=_inputs,
+    space=SOFTMAX_SPACE,
 )
 def softmax(
     x: np.ndarray,

@@ -14,6 +14,8 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.paged import layout_name
 from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.softmax import normalizer
+from samebits.ops.space import Space, choice, size
+from samebits.ops.spaces import number, volume
 
 F = np.float32
 LN2 = F(0.6931471805599453)
@@ -26,13 +28,36 @@ def _check_merge(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndar
 
 
 def _merge_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    """Every second token of the sides in `empty` is empty; `gap` spreads the log-sum-exps apart."""
     inputs: dict[str, Any] = default_inputs(op, case, stream)
+    for name in ("s_a", "s_b") if "gap" in case.extra else ():
+        inputs[name] = stream.child(name).normal(inputs[name].shape) * F(case.extra["gap"])
     for name in case.extra.get("empty", ()):
         inputs[f"s_{name}"][::2] = -np.inf
         inputs[f"v_{name}"][::2] = 0
     return inputs
 
 
+GAPS = {"near": 1.0, "far": 60.0, "equal": 0.0}
+EMPTY = {"neither": "", "a": "a", "b": "b", "both": "ab"}
+MERGE_SPACE = Space(
+    (
+        size("T", 5000, least=0, usual=3),
+        size("H", 256, usual=4),
+        size("D", 600, usual=32),
+        choice("v_a", *FLOATS),
+        choice("v_b", *FLOATS),
+        choice("empty", *EMPTY),
+        choice("gap", *GAPS),
+        choice("values", "normal", "mixed", "halfway", "large", "spikes"),
+    ),
+    lambda row: {
+        "dims": {n: number(row, n) for n in ("T", "H", "D")},
+        "formats": {"v_a": str(row["v_a"]), "v_b": str(row["v_b"])},
+        "extra": {"values": row["values"], "empty": EMPTY[str(row["empty"])], "gap": GAPS[str(row["gap"])]},
+    },
+    volume("T", "H", "D"),
+)
 SIZES = {"T": 5, "H": 4, "D": 32}
 
 
@@ -54,6 +79,7 @@ SIZES = {"T": 5, "H": 4, "D": 32}
     invariant_axes=("T", "H"),
     check=_check_merge,
     make_inputs=_merge_inputs,
+    space=MERGE_SPACE,
 )
 def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """w = 2^(s - max); (v_a * w_a + v_b * w_b) * recip(w_a + w_b). Two empty states give 0 and -Inf."""
@@ -77,6 +103,30 @@ def _weighted(v: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.where(alive, np.where(alive, v, F(0)) * w[..., None], F(0))
 
 
+CONVERT_SPACE = Space(
+    (
+        size("pages", 40_000, least=0, usual=3),
+        choice("kind", "split", "unified"),
+        size("A", 256, usual=4),
+        size("B", 256, usual=2),
+        size("D", 18, step=32),
+        choice("cache", *CACHES),
+        choice("source", "NHD", "HND"),
+        choice("target", "HND", "NHD"),
+    ),
+    lambda row: {
+        "dims": {
+            "...": (number(row, "pages"), 2) if row["kind"] == "unified" else (number(row, "pages"),),
+            **{n: number(row, n) for n in ("A", "B", "D")},
+        },
+        "attrs": {"source": row["source"], "target": row["target"]},
+        "formats": {"cache": str(row["cache"])},
+        "extra": {"values": "normal"},
+    },
+    volume("pages", "A", "B", "D"),
+)
+
+
 @define_op(
     inputs=[Tensor("cache", "... A B D", CACHES, "a split or unified cache in any format", raw=True)],
     attrs=[
@@ -95,6 +145,7 @@ def _weighted(v: np.ndarray, w: np.ndarray) -> np.ndarray:
     shape_env=lambda specs, attrs: dict(
         zip("OI", specs["cache"].shape[-3:-1][:: 1 if attrs["source"] == attrs["target"] else -1], strict=True)
     ),
+    space=CONVERT_SPACE,
 )
 def convert_kv_layout(cache: HostTensor, *, source: str = "NHD", target: str = "HND") -> HostTensor:
     """Slots and heads of every page exchanged, or a copy where the layouts agree."""

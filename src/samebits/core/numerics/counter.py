@@ -6,6 +6,8 @@ noise and for the inputs of conformance cases.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 PARITY = np.uint32(0x1BD11BDA)
@@ -40,24 +42,36 @@ def to_uniform(word: np.ndarray) -> np.ndarray:
     return ((word >> np.uint32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
 
 
+def _fold(key: tuple[int, int], byte: int) -> tuple[int, int]:
+    """threefry(key, (byte, 1)) in plain integers: a name has many bytes, and arrays of one element are slow."""
+    mask = 0xFFFFFFFF
+    keys = (*key, key[0] ^ key[1] ^ int(PARITY))
+    x0, x1 = (byte + keys[0]) & mask, (1 + keys[1]) & mask
+    for block in range(5):
+        for rotation in ROTATIONS[:4] if block % 2 == 0 else ROTATIONS[4:]:
+            x0 = (x0 + x1) & mask
+            x1 = (((x1 << rotation) | (x1 >> (32 - rotation))) & mask) ^ x0
+        x0 = (x0 + keys[(block + 1) % 3]) & mask
+        x1 = (x1 + keys[(block + 2) % 3] + block + 1) & mask
+    return x0, x1
+
+
 class Stream:
     """Named, seeded inputs for conformance cases: the same numbers on every platform."""
 
     def __init__(self, name: str, seed: int = 0) -> None:
         """`name` sets the stream, so two tensors of a case never share numbers."""
-        self._key = split_seed(np.uint64(seed))
-        self._path = name
+        low, high = split_seed(np.uint64(seed))
+        self._key = reduce(_fold, name.encode(), (int(low), int(high)))
 
     def _words(self, count: int) -> np.ndarray:
-        key: U32Pair = self._key
-        for byte in self._path.encode():
-            key = threefry(key, (np.uint32(byte), np.uint32(1)))  # type: ignore[arg-type]
+        key = np.uint32(self._key[0]), np.uint32(self._key[1])
         return threefry(key, (np.arange(count, dtype=np.uint32), np.uint32(0)))[0]  # type: ignore[arg-type]
 
     def child(self, name: str) -> Stream:
         """An independent stream under this one."""
-        stream = Stream(f"{self._path}/{name}")
-        stream._key = self._key
+        stream = Stream("")
+        stream._key = reduce(_fold, f"/{name}".encode(), self._key)
         return stream
 
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> np.ndarray:

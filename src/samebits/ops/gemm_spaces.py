@@ -1,0 +1,125 @@
+"""Spaces of the matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from samebits.core.format import BLOCK
+from samebits.core.numerics.counter import Stream
+from samebits.ops.record import FLOATS, WEIGHTS
+from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.spaces import ABSENT, MAKING, block_multiple, formats_of, number, weight_factors
+
+ACTIVATIONS = ("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties")
+BLOCK_WEIGHTS = tuple(f for f in WEIGHTS if f not in FLOATS)
+TOKENS = size("T", 5000, least=0, usual=3)
+OUTPUTS = size("N", 262_144, usual=40)
+INNER = size("K", 1792, step=BLOCK, usual=512)  # 57,344 elements: the widest of real models
+RAGGED = choice("tail", "0", "1", "17", "31")  # columns beyond whole blocks
+BIAS = choice("bias", ABSENT, *FLOATS)
+VALUES = choice("values", *ACTIVATIONS)
+
+
+def _product_cost(tokens: str, outputs: str, inner: str) -> Callable[[Row], int]:
+    """A product's operations, and of making its inputs: the weight is there without a token too."""
+
+    def cost(row: Row) -> int:
+        t, n, k = (number(row, name) for name in (tokens, outputs, inner))
+        return t * n * k + 4 * n * k + MAKING * k * (t + min(n, 257)) + t * n
+
+    return cost
+
+
+def _contents(row: Row) -> dict[str, Any]:
+    return {"values": row["values"], "weights": row["weights"]}
+
+
+def _gemm_case(row: Row) -> dict[str, Any]:
+    formats, given = formats_of(row, ("x", "weight", "bias"))
+    dims = {"T": number(row, "T"), "N": number(row, "N"), "K": number(row, "K") + int(row["tail"])}
+    return {"dims": dims, "formats": formats, "given": given, "extra": _contents(row)}
+
+
+def _gemm_fits(row: Row) -> bool:
+    """Only dense weights have a tail; block formats need whole blocks, some of 256."""
+    if row.get("tail", "0") != "0" and row.get("weight", "f32") not in FLOATS:
+        return False
+    return block_multiple(row)
+
+
+GEMM_SPACE = Space(
+    (TOKENS, OUTPUTS, INNER, RAGGED, choice("x", *FLOATS), *weight_factors(), BIAS, VALUES),
+    _gemm_case,
+    _product_cost("T", "N", "K"),
+    _gemm_fits,
+)
+
+
+def _q8_case(row: Row) -> dict[str, Any]:
+    formats, given = formats_of(row, ("weight", "bias"))
+    dims = {"T": number(row, "T"), "N": number(row, "N"), "NB": number(row, "K") // BLOCK}
+    return {"dims": dims, "formats": formats, "given": given, "extra": _contents(row)}
+
+
+GEMM_Q8_SPACE = Space(
+    (TOKENS, OUTPUTS, INNER, *weight_factors(BLOCK_WEIGHTS), BIAS, VALUES),
+    _q8_case,
+    _product_cost("T", "N", "K"),
+    block_multiple,
+)
+
+
+def _silu_case(row: Row) -> dict[str, Any]:
+    dims = {"T": number(row, "T"), "HB": number(row, "H") // BLOCK, "NB": number(row, "K") // BLOCK}
+    return {"dims": dims, "formats": {"weight": str(row["weight"])}, "extra": _contents(row)}
+
+
+GEMM_SILU_SPACE = Space(
+    (TOKENS, size("H", 896, step=BLOCK), INNER, *weight_factors(BLOCK_WEIGHTS), VALUES),
+    _silu_case,
+    lambda row: 2 * _product_cost("T", "H", "K")(row),
+    block_multiple,
+)
+
+
+def segment_lengths(kind: str, num_segments: int, num_rows: int, stream: Stream) -> tuple[int, ...]:
+    """Rows of every segment: even, scattered (many empty), or all in one."""
+    if kind == "even":
+        return tuple((num_rows * (s + 1)) // num_segments - (num_rows * s) // num_segments for s in range(num_segments))
+    if kind == "one":
+        chosen = int(stream.integers(0, num_segments, (1,))[0])
+        return tuple(num_rows if s == chosen else 0 for s in range(num_segments))
+    owners = stream.integers(0, num_segments, (num_rows,)).tolist()
+    return tuple(owners.count(s) for s in range(num_segments))
+
+
+def _grouped_case(row: Row) -> dict[str, Any]:
+    num_experts, num_rows = number(row, "E"), number(row, "T")
+    has_indices = row["indices"] == "given"
+    num_segments = number(row, "S") if has_indices else num_experts
+    stream = Stream(f"segments/{num_segments}/{num_rows}")
+    lengths = segment_lengths(str(row["segments"]), num_segments, num_rows, stream)
+    dims = {"T": num_rows, "E": num_experts, "N": number(row, "N"), "K": number(row, "K"), "S": num_segments}
+    formats, given = formats_of(row, ("x", "weight"))
+    given += ("weight_indices",) if has_indices else ()
+    return {"dims": dims, "formats": formats, "given": given, "extra": {"lengths": lengths, **_contents(row)}}
+
+
+GROUPED_SPACE = Space(
+    (
+        TOKENS,
+        size("E", 300, usual=3),
+        size("S", 300, usual=3),
+        size("N", 20_000, usual=16),
+        size("K", 512, step=BLOCK, usual=256),
+        choice("segments", "scattered", "even", "one"),
+        choice("indices", "given", ABSENT),
+        choice("x", *FLOATS),
+        *weight_factors(),
+        VALUES,
+    ),
+    _grouped_case,
+    lambda row: _product_cost("E", "N", "K")(row) + _product_cost("T", "N", "K")(row) + 50_000 * number(row, "S"),
+    block_multiple,
+)

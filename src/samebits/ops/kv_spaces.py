@@ -1,0 +1,234 @@
+"""Spaces of the ops on paged caches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samebits.core.numerics.counter import Stream
+from samebits.ops.record import CACHES, FLOATS
+from samebits.ops.space import Factor, Row, Space, choice, size
+from samebits.ops.spaces import ABSENT, MAKING, number
+
+EVEN_HEADS = ("32", "8", "24", "40", "64", "80", "96", "112", "128", "192", "256", "512", "576")
+HEADS = (*EVEN_HEADS, "1", "33")
+PAGE_SIZES = ("16", "1", "8", "17", "32", "64", "128", "256")
+STORED = ("normal", "mixed", "halfway", "zero-stretches", "spikes", "equal")
+V_DIMS = {"same": 0, "smaller": -1, "larger": 1}
+WINDOWS = {"off": -1, "0": 0, "1": 1, "7": 7, "255": 255, "256": 256, "300": 300, "beyond": 1 << 20}
+SCALES: dict[str, float | None] = {"default": None, "0.3": 0.3, "0": 0.0, "-0.2": -0.2}
+CAPS = {"off": 0.0, "30": 30.0, "2": 2.0}
+SEQUENCE = 10_000  # operations that a sequence costs, however short it is
+DRAWN_CHUNK = 48  # the longest of drawn chunks of queries
+
+STORES = ("split", "unified", "mla")
+
+
+def cache_factors(heads: tuple[str, ...] = HEADS, kinds: tuple[str, ...] = STORES) -> tuple[Factor, ...]:
+    """What every op on a paged cache may branch on; `pool` is the least number of its pages."""
+    return (
+        size("B", 300, usual=3),
+        size("length", 8200, usual=40),
+        choice("spread", "ragged", "even", "edges"),
+        choice("kind", *kinds),
+        choice("layout", "NHD", "HND"),
+        choice("page_size", *PAGE_SIZES, least="1"),
+        choice("k", *CACHES),
+        choice("v", *CACHES),
+        size("heads", 70, usual=2),
+        choice("head", *heads, least=min(heads, key=int)),
+        choice("v_dim", *V_DIMS),
+        size("pool", 70_000, usual=1),
+    )
+
+
+TABLE = choice("table", "paged", "contiguous")
+
+
+def cache_fits(row: Row) -> bool:
+    """A unified cache has one format and size; an MLA cache one plain format, one head, values inside the keys."""
+    kind, v_dim = row.get("kind"), row.get("v_dim", "same")
+    if kind == "unified":
+        return v_dim == "same" and ("k" not in row or "v" not in row or row["k"] == row["v"])
+    if kind == "mla":
+        one = row.get("heads", 1) == 1 and row.get("layout", "NHD") == "NHD" and v_dim != "larger"
+        plain = all(row.get(name, "f32") in FLOATS for name in ("k", "v"))
+        return one and plain and ("k" not in row or "v" not in row or row["k"] == row["v"])
+    return True
+
+
+def sequence_lengths(row: Row, stream: Stream) -> tuple[int, ...]:
+    """Even ones, ragged ones with empty sequences among them, or those beside the edges of pages and cuts."""
+    count, longest, spread = number(row, "B"), number(row, "length"), row["spread"]
+    if spread == "even":
+        return (longest,) * count
+    if spread == "ragged":
+        drawn = stream.integers(0, longest + 1, (count,)).tolist()
+    else:
+        page, words = int(row["page_size"]), stream.integers(0, 1 << 30, (count, 3)).tolist()
+        edges = [(page, 256)[a % 2] * (1 + b % max(1, longest // page)) + c % 3 - 1 for a, b, c in words]
+        drawn = [min(max(n, 1), longest) for n in edges]
+    drawn[stream.child("longest").integers(0, count, (1,))[0]] = longest
+    return tuple(drawn)
+
+
+def cache_extra(row: Row, stream: Stream) -> dict[str, Any]:
+    """What kv_cases makes a cache from."""
+    head = int(row["head"])
+    v_dim = {"same": head, "smaller": max(1, head // 2 + 1), "larger": head + 8}[str(row["v_dim"])]
+    lengths = sequence_lengths(row, stream)
+    names = ("kind", "layout", "k", "v")
+    extra = {name: str(row[name]) for name in names}
+    sizes = {"heads": number(row, "heads"), "head": head, "v_dim": v_dim, "pool": number(row, "pool")}
+    table = {"table": row.get("table", "paged") == "paged", "page_size": int(row["page_size"]), "lengths": lengths}
+    return {**extra, **sizes, **table}
+
+
+def cache_cells(row: Row) -> int:
+    """Elements of the caches: tokens of all sequences, or of the pool if that is larger."""
+    per_token = 2 * number(row, "heads") * int(row["head"])
+    tokens = number(row, "B") * number(row, "length")
+    pages = max(tokens, number(row, "pool") * int(row["page_size"]))
+    return per_token * (MAKING * tokens + pages) + SEQUENCE * number(row, "B")
+
+
+def query_counts(kind: str, lengths: tuple[int, ...], stream: Stream) -> tuple[int, ...]:
+    """Queries of every sequence: one ("decode"), all ("prompt"), some with none among them ("chunks")."""
+    if kind == "prompt":
+        return lengths
+    if kind == "decode":
+        return tuple(min(1, n) for n in lengths)
+    drawn = stream.integers(0, DRAWN_CHUNK + 1, (len(lengths),)).tolist()
+    return tuple(min(n, d) for n, d in zip(lengths, drawn, strict=True))
+
+
+def _attention_case(row: Row) -> dict[str, Any]:
+    stream = Stream("attention")
+    extra = cache_extra(row, stream.child("lengths"))
+    extra["queries"] = query_counts(str(row["queries"]), extra["lengths"], stream.child("queries"))
+    extra |= {"group": number(row, "group"), "pages": row["pages"], "q": row["q"]}
+    extra |= {"values": row["values"], "stored": row["stored"], "masked_rows": row["mask"] == "masked-rows"}
+    extra["sinks"] = "mostly-minus-inf" if row["sinks"] == "minus-inf" else "normal"
+    optional = {"alibi_slopes": row["alibi"], "sinks": row["sinks"], "custom_mask": row["mask"]}
+    attrs = {
+        "layout": extra["layout"],
+        "v_dim": extra["v_dim"],
+        "causal": row["causal"] == "yes",
+        "sm_scale": SCALES[str(row["scale"])],
+        "window_left": WINDOWS[str(row["window"])],
+        "logits_soft_cap": CAPS[str(row["cap"])],
+        "return_lse": row["lse"] == "yes",
+    }
+    given = tuple(name for name, value in optional.items() if value != ABSENT)
+    return {"dims": {}, "attrs": attrs, "given": given, "extra": extra}
+
+
+def _attention_cost(row: Row) -> int:
+    length = number(row, "length")
+    queries = {"prompt": length, "decode": 1, "chunks": min(length, DRAWN_CHUNK)}[str(row["queries"])]
+    head, num_heads = int(row["head"]), number(row, "B") * number(row, "heads") * number(row, "group")
+    per_head = -(-queries // 64) * (15_000 + 600 * head + 100 * length) + queries * length * 2 * (head + 16)
+    return num_heads * (per_head + MAKING * queries * head) + cache_cells(row)
+
+
+ATTENTION_SPACE = Space(
+    (
+        *cache_factors(),
+        TABLE,
+        choice("queries", "chunks", "decode", "prompt", least="decode"),
+        size("group", 72, usual=2),
+        choice("q", *FLOATS),
+        choice("causal", "yes", "no"),
+        choice("window", *WINDOWS),
+        choice("cap", *CAPS),
+        choice("scale", *SCALES),
+        choice("alibi", ABSENT, "given"),
+        choice("sinks", ABSENT, "normal", "minus-inf"),
+        choice("mask", ABSENT, "random", "masked-rows"),
+        choice("lse", "no", "yes"),
+        choice("pages", "scattered", "ordered", "shared", "repeated"),
+        choice("values", "normal", "mixed", "halfway", "tiny", "zeros", "spikes", "equal"),
+        choice("stored", *STORED),
+    ),
+    _attention_case,
+    _attention_cost,
+    cache_fits,
+)
+
+NEW_TOKENS: tuple[Factor, ...] = (
+    choice("new", "chunks", "decode", "prompt"),
+    choice("order", "in-order", "shuffled"),
+    choice("key", *FLOATS),
+    choice("value", *FLOATS),
+    choice("pages", "scattered", "ordered", "shared"),
+    choice("values", *STORED, "special"),
+)
+
+
+def _append_case(row: Row) -> dict[str, Any]:
+    stream = Stream("append")
+    extra = cache_extra(row, stream.child("lengths"))
+    extra["new"] = query_counts(str(row["new"]), extra["lengths"], stream.child("new"))
+    extra |= {name: row[name] for name in ("order", "pages", "values")}
+    formats = {name: str(row[name]) for name in ("key", "value")}
+    return {"dims": {}, "attrs": {"layout": extra["layout"]}, "formats": formats, "extra": extra}
+
+
+def _append_cost(row: Row) -> int:
+    return 2 * cache_cells(row)
+
+
+APPEND_SPACE = Space((*cache_factors(), TABLE, *NEW_TOKENS), _append_case, _append_cost, cache_fits)
+
+ROPE_FACTORS: tuple[Factor, ...] = (choice("rotary", "all", "half"), choice("interleave", "no", "yes"))
+
+
+def _rope_case(row: Row) -> dict[str, Any]:
+    case = _append_case(row)
+    head = case["extra"]["head"]
+    case["extra"]["rotary"] = head if row["rotary"] == "all" else head // 2
+    case["attrs"]["interleave"] = row["interleave"] == "yes"
+    return case
+
+
+def _both_case(row: Row) -> dict[str, Any]:
+    case = _rope_case(row)
+    case["extra"]["group"] = number(row, "group")
+    case["formats"]["query"] = str(row["query"])
+    return case
+
+
+ROPE_APPEND_SPACE = Space(
+    (*cache_factors(EVEN_HEADS), TABLE, *NEW_TOKENS, *ROPE_FACTORS),
+    _rope_case,
+    _append_cost,
+    cache_fits,
+)
+ROPE_BOTH_SPACE = Space(
+    (
+        *cache_factors(EVEN_HEADS, ("split", "unified")),
+        TABLE,
+        *NEW_TOKENS,
+        *ROPE_FACTORS,
+        size("group", 72, usual=2),
+        choice("query", *FLOATS),
+    ),
+    _both_case,
+    lambda row: _append_cost(row) * (1 + number(row, "group")),
+    cache_fits,
+)
+
+
+def _copy_case(row: Row) -> dict[str, Any]:
+    extra = cache_extra(row, Stream("copies"))
+    extra |= {"num_copies": number(row, "copies"), "sources": row["sources"]}
+    return {"dims": {"N": number(row, "copies")}, "extra": extra}
+
+
+COPY_SPACE = Space(
+    (*cache_factors(), size("copies", 600, least=0, usual=3), choice("sources", "distinct", "one")),
+    _copy_case,
+    cache_cells,
+    lambda row: (
+        cache_fits(row) and (not {"copies", "pool"} <= row.keys() or 2 * number(row, "copies") <= number(row, "pool"))
+    ),
+)

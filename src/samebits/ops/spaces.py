@@ -1,0 +1,114 @@
+"""Spaces that ops of a kind share: ops on rows, and products with a weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from samebits.core.format import FORMATS
+from samebits.ops.record import FLOATS, WEIGHTS
+from samebits.ops.space import Factor, Row, Space, choice, size
+
+ABSENT = "none"
+FINITE = ("normal", "special", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "equal")
+MOST_ROWS = 70_000  # beyond the 65,535 of a grid's smaller axes
+MAKING = 30  # operations that making an element of an input is worth
+WEIGHT_KINDS = ("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes")
+
+
+def number(row: Row, name: str) -> int:
+    """A size of a row."""
+    return int(row[name])
+
+
+def leading(row: Row) -> tuple[int, ...]:
+    """The leading axes: the row's `rows` over so many `axes`."""
+    count, axes = number(row, "rows"), str(row["axes"])
+    if axes == "0":
+        return ()
+    if axes == "1":
+        return (count,)
+    inner = next((d for d in (7, 5, 3, 2) if count and count % d == 0), 1)
+    return (count // inner, inner) if axes == "2" else (count // inner, 1, inner)
+
+
+def rows_fit(row: Row) -> bool:
+    """A tensor without leading axes has one row."""
+    return row.get("axes") != "0" or row.get("rows", 1) == 1
+
+
+def formats_of(row: Row, names: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """(formats, names) of those inputs that are there."""
+    there = {name: str(row[name]) for name in names if row[name] != ABSENT}
+    return there, tuple(there)
+
+
+def row_space(
+    *,
+    inputs: tuple[str, ...] = ("x",),
+    optional: tuple[str, ...] = (),
+    width: str = "K",
+    most: int = 32_768,
+    values: tuple[str, ...] = FINITE,
+    attrs: dict[str, dict[str, Any]] | None = None,
+    others: tuple[Factor, ...] = (),
+    extra: Callable[[Row], dict[str, Any]] = lambda row: {},
+    given: Callable[[Row], tuple[str, ...]] = lambda row: (),
+    fits: Callable[[Row], bool] = lambda row: True,
+    operations: int = 1,
+    padded: int = 0,
+) -> Space:
+    """Of an op on independent rows "... width": rows, axes, widths, a format for every input, contents, attrs by label.
+
+    `others` are factors that `extra(row)` turns into what the op's own input maker reads, and `given(row)` into the
+    names of further optional inputs. `operations` are those of an element, in units of making it, `padded` those of
+    a row however narrow it is.
+    """
+    settings = attrs or {}
+    factors = (
+        size("rows", MOST_ROWS, least=0, usual=3),
+        choice("axes", "1", "0", "2", "3"),
+        size(width, most, usual=64),
+        *(choice(name, *FLOATS) for name in inputs),
+        *(choice(name, ABSENT, *FLOATS) for name in optional),
+        choice("values", *values),
+        *(choice(name, *labels) for name, labels in settings.items()),
+        *others,
+    )
+
+    def case(row: Row) -> dict[str, Any]:
+        formats, present = formats_of(row, (*inputs, *optional))
+        return {
+            "dims": {"...": leading(row), width: number(row, width)},
+            "attrs": {name: labels[str(row[name])] for name, labels in settings.items()},
+            "formats": formats,
+            "given": (*present, *given(row)),
+            "extra": {"values": row["values"], **extra(row)},
+        }
+
+    return Space(
+        factors,
+        case,
+        lambda row: number(row, "rows") * (MAKING * len(inputs) * number(row, width) * operations + padded),
+        lambda row: rows_fit(row) and fits(row),
+    )
+
+
+def block_multiple(row: Row, weight: str = "weight", width: str = "K") -> bool:
+    """Whole blocks along the width."""
+    return not {weight, width} <= row.keys() or number(row, width) % FORMATS[str(row[weight])].block_len == 0
+
+
+def weight_factors(formats: tuple[str, ...] = WEIGHTS) -> tuple[Factor, ...]:
+    return choice("weight", *formats), choice("weights", *WEIGHT_KINDS)
+
+
+def distinct(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """One attr's values under labels that show them."""
+    return {name: {str(v): v for v in choices} for name, choices in values.items()}
+
+
+def volume(*names: str) -> Callable[[Row], int]:
+    """What a tensor of these sizes costs to make."""
+    return lambda row: MAKING * math.prod(number(row, name) for name in names)

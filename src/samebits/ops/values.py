@@ -1,0 +1,126 @@
+"""What float tensors of drawn cases hold: the contents at which kernels go wrong, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from samebits.core.numerics.counter import Stream
+
+F = np.float32
+SPECIAL = np.array(
+    [0.0, -0.0, 2.0**-149, -(2.0**-130), 2.0**-126, 2.0**-24, -(2.0**-16), 1e-20, 1e4, -1e4, 1.0, -1.0], np.float32
+)
+LARGEST = {"f16": F(65504), "bf16": F(2.0**120), "f32": F(2.0**120)}
+Shape = tuple[int, ...]
+
+
+def with_special(x: np.ndarray) -> np.ndarray:
+    """x with every third element a value that kernels trip over: zeros of both signs, denormals, far magnitudes."""
+    flat = x.ravel().copy()
+    places = np.arange(0, flat.size, 3)
+    flat[places] = SPECIAL[np.arange(len(places)) % len(SPECIAL)]
+    return flat.reshape(x.shape)
+
+
+def _some(stream: Stream, shape: Shape, one_in: int) -> np.ndarray:
+    """bool: about one element in so many."""
+    return stream.child("some").integers(0, one_in, shape) == 0
+
+
+def _mixed(stream: Stream, shape: Shape) -> np.ndarray:
+    """Every row of a magnitude of its own, 2^-12 .. 2^12."""
+    powers = stream.child("powers").integers(-12, 13, (*shape[:-1], 1) if shape else ())
+    return stream.normal(shape) * np.exp2(powers.astype(np.float32))
+
+
+def _halfway(stream: Stream, shape: Shape) -> np.ndarray:
+    """Half-way between two neighbours in bfloat16 or float16, or just beside: rounding must look at every bit."""
+    bits = stream.normal(shape).view(np.uint32).reshape(shape)
+    kind = stream.child("kind").integers(0, 6, shape)
+    bf16, f16 = (bits & np.uint32(0xFFFF0000)) | np.uint32(0x8000), (bits & np.uint32(0xFFFFE000)) | np.uint32(0x1000)
+    step = np.choose(kind // 2, [0, 1, -1]).astype(np.int64)
+    return (np.where(kind % 2 == 0, bf16, f16).astype(np.int64) + step).astype(np.uint32).view(np.float32)
+
+
+def _equal(stream: Stream, shape: Shape) -> np.ndarray:
+    return np.full(shape, stream.child("value").normal((1,))[0], np.float32)
+
+
+def _plateaus(stream: Stream, shape: Shape) -> np.ndarray:
+    """Few distinct values, the largest of each row in several far places."""
+    return np.rint(np.clip(stream.normal(shape), F(-2), F(2)))
+
+
+def _sorted(stream: Stream, shape: Shape) -> np.ndarray:
+    """Rows in rising and falling order in turn: the extreme stands last, then first."""
+    x = np.sort(stream.normal(shape), axis=-1) if shape else stream.normal(shape)
+    flat = x.reshape(-1, x.shape[-1] if shape else 1)
+    flat[1::2] = flat[1::2, ::-1].copy()
+    return flat.reshape(shape)
+
+
+def _zero_stretches(stream: Stream, shape: Shape) -> np.ndarray:
+    """Stretches of 32 elements that are all zero, of either sign, between others; some rows whole."""
+    x = stream.normal(shape)
+    width = shape[-1] if shape else 1
+    blocks = stream.child("blocks").integers(0, 3, (*shape[:-1], -(-width // 32)))
+    dead = np.repeat(blocks == 0, 32, axis=-1)[..., :width].reshape(shape)
+    return np.where(dead, np.where(_some(stream, shape, 2), F(0), F(-0.0)), x)
+
+
+def _spikes(stream: Stream, shape: Shape) -> np.ndarray:
+    """A few elements a thousand times as large."""
+    x = stream.normal(shape)
+    return np.where(_some(stream, shape, 37), x * F(1000), x)
+
+
+def _code_ties(stream: Stream, shape: Shape) -> np.ndarray:
+    """Halves of integers beside a 127: an int8 code for each is a tie."""
+    x = np.rint(stream.uniform(-254, 254, shape)) * F(0.5)
+    if shape:
+        x[..., ::32] = F(127)
+    return x
+
+
+def _infinite(stream: Stream, shape: Shape) -> np.ndarray:
+    x = stream.normal(shape)
+    return np.where(_some(stream, shape, 11), np.where(x > 0, F(np.inf), F(-np.inf)), x)
+
+
+def _mostly_minus_inf(stream: Stream, shape: Shape) -> np.ndarray:
+    """-Inf but for a few in each row, at least one."""
+    x = stream.normal(shape)
+    keep = _some(stream, shape, 5)
+    width = shape[-1] if shape else 1
+    one = stream.child("one").integers(0, max(width, 1), shape[:-1])
+    first = (np.arange(width) == one[..., None]).reshape(shape)
+    return np.where(keep | first, x, F(-np.inf))
+
+
+KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
+    "normal": lambda stream, shape: stream.normal(shape),
+    "uniform": lambda stream, shape: stream.uniform(-2, 2, shape),
+    "special": lambda stream, shape: with_special(stream.normal(shape)),
+    "mixed": _mixed,
+    "halfway": _halfway,
+    "tiny": lambda stream, shape: stream.normal(shape, 2.0**-20),
+    "large": lambda stream, shape: stream.normal(shape, 2.0**13),
+    "zeros": lambda stream, shape: np.zeros(shape, np.float32),
+    "zero-stretches": _zero_stretches,
+    "spikes": _spikes,
+    "code-ties": _code_ties,
+    "equal": _equal,
+    "plateaus": _plateaus,
+    "sorted": _sorted,
+    "infinite": _infinite,
+    "mostly-minus-inf": _mostly_minus_inf,
+}
+
+
+def contents(kind: str, stream: Stream, shape: Shape, fmt: str) -> np.ndarray:
+    """float32 of a kind, finite ones kept within what the format holds."""
+    x = KINDS[kind](stream, shape)
+    largest = LARGEST.get(fmt, LARGEST["f16"])
+    return np.where(np.isfinite(x), np.clip(x, -largest, largest), x).astype(np.float32)
