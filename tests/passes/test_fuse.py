@@ -12,7 +12,7 @@ from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, check_graph
 from samebits.ops import OPS, call, make_inputs
 from samebits.ops.build import OpBuilder, infer_specs
-from samebits.ops.gemm_q8 import BLOCK_WEIGHTS
+from samebits.ops.record import BLOCK_WEIGHTS
 from samebits.passes import run_pipeline
 from samebits.passes.canonicalize import canonicalize
 from samebits.passes.decompose import decompose

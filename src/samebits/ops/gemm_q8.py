@@ -14,9 +14,9 @@ from samebits.core.format import BLOCK, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.ops.cases import default_inputs
 from samebits.ops.gemm import int8_matmul
-from samebits.ops.gemm_spaces import BLOCK_WEIGHTS, GEMM_Q8_SPACE
+from samebits.ops.gemm_spaces import GEMM_Q8_SPACE
 from samebits.ops.quantize import quantize_q8
-from samebits.ops.record import FLOATS, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import BLOCK_WEIGHTS, FLOATS, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.values import contents
 
 BLOCKS = (

@@ -11,10 +11,10 @@ import numpy as np
 
 from samebits.core.format import BLOCK, Packed
 from samebits.ops.activation import silu_and_mul
-from samebits.ops.gemm_q8 import BLOCK_WEIGHTS, BLOCKS, block_inputs, check_blocks, gemm_q8
+from samebits.ops.gemm_q8 import BLOCKS, block_inputs, check_blocks, gemm_q8
 from samebits.ops.gemm_spaces import GEMM_SILU_SPACE
 from samebits.ops.quantize import quantize_q8
-from samebits.ops.record import Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import BLOCK_WEIGHTS, Case, Result, Tensor, Tolerance, define_op
 
 
 def _decompose(b: Any, codes: Any, scales: Any, weight: Any) -> Any:

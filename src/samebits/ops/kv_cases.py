@@ -198,9 +198,10 @@ def attention_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor
         inputs["sinks"] = contents(extra.get("sinks", "normal"), stream.child("sinks"), (num_heads,), "f32")
     if "custom_mask" in case.given:
         total = sum(n * m for n, m in zip(extra["queries"], extra["lengths"], strict=True))
-        inputs["custom_mask"] = stream.child("mask").uniform(0, 1, (total,)) < 0.6
+        mask = stream.child("mask").uniform(0, 1, (total,)) < 0.6
         if extra.get("masked_rows"):
             counts = [m for n, m in zip(extra["queries"], extra["lengths"], strict=True) for _ in range(n)]
             alive = stream.child("alive").integers(0, 2, (len(counts),)) > 0
-            inputs["custom_mask"] &= np.repeat(alive, counts)
+            mask &= np.repeat(alive, counts)
+        inputs["custom_mask"] = mask
     return inputs

@@ -67,7 +67,7 @@ def drawn_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
 
 def _case(row: Row) -> dict[str, Any]:
     shaping = str(row["shaping"])
-    given = ("bias",) if shaping in ("bias", "both") else ()
+    given: tuple[str, ...] = ("bias",) if shaping in ("bias", "both") else ()
     given += ("counts", *PENALTIES) if shaping in ("penalties", "both") else ()
     return {
         "dims": {"B": number(row, "B"), "V": number(row, "V")},

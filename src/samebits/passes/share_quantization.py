@@ -6,7 +6,7 @@ from typing import Any
 
 from samebits.graph import Graph, Value
 from samebits.graph.rewrite import apply_rules
-from samebits.ops.gemm_q8 import BLOCK_WEIGHTS
+from samebits.ops.record import BLOCK_WEIGHTS
 from samebits.passes.canonicalize import merge_equal
 from samebits.passes.rules import Supports, rule
 

@@ -1,13 +1,15 @@
-"""Which cases a run takes: by op, by id, or one made from sizes given on the command line."""
+"""Which cases a run takes: those with names, rows drawn from the ops' spaces, or one that the command line states."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
+from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class
 from samebits.verify.model import Task
 
 # what the source documents call a dimension -> the names ops use for it; the first that the op has is meant
@@ -24,6 +26,7 @@ SIZE_NAMES: dict[str, tuple[str, ...]] = {
     "head_size": ("D",),
 }
 LARGEST_SIZE = 1 << 20
+QUICK_ROUNDS = 2  # of every class once
 
 
 def tasks_for(
@@ -36,7 +39,7 @@ def tasks_for(
     full: bool,
     seed: int,
 ) -> list[Task]:
-    """The tasks of a run; UnknownName or BadInput for a name or size that does not fit."""
+    """The tasks of a run; UnknownName or BadInput for a name, size or row that does not fit."""
     ops = [OPS[op]] if op else list(OPS)
     if dims:
         if op is None or case is not None:
@@ -48,7 +51,23 @@ def tasks_for(
         if op is None:
             raise BadInput("verify", "--case", case, "--op beside it")
         return [Task(backend, ops[0].name, find_case(ops[0], case).id, tiers, seed)]
-    return [Task(backend, o.name, c.id, tiers, seed) for o in ops for c in o.cases if full or not c.full]
+    return [task for o in ops for task in op_tasks(backend, tiers, o, full, seed)]
+
+
+def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int) -> list[Task]:
+    """Named cases, then drawn ones: all pairs of classes in a full run, every class a few times in a quick one."""
+    named = [c.id for c in op.cases if full or not c.full]
+    return [Task(backend, op.name, case, tiers, seed) for case in (*named, *drawn_ids(op, full, seed))]
+
+
+def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
+    """Names of the rows that a seed draws."""
+    if op.space is None:
+        return []
+    dice = Random(f"{seed}/{op.name}")
+    rounds = [all_pairs(op.space, FULL_OPERATIONS, dice)] if full else []
+    rounds += [each_class(op.space, QUICK_OPERATIONS, dice) for _ in range(QUICK_ROUNDS)]
+    return list(dict.fromkeys(op.space.row_id(row) for rows in rounds for row in rows))
 
 
 def preset_tasks(backend: str, tiers: tuple[str, ...], preset: str, seed: int) -> list[Task]:
@@ -65,6 +84,10 @@ def _size(name: str, text: str) -> int:
 
 
 def find_case(op: Op, case_id: str) -> Case:
+    """The case of that name, or that a row such as "T=33,K=64" describes."""
+    if op.space is not None and "=" in case_id:
+        row = op.space.parse(case_id)
+        return Case(op.space.row_id(row), **op.space.case(row))
     found = [c for c in op.cases if c.id == case_id]
     if not found:
         raise UnknownName(f"case of {op.name}", case_id, [c.id for c in op.cases])
