@@ -20,7 +20,7 @@ from samebits.ops.equivalents import Equivalent, row_equivalents
 from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, execute, raw_bytes
 from samebits.verify.locate import axis_labels, first_difference
-from samebits.verify.model import CHECKS, Finding, Result, Task
+from samebits.verify.model import CHECKS, Finding, Result, Task, one_line
 from samebits.verify.tolerance import as_numbers, outside, steps_of
 
 FAST_CHECKS = frozenset({"error", "guard", "input", "unwritten", "nan", "values", "reruns", "soak", "graph"})
@@ -85,7 +85,7 @@ class Examination:
             first = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[0])
             second = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[1])
         except Exception as error:  # any exception of a backend under test is its failure, with its text
-            yield Finding("error", _one_line(error))
+            yield Finding("error", one_line(error))
             return
         yield from dict.fromkeys([*first.findings, *second.findings])
         unwritten = self._unwritten(first.results, second.results)
@@ -149,10 +149,10 @@ class Examination:
                 try:
                     found = list(self._values(way.compute(self._run), way.expect(want)))
                 except Unsupported as error:
-                    self.not_compared.append(f"{way.check}, {way.detail}: {_one_line(error)}")
+                    self.not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
                     found = []
                 except Exception as error:  # as above
-                    found = [Finding("error", _one_line(error))]
+                    found = [Finding("error", one_line(error))]
                 if found:
                     yield Finding(found[0].check, f"{way.detail}: {found[0].where}")
                     return
@@ -193,9 +193,9 @@ class Examination:
                 again = way.compute(self._run)
                 yield next(self._same("run-to-run", f"{way.detail}, twice", again, got), finding)
         except Unsupported as error:  # not having a layout breaks no promise about those it has
-            self.not_compared.append(f"{way.check}, {way.detail}: {_one_line(error)}")
+            self.not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
         except Exception as error:  # as above: an equivalent call that raises has broken its promise
-            yield Finding(way.check, f"{way.detail}: {_one_line(error)}")
+            yield Finding(way.check, f"{way.detail}: {one_line(error)}")
 
     def _bits(self, first: tuple[HostTensor, ...], want: tuple[HostTensor, ...]) -> Iterator[Finding]:
         """Other bits than the reference. Where the unfused ops differ from them too, the fusion is at fault.
@@ -239,7 +239,3 @@ class OneByOne:
             return results[0] if len(results) == 1 else results
 
         return run
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -80,3 +80,8 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def one_line(error: Exception) -> str:
+    """What an exception of a backend under test becomes in a report."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -19,7 +19,7 @@ from samebits.graph import Graph, Node
 from samebits.graph.uses import overwritten_at
 from samebits.kernels.record import Kernel
 from samebits.kernels.triton.registry import INTERPRETED
-from samebits.kernels.triton.tensors import DeviceTensor, Tiled
+from samebits.kernels.triton.tensors import Blocks, DeviceTensor, Tiled
 
 VIEW_OPS = ("slice_columns", "split_heads", "merge_heads")  # their results may share memory with their input
 
@@ -116,6 +116,9 @@ class GpuExecutable(Executable):
 
     def _walk(self) -> dict[str, DeviceTensor]:
         """Launches every node; returns the graph's outputs."""
+        for name, tensor in self._tensors.items():
+            if isinstance(tensor, Blocks) and name not in self._graph.kinds:  # copied in since, perhaps: another scale
+                self._tensors[name] = resolved(self._bound[name])
         values = {**self._tensors, **self._fed}
         missing = [v.name for v in self._graph.inputs if v.name not in values]
         if missing:
