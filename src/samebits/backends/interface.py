@@ -75,10 +75,11 @@ class Executable(ABC):
     """A compiled graph with its buffers bound. Nothing is allocated between `prepare` and the end of `run`.
 
     It runs many times, and a run depends on three things alone: what is bound when it starts, what that memory holds
-    then, and the sizes of the last `prepare`. Nothing of an earlier run is kept but what the graph wrote into its inputs.
-    Between runs a caller may bind other buffers and views, copy into those that are bound, have other executables
-    write to them, and change the sizes. Where a size changes, what is bound has it too: no buffer is larger than the
-    step. Only a weight (`Graph.kinds`) is constant while it is bound: what is copied into it counts from its next `bind`.
+    then, and the sizes of the last `prepare`. Of an earlier run nothing is kept but what the graph wrote into its
+    inputs. Between runs a caller may bind other buffers and views, copy into those that are bound, have other
+    executables write to them, and change the sizes; what is bound then has the new sizes, never more rows than the
+    step. Only a weight (`Graph.kinds`) is constant while it is bound: what is copied into it counts from its next
+    `bind`.
     """
 
     @abstractmethod
