@@ -111,7 +111,8 @@ def _compile(
     except Unsupported as error:
         if not calls[0].dims:
             raise
-        not_compared.append(f"reruns, other sizes: {one_line(error)}")
+        reason = f"reruns, other sizes: {one_line(error)}"
+        not_compared += [reason] if reason not in not_compared else []
     graph = one_node(op, fixed_specs(signature.specs, calls[0].dims), attrs, kinds)
     alike = [call for call in calls if call.dims == calls[0].dims]
     return Replay(backend, op, graph, backend.compile(graph, tier), manner, alike, tier)
