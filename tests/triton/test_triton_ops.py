@@ -18,9 +18,10 @@ from samebits.kernels.triton import attention_prefill
 from samebits.kernels.triton.attention_portable import paged_attention
 from samebits.ops import OPS, Op, bind, evaluate, make_inputs
 from samebits.ops.record import Case
-from samebits.verify.checks import as_numbers, outside, steps_of, verify_case
+from samebits.verify.checks import verify_case
 from samebits.verify.harness import execute, same_bytes
 from samebits.verify.model import Task
+from samebits.verify.tolerance import as_numbers, outside, steps_of
 
 LARGEST_BYTES = 32 << 10  # of all inputs of a case: the interpreter takes seconds for more
 TINY_BYTES = 4 << 10  # of a case that is run in every way that should give the same bits

@@ -17,9 +17,10 @@ from samebits.core.tiers import Tier
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import OPS, make_inputs
 from samebits.ops.record import Tolerance
-from samebits.verify.checks import Examination, outside
+from samebits.verify.checks import Examination
 from samebits.verify.harness import GUARD_ROWS, PATTERNS, Watched, execute, filled, raw_bytes, same_bytes
 from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.tolerance import outside
 
 SPECS = [TensorSpec((5, 64), f) for f in ("f32", "f16", "bf16", "i32", "i8", "u32", "q8_0", "q4_0")]
 CACHE_OP = OPS["append_paged_kv_cache"]

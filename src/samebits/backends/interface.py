@@ -72,7 +72,15 @@ class View:
 
 
 class Executable(ABC):
-    """A compiled graph with its buffers bound. Nothing is allocated between `prepare` and the end of `run`."""
+    """A compiled graph with its buffers bound. Nothing is allocated between `prepare` and the end of `run`.
+
+    It runs many times, and a run depends on three things alone: what is bound when it starts, what that memory holds
+    then, and the sizes of the last `prepare`. Of an earlier run nothing is kept but what the graph wrote into its
+    inputs. Between runs a caller may bind other buffers and views, copy into those that are bound, have other
+    executables write to them, and change the sizes; what is bound then has the new sizes, never more rows than the
+    step. Only a weight (`Graph.kinds`) is constant while it is bound: what is copied into it counts from its next
+    `bind`.
+    """
 
     @abstractmethod
     def bind(self, name: str, buffer: Buffer | View) -> None:
@@ -93,7 +101,7 @@ class Executable(ABC):
         return False
 
     def prepare(self, dims: Mapping[str, int]) -> None:
-        """Sets the symbolic dimensions of the coming step; optional for graphs without any."""
+        """Sets the symbolic dimensions of the coming runs, until the next call; optional for graphs without any."""
 
     @abstractmethod
     def run(self) -> None:

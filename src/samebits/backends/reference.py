@@ -51,6 +51,14 @@ def host_tensor(spec: TensorSpec) -> HostTensor:
     return np.zeros(shape, fmt.dtype)
 
 
+def resolved(buffer: Buffer | View, where: str, argument: str) -> HostTensor:
+    """The host tensor that a buffer of this backend or a view of one stands for, without a copy where possible."""
+    base = buffer.base if isinstance(buffer, View) else buffer
+    if not isinstance(base, HostBuffer):
+        raise BadInput(where, argument, type(base).__name__, "a buffer of this backend")
+    return buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
+
+
 def _run_reference(op: Op, **arguments: Any) -> tuple[HostTensor, ...]:
     return evaluate(bind(op, **arguments))
 
@@ -72,17 +80,18 @@ class ReferenceExecutable(Executable):
     def __init__(self, backend: Backend, graph: Graph, tier: Tier) -> None:
         self._graph = graph
         self._backend = backend
-        self._bound: dict[str, HostTensor] = {}
+        self._memory: dict[str, Buffer | View] = {}
+        self._bound: dict[str, HostTensor] = {}  # that memory as the last run found it
         self._values: dict[str, HostTensor] = {}
         self._kernels = choose_kernels(backend, graph, tier)
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
-        base = buffer.base if isinstance(buffer, View) else buffer
-        if not isinstance(base, HostBuffer):
-            raise BadInput("reference", name, type(base).__name__, "a buffer of this backend")
-        self._bound[name] = buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
+        self._bound[name] = resolved(buffer, "reference", name)
+        self._memory[name] = buffer
 
     def run(self) -> None:
+        # anew, for what was copied in since: other bytes, and with them another scale and other codes
+        self._bound = {name: resolved(buffer, "reference", name) for name, buffer in self._memory.items()}
         self._values = dict(self._bound)
         for node, kernel in zip(self._graph.nodes, self._kernels, strict=True):
             arguments = {name: self._values[value.name] for name, value in node.inputs.items()}
@@ -110,17 +119,14 @@ class ReferenceBackend(Backend):
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
         if not isinstance(buffer, HostBuffer) or spec_of(host) != buffer.spec:
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
-        if isinstance(host, Packed):
-            buffer.tensor = Resident(host.format, host.data.copy(), host.scale)
+        if isinstance(host, Packed) and isinstance(buffer.tensor, Packed):
+            buffer.tensor.data[...] = host.data
+            buffer.tensor = Resident(host.format, buffer.tensor.data, host.scale)
         elif isinstance(buffer.tensor, np.ndarray):
             buffer.tensor[...] = host
 
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
-        base = buffer.base if isinstance(buffer, View) else buffer
-        if not isinstance(base, HostBuffer):
-            raise BadInput("copy_out", "buffer", type(base).__name__, "a buffer of this backend")
-        host = buffer.resolve(base.tensor) if isinstance(buffer, View) else base.tensor
-        return copy_tensor(host)
+        return copy_tensor(resolved(buffer, "copy_out", "buffer"))
 
     def compile(self, graph: Graph, tier: Tier) -> ReferenceExecutable:
         return ReferenceExecutable(self, graph, tier)

@@ -11,9 +11,9 @@ from samebits.core.format import HostTensor
 from samebits.debug.labels import Label
 from samebits.graph import Node
 from samebits.ops import OPS
-from samebits.verify.checks import as_numbers, outside, steps_of
 from samebits.verify.compare import max_ulp
 from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.tolerance import as_numbers, outside, steps_of
 
 
 @dataclass(frozen=True)

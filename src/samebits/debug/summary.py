@@ -10,8 +10,8 @@ import numpy as np
 
 from samebits.core.format import HostTensor, Packed, format_of
 from samebits.debug.labels import Label
-from samebits.verify.checks import as_numbers
 from samebits.verify.harness import raw_bytes
+from samebits.verify.tolerance import as_numbers
 
 SHOWN_DIGITS = 12  # of a SHA-256
 

@@ -18,12 +18,13 @@ from samebits.core.tiers import Tier
 from samebits.kernels.record import Kernel
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
-from samebits.ops.record import Case, Tolerance
+from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, execute, raw_bytes
 from samebits.verify.locate import axis_labels, first_difference
-from samebits.verify.model import CHECKS, Finding, Result, Task
+from samebits.verify.model import CHECKS, Finding, Result, Task, one_line
+from samebits.verify.tolerance import as_numbers, outside, steps_of
 
-FAST_CHECKS = frozenset({"error", "guard", "input", "unwritten", "nan", "values"})
+FAST_CHECKS = frozenset({"error", "guard", "input", "unwritten", "nan", "values", "reruns", "soak", "graph"})
 CHECKS_OF = {
     Tier.FAST: FAST_CHECKS,
     Tier.INVARIANT: frozenset(CHECKS) - {"bits", "fusion"},
@@ -95,7 +96,7 @@ class Examination:
             first = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[0])
             second = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[1])
         except Exception as error:  # any exception of a backend under test is its failure, with its text
-            yield Finding("error", _one_line(error))
+            yield Finding("error", one_line(error))
             return
         yield from dict.fromkeys([*first.findings, *second.findings])
         unwritten = self._unwritten(first.results, second.results)
@@ -159,10 +160,10 @@ class Examination:
                 try:
                     found = list(self._values(way.compute(self._run), way.expect(want)))
                 except Unsupported as error:
-                    self.not_compared.append(f"{way.check}, {way.detail}: {_one_line(error)}")
+                    self.not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
                     found = []
                 except Exception as error:  # as above
-                    found = [Finding("error", _one_line(error))]
+                    found = [Finding("error", one_line(error))]
                 if found:
                     yield Finding(found[0].check, f"{way.detail}: {found[0].where}")
                     return
@@ -209,9 +210,9 @@ class Examination:
                 again = way.compute(self._run)
                 yield next(self._same("run-to-run", f"{way.detail}, twice", again, got), finding)
         except Unsupported as error:  # not having a layout breaks no promise about those it has
-            self.not_compared.append(f"{way.check}, {way.detail}: {_one_line(error)}")
+            self.not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
         except Exception as error:  # as above: an equivalent call that raises has broken its promise
-            yield Finding(way.check, f"{way.detail}: {_one_line(error)}")
+            yield Finding(way.check, f"{way.detail}: {one_line(error)}")
 
     def _bits(self, first: tuple[HostTensor, ...], want: tuple[HostTensor, ...]) -> Iterator[Finding]:
         """Other bits than the reference. Where the unfused ops differ from them too, the fusion is at fault.
@@ -255,34 +256,3 @@ class OneByOne:
             return results[0] if len(results) == 1 else results
 
         return run
-
-
-def as_numbers(x: HostTensor) -> np.ndarray:
-    """float64 values of any host tensor."""
-    return (x.unpack() if isinstance(x, Packed) else x).astype(np.float64)
-
-
-def steps_of(want: HostTensor, tolerance: Tolerance) -> np.ndarray | float:
-    """What `steps` are worth: whole numbers for integers, the block's scale for codes, nothing for floats."""
-    if not tolerance.steps:
-        return 0.0
-    if isinstance(want, Packed):
-        codes = want.codes()
-        return tolerance.steps * np.repeat(np.abs(codes.d).astype(np.float64), codes.q.shape[-1], axis=-1) * 1.001
-    return float(tolerance.steps) if want.dtype.kind in "iu" else 0.0
-
-
-def outside(got: np.ndarray, want: np.ndarray, tolerance: Tolerance, steps: np.ndarray | float) -> np.ndarray:
-    """Where the rule of `Tolerance` is broken; places that are not finite must be equal."""
-    finite = np.isfinite(want)
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
-    squares = np.where(finite, want, 0.0) ** 2
-    size = np.sqrt(squares.mean(axis=-1, keepdims=True)) if want.ndim and want.shape[-1] else np.zeros(1)
-    with np.errstate(invalid="ignore"):
-        bound = tolerance.absolute + tolerance.relative * np.maximum(np.abs(want), size) + steps
-        close = np.abs(got - want) <= bound
-    return ~np.where(finite, close, same)
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -14,9 +14,9 @@ from samebits.core.format import HostTensor, Packed, format_of
 from samebits.ops import Op
 from samebits.ops.record import FLOATS
 from samebits.verify.artifacts import Artifact, find_artifacts, read_artifact
-from samebits.verify.checks import as_numbers, outside, steps_of
 from samebits.verify.harness import raw_bytes
 from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.tolerance import as_numbers, outside, steps_of
 
 CACHES = ("k_cache", "v_cache")  # inputs whose unwritten cells hold NaN poison
 

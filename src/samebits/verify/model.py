@@ -17,6 +17,9 @@ CHECKS = {
     "unwritten": "a part of the output was never written",
     "nan": "NaN where the reference has a number",
     "values": "outside the tolerance of the reference",
+    "reruns": "a run of an executable that had run before gave other values",
+    "soak": "one of many equal launches gave other values",
+    "graph": "nodes that run together gave other values than one by one",
     "run-to-run": "two runs on equal inputs gave other bits",
     "threads": "another number of threads gave other bits",
     "batch-size": "another batch size gave other bits for the same row",
@@ -77,3 +80,8 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def one_line(error: Exception) -> str:
+    """What an exception of a backend under test becomes in a report."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

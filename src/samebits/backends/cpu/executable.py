@@ -29,6 +29,7 @@ class CpuExecutable(Executable):
         self._bound: dict[str, Buffer | View] = {}
         self._unbound = dict.fromkeys(v.name for v in graph.inputs)
         self._staged: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # (the caller's strided memory, our copy)
+        self._scaled: dict[str, tuple[CpuBuffer, np.ndarray, np.float32]] = {}  # packed inputs of a step, as placed
         self._sizes: list[int] | None = None if lowered.symbols else []
         self._results: dict[str, CpuBuffer] = {}  # in the arena, for these sizes
         self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
@@ -49,6 +50,7 @@ class CpuExecutable(Executable):
         if name not in self._specs:
             raise BadInput("cpu", "bind", name, f"an input or output: {', '.join(self._specs)}")
         self._staged.pop(name, None)
+        self._scaled.pop(name, None)
         if base.layout != ROW_MAJOR:
             self._check_private(name, buffer, base)
             self._place(name, base.memory, base.layout, base.scale)
@@ -74,6 +76,8 @@ class CpuExecutable(Executable):
         if not array.flags.c_contiguous:
             self._staged[name] = (array, np.ascontiguousarray(array))
             array = self._staged[name][1]
+        if isinstance(tensor, Packed) and name not in self._graph.kinds:
+            self._scaled[name] = (base, array, scale)
         self._place(name, array, ROW_MAJOR, scale)
 
     def _bind_packed(self, name: str, base: CpuBuffer) -> None:
@@ -111,6 +115,10 @@ class CpuExecutable(Executable):
             raise BadInput("cpu", "run", f"nothing bound to {', '.join(self._unbound)}", "memory for every input")
         for caller, copy in self._staged.values():
             copy[...] = caller
+        for name, (base, array, scale) in self._scaled.items():
+            if base.scale != scale:  # another tensor was copied in
+                self._place(name, array, ROW_MAJOR, base.scale)
+                self._scaled[name] = (base, array, base.scale)
         failure = self._lowered.program.run(self._backend.team, self._sizes)
         if failure is not None:
             raise BadInput(*failure)

@@ -16,10 +16,10 @@ from samebits.backends.interface import Buffer, Executable, View
 from samebits.core.errors import BadInput, SamebitsError, Unsupported
 from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.graph import Graph, Node
-from samebits.graph.uses import overwritten_at
+from samebits.graph.uses import overwritten_at, state_values
 from samebits.kernels.record import Kernel
 from samebits.kernels.triton.registry import INTERPRETED
-from samebits.kernels.triton.tensors import DeviceTensor, Tiled
+from samebits.kernels.triton.tensors import Blocks, DeviceTensor, Tiled
 
 VIEW_OPS = ("slice_columns", "split_heads", "merge_heads")  # their results may share memory with their input
 
@@ -64,7 +64,7 @@ class GpuExecutable(Executable):
         self._bound[name], self._tensors[name] = buffer, tensor
         self._fed = {fed: given for fed, given in self._fed.items() if fed != name}
         self._captured.clear()  # captured launches hold addresses
-        made = {v.name for v in self._graph.outputs} - self._written.keys() - {v.name for v in self._graph.inputs}
+        made = {v.name for v in self._graph.outputs} - state_values(self._graph)
         self._bound_outputs = [n for n in self._bound if n in made]
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
@@ -116,6 +116,9 @@ class GpuExecutable(Executable):
 
     def _walk(self) -> dict[str, DeviceTensor]:
         """Launches every node; returns the graph's outputs."""
+        for name, tensor in self._tensors.items():
+            if isinstance(tensor, Blocks) and name not in self._graph.kinds:  # copied in since, perhaps: another scale
+                self._tensors[name] = resolved(self._bound[name])
         values = {**self._tensors, **self._fed}
         missing = [v.name for v in self._graph.inputs if v.name not in values]
         if missing:

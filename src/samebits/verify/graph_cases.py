@@ -1,0 +1,115 @@
+"""Graphs of several nodes to be verified: steps of tiny models, and seeded random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from samebits.core.protocols import Hyperparameters
+from samebits.core.shapes import TensorSpec
+from samebits.graph import Graph
+from samebits.models import build_model
+from samebits.verify.random_graphs import random_graph
+from samebits.verify.scenes import LIMITS, VOCAB
+
+HIDDEN, FFN, HEAD = 256, 256, 32  # a superblock of 256 is the widest
+NUM_RANDOM, NUM_RANDOM_QUICK = 24, 6
+
+
+@dataclass(frozen=True)
+class TinyModel:
+    """Two layers of an architecture. Formats by the last part of a weight's name, else `weights`."""
+
+    architecture: str
+    weights: str
+    cache: tuple[str, str]
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    formats: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, Any] = field(default_factory=dict)
+
+    def hyperparameters(self) -> Hyperparameters:
+        return Hyperparameters(
+            **{
+                "num_layers": 2,
+                "hidden_size": HIDDEN,
+                "ffn_size": FFN,
+                "num_heads": self.num_heads,
+                "num_kv_heads": self.num_kv_heads,
+                "head_size": HEAD,
+                "vocab_size": VOCAB,
+                "context_len": LIMITS.max_positions,
+                "rms_eps": 1e-5,
+                "rope_theta": 10000.0,
+                "rotary_dims": HEAD,
+                "rope_is_interleaved": False,
+                "query_scalar": float(HEAD),
+                **self.features,
+            }
+        )
+
+    def spec(self, name: str) -> TensorSpec | None:
+        """What the model's builder asks: a weight's spec, None for one that the model does not have."""
+        hp, part = self.hyperparameters(), name.rpartition(".")[2]
+        query, key = hp.num_heads * hp.head_size, hp.num_kv_heads * hp.head_size
+        rows = {"q": query, "k": key, "v": key, "o": HIDDEN, "gate": FFN, "up": FFN, "down": HIDDEN}
+        rows |= {"embed": VOCAB, "head": VOCAB}
+        columns = {"o": query, "down": FFN}
+        has = {"head": not hp.tie_embeddings, "q_norm": hp.has_qk_norm, "k_norm": hp.has_qk_norm}
+        if part.endswith("_bias"):
+            has[part] = hp.has_qkv_bias and part[0] in "qkv"
+            return TensorSpec((rows[part[0]],), "f32") if has[part] else None
+        if not has.get(part, True):
+            return None
+        if part.endswith("norm"):
+            return TensorSpec((HEAD if part in ("q_norm", "k_norm") else HIDDEN,), "f32")
+        return TensorSpec((rows[part], columns.get(part, HIDDEN)), self.formats.get(part, self.weights))
+
+    def graph(self, seed: int) -> Graph:
+        """The graph of a step; the seed changes values only."""
+        limits = replace(LIMITS, k_format=self.cache[0], v_format=self.cache[1])
+        return build_model(self.architecture, self.hyperparameters(), self.spec, limits)
+
+
+GEMMA2 = {
+    "attn_soft_cap": 20.0,
+    "final_soft_cap": 15.0,
+    "sliding_window": 9,
+    "sliding_layers": (True, False),
+    "embed_scale": 16.0,
+    "activation": "gelu_tanh",
+    "has_post_norms": True,
+    "tie_embeddings": True,
+}
+MISTRAL = {"sliding_window": 11, "sliding_layers": (True, True), "rope_is_interleaved": True}
+MODELS = {
+    "llama-q4_0": TinyModel("llama", "q4_0", ("f16", "f16"), features={"tie_embeddings": True}),
+    "qwen3-q8_0": TinyModel("qwen3", "q8_0", ("q8_0", "q8_0"), 6, 2, features={"has_qk_norm": True}),
+    "gemma2-bf16": TinyModel("gemma2", "bf16", ("f16", "bf16"), features=GEMMA2),
+    "qwen2-q4_k": TinyModel("qwen2", "q4_k", ("q8_0", "q4_0"), 8, 1, {"v": "q6_k"}, {"has_qkv_bias": True}),
+    "mistral-mixed": TinyModel("mistral", "q5_k", ("f32", "f16"), 8, 4, {"embed": "f16", "head": "q6_k"}, MISTRAL),
+}
+
+
+@dataclass(frozen=True)
+class GraphCase:
+    """A graph by name; `make(seed)` builds it. Cases with `full` are left out of a quick run.
+
+    is_fed  its step inputs are those of a model's step, which a device may take in one copy
+    """
+
+    id: str
+    make: Callable[[int], Graph]
+    full: bool = False
+    is_fed: bool = False
+
+
+GRAPH_CASES: tuple[GraphCase, ...] = (
+    *(GraphCase(name, model.graph, is_fed=True) for name, model in MODELS.items()),
+    *(
+        GraphCase(f"random-{number}", partial(random_graph, number), full=number >= NUM_RANDOM_QUICK)
+        for number in range(NUM_RANDOM)
+    ),
+)

@@ -1,0 +1,170 @@
+"""Graphs of several nodes on a backend against their nodes one by one: as a model states them, and after the passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.backends.discovery import Found
+from samebits.backends.interface import Backend, Caps
+from samebits.backends.support import choose_kernels
+from samebits.core.errors import Unsupported
+from samebits.core.format import HostTensor
+from samebits.core.tiers import Tier
+from samebits.engine.plan import Plan, make_plan, weight_packers
+from samebits.graph import Graph
+from samebits.verify.checks import CHECKS_OF
+from samebits.verify.graph_blame import blame
+from samebits.verify.graph_cases import GRAPH_CASES, GraphCase
+from samebits.verify.graph_run import GraphRun, Manner, Results, evaluated
+from samebits.verify.harness import same_bytes
+from samebits.verify.locate import first_difference
+from samebits.verify.model import CHECKS, Finding, Result, Task, one_line
+from samebits.verify.scenes import Tensors
+from samebits.verify.tolerance import as_numbers
+
+OP = "graph"  # what results are listed under
+NUM_THREADS = 2  # a missing barrier needs two
+MOST_RELATIVE = 2.0**-4  # of a row, where bits are not promised: rounding in many nodes, far below a wrong value
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A graph that gives what the case's graph gives, and how it is run."""
+
+    graph: Graph
+    manner: Manner
+
+
+def verify_graph(backend: Backend, caps: Caps, case: GraphCase, tiers: tuple[str, ...], seed: int) -> list[Result]:
+    """One result per tier; tiers that the same kernels serve are run once, at the strongest."""
+    graph = case.make(seed)
+    found = Found(backend.name, "verify", backend, caps)
+    by_kernels: dict[tuple[str, ...], list[tuple[Tier, Plan]]] = {}
+    results = []
+    for tier in (Tier.parse(t) for t in tiers):
+        try:
+            plan = make_plan(found, graph, tier)
+            if plan.placement.reasons:
+                raise Unsupported(plan.placement.reasons[0])
+            names = tuple(kernel.name for kernel in choose_kernels(backend, plan.graph, tier))
+        except Unsupported as error:
+            results.append(Result(OP, case.id, tier.label, "unsupported", str(error)))
+            continue
+        by_kernels.setdefault(names, []).append((tier, plan))
+    replay = Task(backend.name, OP, case.id, tiers, seed).replay
+    for plans in by_kernels.values():
+        started = time.perf_counter()
+        tier, plan = max(plans, key=lambda pair: pair[0])
+        not_compared: list[str] = []
+        backend.set_threads(NUM_THREADS)
+        findings = list(GraphExamination(backend, case, graph, plan, tier, seed, not_compared).findings())
+        seconds = (time.perf_counter() - started) / len(plans)
+        results += [_verdict(case, t, findings, seconds, replay, tuple(not_compared)) for t, _ in plans]
+    return results
+
+
+def _verdict(
+    case: GraphCase, tier: Tier, findings: list[Finding], seconds: float, replay: str, not_compared: tuple[str, ...]
+) -> Result:
+    order = list(CHECKS)
+    relevant = sorted((f for f in findings if f.check in CHECKS_OF[tier]), key=lambda f: order.index(f.check))
+    if not relevant:
+        return Result(OP, case.id, tier.label, "pass", seconds=seconds, not_compared=not_compared)
+    reason = f"{relevant[0].check}: {relevant[0].where}"
+    found = tuple(relevant)
+    return Result(OP, case.id, tier.label, "fail", reason, found, "", seconds, replay, not_compared)
+
+
+class GraphExamination:
+    """All checks of one case on one backend with one choice of kernels."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        case: GraphCase,
+        graph: Graph,
+        plan: Plan,
+        tier: Tier,
+        seed: int,
+        not_compared: list[str],
+    ) -> None:
+        self._backend, self._graph, self._plan, self._tier = backend, graph, plan, tier
+        self._case, self._not_compared = case, not_compared
+        self._tensors = Tensors(graph, seed)
+
+    def findings(self) -> Iterator[Finding]:
+        """The first thing that is wrong with each variant."""
+        wanted = [[values[v.name] for v in self._graph.outputs] for values in evaluated(self._graph, self._tensors)]
+        for variant in self._variants():
+            place = variant.manner.text
+            try:
+                for finding in self._examine(variant, wanted):
+                    yield Finding(finding.check, f"{place}, {finding.where}")
+            except Unsupported as error:
+                self._not_compared.append(f"graph, {place}: {one_line(error)}")
+            except Exception as error:  # any exception of a backend under test is its failure, with its text
+                yield Finding("error", f"{place}: {one_line(error)}")
+
+    def _variants(self) -> Iterator[Variant]:
+        """The graph as it is, watched; and as an engine runs it, with its weights packed."""
+        yield Variant(self._graph, Manner("node for node", is_watched=True))
+        packers = weight_packers(self._backend, self._plan.graph, self._plan.placement, self._tier)
+        yield Variant(self._plan.graph, Manner("after the passes", is_fed=self._case.is_fed, packers=packers))
+
+    def _examine(self, variant: Variant, wanted: list[Results]) -> Iterator[Finding]:
+        """Runs all steps, until one is wrong."""
+        run = GraphRun(self._backend, variant.graph, self._tensors, self._tier, variant.manner)
+        if run.refusal:
+            self._not_compared.append(f"graph, one executable for all sizes: {run.refusal}")
+        for number, (arrays, dims) in enumerate(zip(self._tensors.steps, self._tensors.dims, strict=True)):
+            before = run.caches() if self._tier == Tier.INVARIANT else {}
+            results, strays = run.step(arrays, dims)
+            text = f"step {number + 1} of {len(wanted)} ({dims['T']} tokens): "
+            yield from (Finding(stray.check, text + stray.where) for stray in strays)
+            wrong = self._first_wrong(results, wanted[number])
+            if wrong is None and self._tier == Tier.INVARIANT:
+                fresh = GraphRun(self._backend, variant.graph, self._tensors, self._tier, variant.manner, before)
+                wrong = _other_bits(results, fresh.step(arrays, dims)[0])
+            if wrong is not None:
+                at = blame(self._backend, variant.graph, self._tensors, self._tier, variant.manner, number)
+                yield Finding(wrong.check, text + wrong.where + at)
+            if wrong is not None or strays:
+                return
+
+    def _first_wrong(self, results: Results, wanted: Results) -> Finding | None:
+        """ "graph" for an output that is far from the definition's; "bits" for other bits where they are promised."""
+        other_bits = None
+        for value, got, want in zip(self._graph.outputs, results, wanted, strict=True):
+            where = first_difference(got, want, ["axis"] * want.ndim)
+            if where is None:
+                continue
+            if is_far(got, want):
+                return Finding("graph", f"%{value.name}: {where}")
+            other_bits = other_bits or Finding("bits", f"%{value.name}: {where}")
+        return other_bits if self._tier >= Tier.PORTABLE else None
+
+
+def _other_bits(results: Results, fresh: Results) -> Finding | None:
+    for i, (got, want) in enumerate(zip(results, fresh, strict=True)):
+        if not same_bytes(got, want):
+            return Finding("run-to-run", f"output {i}: other bits than a fresh executable's")
+    return None
+
+
+def is_far(got: HostTensor, want: HostTensor) -> bool:
+    """Whether a row lies further from the definition's than rounding in every node explains."""
+    if got.shape != want.shape:
+        return True
+    x, y = as_numbers(got), as_numbers(want)
+    if not np.array_equal(np.isnan(x), np.isnan(y)):
+        return True
+    apart, size = (np.sqrt(np.nansum(a**2, axis=-1)) for a in (x - y, y))
+    usual = float(np.mean(size)) if size.size else 0.0
+    return bool((apart > MOST_RELATIVE * np.maximum(size, usual)).any())
+
+
+__all__ = ["GRAPH_CASES", "GraphCase", "verify_graph"]

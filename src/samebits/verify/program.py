@@ -1,0 +1,107 @@
+"""One op compiled once, in memory that outlives a run: what reruns and soak are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samebits.backends.interface import Backend, Buffer, Executable, View
+from samebits.core.format import HostTensor, Packed
+from samebits.core.shapes import TensorSpec
+from samebits.graph import Graph, GraphBuilder, InputKind
+from samebits.ops import Bound, Op
+from samebits.ops.evaluate import bind_specs
+from samebits.verify.harness import GUARD_ROWS, filled, same_bytes
+from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.model import Finding
+from samebits.verify.tolerance import as_numbers, outside, steps_of
+
+
+class Memory:
+    """A buffer with places for a tensor of up to `max_rows` rows; all of it that is not in use holds a pattern."""
+
+    def __init__(self, backend: Backend, name: str, spec: TensorSpec, max_rows: int, num_places: int) -> None:
+        self.name, self._backend = name, backend
+        self._stride = max_rows + GUARD_ROWS
+        rows = GUARD_ROWS + num_places * self._stride
+        self._whole = TensorSpec((rows, *spec.shape[1:]), spec.format)
+        self.base: Buffer = backend.alloc(self._whole)
+        self.content = filled(self._whole, 0)  # what was put there last
+        self._used = slice(0, 0)
+
+    def fill(self, content: HostTensor | None, num_rows: int, place: int, pattern: int) -> View:
+        """The pattern everywhere, the content in one place; a view of that place."""
+        start = GUARD_ROWS + place * self._stride
+        self._used = slice(start, start + num_rows)
+        self.content = filled(self._whole, pattern)
+        self._put(content)
+        self._backend.copy_in(self.base, self.content)
+        return self._backend.view(self.base, ("slice", 0, start, start + num_rows))
+
+    def _put(self, content: HostTensor | None) -> None:
+        if isinstance(content, Packed) and isinstance(self.content, Packed):
+            self.content.data[self._used] = content.data
+            self.content = Packed(content.format, self.content.data, content.scale)
+        elif isinstance(content, np.ndarray) and isinstance(self.content, np.ndarray):
+            self.content[self._used] = content
+
+    def expect(self, result: HostTensor) -> HostTensor:
+        """What the whole buffer holds once the result was written over what was filled in."""
+        self._put(result)
+        return self.content
+
+    def inspect(self, may_change: bool) -> tuple[HostTensor, list[Finding]]:
+        """The tensor as it is now, and what its surroundings show."""
+        after = self._backend.copy_out(self.base)
+        findings = []
+        for side, rows in (("before", slice(0, self._used.start)), ("after", slice(self._used.stop, None))):
+            if not same_bytes(self.content[rows], after[rows]):
+                findings.append(Finding("guard", f"{self.name}: bytes {side} the buffer were overwritten"))
+        if not may_change and not same_bytes(self.content[self._used], after[self._used]):
+            findings.append(Finding("input", f"{self.name}: the op changed an input it only reads"))
+        return after[self._used], findings
+
+
+def one_node(op: Op, specs: dict[str, TensorSpec], attrs: dict[str, Any], kinds: dict[str, InputKind]) -> Graph:
+    """A graph of one node; specs may hold symbols."""
+    complete, env = bind_specs(op, specs, attrs)
+    builder = GraphBuilder()
+    values = {name: builder.input(name, spec, kinds.get(name, "step")) for name, spec in specs.items()}
+    return builder.finish(builder.add(op, values, complete, env))
+
+
+def bound_outputs(op: Op, bound: Bound, graph: Graph) -> dict[int, str]:
+    """Results that can be given memory of their own: number -> value name."""
+    results = op.active_results(bound.tensors, bound.attrs)
+    pairs = enumerate(zip(results, graph.outputs, strict=True))
+    return {i: value.name for i, (result, value) in pairs if result.alias_of is None and value.spec.shape}
+
+
+def unbound_result(backend: Backend, executable: Executable, index: int) -> HostTensor:
+    return backend.copy_out(executable.output(index))
+
+
+def difference(
+    op: Op, bound: Bound, index: int, got: HostTensor, want: HostTensor, check: str
+) -> tuple[Finding | None, bool]:
+    """(a finding of `check` for values outside the op's tolerance of `want`, whether all bits agree)."""
+    result = op.active_results(bound.tensors, bound.attrs)[index]
+    labels = axis_labels(op, op.results.index(result), len(want.shape), bound.attrs)
+    where = first_difference(got, want, labels)
+    if where is None:
+        return None, True
+    if got.shape == want.shape:
+        far = outside(as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance))
+        if not far.any():
+            return None, False
+        where = first_difference(got, want, labels, far)
+    return Finding(check, f"{result.name}: {where}"), False
+
+
+def run_once(backend: Backend, executable: Executable, dims: dict[str, int] | None) -> None:
+    """One run to its end; the sizes are given where the graph left them open."""
+    if dims:
+        executable.prepare(dims)
+    executable.run()
+    backend.sync()

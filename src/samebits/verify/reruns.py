@@ -1,0 +1,223 @@
+"""One executable, several runs: nothing of an earlier run may show in a later one.
+
+A run depends on what is bound when it starts, on what that memory holds then, and on the sizes of the last `prepare`;
+see `Executable` in backends/interface.py. So every run must give what a fresh executable gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from samebits.backends.interface import Backend, Executable
+from samebits.core.errors import Unsupported
+from samebits.core.format import HostTensor, Packed, copy_tensor
+from samebits.core.tiers import Tier
+from samebits.graph import Graph, InputKind
+from samebits.ops import Bound, Op, bind, evaluate
+from samebits.ops.evaluate import spec_of
+from samebits.verify.harness import PATTERNS, execute, same_bytes
+from samebits.verify.input_sets import CACHES, Inputs, Signature, constant_names, fixed_specs, signature_of
+from samebits.verify.model import Finding, one_line
+from samebits.verify.program import Memory, bound_outputs, difference, one_node, run_once
+
+Results = tuple[HostTensor, ...]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How the memory of one run becomes that of the next.
+
+    keeps      tensors stay bound and are copied into; they are bound again only where their size changes
+    places     places in one buffer that runs take in turn; 0: every call has buffers of its own
+    constants  weights and caches are declared as such; a weight is then bound again whenever it changes
+    """
+
+    text: str
+    keeps: bool
+    places: int
+    binds_outputs: bool
+    constants: bool
+
+
+MANNERS = (
+    Manner("other buffers bound", keeps=False, places=0, binds_outputs=False, constants=True),
+    Manner("bound buffers copied into", keeps=True, places=1, binds_outputs=True, constants=False),
+    Manner("other rows of the same buffers bound", keeps=False, places=2, binds_outputs=True, constants=False),
+)
+
+
+class Call:
+    """One call of an executable, and what it must give."""
+
+    def __init__(self, backend: Backend, bound: Bound, name: str, dims: dict[str, int], tier: Tier) -> None:
+        self.bound, self.name, self.dims = bound, name, dims
+        self._backend, self._tier = backend, tier
+        self.inputs: Inputs = {**bound.tensors, **bound.attrs}
+
+    @cached_property
+    def want(self) -> Results:
+        """The reference's results, computed on copies."""
+        copies = {k: copy_tensor(v) if isinstance(v, (np.ndarray, Packed)) else v for k, v in self.inputs.items()}
+        return evaluate(bind(self.bound.op, **copies))
+
+    @cached_property
+    def fresh(self) -> Results:
+        """The results of an executable that runs for the first time."""
+        return execute(self._backend, self.bound.op, self.inputs, self._tier).results
+
+
+def rerun_findings(
+    backend: Backend, op: Op, calls: Mapping[str, Inputs], tier: Tier, not_compared: list[str]
+) -> Iterator[Finding]:
+    """Findings of calls of one signature (`input_sets.calls_of`), made of one executable one after another.
+
+    "reruns" for values outside the op's tolerance, "run-to-run" for other bits than a fresh executable's; "guard",
+    "input" and "error" as everywhere. The first finding ends a manner. A wrong result that a fresh executable gives too
+    is left to the checks of single runs. What the backend does not support is added to `not_compared`.
+    """
+    bounds = [bind(op, **call) for call in calls.values()]
+    signature = signature_of(op, bounds)
+    made = zip(bounds, calls, signature.dims, strict=True)
+    all_calls = [Call(backend, bound, name, dims, tier) for bound, name, dims in made]
+    for manner in MANNERS:
+        try:
+            yield from _compile(backend, op, all_calls, signature, manner, tier, not_compared).findings()
+        except Unsupported as error:
+            not_compared.append(f"reruns, {manner.text}: {one_line(error)}")
+
+
+def _compile(
+    backend: Backend,
+    op: Op,
+    calls: list[Call],
+    signature: Signature,
+    manner: Manner,
+    tier: Tier,
+    not_compared: list[str],
+) -> Replay:
+    """The executable for all calls; on a backend without open sizes, for those that are as large as the first."""
+    kinds: dict[str, InputKind] = {}
+    if manner.constants:
+        kinds |= dict.fromkeys(constant_names(op, calls[0].inputs), "weight")
+        kinds |= dict.fromkeys((name for name in CACHES if name in calls[0].bound.tensors), "cache")
+    attrs = calls[0].bound.attrs
+    graph = one_node(op, signature.specs, attrs, kinds)
+    try:
+        return Replay(backend, op, graph, backend.compile(graph, tier), manner, calls, tier)
+    except Unsupported as error:
+        if not calls[0].dims:
+            raise
+        reason = f"reruns, other sizes: {one_line(error)}"
+        not_compared += [reason] if reason not in not_compared else []
+    graph = one_node(op, fixed_specs(signature.specs, calls[0].dims), attrs, kinds)
+    alike = [call for call in calls if call.dims == calls[0].dims]
+    return Replay(backend, op, graph, backend.compile(graph, tier), manner, alike, tier)
+
+
+def order_of(num_calls: int) -> list[int]:
+    """The first call, the second, the first again, all others, and the first once more."""
+    return [0, *(n for n in (1, 0) if n < num_calls), *range(2, num_calls), 0]
+
+
+class Replay:
+    """An executable and the memory of its calls."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        op: Op,
+        graph: Graph,
+        executable: Executable,
+        manner: Manner,
+        calls: list[Call],
+        tier: Tier,
+    ) -> None:
+        self._backend, self._op, self._executable, self._manner = backend, op, executable, manner
+        self._calls, self._tier = calls, tier
+        self._outputs = bound_outputs(op, calls[0].bound, graph) if manner.binds_outputs else {}
+        self._memories: dict[tuple[str, str], Memory] = {}
+        self._bound_rows: dict[str, int] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        """Runs the calls in turn until something is found."""
+        before = ""
+        for number, index in enumerate(order_of(len(self._calls))):
+            call = self._calls[index]
+            place = f"{self._manner.text}, run {number + 1} ({call.name}{before})"
+            before = f" after {call.name}"
+            try:
+                found = list(self._run(call, number))
+            except Unsupported:
+                raise
+            except Exception as error:  # any exception of a backend under test is its failure, with its text
+                found = [Finding("error", one_line(error))]
+            if found:
+                yield from (Finding(f.check, f"{place}: {f.where}") for f in found)
+                return
+
+    def _run(self, call: Call, number: int) -> Iterator[Finding]:
+        pattern = PATTERNS[number % len(PATTERNS)]
+        tensors = {
+            name: self._place(name, call, tensor, number, pattern) for name, tensor in call.bound.tensors.items()
+        }
+        outputs = {
+            i: self._place(value, call, None, number, pattern, spec_from=call.want[i])
+            for i, value in self._outputs.items()
+        }
+        run_once(self._backend, self._executable, call.dims)
+        after: dict[str, HostTensor] = {}
+        for name, memory in tensors.items():
+            after[name], strays = memory.inspect(may_change=name in self._op.writes)
+            yield from strays
+        for i, result in enumerate(self._op.active_results(call.bound.tensors, call.bound.attrs)):
+            if result.alias_of is not None:
+                got = after[result.alias_of]
+            elif i in outputs:
+                got, strays = outputs[i].inspect(may_change=True)
+                yield from strays
+            else:
+                got = self._backend.copy_out(self._executable.output(i))
+            yield from self._judge(call, i, got)
+
+    def _place(
+        self,
+        name: str,
+        call: Call,
+        tensor: HostTensor | None,
+        number: int,
+        pattern: int,
+        spec_from: HostTensor | None = None,
+    ) -> Memory:
+        """Puts a tensor, or room for a result, where this run finds it, and binds it where the manner asks for it."""
+        shown = spec_from if tensor is None else tensor
+        if shown is None:
+            raise TypeError("a tensor or the result to make room for")
+        spec, places = spec_of(shown), self._manner.places
+        key = (name, "" if places else call.name)
+        if key not in self._memories:
+            max_rows = self._most_rows(name) if places else int(shown.shape[0])
+            self._memories[key] = Memory(self._backend, name, spec, max_rows, max(places, 1))
+        num_rows = int(shown.shape[0])
+        view = self._memories[key].fill(tensor, num_rows, number % places if places else 0, pattern)
+        if not self._manner.keeps or self._bound_rows.get(name) != num_rows:
+            self._executable.bind(name, view)
+            self._bound_rows[name] = num_rows
+        return self._memories[key]
+
+    def _most_rows(self, name: str) -> int:
+        numbers = {value: i for i, value in self._outputs.items()}
+        sized = [c.want[numbers[name]] if name in numbers else c.bound.tensors[name] for c in self._calls]
+        return max(int(tensor.shape[0]) for tensor in sized)
+
+    def _judge(self, call: Call, index: int, got: HostTensor) -> Iterator[Finding]:
+        finding, is_same = difference(self._op, call.bound, index, got, call.want[index], "reruns")
+        if is_same or (finding is None and self._tier < Tier.INVARIANT) or same_bytes(call.fresh[index], got):
+            return
+        if finding is None:
+            name = self._op.active_results(call.bound.tensors, call.bound.attrs)[index].name
+            finding = Finding("run-to-run", f"{name}: other bits than a fresh executable's")
+        yield finding

@@ -1,0 +1,139 @@
+"""What graphs of several nodes are run on: a few steps of a paged batch, and tensors for every input.
+
+The steps are those an engine makes: a part of a prompt, prompts beside decodes, decodes in another order, a smaller
+batch and the largest; two sequences share a page, and one takes pages that another gave back.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from samebits.core.format import HostTensor, Packed
+from samebits.core.numerics.counter import Stream
+from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.graph import Graph, Value
+from samebits.models.parts import ROPE_TABLE, Limits
+from samebits.ops.cases import in_format
+from samebits.ops.rope import rope_table
+from samebits.verify.harness import filled
+from samebits.verify.input_sets import fixed_spec
+
+Arrays = dict[str, np.ndarray]
+NUM_PAGES, PAGE_SIZE, VOCAB = 12, 16, 96
+LIMITS = Limits(max_tokens=40, max_sequences=4, num_pages=NUM_PAGES, page_size=PAGE_SIZE, max_positions=64)
+STEP_INPUTS: dict[str, Sym] = {
+    **dict.fromkeys(("token_ids", "positions", "batch_indices"), Sym("T", LIMITS.max_tokens)),
+    **dict.fromkeys(("qo_indptr", "kv_indptr"), Sym("B", LIMITS.max_sequences, plus=1)),
+    "kv_last_page_len": Sym("B", LIMITS.max_sequences),
+    "kv_indices": Sym("NI", LIMITS.max_table_entries),
+    "out_rows": Sym("R", LIMITS.max_tokens),
+}
+SCRIPT: tuple[dict[str, int], ...] = (  # new tokens by sequence, in the order of the batch
+    {"a": 20},
+    {"a": 1, "b": 3, "c": 5},
+    {"c": 1, "b": 1, "a": 1},
+    {"b": 1},
+    {"d": 33, "a": 1, "b": 1, "c": 1},
+    {"e": 7, "d": 1},
+    {"d": 1, "b": 1},
+)
+SHARES = {"b": "a"}  # b goes on after a's first page
+SUCCEEDS = {"e": "c"}  # e gets c's pages; c has ended
+POISON = 0xFF  # of cells that hold no token
+
+
+def script_steps(seed: int) -> list[Arrays]:
+    """The int32 arrays of every step, named as a model's inputs."""
+    free = [int(page) for page in Stream("scene/pages", seed).permutation(NUM_PAGES)]
+    pages: dict[str, list[int]] = {}
+    lengths: dict[str, int] = {}
+    steps = []
+    for number, new in enumerate(SCRIPT):
+        for name in new:
+            if name not in pages:
+                shared = pages[SHARES[name]][:1] if name in SHARES else []
+                free[:0] = pages.pop(SUCCEEDS[name]) if name in SUCCEEDS else []
+                pages[name], lengths[name] = list(shared), len(shared) * PAGE_SIZE
+            lengths[name] += new[name]
+            while len(pages[name]) * PAGE_SIZE < lengths[name]:
+                pages[name].append(free.pop(0))
+        steps.append(_step(new, pages, lengths, Stream(f"scene/tokens{number}", seed)))
+    return steps
+
+
+def _step(new: dict[str, int], pages: dict[str, list[int]], lengths: dict[str, int], stream: Stream) -> Arrays:
+    counts, num_pages = list(new.values()), [len(pages[name]) for name in new]
+    ends = np.cumsum([0, *counts])
+    rows = [*(ends[1:] - 1), 0]  # every sequence's last token, and the first token of all
+    arrays = {
+        "token_ids": stream.integers(0, VOCAB, (sum(counts),)),
+        "positions": np.concatenate([np.arange(lengths[name] - count, lengths[name]) for name, count in new.items()]),
+        "batch_indices": np.repeat(np.arange(len(new)), counts),
+        "qo_indptr": ends,
+        "kv_indptr": np.cumsum([0, *num_pages]),
+        "kv_indices": np.array([page for name in new for page in pages[name]]),
+        "kv_last_page_len": np.array([lengths[n] - (len(pages[n]) - 1) * PAGE_SIZE for n in new]),
+        "out_rows": np.array(rows[: sum(counts)]),
+    }
+    return {name: array.astype(np.int32) for name, array in arrays.items()}
+
+
+def dims_of(arrays: Arrays) -> dict[str, int]:
+    """The sizes that a step gives to a graph's symbols."""
+    names = {"T": "token_ids", "B": "kv_last_page_len", "NI": "kv_indices", "R": "out_rows"}
+    return {symbol: len(arrays[name]) for symbol, name in names.items()}
+
+
+class Tensors:
+    """Every input of a graph as a host tensor: weights drawn by name, caches of poison, a step's arrays."""
+
+    def __init__(self, graph: Graph, seed: int) -> None:
+        """graph: before any pass, so that joined weights are made of its own."""
+        self._seed, self._specs = seed, {v.name: v.spec for v in graph.inputs}
+        self._weights: dict[str, HostTensor] = {}
+        scripted = script_steps(seed)
+        self.steps = [self._complete(graph, arrays, i) for i, arrays in enumerate(scripted)]
+        self.dims = [dims_of(arrays) for arrays in scripted]
+
+    def _complete(self, graph: Graph, arrays: Arrays, number: int) -> Arrays:
+        """The arrays that the graph reads, its float inputs among them."""
+        found = {}
+        for value in graph.inputs:
+            if value.name in arrays:
+                found[value.name] = arrays[value.name]
+            elif value.name not in graph.kinds:
+                shape = tuple(upper(d) for d in fixed_spec(value.spec, dims_of(arrays)).shape)
+                found[value.name] = Stream(f"scene/{value.name}/{number}", self._seed).normal(shape)
+        return found
+
+    def constant(self, graph: Graph, value: Value) -> HostTensor:
+        """A weight of the graph or of what passes made of it, or the first contents of a cache."""
+        if graph.kinds.get(value.name) == "cache":
+            return filled(value.spec, POISON)
+        if value.name not in self._weights:
+            parts = graph.joined.get(value.name)
+            self._weights[value.name] = (
+                self._drawn(value.name, value.spec)
+                if parts is None
+                else joined([self.constant(graph, Value(part, self._specs[part])) for part in parts])
+            )
+        return self._weights[value.name]
+
+    def _drawn(self, name: str, spec: TensorSpec) -> HostTensor:
+        shape = tuple(upper(d) for d in spec.shape)
+        if name == ROPE_TABLE:
+            return rope_table(shape[0], 2 * shape[1])
+        values = Stream(f"scene/{name}", self._seed).normal(shape)
+        if len(shape) == 1:
+            return in_format(np.float32(1) + np.float32(0.25) * values, spec.format)
+        return in_format(values * np.float32(1.5 / math.sqrt(shape[-1])), spec.format)
+
+
+def joined(parts: list[HostTensor]) -> HostTensor:
+    """The rows of several weights one after another."""
+    first = parts[0]
+    if isinstance(first, Packed):
+        return Packed(first.format, np.concatenate([p.data for p in parts if isinstance(p, Packed)]), first.scale)
+    return np.concatenate([p for p in parts if isinstance(p, np.ndarray)])

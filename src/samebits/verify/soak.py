@@ -1,0 +1,159 @@
+"""Many launches of one kernel on the same inputs: for the fault that shows once in a thousand.
+
+Two executables of the op take turns, on other inputs and in other memory, so that what one leaves behind on the device
+is there when the other runs. Results and the memory around them are compared as bytes after every launch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from samebits.backends.interface import Backend
+from samebits.core.errors import Unsupported
+from samebits.core.format import HostTensor
+from samebits.core.shapes import upper
+from samebits.core.tiers import Tier
+from samebits.ops import Bound, Op, bind, make_inputs
+from samebits.ops.evaluate import spec_of
+from samebits.ops.record import Case
+from samebits.passes.plan_memory import spec_bytes
+from samebits.verify.harness import PATTERNS, same_bytes
+from samebits.verify.input_sets import Inputs, fewer_rows
+from samebits.verify.model import Finding, one_line
+from samebits.verify.program import Memory, bound_outputs, difference, one_node, run_once
+
+OTHER_EVERY = 8  # launches of the second executable among those of the first
+POISON_EVERY = 11  # in between, outputs keep the results of the launch before
+LEAST_ELEMENTS, NUM_CANDIDATES = 32, 6
+QUICK_RUNS, FULL_RUNS = 2_100, 10_000  # a fault of one launch in 2,000 shows with 65 % and 99 %
+NUM_THREADS = 2  # a race needs two
+
+
+def soak_case(op: Op, seed: int = 0) -> Case:
+    """A small case of the op, so that many launches cost little, but one with more than a few elements."""
+
+    def cost(case: Case) -> tuple[bool, int]:
+        bound = bind(op, **make_inputs(op, case, seed))
+        num_results = max(math.prod(map(upper, spec.shape)) for spec in bound.result_specs())
+        return num_results < LEAST_ELEMENTS, sum(spec_bytes(spec) for spec in bound.specs.values())
+
+    return min([case for case in op.cases if not case.full][:NUM_CANDIDATES], key=cost)
+
+
+def soak_findings(backend: Backend, op: Op, inputs: Inputs, tier: Tier, num_runs: int) -> Iterator[Finding]:
+    """The first launch of `num_runs` that differs from the first one, if there is any.
+
+    "soak" where it is outside the op's tolerance of it, "run-to-run" where only bits differ and the tier promises
+    them; "guard", "input" and "error" as everywhere. Unsupported passes through.
+    """
+    backend.set_threads(NUM_THREADS)
+    other = fewer_rows(op, inputs)
+    pair = [Launches(backend, op, inputs, tier), Launches(backend, op, inputs if other is None else other, tier)]
+    for number in range(num_runs):
+        launches = pair[number % OTHER_EVERY == OTHER_EVERY - 1]
+        try:
+            found = launches.launch(is_poisoned=number % POISON_EVERY == 0)
+        except Unsupported:
+            raise
+        except Exception as error:  # any exception of a backend under test is its failure, with its text
+            found = Finding("error", one_line(error))
+        if found is not None:
+            yield Finding(found.check, f"launch {number + 1} of {num_runs}: {found.where}")
+            return
+    for launches in pair:
+        yield from launches.strays()
+
+
+class Launches:
+    """An executable whose inputs stay as they are, and what its launches must leave in memory."""
+
+    def __init__(self, backend: Backend, op: Op, inputs: Inputs, tier: Tier) -> None:
+        self._backend, self._op, self._tier = backend, op, tier
+        self._bound: Bound = bind(op, **inputs)
+        graph = one_node(op, self._bound.specs, self._bound.attrs, {})
+        self._executable = backend.compile(graph, tier)
+        self._num_poisonings = 0
+        self._inputs: dict[str, Memory] = {}
+        for name, tensor in self._bound.tensors.items():
+            self._inputs[name] = self._memory(name, tensor)
+            self._executable.bind(name, self._inputs[name].fill(tensor, len_of(tensor), 0, PATTERNS[0]))
+        self._specs = self._bound.result_specs()
+        self._outputs: dict[int, Memory] = {}
+        for i, value in bound_outputs(op, self._bound, graph).items():
+            rows = upper(self._specs[i].shape[0])
+            self._outputs[i] = Memory(backend, value, self._specs[i], rows, 1)
+            self._executable.bind(value, self._outputs[i].fill(None, rows, 0, PATTERNS[0]))
+        self._first: dict[int, HostTensor] = {}
+        self._wanted: dict[int, HostTensor] = {}  # whole buffers, guards and all
+
+    def _memory(self, name: str, tensor: HostTensor) -> Memory:
+        return Memory(self._backend, name, spec_of(tensor), len_of(tensor), 1)
+
+    def launch(self, is_poisoned: bool) -> Finding | None:
+        """One run; what is wrong with it."""
+        for name in self._op.writes:
+            if name in self._inputs:
+                tensor = self._bound.tensors[name]
+                self._inputs[name].fill(tensor, len_of(tensor), 0, PATTERNS[0])
+        if is_poisoned:
+            self._poison()
+        run_once(self._backend, self._executable, None)
+        if not self._first:
+            self._first = {i: self._result(i) for i in range(len(self._specs))}
+            self._expect()
+            return None
+        for i in self._first:
+            if not self._is_same(i):
+                return self._judge(i)
+        return None
+
+    def _poison(self) -> None:
+        """Another pattern in and around all outputs, and so in what their memory must hold after the next run."""
+        self._num_poisonings += 1
+        pattern = PATTERNS[self._num_poisonings % len(PATTERNS)]
+        for i, memory in self._outputs.items():
+            memory.fill(None, upper(self._specs[i].shape[0]), 0, pattern)
+        self._expect()
+
+    def _expect(self) -> None:
+        for i, result in self._first.items():
+            memory = self._place(i)
+            self._wanted[i] = result if memory is None else memory.expect(result)
+
+    def _place(self, index: int) -> Memory | None:
+        """Where a result lies, if in memory of ours."""
+        result = self._op.active_results(self._bound.tensors, self._bound.attrs)[index]
+        return self._outputs.get(index) if result.alias_of is None else self._inputs[result.alias_of]
+
+    def _result(self, index: int) -> HostTensor:
+        memory = self._place(index)
+        if memory is None:
+            return self._backend.copy_out(self._executable.output(index))
+        return memory.inspect(may_change=True)[0]
+
+    def _is_same(self, index: int) -> bool:
+        memory = self._place(index)
+        buffer = self._executable.output(index) if memory is None else memory.base
+        return same_bytes(self._backend.peek(buffer), self._wanted[index])
+
+    def _judge(self, index: int) -> Finding | None:
+        finding, is_same = difference(self._op, self._bound, index, self._result(index), self._first[index], "soak")
+        if is_same:  # so it is the memory around it
+            strays = list(self.strays())
+            return strays[0] if strays else None
+        if finding is None and self._tier >= Tier.INVARIANT:
+            name = self._op.active_results(self._bound.tensors, self._bound.attrs)[index].name
+            return Finding("run-to-run", f"{name}: other bits than the first launch's")
+        return finding
+
+    def strays(self) -> Iterator[Finding]:
+        """What the memory around all tensors shows, and inputs that have changed."""
+        for name, memory in self._inputs.items():
+            yield from memory.inspect(may_change=name in self._op.writes)[1]
+        for memory in self._outputs.values():
+            yield from memory.inspect(may_change=True)[1]
+
+
+def len_of(tensor: HostTensor) -> int:
+    return int(tensor.shape[0])

@@ -1,0 +1,35 @@
+"""Whether a result lies within an op's tolerance of the reference's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.core.format import HostTensor, Packed
+from samebits.ops.record import Tolerance
+
+
+def as_numbers(x: HostTensor) -> np.ndarray:
+    """float64 values of any host tensor."""
+    return (x.unpack() if isinstance(x, Packed) else x).astype(np.float64)
+
+
+def steps_of(want: HostTensor, tolerance: Tolerance) -> np.ndarray | float:
+    """What `steps` are worth: whole numbers for integers, the block's scale for codes, nothing for floats."""
+    if not tolerance.steps:
+        return 0.0
+    if isinstance(want, Packed):
+        codes = want.codes()
+        return tolerance.steps * np.repeat(np.abs(codes.d).astype(np.float64), codes.q.shape[-1], axis=-1) * 1.001
+    return float(tolerance.steps) if want.dtype.kind in "iu" else 0.0
+
+
+def outside(got: np.ndarray, want: np.ndarray, tolerance: Tolerance, steps: np.ndarray | float) -> np.ndarray:
+    """Where the rule of `Tolerance` is broken; places that are not finite must be equal."""
+    finite = np.isfinite(want)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    squares = np.where(finite, want, 0.0) ** 2
+    size = np.sqrt(squares.mean(axis=-1, keepdims=True)) if want.ndim and want.shape[-1] else np.zeros(1)
+    with np.errstate(invalid="ignore"):
+        bound = tolerance.absolute + tolerance.relative * np.maximum(np.abs(want), size) + steps
+        close = np.abs(got - want) <= bound
+    return ~np.where(finite, close, same)
