@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from samebits.backends.discovery import Found, get
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
+from samebits.verify.coverage import unreached
 from samebits.verify.html import html_page
 from samebits.verify.model import Result, Task
 from samebits.verify.perf import perf_page, print_timings, time_case
@@ -73,9 +74,12 @@ def verify(
     tier: str = typer.Option(
         None, "--tier", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; all if absent."
     ),
-    full: bool = typer.Option(False, "--full/--quick", help="Every case, or those that take a minute or two."),
+    full: bool = typer.Option(
+        False, "--full/--quick", help="Every pair of what kernels may branch on, or each once in a minute or two."
+    ),
+    hours: float = typer.Option(None, "--hours", help="Go on with further seeds for so long.", min=0.0, max=10_000.0),
     jobs: int = typer.Option(os.cpu_count() or 1, "-j", help="Worker processes.", min=1, max=256),
-    seed: int = typer.Option(0, "--seed", help="Of the inputs.", min=0, max=2**63 - 1),
+    seed: int = typer.Option(0, "--seed", help="Of the drawn cases and of all inputs.", min=0, max=2**62),
     seconds: float = typer.Option(120.0, "--time-limit", help="Seconds a case may take.", min=0.1),
     perf: bool = typer.Option(False, "--perf", help="Time the cases instead of checking them."),
     preset: str = typer.Option(
@@ -87,7 +91,7 @@ def verify(
 ) -> None:
     """Prove that a backend computes what the reference defines. Sizes such as --m 32 --n 128 --k 64 make a case.
 
-    Exit status: 0 if nothing failed, 1 if something did, 2 for a mistake in the call.
+    Exit status: 0 if nothing failed and every stated range was reached, 1 otherwise, 2 for a mistake in the call.
     """
     console = Console()
     tiers = (_tier(tier),) if tier else TIERS
@@ -104,15 +108,25 @@ def verify(
         return
     started = time.monotonic()
     results = run_tasks(tasks, backend, jobs, seconds, console)
-    run = Run(found, results, time.monotonic() - started, full)
+    is_whole = op is None and case is None and preset is None and tier is None
+    gaps: list[str] = unreached(tasks) if case is None and preset is None and not context.args else []
+    last_seed = seed
+    while hours is not None and time.monotonic() - started < hours * 3600:
+        last_seed += 1
+        more = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=False, seed=last_seed)
+        results += run_tasks(more, backend, jobs, seconds, console)
+    run_set = "part" if not is_whole else "full" if full else "quick"
+    run = Run(found, results, time.monotonic() - started, run_set, (seed, last_seed))
     print_summary(console, run)
+    for gap in gaps:
+        console.print(f"[red]not reached[/] {gap}", highlight=False)
     if json_file:
         write_json(json_file, as_json(run))
     if certificate_file:
         write_json(certificate_file, certificate(run))
     if html_file:
         write_atomically(html_file, html_page(run))
-    sys.exit(1 if run.failures else 0)
+    sys.exit(1 if run.failures or gaps else 0)
 
 
 def _time(

@@ -1,35 +1,26 @@
-"""The checks of one case. A kernel that serves several tiers runs once; each tier reads the findings it cares for."""
+"""The checks of one case."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
 
 from samebits.backends.interface import Backend, Caps
-from samebits.backends.support import check_tier, choose_kernel
 from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Kernel
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
 from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, execute, raw_bytes
 from samebits.verify.locate import axis_labels, first_difference
-from samebits.verify.model import CHECKS, Finding, Result, Task, one_line
+from samebits.verify.model import Finding, Result, Task, is_drawn, one_line
 from samebits.verify.tolerance import as_numbers, outside, steps_of
+from samebits.verify.verdicts import verdicts
 
-FAST_CHECKS = frozenset({"error", "guard", "input", "unwritten", "nan", "values", "reruns", "soak", "graph"})
-CHECKS_OF = {
-    Tier.FAST: FAST_CHECKS,
-    Tier.INVARIANT: frozenset(CHECKS) - {"bits", "fusion"},
-    Tier.PORTABLE: frozenset(CHECKS),
-}
 THREADS = (1, 2, 3)
 DRAWN_WAYS = 2
 Way = TypeVar("Way")
@@ -38,38 +29,12 @@ Way = TypeVar("Way")
 def verify_case(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> list[Result]:
     """One result per tier asked for."""
     inputs = make_inputs(op, case, task.seed)
-    by_kernel: dict[str, tuple[Kernel, list[Tier]]] = {}
-    results = []
-    for tier in (Tier.parse(t) for t in task.tiers):
-        try:
-            check_tier(backend, caps, tier)
-            bound = bind(op, **inputs)
-            kernel = choose_kernel(backend, op, bound.specs, bound.attrs, tier)
-        except Unsupported as error:
-            results.append(Result(op.name, case.id, tier.label, "unsupported", str(error)))
-            continue
-        by_kernel.setdefault(kernel.name, (kernel, []))[1].append(tier)
-    for kernel, tiers in by_kernel.values():
-        started = time.perf_counter()
-        is_drawn = "=" in case.id
-        dice = Random(f"{task.seed}/{case.id}") if is_drawn else None
-        examination = Examination(backend, op, inputs, max(tiers), dice)
-        findings = list(examination.findings())
-        seconds = (time.perf_counter() - started) / len(tiers)
-        verdicts = (_verdict(op, case, tier, kernel, findings, seconds, task) for tier in tiers)
-        results += [replace(verdict, not_compared=tuple(examination.not_compared)) for verdict in verdicts]
-    return results
+    dice = Random(f"{task.seed}/{case.id}") if is_drawn(case.id) else None
 
+    def find(tier: Tier, not_compared: list[str]) -> Iterator[Finding]:
+        return Examination(backend, op, inputs, tier, not_compared, dice).findings()
 
-def _verdict(
-    op: Op, case: Case, tier: Tier, kernel: Kernel, findings: list[Finding], seconds: float, task: Task
-) -> Result:
-    order = list(CHECKS)
-    relevant = sorted((f for f in findings if f.check in CHECKS_OF[tier]), key=lambda f: order.index(f.check))
-    if not relevant:
-        return Result(op.name, case.id, tier.label, "pass", kernel=kernel.name, seconds=seconds)
-    reason = f"{relevant[0].check}: {relevant[0].where}"
-    return Result(op.name, case.id, tier.label, "fail", reason, tuple(relevant), kernel.name, seconds, task.replay)
+    return verdicts(backend, caps, op, inputs, task, find)
 
 
 class Examination:
@@ -79,11 +44,16 @@ class Examination:
     """
 
     def __init__(
-        self, backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier, dice: Random | None = None
+        self,
+        backend: Backend,
+        op: Op,
+        inputs: dict[str, Any],
+        tier: Tier,
+        not_compared: list[str],
+        dice: Random | None = None,
     ) -> None:
         bound = bind(op, **inputs)
-        self.not_compared: list[str] = []
-        self._dice = dice
+        self._not_compared, self._dice = not_compared, dice
         self._backend, self._op, self._tier, self._attrs = backend, op, tier, bound.attrs
         self._inputs = {**bound.tensors, **bound.attrs}
         self._strays: list[Finding] = []  # what the memory around equivalent calls showed
@@ -160,7 +130,7 @@ class Examination:
                 try:
                     found = list(self._values(way.compute(self._run), way.expect(want)))
                 except Unsupported as error:
-                    self.not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
+                    self._not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
                     found = []
                 except Exception as error:  # as above
                     found = [Finding("error", one_line(error))]
@@ -210,7 +180,7 @@ class Examination:
                 again = way.compute(self._run)
                 yield next(self._same("run-to-run", f"{way.detail}, twice", again, got), finding)
         except Unsupported as error:  # not having a layout breaks no promise about those it has
-            self.not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
+            self._not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
         except Exception as error:  # as above: an equivalent call that raises has broken its promise
             yield Finding(way.check, f"{way.detail}: {one_line(error)}")
 

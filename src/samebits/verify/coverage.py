@@ -9,7 +9,8 @@ from typing import Any
 
 from samebits.ops import OPS, Op
 from samebits.ops.space import Pair
-from samebits.verify.model import Result, Task
+from samebits.verify.model import Result, Task, is_drawn
+from samebits.verify.select import prefix_of
 
 Class = tuple[str, str]
 
@@ -23,7 +24,7 @@ class Reached:
 
     def take(self, op: Op, case_id: str) -> None:
         """Counts a case; those with a name of their own say nothing of the space."""
-        if op.space is not None and "=" in case_id:
+        if op.space is not None and is_drawn(case_id) and not prefix_of(case_id):
             row = op.space.parse(case_id)
             self.classes.update(op.space.classes_of(row).items())
             self.pairs.update(op.space.pairs_of(row))

@@ -16,17 +16,16 @@ from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
 from samebits.engine.plan import Plan, make_plan, weight_packers
 from samebits.graph import Graph
-from samebits.verify.checks import CHECKS_OF
 from samebits.verify.graph_blame import blame
-from samebits.verify.graph_cases import GRAPH_CASES, GraphCase
+from samebits.verify.graph_cases import GraphCase
 from samebits.verify.graph_run import GraphRun, Manner, Results, evaluated
 from samebits.verify.harness import same_bytes
 from samebits.verify.locate import first_difference
-from samebits.verify.model import CHECKS, Finding, Result, Task, one_line
+from samebits.verify.model import GRAPH, Finding, Result, Task, one_line
 from samebits.verify.scenes import Tensors
 from samebits.verify.tolerance import as_numbers
+from samebits.verify.verdicts import verdict
 
-OP = "graph"  # what results are listed under
 NUM_THREADS = 2  # a missing barrier needs two
 MOST_RELATIVE = 2.0**-4  # of a row, where bits are not promised: rounding in many nodes, far below a wrong value
 
@@ -52,10 +51,10 @@ def verify_graph(backend: Backend, caps: Caps, case: GraphCase, tiers: tuple[str
                 raise Unsupported(plan.placement.reasons[0])
             names = tuple(kernel.name for kernel in choose_kernels(backend, plan.graph, tier))
         except Unsupported as error:
-            results.append(Result(OP, case.id, tier.label, "unsupported", str(error)))
+            results.append(Result(GRAPH, case.id, tier.label, "unsupported", str(error)))
             continue
         by_kernels.setdefault(names, []).append((tier, plan))
-    replay = Task(backend.name, OP, case.id, tiers, seed).replay
+    task = Task(backend.name, GRAPH, case.id, tiers, seed)
     for plans in by_kernels.values():
         started = time.perf_counter()
         tier, plan = max(plans, key=lambda pair: pair[0])
@@ -63,20 +62,8 @@ def verify_graph(backend: Backend, caps: Caps, case: GraphCase, tiers: tuple[str
         backend.set_threads(NUM_THREADS)
         findings = list(GraphExamination(backend, case, graph, plan, tier, seed, not_compared).findings())
         seconds = (time.perf_counter() - started) / len(plans)
-        results += [_verdict(case, t, findings, seconds, replay, tuple(not_compared)) for t, _ in plans]
+        results += [verdict(task, t, "", findings, seconds, tuple(not_compared)) for t, _ in plans]
     return results
-
-
-def _verdict(
-    case: GraphCase, tier: Tier, findings: list[Finding], seconds: float, replay: str, not_compared: tuple[str, ...]
-) -> Result:
-    order = list(CHECKS)
-    relevant = sorted((f for f in findings if f.check in CHECKS_OF[tier]), key=lambda f: order.index(f.check))
-    if not relevant:
-        return Result(OP, case.id, tier.label, "pass", seconds=seconds, not_compared=not_compared)
-    reason = f"{relevant[0].check}: {relevant[0].where}"
-    found = tuple(relevant)
-    return Result(OP, case.id, tier.label, "fail", reason, found, "", seconds, replay, not_compared)
 
 
 class GraphExamination:
@@ -165,6 +152,3 @@ def is_far(got: HostTensor, want: HostTensor) -> bool:
     apart, size = (np.sqrt(np.nansum(a**2, axis=-1)) for a in (x - y, y))
     usual = float(np.mean(size)) if size.size else 0.0
     return bool((apart > MOST_RELATIVE * np.maximum(size, usual)).any())
-
-
-__all__ = ["GRAPH_CASES", "GraphCase", "verify_graph"]

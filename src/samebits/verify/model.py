@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+GRAPH = "graph"  # what graphs of several nodes are listed under, in place of an op
+RERUNS, SOAK = "reruns:", "soak:"  # before a case's name: its executable runs several times, or very often
 Status = Literal["pass", "fail", "unsupported"]
 
 # Every check, in the order in which a failure is blamed: the first that fails names the defect.
@@ -35,9 +37,14 @@ CHECKS = {
 }
 
 
+def is_drawn(case_id: str) -> bool:
+    """Whether a case's name is a row of the op's space."""
+    return "=" in case_id
+
+
 @dataclass(frozen=True)
 class Task:
-    """One case of one op, to be proven at some tiers."""
+    """One case of one op, to be proven at some tiers; or a graph, see GRAPH, RERUNS and SOAK."""
 
     backend: str
     op: str
@@ -45,6 +52,7 @@ class Task:
     tiers: tuple[str, ...]
     seed: int = 0
     dims: dict[str, Any] = field(default_factory=dict)  # a case made from sizes on the command line
+    is_long: bool = False  # soak longer, as a full run does
 
     @property
     def replay(self) -> str:
@@ -52,7 +60,8 @@ class Task:
         sizes = "".join(f" --{name} {value}" for name, value in self.dims.items())
         chosen = sizes or f" --case {self.case}"
         seed = f" --seed {self.seed}" if self.seed else ""
-        return f"samebits verify --backend {self.backend} --op {self.op}{chosen}{seed}"
+        length = " --full" if self.is_long else ""
+        return f"samebits verify --backend {self.backend} --op {self.op}{chosen}{seed}{length}"
 
 
 @dataclass(frozen=True)

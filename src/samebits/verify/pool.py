@@ -13,16 +13,14 @@ from typing import Any
 
 from samebits.backends import discovery
 from samebits.core.errors import Unavailable
-from samebits.ops import OPS
 from samebits.verify.model import Finding, Result, Task
-from samebits.verify.select import case_of
 
 START_SECONDS = 120.0  # a worker imports toolchains and opens its device before the first case
 
 
 def _serve(connection: Connection, backend_name: str) -> None:
     """A worker's life: take a task, answer with its results, until told to stop."""
-    from samebits.verify.checks import verify_case
+    from samebits.verify.examine import examine
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     found = discovery.get(backend_name)
@@ -30,8 +28,7 @@ def _serve(connection: Connection, backend_name: str) -> None:
         raise Unavailable(found.reason)
     connection.send("ready")
     while (task := connection.recv()) is not None:
-        op = OPS[task.op]
-        connection.send(verify_case(found.backend, found.caps, op, case_of(task), task))
+        connection.send(examine(found.backend, found.caps, task))
 
 
 @dataclass

@@ -24,6 +24,8 @@ from samebits.core.errors import BadInput
 from samebits.core.numerics import NUMERICS_VERSION
 from samebits.core.tiers import Tier
 from samebits.ops import OPS
+from samebits.verify.coverage import as_json as coverage_json
+from samebits.verify.coverage import coverage, stated_classes
 from samebits.verify.model import Result
 
 TIERS = tuple(t.label for t in Tier if t)
@@ -36,7 +38,8 @@ class Run:
     found: Found
     results: list[Result]
     seconds: float
-    is_full: bool
+    set: str  # "quick", "full", or "part" where only some ops, cases or tiers were asked for
+    seeds: tuple[int, int]  # of drawn cases, the first and the last
 
     @property
     def failures(self) -> list[Result]:
@@ -77,7 +80,8 @@ def as_json(run: Run) -> dict[str, Any]:
         "numerics_version": NUMERICS_VERSION,
         "environment": facts,
         "seconds": round(run.seconds, 2),
-        "full": run.is_full,
+        "set": run.set,
+        "seeds": list(run.seeds),
         "results": [r.as_json() for r in run.results],
     }
 
@@ -89,22 +93,16 @@ def certificate(run: Run) -> dict[str, Any]:
     return {
         "certificate": "samebits-conformance",
         "environment": environment(run.found),
-        "set": _set_of(run),
+        "set": run.set,
+        "seeds": list(run.seeds),
         "proven_tiers": run.proven(),
         "counts": {t: dict(run.counts(tier=t)) for t in TIERS},
         "unsupported": sorted({(r.op, r.case, r.tier, r.reason) for r in run.results if r.status == "unsupported"}),
         "not_compared": sorted({text for r in run.results for text in r.not_compared}),
         "failed": sorted({(r.op, r.case, r.tier, r.reason) for r in run.failures}),
+        "coverage": coverage_json(run.results),
         "verdicts_sha256": digest,
     }
-
-
-def _set_of(run: Run) -> str:
-    """The largest standard set that ran whole; some cases alone prove less."""
-    ran = {(r.op, r.case) for r in run.results}
-    quick = {(o.name, c.id) for o in OPS for c in o.cases if not c.full}
-    full = {(o.name, c.id) for o in OPS for c in o.cases}
-    return "full" if ran >= full else "quick" if ran >= quick else "part"
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -126,10 +124,10 @@ def write_atomically(path: Path, text: str) -> None:
 
 def print_summary(console: Console, run: Run) -> None:
     table = Table(title=f"{run.found.name}: {len(run.results)} verdicts in {run.seconds:.0f} s")
-    for column in ("op", *TIERS):
+    for column in ("op", *TIERS, "classes", "pairs"):
         table.add_column(column)
     for op in dict.fromkeys(r.op for r in run.results):
-        table.add_row(op, *(_cell(run.counts(op, tier)) for tier in TIERS))
+        table.add_row(op, *(_cell(run.counts(op, tier)) for tier in TIERS), *_reached(run, op))
     console.print(table)
     for result in run.failures[:20]:
         what = f"{result.op}/{result.case} at {result.tier}: {result.reason}"
@@ -146,6 +144,17 @@ def print_summary(console: Console, run: Run) -> None:
         f"{total['pass']} pass, {total['fail']} fail, {total['unsupported']} unsupported; proven: {proven}",
         highlight=False,
     )
+    first, last = run.seeds
+    shown = f"seed {first}" if first == last else f"seeds {first} to {last}"
+    console.print(f"cases drawn with {shown}; another --seed draws others", highlight=False)
+
+
+def _reached(run: Run, op: str) -> tuple[str, str]:
+    """Classes of the op's space that cases reached at some tier, of those it states; and pairs of them."""
+    tiers = coverage(r for r in run.results if r.op == op)[op].values()
+    classes = {c for reached in tiers for c in reached.classes}
+    pairs = {p for reached in tiers for p in reached.pairs}
+    return (f"{len(classes)} of {len(stated_classes(OPS[op]))}", str(len(pairs))) if classes else ("-", "-")
 
 
 def _cell(counts: Counter[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -10,7 +11,9 @@ from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
 from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class
-from samebits.verify.model import Task
+from samebits.verify.graph_cases import GRAPH_CASES
+from samebits.verify.model import GRAPH, RERUNS, SOAK, Task, is_drawn
+from samebits.verify.soak import soak_case
 
 # what the source documents call a dimension -> the names ops use for it; the first that the op has is meant
 SIZE_NAMES: dict[str, tuple[str, ...]] = {
@@ -27,6 +30,8 @@ SIZE_NAMES: dict[str, tuple[str, ...]] = {
 }
 LARGEST_SIZE = 1 << 20
 QUICK_ROUNDS = 2  # of every class once
+QUICK_RERUNS, FULL_RERUNS = 4, 16  # rows whose executable runs several times
+SMALL_OPERATIONS = QUICK_OPERATIONS >> 4
 
 
 def tasks_for(
@@ -40,6 +45,8 @@ def tasks_for(
     seed: int,
 ) -> list[Task]:
     """The tasks of a run; UnknownName or BadInput for a name, size or row that does not fit."""
+    if op == GRAPH:
+        return graph_tasks(backend, tiers, case, seed)
     ops = [OPS[op]] if op else list(OPS)
     if dims:
         if op is None or case is not None:
@@ -50,14 +57,38 @@ def tasks_for(
     if case is not None:
         if op is None:
             raise BadInput("verify", "--case", case, "--op beside it")
-        return [Task(backend, ops[0].name, find_case(ops[0], case).id, tiers, seed)]
-    return [task for o in ops for task in op_tasks(backend, tiers, o, full, seed)]
+        found = find_case(ops[0], case)
+        return [Task(backend, ops[0].name, prefix_of(case) + found.id, tiers, seed, is_long=full)]
+    graphs = graph_tasks(backend, tiers, None, seed) if op is None else []
+    return [*graphs, *(task for o in ops for task in op_tasks(backend, tiers, o, full, seed))]
+
+
+def graph_tasks(backend: str, tiers: tuple[str, ...], case: str | None, seed: int) -> list[Task]:
+    """Graphs of several nodes, all or the one of that name."""
+    names = [c.id for c in GRAPH_CASES]
+    if case is not None and case not in names:
+        raise UnknownName("graph", case, names)
+    return [Task(backend, GRAPH, name, tiers, seed) for name in names if case in (None, name)]
 
 
 def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int) -> list[Task]:
-    """Named cases, then drawn ones: all pairs of classes in a full run, every class a few times in a quick one."""
+    """Named cases, then drawn ones: all pairs of classes in a full run, every class a few times in a quick one;
+    executables that run several times on some of both, and one that runs very often."""
     named = [c.id for c in op.cases if full or not c.full]
-    return [Task(backend, op.name, case, tiers, seed) for case in (*named, *drawn_ids(op, full, seed))]
+    small = [op.cases[0].id, *_small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)]
+    cases = [*named, *drawn_ids(op, full, seed), *(RERUNS + case for case in small)]
+    long = [SOAK + case for case in (soak_case(op).id, *(small[1:] if full else ()))]
+    tasks = [Task(backend, op.name, case, tiers, seed) for case in cases]
+    return [*tasks, *(Task(backend, op.name, case, tiers, seed, is_long=full) for case in long)]
+
+
+def _small_ids(op: Op, count: int, seed: int) -> list[str]:
+    """Names of some rows that cost little."""
+    if op.space is None:
+        return []
+    rows = each_class(op.space, SMALL_OPERATIONS, Random(f"{seed}/{op.name}/small"))
+    cheap = (row for row in rows if op.space.allows(row, SMALL_OPERATIONS))
+    return [op.space.row_id(row) for row in islice(cheap, count)]
 
 
 def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
@@ -83,9 +114,15 @@ def _size(name: str, text: str) -> int:
     return int(text)
 
 
+def prefix_of(case_id: str) -> str:
+    """RERUNS, SOAK, or nothing."""
+    return next((prefix for prefix in (RERUNS, SOAK) if case_id.startswith(prefix)), "")
+
+
 def find_case(op: Op, case_id: str) -> Case:
-    """The case of that name, or that a row such as "T=33,K=64" describes."""
-    if op.space is not None and "=" in case_id:
+    """The case of that name, or that a row such as "T=33,K=64" describes, whatever is to be done with it."""
+    case_id = case_id.removeprefix(prefix_of(case_id))
+    if op.space is not None and is_drawn(case_id):
         row = op.space.parse(case_id)
         return Case(op.space.row_id(row), **op.space.case(row))
     found = [c for c in op.cases if c.id == case_id]
