@@ -11,11 +11,11 @@ from samebits.core.protocols import Hyperparameters
 from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph
 from samebits.models import build_model
-from samebits.verify.random_graphs import random_graph
+from samebits.verify.random_graphs import random_graph, random_rows
 from samebits.verify.scenes import LIMITS, VOCAB
 
 HIDDEN, FFN, HEAD = 256, 256, 32  # a superblock of 256 is the widest
-NUM_RANDOM, NUM_RANDOM_QUICK = 24, 6
+NUM_ROWS, NUM_RANDOM, NUM_RANDOM_QUICK = 2, 24, 6
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ class GraphCase:
 
 GRAPH_CASES: tuple[GraphCase, ...] = (
     *(GraphCase(name, model.graph, is_fed=True) for name, model in MODELS.items()),
+    *(GraphCase(f"rows-{number}", partial(random_rows, number)) for number in range(NUM_ROWS)),
     *(
         GraphCase(f"random-{number}", partial(random_graph, number), full=number >= NUM_RANDOM_QUICK)
         for number in range(NUM_RANDOM)

@@ -13,6 +13,7 @@ from samebits.ops.build import OpBuilder
 from samebits.verify.scenes import LIMITS, NUM_PAGES, PAGE_SIZE, STEP_INPUTS
 
 WIDTH, HEAD, TABLE_ROWS = 64, 32, 48
+FIRST_WEIGHTS = ("f32", "q8_0")
 WEIGHTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q5_1")
 CACHES = ("f16", "bf16", "q8_0", "q4_0", "f32")
 PAGE_TABLE = ("kv_last_page_len", "kv_indptr", "kv_indices")
@@ -22,13 +23,20 @@ T = TypeVar("T")
 
 def random_graph(number: int, seed: int) -> Graph:
     """The graph of a number and a seed, the same on every machine."""
-    return Maker(Stream(f"graph/{number}", seed)).graph()
+    return Maker(Stream(f"graph/{number}", seed), WEIGHTS).graph()
+
+
+def random_rows(number: int, seed: int) -> Graph:
+    """The same of the ops that a backend has first: sums, products and norms of rows."""
+    maker = Maker(Stream(f"rows/{number}", seed), FIRST_WEIGHTS)
+    return maker.graph((maker.sums, maker.norms, maker.products, maker.multiples))
 
 
 class Maker:
     """Grows a graph of values float32 [T, WIDTH]; one that is written over is not read again."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, formats: Sequence[str]) -> None:
+        self._formats = formats
         self._stream, self._num_drawn, self._num_weights = stream, 0, 0
         self.b = OpBuilder()
         self.step = {name: self.b.input(name, TensorSpec((dim,), "i32")) for name, dim in STEP_INPUTS.items()}
@@ -51,9 +59,11 @@ class Maker:
         self._num_weights += 1
         return self.b.input(f"w{self._num_weights}", TensorSpec(shape, fmt), "weight")
 
-    def graph(self) -> Graph:
-        growers: list[Callable[[], None]] = [self.sums, self.norms, self.products, self.residual, self.columns]
-        growers += [self.scales, self.gates, self.rounded, self.turned, self.attended, self.attended, self.gathered]
+    def graph(self, growers: Sequence[Callable[[], None]] = ()) -> Graph:
+        """A graph grown by these methods, all of them where none is named."""
+        everything = [self.sums, self.norms, self.products, self.residual, self.columns, self.multiples, self.capped]
+        everything += [self.gates, self.rounded, self.turned, self.attended, self.attended, self.gathered]
+        growers = growers or everything
         for _ in range(self.draw(range(LEAST_GROWTH, MOST_GROWTH + 1))):
             self.draw(growers)()
         if self.values == self.inputs:
@@ -77,7 +87,7 @@ class Maker:
             self.add(self.b.rms_norm(self.draw((first, self.pick())), self.weight(WIDTH), eps=self.draw((1e-6, 2.0))))
 
     def products(self) -> None:
-        y = self.b.gemm(self.pick(), self.weight(WIDTH, WIDTH, fmt=self.draw(WEIGHTS)))
+        y = self.b.gemm(self.pick(), self.weight(WIDTH, WIDTH, fmt=self.draw(self._formats)))
         self.add(self.b.add(y, self.weight(WIDTH)) if self.draw((True, False)) else y)
 
     def residual(self) -> None:
@@ -98,10 +108,13 @@ class Maker:
         )
         self.add(b.concat_columns(*parts[:: self.draw((1, -1))]))
 
-    def scales(self) -> None:
+    def multiples(self) -> None:
+        """One value twice, times other factors."""
         x = self.pick()
-        first, second = (self.b.scale(x, factor=self.draw((0.5, -0.75, 0.3, 1.0))) for _ in range(2))
-        self.values += [first, self.b.soft_cap(second, cap=self.draw((1.0, 30.0)))]
+        self.values += [self.b.scale(x, factor=self.draw((0.5, -0.75, 0.3, 1.0))) for _ in range(2)]
+
+    def capped(self) -> None:
+        self.add(self.b.soft_cap(self.pick(), cap=self.draw((1.0, 30.0))))
 
     def gates(self) -> None:
         both = self.b.concat_columns(self.pick(), self.pick())
@@ -119,7 +132,7 @@ class Maker:
         """Rows of a table by numbers that a node makes. They come from an input, so that no rounding moves them."""
         start = self.draw(range(WIDTH - TABLE_ROWS + 1))
         ids = self.b.argmax(self.b.slice_columns(self.draw(self.inputs), start=start, stop=start + TABLE_ROWS))
-        self.add(self.b.embedding(self.weight(TABLE_ROWS, WIDTH, fmt=self.draw(WEIGHTS)), ids))
+        self.add(self.b.embedding(self.weight(TABLE_ROWS, WIDTH, fmt=self.draw(self._formats)), ids))
 
     def attended(self) -> None:
         """Keys and values into the one cache, over those of earlier nodes, and what attention finds there then."""
