@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from planted import Results
-from planted_base import Arguments, Defect, Scene, attention, call, floats, ints, shown_by
+from planted_base import Arguments, Defect, Scene, shown_by
 from planted_paged import attention_cache
+from planted_scenes import attention, call, floats, ints
 
 from samebits.ops.paged import PageTable, page_table
 

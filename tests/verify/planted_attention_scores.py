@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from planted import F, Results, defined
 from planted_attention import Attention, mask_of, table_of
-from planted_base import Arguments, Defect, attention, call, f32, floats, shown_by
+from planted_base import Arguments, Defect, shown_by
 from planted_paged import attention_cache
+from planted_scenes import attention, call, f32, floats
 
 from samebits.core.format import Packed
 from samebits.core.numerics.rounding import widen

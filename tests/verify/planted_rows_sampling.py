@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 from planted import F
-from planted_base import Arguments, Defect, Scene, call, floats, shown_by
+from planted_base import Arguments, Defect, Scene, shown_by
+from planted_scenes import call, floats
 
 from samebits.ops.sampling import filtered, penalized
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from planted import F, Results
-from planted_base import Arguments, Defect, Scene, blocks, call, floats, ints, product, rotary, rows_of, shown_by
+from planted_base import Arguments, Defect, Scene, shown_by
+from planted_scenes import blocks, call, floats, ints, product, rotary, rows_of
 
 from samebits.ops.rope import rope_table
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from planted import Results, stored
-from planted_base import Arguments, Defect, Scene, append, attention, call, floats, ints, shown_by
+from planted_base import Arguments, Defect, Scene, shown_by
 from planted_paged import attention_cache
+from planted_scenes import append, attention, call, floats, ints
 
 from samebits.core.format import copy_tensor
 

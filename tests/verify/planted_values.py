@@ -1,119 +1,18 @@
-"""Ties, zeros, infinities and tiny numbers: defects that show only in values which random inputs seldom hold."""
+"""Ties of a rounding, zeros, infinities and tiny numbers: defects in values which random inputs seldom hold."""
 
 from __future__ import annotations
 
 import numpy as np
-from planted import F, Results
-from planted_base import Arguments, Defect, append, call, f32, floats, ints, rotary, rows_of, shown_by
+from planted import F, Results, stored
+from planted_base import Arguments, Defect, shown_by
+from planted_scenes import append, call, f32, floats, ints, rotary
 
-from samebits.core.numerics.elementary import bits, exp, recip
+from samebits.core.format import Packed
+from samebits.core.numerics.elementary import recip
 from samebits.core.numerics.rounding import BF16, widen
-from samebits.core.numerics.sums import row_sum
 
 INF = np.inf
 SMALLEST_NORMAL = F(2.0**-126)
-
-
-def spikes(width: int, *columns: int) -> np.ndarray:
-    """A row of zeros with equal peaks."""
-    x = np.zeros((1, width), np.float32)
-    x[:, list(columns)] = 2
-    return x
-
-
-class ArgmaxTieAcrossTiles(Defect):
-    """Merges tiles of 1,024 with >=, so that the last of equals wins."""
-
-    ops = ("argmax",)
-    witness = shown_by(call, "argmax", x=spikes(1100, 7, 1030))
-    twin = shown_by(call, "argmax", x=spikes(1100, 7, 1000))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        x = rows_of(widen(a["x"]))
-        best = results[0].reshape(-1)
-        for tile in range(1024, x.shape[1], 1024):
-            part = x[:, tile : tile + 1024]
-            wins = part.max(axis=1) == np.take_along_axis(x, best[:, None].astype(np.int64), axis=1)[:, 0]
-            best[:] = np.where(wins, tile + part.argmax(axis=1), best)
-
-
-class ArgmaxOfNothing(Defect):
-    """Begins with index -1 and -Inf, and finds nothing greater in a row of -Inf."""
-
-    ops = ("argmax",)
-    witness = shown_by(call, "argmax", x=np.full((2, 5), -INF, np.float32))
-    twin = shown_by(call, "argmax", x=f32([-INF, -1e30, -INF]))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        results[0][np.isneginf(widen(a["x"])).all(axis=-1)] = -1
-
-
-class ZerosByTheirBits(Defect):
-    """Selects by radix on the bits, where +0 is greater than -0."""
-
-    ops = ("argmax",)
-    witness = shown_by(call, "argmax", x=f32([-1, -0.0, 0.0]))
-    twin = shown_by(call, "argmax", x=f32([-1, 0.0, -0.0]))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        pattern = bits(widen(a["x"]))
-        results[0][...] = np.where(pattern < 0, pattern ^ np.int32(0x7FFFFFFF), pattern).argmax(axis=-1)
-
-
-class TopKZerosByTheirBits(Defect):
-    """Sorts by radix on the bits, where +0 is greater than -0."""
-
-    ops = ("top_k",)
-    witness = shown_by(call, "top_k", x=f32([-1, -0.0, 0.0]), k=2)
-    twin = shown_by(call, "top_k", x=f32([-1, 0.0, 3.0]), k=2)
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        pattern = bits(widen(a["x"])).astype(np.int64)
-        key = np.where(pattern < 0, pattern ^ np.int64(0x7FFFFFFF), pattern)
-        order = np.argsort(-key, axis=-1, kind="stable")[..., : a["k"]]
-        results[0][...], results[1][...] = np.take_along_axis(a["x"], order, axis=-1), order
-
-
-class TopKTieAtTheEdge(Defect):
-    """Fills the last places from the end of the row among values equal to the k-th."""
-
-    ops = ("top_k",)
-    witness = shown_by(call, "top_k", x=f32([3, 1, 2, 2, 2]), k=2)
-    twin = shown_by(call, "top_k", x=f32([3, 1, 2, 2, 2]), k=4)
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        values, indices = (rows_of(r) for r in results)
-        for row, kept, places in zip(rows_of(widen(a["x"])), values, indices, strict=True):
-            ties = np.flatnonzero(row == F(kept[-1]))
-            taken = np.flatnonzero(kept == kept[-1])
-            places[taken] = ties[len(ties) - len(taken) :]
-            kept[:] = row[places]
-
-
-class MaskKeepsTies(Defect):
-    """Keeps all that is not below the k-th value."""
-
-    ops = ("top_k_mask_logits",)
-    witness = shown_by(call, "top_k_mask_logits", x=f32([3, 2, 2, 1]), k=2)
-    twin = shown_by(call, "top_k_mask_logits", x=f32([3, 2, 2, 1]), k=3)
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        x = widen(a["x"])
-        if x.shape[-1] > 0:
-            lowest = np.sort(x, axis=-1)[..., -min(a["k"], x.shape[-1]), None]
-            results[0][...] = np.where(x >= lowest, a["x"], results[0])
-
-
-class MaskWithKBeyondRow(Defect):
-    """Cuts a k beyond the row to its last index instead of its width."""
-
-    ops = ("top_k_mask_logits",)
-    witness = shown_by(call, "top_k_mask_logits", x=floats(2, 5), k=6)
-    twin = shown_by(call, "top_k_mask_logits", x=floats(2, 5), k=5)
-
-    def change(self, a: Arguments) -> Arguments:
-        width = a["x"].shape[-1]
-        return {"k": max(width - 1, 1)} if a["k"] > width else {}
 
 
 class DenormalResultsFlushed(Defect):
@@ -156,17 +55,15 @@ class HalfSaturates(Defect):
 class BfloatTiesUp(Defect):
     """Rounds to bfloat16 by adding half a step: ties go up instead of to even."""
 
-    ops = ("cast", "add")
+    ops = ("cast",)
     witness = shown_by(call, "cast", x=f32([1 + 2**-8, 2]), format="bf16")
     twin = shown_by(call, "cast", x=f32([1 + 3 * 2**-8, 2]), format="bf16")
 
-    def kernel(self, op_name: str, arguments: Arguments) -> Results:
-        (y,) = super().kernel(op_name, arguments)
-        if op_name != "cast" or y.dtype != BF16:
-            return (y,)
-        x = np.ascontiguousarray(widen(arguments["x"]))
-        up = ((x.view(np.uint32).astype(np.uint64) + 0x8000) >> 16).astype(np.uint16).view(BF16)
-        return (np.where(np.isnan(x), y, up),)
+    def spoil(self, a: Arguments, results: Results) -> None:
+        if results[0].dtype == BF16:
+            x = np.ascontiguousarray(widen(a["x"]))
+            up = ((x.view(np.uint32).astype(np.uint64) + 0x8000) >> 16).astype(np.uint16)
+            results[0][...] = np.where(np.isnan(x), results[0], up.view(BF16))
 
 
 class BfloatNanRounded(Defect):
@@ -236,50 +133,6 @@ class SmallBlocksFlushed(Defect):
         return {"x": np.where(small, x.dtype.type(0), x).reshape(a["x"].shape)}
 
 
-class SoftmaxMaximumOfFirstTile(Defect):
-    """Shifts by the maximum of the first 256 columns: later ones may overflow."""
-
-    ops = ("softmax",)
-    witness = shown_by(call, "softmax", x=spikes(300, 299) * F(60))
-    twin = shown_by(call, "softmax", x=spikes(300, 10) * F(60))
-
-    def kernel(self, op_name: str, arguments: Arguments) -> Results:
-        x = widen(arguments["x"])
-        if {"mask", "sinks"} & set(arguments) or arguments["soft_cap"] or x.shape[-1] <= 256:
-            return super().kernel(op_name, arguments)
-        s = x * F(arguments["scale"])
-        first = s[..., :256].max(axis=-1, keepdims=True)
-        with np.errstate(all="ignore"):
-            p = exp(s - np.where(np.isneginf(first), F(0), first))
-            return ((p * recip(row_sum(p))[..., None]).astype(arguments["x"].dtype),)
-
-
-class SoftmaxFromMinus10000(Defect):
-    """Begins the search for the maximum at -10,000."""
-
-    ops = ("softmax",)
-    witness = shown_by(call, "softmax", x=f32([-20000, -20001]))
-    twin = shown_by(call, "softmax", x=f32([-9000, -9001]))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        if not a["soft_cap"] and "sinks" not in a:
-            s = np.where(a.get("mask", True), widen(a["x"]) * F(a["scale"]), F(-INF))
-            results[0][s.max(axis=-1, initial=-INF) < -10087] = 0
-
-
-class MaskedSoftmaxIsUniform(Defect):
-    """Masks with a large negative number: a row without anything kept becomes uniform."""
-
-    ops = ("softmax",)
-    witness = shown_by(call, "softmax", x=floats(2, 4), mask=np.array([[True] * 4, [False] * 4]))
-    twin = shown_by(call, "softmax", x=floats(2, 4), mask=np.array([[True] * 4, [False] * 3 + [True]]))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        if "mask" in a and "sinks" not in a and results[0].size:
-            nothing = ~np.broadcast_to(a["mask"], results[0].shape).any(axis=-1)
-            results[0][nothing] = 1 / results[0].shape[-1]
-
-
 class NanBecomesTheCap(Defect):
     """Clamps before tanh with a minimum that drops NaN."""
 
@@ -303,11 +156,11 @@ class NegativeZeroLost(Defect):
         results[0][results[0] == 0] = 0
 
 
-class ZeroTimesInfinity(Defect):
+class SignOfZeroProductLost(Defect):
     """Skips the product where the left operand is zero."""
 
     ops = ("mul",)
-    witness = shown_by(call, "mul", x=f32([0, 2]), y=f32([INF, 3]))
+    witness = shown_by(call, "mul", x=f32([0, 2]), y=f32([-4, 3]))
     twin = shown_by(call, "mul", x=f32([0, 2]), y=f32([4, 3]))
 
     def spoil(self, a: Arguments, results: Results) -> None:
@@ -369,16 +222,15 @@ class LastOfEqualExtremes(Defect):
     twin = shown_by(append, [2], k="q4_0", v="q4_0", head=32, key=np.resize(f32(1, 0.5, 0.3), (1, 1, 32)))
 
     def change(self, a: Arguments) -> Arguments:
+        if not isinstance(a["k_cache"], Packed):
+            return {}
         key = widen(a["key"]).copy()
-        head = key.shape[-1]
-        for start in range(0, head, 32):
+        for start in range(0, key.shape[-1], 32):
             block = key[..., start : start + 32]
-            last = block.shape[-1] - 1 - np.abs(block[..., ::-1]).argmax(axis=-1)
-            extreme = np.take_along_axis(block, last[..., None], axis=-1)
-            grown = np.nextafter(extreme, np.copysign(F(INF), extreme))
-            if np.isfinite(grown).all() and getattr(a["k_cache"], "format", None) is not None:
-                np.put_along_axis(block, last[..., None], grown, axis=-1)
-        return {"key": key} if getattr(a["k_cache"], "format", None) is not None else {}
+            last = block.shape[-1] - 1 - np.abs(block[..., ::-1]).argmax(axis=-1)[..., None]
+            grown = np.take_along_axis(block, last, axis=-1) * F(1 + 2**-22)
+            np.put_along_axis(block, last, grown, axis=-1)
+        return {"key": key}
 
 
 class RepeatedSourceCopiedOnce(Defect):
@@ -402,5 +254,5 @@ class SameHeadMajorLayoutTurned(Defect):
 
     def spoil(self, a: Arguments, results: Results) -> None:
         if a["source"] == a["target"] == "HND":
-            x = getattr(results[0], "data", results[0]) if not isinstance(results[0], np.ndarray) else results[0]
+            x = stored(results[0])
             x[...] = x.swapaxes(-3, -2).reshape(x.shape).copy()
