@@ -110,6 +110,16 @@ class WindowNeedsCausal(Attention):
         return {} if a["causal"] else {"window_left": -1}
 
 
+class NegativePositionsUnsigned(Attention):
+    """Compares positions without a sign: a query before the first key, as there is without causality, has no window."""
+
+    witness = shown_by(attention, (2,), (4,), causal=False, window_left=1)
+    twin = shown_by(attention, (4,), (4,), causal=False, window_left=1)
+
+    def change(self, a: Arguments) -> Arguments:
+        return masked(a, lambda b, q, kv: q >= 0) if a["window_left"] >= 0 else {}
+
+
 class CausalByTilesOf16(Attention):
     """Lets the queries of a second tile of 16 see no further than its first."""
 

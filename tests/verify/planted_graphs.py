@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from planted import Results
+from planted import Results, stored
 from planted_base import EVERY_OP, Arguments, Defect, DefectiveExecutable, Scene, shown_by
 from planted_scenes import append, floats, ints
 
@@ -119,7 +119,7 @@ class OutputMemoryReused(Graphs):
             uses = run.graph.uses[value.name]
             dead = len(uses) > 1 and number > uses[-2]
             if dead and run.node(number).outputs[0].spec == value.spec and value.name in run.values:
-                run.values[value.name] = copy_tensor(results[0])
+                stored(run.values[value.name])[...] = stored(results[0])
         return results
 
 

@@ -153,10 +153,11 @@ class LanesOfTheCallBefore(Defect):
     def spoil(self, a: Arguments, results: Results) -> None:
         rows = rows_of(widen(a["x"]))
         width = rows.shape[1]
-        stale = (self._lanes[width : -(-width // 16) * 16] ** 2).sum()
-        own = (rows**2).sum(axis=1, keepdims=True)
-        if stale > 0:
-            rows_of(results[0])[...] *= np.sqrt(own / (own + stale)).astype(results[0].dtype)
+        with np.errstate(all="ignore"):
+            stale = (self._lanes[width : -(-width // 16) * 16] ** 2).sum()
+            own = (rows**2).sum(axis=1, keepdims=True)
+            if stale > 0:
+                rows_of(results[0])[...] *= np.sqrt(own / (own + stale)).astype(results[0].dtype)
         self._lanes = rows[-1].copy() if len(rows) else self._lanes
 
 

@@ -7,8 +7,6 @@ from planted import F, Results
 from planted_base import Arguments, Defect, Scene, shown_by
 from planted_scenes import blocks, call, floats, ints, product, rotary, rows_of
 
-from samebits.ops.rope import rope_table
-
 
 def one_hot(num_columns: int, column: int, num_rows: int = 1) -> np.ndarray:
     """Zeros with a 1 in one column."""
@@ -245,27 +243,3 @@ class SoftmaxSumOf32768(Defect):
         rows = rows_of(results[0])
         seen = F(1) - rows[:, 32768:].astype(F).sum(axis=1, keepdims=True)
         rows[:] = rows / np.where(seen > 0, seen, F(1))
-
-
-class RopeHeadsBeyond32(Defect):
-    """Turns 32 heads of a token and copies the others."""
-
-    ops = ("rope",)
-    witness = shown_by(call, "rope", x=floats(1, 33, 4), pos_ids=ints(5), table=rope_table(8, 4))
-    twin = shown_by(call, "rope", x=floats(1, 32, 4), pos_ids=ints(5), table=rope_table(8, 4))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        results[0][:, 32:] = a["x"][:, 32:]
-
-
-class ConcatByWholeLanes(Defect):
-    """Begins the right columns at a multiple of 4 when the left are odd, one too late, and loses the last."""
-
-    ops = ("concat_columns",)
-    witness = shown_by(call, "concat_columns", a=floats(2, 3), b=floats(2, 4, seed=1))
-    twin = shown_by(call, "concat_columns", a=floats(2, 4), b=floats(2, 3, seed=1))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        left = a["a"].shape[-1]
-        if left % 4 == 3:
-            results[0][..., left + 1 :] = results[0][..., left:-1].copy()

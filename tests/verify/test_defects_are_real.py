@@ -36,3 +36,8 @@ def scenes(defect: type[Defect]) -> list:
 @pytest.mark.parametrize(("klass", "least"), KLASSES.items())
 def test_every_class_has_its_share(klass: str, least: int) -> None:
     assert sum(defect.klass == klass for defect in PLANTED.values()) >= least
+
+
+def test_every_op_has_a_defect_that_touches_few_others() -> None:
+    few = {name for defect in PLANTED.values() if len(defect.ops) <= 4 for name in defect.ops}
+    assert few == {op.name for op in OPS}
