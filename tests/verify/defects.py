@@ -42,7 +42,7 @@ def main() -> None:
     for defect in chosen:
         ops = ", ".join(defect.ops) if len(defect.ops) <= 3 else f"{len(defect.ops)} ops"
         print(f"{defect.klass:10} {defect.__name__:32} {ops:42} {defect.__doc__}")
-    print(f"{len(chosen)} defects")
+    print(f"{len(chosen)} of {len(PLANTED)} defects")
 
 
 if __name__ == "__main__":

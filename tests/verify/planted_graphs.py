@@ -11,17 +11,17 @@ from planted_base import EVERY_OP, Arguments, Defect, DefectiveExecutable, Scene
 from planted_scenes import append, floats, ints
 
 from samebits.core.format import copy_tensor
+from samebits.core.shapes import TensorSpec
 from samebits.ops.build import OpBuilder
 from samebits.ops.evaluate import spec_of
 
 
-def rows(build: Callable[..., Any], num_runs: int = 1, fmt: str = "f32", **inputs: Any) -> Scene:
-    """A graph over x [3, 8], or the inputs given; build(b, *values) returns its outputs. Every run has other values."""
+def rows(build: Callable[..., Any], num_runs: int = 1, fmt: str = "f32") -> Scene:
+    """A graph over x [3, 8], whose outputs build(b, x) gives; every run has other values."""
     b = OpBuilder()
-    first = inputs or {"x": floats(3, 8, fmt=fmt)}
-    outputs = build(b, *(b.input(name, spec_of(x)) for name, x in first.items()))
-    runs = [first, *({"x": floats(3, 8, seed=i, fmt=fmt)} for i in range(1, num_runs))]
-    return Scene(b.finish(*outputs) if isinstance(outputs, tuple) else b.finish(outputs), tuple(runs))
+    outputs = build(b, b.input("x", TensorSpec((3, 8), fmt)))
+    graph = b.finish(*outputs) if isinstance(outputs, tuple) else b.finish(outputs)
+    return Scene(graph, tuple({"x": floats(3, 8, seed=i, fmt=fmt)} for i in range(num_runs)))
 
 
 def chain(b: Any, x: Any, num_nodes: int = 2) -> Any:

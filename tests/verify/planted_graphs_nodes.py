@@ -137,7 +137,7 @@ class FusedWithoutRounding(Graphs):
 
 
 class UnusedResultSkipped(Graphs):
-    """Does not store a first result that nothing reads, and hands the second out in its place."""
+    """Gives a second result that nothing reads no memory of its own, and writes it over the first."""
 
     ops = ("top_k",)
     witness = shown_by(rows, lambda b, x: b.scale(b.top_k(x, k=2)[0], factor=2.0))

@@ -15,12 +15,11 @@ from samebits.core.shapes import Sym, TensorSpec
 from samebits.ops.build import OpBuilder
 
 
-def batches(*sizes: int, width: int = 4, same: bool = False) -> Scene:
-    """rms_norm of batches of so many rows, all different unless `same`."""
+def batches(*sizes: int) -> Scene:
+    """rms_norm of batches of so many rows, all different."""
     b = OpBuilder()
-    graph = b.finish(b.rms_norm(b.input("x", TensorSpec((Sym("T", 64), width), "f32"))))
-    runs = [{"x": floats(n, width, seed=0 if same else i)} for i, n in enumerate(sizes)]
-    return Scene(graph, tuple(runs))
+    graph = b.finish(b.rms_norm(b.input("x", TensorSpec((Sym("T", 64), 4), "f32"))))
+    return Scene(graph, tuple({"x": floats(n, 4, seed=i)} for i, n in enumerate(sizes)))
 
 
 class FirstSizesKept(Defect):

@@ -77,6 +77,7 @@ def paged(lengths: tuple[int, ...], page_size: int = 16, pages: list[list[int]] 
 
 
 def caches(num_pages: int, page_size: int, heads: int, head: int, v_dim: int, k: str, v: str) -> Arguments:
+    """A split cache in NHD, its keys in format `k` and its values in format `v`."""
     shapes = {"k_cache": (head, k), "v_cache": (v_dim, v)}
     return {
         name: floats(num_pages, page_size, heads, stored_elements(size, fmt), seed=seed, fmt=fmt)
@@ -97,15 +98,11 @@ def attention(lengths: tuple[int, ...], queries: tuple[int, ...] | None = None, 
     return call("paged_attention", **{"q": q, "qo_indptr": qo_indptr, **table, **tensors, **more})
 
 
-def append(positions: list[int], sequences: list[int] | None = None, op_name: str = "append", **more: Any) -> Scene:
-    """Tokens into the caches of sequences that end with their last one; `op_name` may name a fused append."""
-    sequences = sequences or [0] * len(positions)
-    heads, head, page_size = more.pop("heads", 1), more.pop("head", 8), more.pop("page_size", 16)
-    lengths = [1 + max(p for p, s in zip(positions, sequences, strict=True) if s == b) for b in sorted(set(sequences))]
-    table = paged(tuple(lengths), page_size, more.pop("pages", None))
-    num_pages = 1 + int(table["kv_indices"].max())
-    tensors = caches(num_pages, page_size, heads, head, head, more.pop("k", "f32"), more.pop("v", "f32"))
-    new = {"key": floats(len(positions), heads, head, seed=3), "value": floats(len(positions), heads, head, seed=4)}
-    cells = {"batch_indices": ints(*sequences), "positions": ints(*positions), **table, **tensors}
-    name = {"append": "append_paged_kv_cache"}.get(op_name, op_name)
-    return call(name, **{**new, **cells, **more})
+def append(positions: list[int], op_name: str = "append_paged_kv_cache", **more: Any) -> Scene:
+    """Tokens into the cache of a sequence that ends with the last of them; `op_name` may name a fused append."""
+    head = more.pop("head", 8)
+    table = paged((1 + max(positions),))
+    tensors = caches(len(table["kv_indices"]), 16, 1, head, head, more.pop("k", "f32"), more.pop("v", "f32"))
+    new = {"key": floats(len(positions), 1, head, seed=3), "value": floats(len(positions), 1, head, seed=4)}
+    cells = {"batch_indices": np.zeros(len(positions), np.int32), "positions": ints(*positions), **table, **tensors}
+    return call(op_name, **{**new, **cells, **more})

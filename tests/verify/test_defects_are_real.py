@@ -24,13 +24,9 @@ def test_a_defect_states_its_class_its_ops_and_what_a_kernel_would_have_done(def
     assert defect.__doc__
     assert "\n" not in defect.__doc__
     assert set(defect.ops) <= {op.name for op in OPS}
-    touched = {node.op.name for scene in scenes(defect) for node in scene.graph.nodes}
-    assert touched & set(defect.ops)
-
-
-def scenes(defect: type[Defect]) -> list:
     witness = defect.witness()
-    return witness if isinstance(witness, list) else [witness]
+    scenes = witness if isinstance(witness, list) else [witness]
+    assert set(defect.ops) & {node.op.name for scene in scenes for node in scene.graph.nodes}
 
 
 @pytest.mark.parametrize(("klass", "least"), KLASSES.items())
