@@ -1,0 +1,228 @@
+"""Bits of a format: defects in how weights are unpacked and in where a value is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from planted import F, Results
+from planted_base import Arguments, Defect, Scene, shown_by
+from planted_scenes import blocks, call, floats, ints, product
+
+from samebits.core.format import FORMATS, Packed
+
+
+def format_name(x: Any) -> str:
+    return x.format.name if isinstance(x, Packed) else ""
+
+
+def edited(weight: Packed, edit: Callable[[np.ndarray], None]) -> Packed:
+    """The weight after edit(its bytes uint8 [..., blocks, block bytes])."""
+    copied = weight.data.reshape(*weight.data.shape[:-1], -1, weight.format.block_bytes).copy()
+    edit(copied)
+    return Packed(weight.format, copied.reshape(weight.data.shape), weight.scale)
+
+
+class InFormat(Defect):
+    """A weight, or a table, of one format with some bytes misread."""
+
+    fmt: str
+    argument = "weight"
+
+    def change(self, a: Arguments) -> Arguments:
+        weight = a[self.argument]
+        return (
+            {self.argument: edited(weight, self.edit)} if format_name(weight) == self.fmt and weight.data.size else {}
+        )
+
+    def edit(self, blocks: np.ndarray) -> None:
+        raise NotImplementedError
+
+
+def by_hand(fmt: str, **bytes_at: int) -> Scene:
+    """gemm with some bytes of the weight's second row put there by hand: b0=128 sets byte 0 of its first block."""
+    weight = floats(2, 256, seed=1, fmt=fmt)
+    for place, value in bytes_at.items():
+        weight.data[1, int(place[1:])] = value
+    return call("gemm", x=floats(2, 256), weight=weight)
+
+
+def embedded(fmt: str, width: int = 512, size: float = 1.0) -> Scene:
+    return call("embedding", table=floats(3, width, fmt=fmt, size=size), ids=ints(0, 2))
+
+
+class OddLastBlock(InFormat):
+    """Reads q4_0 blocks in pairs and leaves the last of an odd number out."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "q4_0"
+    witness = shown_by(product, 2, 4, 96, "q4_0")
+    twin = shown_by(product, 2, 4, 64, "q4_0")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        if blocks.shape[-2] % 2:
+            blocks[..., -1, :2] = 0
+
+
+class MinimumOfFirstChunk(InFormat):
+    """Reads the minimum of q4_1 blocks beyond the first eight from the first eight."""
+
+    ops, fmt = ("gemm", "gemm_q8", "gemm_silu_q8"), "q4_1"
+    witness = shown_by(product, 2, 4, 288, "q4_1")
+    twin = shown_by(product, 2, 4, 256, "q4_1")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 2:4] = blocks[..., np.arange(blocks.shape[-2]) % 8, 2:4]
+
+
+class HighBitsOfTailRows(InFormat):
+    """Finds no fifth bit in q5_0 rows beyond whole tiles of 16."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "q5_0"
+    witness = shown_by(product, 2, 17, 64, "q5_0")
+    twin = shown_by(product, 2, 16, 64, "q5_0")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[len(blocks) // 16 * 16 :, :, 2:6] = 0
+
+
+class NibblesOfTailRows(InFormat):
+    """Exchanges the nibbles of q5_1 in a single row that remains of tiles of 8."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "q5_1"
+    witness = shown_by(product, 2, 9, 64, "q5_1")
+    twin = shown_by(product, 2, 10, 64, "q5_1")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        if len(blocks) % 8 == 1:
+            blocks[-1, :, 8:] = (blocks[-1, :, 8:] >> 4) | (blocks[-1, :, 8:] << 4)
+
+
+class CodeMinus128(InFormat):
+    """Multiplies magnitudes and signs, and has no magnitude for a q8_0 code of -128."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "q8_0"
+    witness = shown_by(by_hand, "q8_0", b2=128)
+    twin = shown_by(by_hand, "q8_0", b2=129)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        codes = blocks[..., 2:]
+        codes[codes == 128] = 129
+
+
+class NegativeScaleLost(InFormat):
+    """Takes the magnitude of a q8_0 scale, which our encoder never makes negative."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "q8_0"
+    witness = shown_by(by_hand, "q8_0", b1=0xA4)
+    twin = shown_by(by_hand, "q8_0", b1=0x24)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 1] &= 0x7F
+
+
+class TinyScalesFlushed(InFormat):
+    """Converts a float16 scale without its denormals."""
+
+    ops, fmt = ("gemm", "gemm_q8", "grouped_gemm"), "q8_0"
+    witness = shown_by(by_hand, "q8_0", b0=0x55, b1=0x01)
+    twin = shown_by(by_hand, "q8_0", b0=0x55, b1=0x11)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., :2][(blocks[..., 1] & 0x7C) == 0] = 0
+
+
+class UpperSubScales(InFormat):
+    """Drops the two high bits of the sub-scales 4 to 7 of q4_k, which are stored apart."""
+
+    ops, fmt = ("grouped_gemm",), "q4_k"
+    witness = shown_by(
+        call, "grouped_gemm", x=floats(2, 256), weight=floats(1, 4, 256, fmt="q4_k"), seg_indptr=ints(0, 2)
+    )
+    twin = shown_by(call, "grouped_gemm", x=floats(2, 256), weight=floats(1, 4, 256, fmt="q5_k"), seg_indptr=ints(0, 2))
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 4:8] &= 0x3F
+
+
+class SecondSuperBlock(InFormat):
+    """Reads the scale of a q5_k row's second super-block from its first."""
+
+    ops, fmt, argument = ("embedding",), "q5_k", "table"
+    witness = shown_by(embedded, "q5_k", 512)
+    twin = shown_by(embedded, "q5_k", 256)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 1:, :4] = blocks[..., :1, :4]
+
+
+class MinimumOfQ4KIgnoredWhenSmall(InFormat):
+    """Skips the minima of a q4_k super-block whose common factor is a denormal."""
+
+    ops, fmt, argument = ("embedding",), "q4_k", "table"
+    witness = shown_by(embedded, "q4_k", 256, 1e-3)
+    twin = shown_by(embedded, "q4_k", 256)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 2:4][(blocks[..., 3] & 0x7C) == 0] = 0
+
+
+class SixBitCodesFromMinus31(InFormat):
+    """Saturates q6_k codes at -31 in rows of more than two super-blocks."""
+
+    ops, fmt = ("gemm", "gemm_q8", "gemm_silu_q8"), "q6_k"
+    witness = shown_by(product, 1, 2, 768, "q6_k")
+    twin = shown_by(product, 1, 2, 512, "q6_k")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        if blocks.shape[-2] > 2:
+            low, high = blocks[..., :32], blocks[..., 128:160]  # elements 0 to 31 of the first half
+            low[((low & 15) == 0) & ((high & 3) == 0)] |= 1
+
+
+class TensorScaleOfNvfp4(Defect):
+    """Leaves nvfp4's scale for the tensor out where experts share one."""
+
+    ops = ("grouped_gemm",)
+    witness = shown_by(
+        call, "grouped_gemm", x=floats(2, 64), weight=floats(1, 4, 64, fmt="nvfp4"), seg_indptr=ints(0, 2)
+    )
+    twin = shown_by(call, "grouped_gemm", x=floats(2, 64), weight=floats(1, 4, 64, fmt="q8_0"), seg_indptr=ints(0, 2))
+
+    def change(self, a: Arguments) -> Arguments:
+        w = a["weight"]
+        return {"weight": Packed(w.format, w.data, F(1))} if format_name(w) == "nvfp4" else {}
+
+
+class SmallBlockScalesOfNvfp4(InFormat):
+    """Converts e4m3 scales without their denormals."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "nvfp4"
+    witness = shown_by(by_hand, "nvfp4", b9=5)
+    twin = shown_by(by_hand, "nvfp4", b9=8)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 0][(blocks[..., 0] & 0x7F) < 8] = 0
+
+
+class NegativeZeroOfNvfp4(Defect):
+    """Looks magnitudes up and negates integers, so that a code of -0 gives +0."""
+
+    ops = ("embedding",)
+    witness = shown_by(call, "embedding", table=FORMATS["nvfp4"].pack(-np.eye(16, dtype=np.float32)), ids=ints(0, 1))
+    twin = shown_by(call, "embedding", table=FORMATS["nvfp4"].pack(np.eye(16, dtype=np.float32)), ids=ints(0, 1))
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        if format_name(a["table"]) == "nvfp4":
+            results[0][results[0] == 0] = 0
+
+
+class QuietBlocksSkipped(Defect):
+    """Takes activation blocks with a scale below 2^-20 for empty ones."""
+
+    ops = ("gemm_q8", "gemm_silu_q8")
+    witness = shown_by(call, "gemm_q8", **blocks(2, 32, size=1e-6), weight=floats(3, 32, seed=1, fmt="q8_0"))
+    twin = shown_by(call, "gemm_q8", **blocks(2, 32), weight=floats(3, 32, seed=1, fmt="q8_0"))
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"scales": np.where(np.abs(a["scales"]) < F(2.0**-20), F(0), a["scales"])}

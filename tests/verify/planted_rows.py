@@ -1,0 +1,94 @@
+"""Every row has operands of its own: defects that take another row's. Sampling is in planted_rows_sampling.py."""
+
+from __future__ import annotations
+
+import numpy as np
+from planted import Results
+from planted_base import Arguments, Defect, Scene, shown_by
+from planted_scenes import append, call, f32, floats, ints, rotary, rows_of
+
+from samebits.ops.rope import rope_table
+
+
+class SinkOfFirstRow(Defect):
+    """Reads one sink for all rows of a softmax."""
+
+    ops = ("softmax",)
+    witness = shown_by(call, "softmax", x=floats(3, 8), sinks=f32(0, 1, 2))
+    twin = shown_by(call, "softmax", x=floats(3, 8), sinks=f32(1, 1, 1))
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"sinks": np.full_like(a["sinks"], a["sinks"].ravel()[0])} if "sinks" in a and a["sinks"].size else {}
+
+
+class OperandRowsWrap(Defect):
+    """Indexes the rows of the right operand inside a tile of 16."""
+
+    ops = ("add", "mul")
+    witness = shown_by(call, "add", x=floats(17, 4), y=floats(17, 4, seed=1))
+    twin = shown_by(call, "add", x=floats(17, 4), y=floats(4, seed=1))
+
+    def change(self, a: Arguments) -> Arguments:
+        y = a["y"]
+        if y.ndim < 2 or not y.size:
+            return {}
+        rows = rows_of(y)
+        return {"y": rows[np.arange(len(rows)) % 16].reshape(y.shape)}
+
+
+class ConsecutivePositions(Defect):
+    """Loads one position for a tile of 16 tokens and counts on from it."""
+
+    ops = ("rope",)
+    witness = shown_by(rotary, [5, 9, 10])
+    twin = shown_by(rotary, [8, 9, 10])
+
+    def change(self, a: Arguments) -> Arguments:
+        t = np.arange(len(a["pos_ids"]))
+        counted_on = a["pos_ids"][t // 16 * 16] + t % 16
+        return {"pos_ids": np.minimum(counted_on, len(a["table"]) - 1).astype(np.int32)}
+
+
+class CachePositionsForRope(Defect):
+    """Turns a key by its place in the cache instead of by its position id."""
+
+    ops = ("rope_and_append", "rope_both_and_append")
+    witness = shown_by(append, [4], op_name="rope_and_append", pos_ids=ints(9), table=rope_table(16, 8))
+    twin = shown_by(append, [4], op_name="rope_and_append", pos_ids=ints(4), table=rope_table(16, 8))
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"pos_ids": np.minimum(a["positions"], len(a["table"]) - 1).astype(np.int32)}
+
+
+def segments(lengths: list[int], groups: list[int]) -> Scene:
+    """grouped_gemm over three matrices."""
+    indptr = np.cumsum([0, *lengths]).astype(np.int32)
+    x, weight = floats(sum(lengths), 8), floats(3, 4, 8, seed=1)
+    return call("grouped_gemm", x=x, weight=weight, seg_indptr=indptr, weight_indices=ints(*groups))
+
+
+class GroupSeenBefore(Defect):
+    """Loads a group's weights at its first segment; a later segment of it finds the group before's."""
+
+    ops = ("grouped_gemm",)
+    witness = shown_by(segments, [1, 2, 1], [1, 2, 1])
+    twin = shown_by(segments, [1, 2, 1], [2, 1, 0])
+
+    def change(self, a: Arguments) -> Arguments:
+        given = a.get("weight_indices")
+        if given is None:
+            return {}
+        before = [s > 0 and g in given[: s - 1] and g != given[s - 1] for s, g in enumerate(given)]
+        return {"weight_indices": np.where(before, np.roll(given, 1), given).astype(np.int32)}
+
+
+class ScaleOfLaterRows(Defect):
+    """Stores the scales of rows beyond a tile of 8 one row late."""
+
+    ops = ("quantize_q8",)
+    witness = shown_by(call, "quantize_q8", x=floats(9, 32))
+    twin = shown_by(call, "quantize_q8", x=floats(8, 32))
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        scales = rows_of(results[1])
+        scales[8:] = scales[7:-1].copy() if len(scales) > 8 else 0

@@ -1,0 +1,139 @@
+"""Sizes of caches, page tables and heads: defects beyond a bound that a kernel has. See planted_sizes.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from planted import Results, stored
+from planted_base import Arguments, Defect, Scene, shown_by
+from planted_paged import attention_cache
+from planted_scenes import append, attention, call, floats, ints
+
+from samebits.core.format import copy_tensor
+
+
+class MoreThanFourQueryHeads(Defect):
+    """Keeps the queries of four heads of a group in registers and reads the fifth from the first on."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (5,), heads=5)
+    twin = shown_by(attention, (5,), heads=8, kv_heads=2)
+
+    def change(self, a: Arguments) -> Arguments:
+        num_heads = a["q"].shape[1]
+        group = num_heads // attention_cache(a).k.shape[2]
+        heads = np.arange(num_heads)
+        return {"q": a["q"][:, heads - (heads % group) // 4 * 4]}
+
+
+class SequencesBeyond64(Defect):
+    """Launches a block for each of at most 64 sequences."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (1,) * 65, page_size=1)
+    twin = shown_by(attention, (1,) * 64, page_size=1)
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        if len(a["qo_indptr"]) > 65:
+            results[0][a["qo_indptr"][64] :] = 0
+
+
+class HeadTailOf16(Defect):
+    """Sums whole groups of 16 elements of a head in q . k."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (5,), head=24)
+    twin = shown_by(attention, (5,), head=32)
+
+    def change(self, a: Arguments) -> Arguments:
+        size = a["q"].shape[-1]
+        return {"q": np.where(np.arange(size) < size // 16 * 16, a["q"], a["q"].dtype.type(0))} if size > 16 else {}
+
+
+class ValueHeadBeyond128(Defect):
+    """Accumulates at most 128 elements of a value head."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (3,), v_dim=136)
+    twin = shown_by(attention, (3,), v_dim=128)
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        results[0][..., 128:] = 0
+
+
+class SlotsOfSixteen(Defect):
+    """Takes a position's slot modulo 16 whatever the page size is, where pages are larger."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (20,), page_size=32)
+    twin = shown_by(attention, (20,), page_size=16)
+
+    def change(self, a: Arguments) -> Arguments:
+        copies = {n: copy_tensor(a[n]) for n in ("k_cache", "v_cache") if n in a}
+        cache = attention_cache({**a, **copies})
+        for view in {id(stored(v)): stored(v) for v in (cache.k, cache.v)}.values():
+            view[:] = view[:, np.arange(view.shape[1]) % 16]
+        return copies
+
+
+class PageIdsInOneByte(Defect):
+    """Keeps page ids in bytes."""
+
+    ops = ("paged_attention",)
+    mask = 0xFF
+    witness = shown_by(attention, (20,), pages=[[3, 256]])
+    twin = shown_by(attention, (20,), pages=[[3, 255]])
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"kv_indices": a["kv_indices"] & self.mask} if "kv_indices" in a else {}
+
+
+class PageIdsIn15Bits(PageIdsInOneByte):
+    """Keeps page ids in signed 16-bit numbers."""
+
+    mask = 0x7FFF
+    witness = shown_by(attention, (2,), page_size=1, head=4, pages=[[3, 32768]])
+    twin = shown_by(attention, (2,), page_size=1, head=4, pages=[[3, 32767]])
+
+
+class PositionsBeyond4096(Defect):
+    """Holds the scores of 4,096 positions, and forgets those of the oldest when there are more."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (4097,), page_size=512, head=4)
+    twin = shown_by(attention, (4096,), page_size=512, head=4)
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"window_left": 4095} if a["causal"] and not 0 <= a["window_left"] < 4096 else {}
+
+
+class AppendBeyond64Tokens(Defect):
+    """Has threads for 64 tokens."""
+
+    ops = ("append_paged_kv_cache", "rope_and_append")
+    witness = shown_by(append, list(range(65)))
+    twin = shown_by(append, list(range(64)))
+
+    def change(self, a: Arguments) -> Arguments:
+        per_token = [n for n in ("key", "value", "batch_indices", "positions", "pos_ids") if n in a]
+        return {name: a[name][:64] for name in per_token}
+
+
+def copied(num_pages: int, sources: list[int], targets: list[int]) -> Scene:
+    tensors: dict[str, Any] = {"k_cache": floats(num_pages, 1, 1, 2), "v_cache": floats(num_pages, 1, 1, 2, seed=1)}
+    return call("copy_kv_pages", **tensors, sources=ints(*sources), targets=ints(*targets))
+
+
+class CopiesInOneByte(Defect):
+    """Reads the page to copy under the low eight bits of its id."""
+
+    ops = ("copy_kv_pages",)
+    witness = shown_by(copied, 300, [256, 4], [1, 2])
+    twin = shown_by(copied, 300, [255, 4], [1, 2])
+
+    def kernel(self, op_name: str, arguments: Arguments) -> Results:
+        kept = tuple(arguments[n] for n in ("k_cache", "v_cache") if n in arguments)
+        for pages in map(stored, kept):
+            pages[arguments["targets"]] = pages[arguments["sources"] & 255]
+        return kept
