@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from samebits.backends.cpu import ISA_VARIABLE, CpuBackend
-from samebits.core.errors import BadInput, Unavailable
+from samebits.core.errors import BadInput, Unavailable, Unsupported
+from samebits.core.format import FORMATS
 from samebits.core.tiers import Tier
 from samebits.kernels.cpp import native
 from samebits.ops import OPS, bind, evaluate, make_inputs
@@ -73,3 +75,18 @@ def test_the_command_line_says_no_more_than_that_line() -> None:
     assert done.returncode != 0
     assert done.stderr.count("\n") == 1
     assert f"cpu: {ISA_VARIABLE}: got abacus; needs one of {', '.join(ISAS)}" in done.stderr
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_soft_cap_does_not_hide_what_is_no_number(isa: str, dtype: type) -> None:
+    x = np.array([[np.nan, 1.0, -np.nan, np.inf, -np.inf] * 5], dtype)
+    (got,) = execute(CpuBackend(isa), OPS["soft_cap"], {"x": x, "cap": 30.0}, Tier.PORTABLE).results
+    assert np.array_equal(np.isnan(got), np.isnan(x))
+    assert (np.abs(got[np.isinf(x)]) == 30).all()
+
+
+def test_a_table_of_half_blocks_is_refused_and_not_misread() -> None:
+    table = FORMATS["nvfp4"].pack(np.ones((3, 48), np.float32))
+    with pytest.raises(Unsupported, match="a multiple of 32, not 48"):
+        execute(CpuBackend(), OPS["embedding"], {"table": table, "ids": np.zeros(2, np.int32)}, Tier.PORTABLE)

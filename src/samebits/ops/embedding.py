@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.format import BLOCK, HostTensor, Packed
+from samebits.core.format import BLOCK, FORMATS, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import widen
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Op, Result, Tensor, define_op, float_format
-from samebits.ops.space import Space, choice, size
-from samebits.ops.spaces import MAKING, WEIGHT_KINDS, block_multiple, number
+from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.spaces import MAKING, WEIGHT_KINDS, number
 
 
 def _check(table: HostTensor, ids: np.ndarray, format: str) -> None:
@@ -31,11 +31,15 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     return inputs
 
 
+def _width(row: Row) -> int:
+    return number(row, "K") + int(row["tail"])
+
+
 SPACE = Space(
     (
         size("V", 262_144, usual=50),
         size("K", 512, step=BLOCK, usual=256),
-        choice("tail", "0", "1", "17"),
+        choice("tail", "0", "1", "16", "17"),
         size("T", 70_000, least=0, usual=7),
         choice("weight", *WEIGHTS),
         choice("format", *FLOATS),
@@ -43,13 +47,13 @@ SPACE = Space(
         choice("values", *WEIGHT_KINDS),
     ),
     lambda row: {
-        "dims": {"V": number(row, "V"), "K": number(row, "K") + int(row["tail"]), "T": number(row, "T")},
+        "dims": {"V": number(row, "V"), "K": _width(row), "T": number(row, "T")},
         "attrs": {"format": row["format"]},
         "formats": {"table": str(row["weight"])},
         "extra": {"values": row["values"], "ids": row["ids"]},
     },
     lambda row: (4 * number(row, "V") + MAKING * (number(row, "T") + min(number(row, "V"), 257))) * number(row, "K"),
-    lambda row: block_multiple(row) and (row.get("tail", "0") == "0" or row.get("weight", "f32") in FLOATS),
+    lambda row: not {"weight", "K", "tail"} <= row.keys() or _width(row) % FORMATS[str(row["weight"])].block_len == 0,
 )
 
 

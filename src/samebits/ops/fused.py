@@ -54,7 +54,11 @@ def _check(
 def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     inputs = append_inputs(op, case, stream)
     inputs["pos_ids"] = inputs["positions"]
-    inputs["table"] = rope_table(max((*case.extra["lengths"], 1)), case.extra.get("rotary", case.extra["head"]))
+    num_positions = max((*case.extra["lengths"], 1))
+    if case.extra.get("turns") == "by-others":
+        num_positions += 300
+        inputs["pos_ids"] = stream.child("turns").integers(0, num_positions, inputs["positions"].shape)
+    inputs["table"] = rope_table(num_positions, case.extra.get("rotary", case.extra["head"]))
     return inputs
 
 

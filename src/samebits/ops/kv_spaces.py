@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import CACHES, FLOATS
 from samebits.ops.space import Factor, Row, Space, choice, size
@@ -85,10 +86,10 @@ def cache_extra(row: Row, stream: Stream) -> dict[str, Any]:
 
 def cache_cells(row: Row) -> int:
     """Elements of the caches: tokens of all sequences, or of the pool if that is larger."""
-    per_token = 2 * number(row, "heads") * int(row["head"])
+    per_token = 2 * number(row, "heads") * max(BLOCK, int(row["head"]))
     tokens = number(row, "B") * number(row, "length")
     pages = max(tokens, number(row, "pool") * int(row["page_size"]))
-    return per_token * (MAKING * tokens + pages) + SEQUENCE * number(row, "B")
+    return per_token * (MAKING * tokens + 8 * pages) + SEQUENCE * number(row, "B")
 
 
 def query_counts(kind: str, lengths: tuple[int, ...], stream: Stream) -> tuple[int, ...]:
@@ -179,13 +180,18 @@ def _append_cost(row: Row) -> int:
 
 APPEND_SPACE = Space((*cache_factors(), TABLE, *NEW_TOKENS), _append_case, _append_cost, cache_fits)
 
-ROPE_FACTORS: tuple[Factor, ...] = (choice("rotary", "all", "half"), choice("interleave", "no", "yes"))
+ROPE_FACTORS: tuple[Factor, ...] = (
+    choice("rotary", "all", "half"),
+    choice("interleave", "no", "yes"),
+    choice("turns", "by-position", "by-others"),  # positions of rope need not be those in the cache
+)
 
 
 def _rope_case(row: Row) -> dict[str, Any]:
     case = _append_case(row)
     head = case["extra"]["head"]
     case["extra"]["rotary"] = head if row["rotary"] == "all" else head // 2
+    case["extra"]["turns"] = row["turns"]
     case["attrs"]["interleave"] = row["interleave"] == "yes"
     return case
 

@@ -18,6 +18,7 @@ TEMPERATURES = (0.0, 1.0, 0.8, 0.3, 1.7, 1e-4, 50.0)
 TOP_PS = (1.0, 0.9, 0.5, 0.1, 2.0**-16)
 MIN_PS = (0.0, 0.02, 0.3, 1.0)
 PENALTIES = {"repetition": (1.0, 1.3, 0.5, 1e3), "presence": (0.0, 0.7, -1.5), "frequency": (0.0, 0.4, -0.3)}
+SEED_EDGES = (0, 1, 2**31, 2**32 - 1)
 ROW_KINDS = ("mixed", "greedy", "plain", "top-k", "top-p", "min-p")
 ROW_OPERATIONS = 20_000  # what a row costs the reference, whatever its width
 
@@ -44,12 +45,13 @@ def drawn_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     inputs: dict[str, Any] = default_inputs(op, case, stream)
     num_rows, num_tokens = case.dims["B"], case.dims["V"]
     words = stream.child("seed").integers(-(2**31), 2**31, (num_rows, 2))
-    inputs["seed"] = words.view(np.uint32) if words.size else words.astype(np.uint32)
-    few = stream.child("few").integers(0, 3, (num_rows,))
+    seeds = words.view(np.uint32) if words.size else words.astype(np.uint32)
+    edge = np.array(SEED_EDGES, np.uint32)[stream.child("edge").integers(0, len(SEED_EDGES), (num_rows, 2))]
+    inputs["seed"] = np.where(stream.child("edges").integers(0, 3, (num_rows, 1)) == 0, edge, seeds)
     for name in ("sample_index", "position"):
         far = stream.child(name).integers(0, 2**31 - 1, (num_rows,))
-        near = far % 600
-        inputs[name] = np.where(few == 0, far, near).astype(np.int32)
+        kinds = [far, far % 600, far % 2, np.full(num_rows, 2**31 - 1)]
+        inputs[name] = np.choose(stream.child(f"{name} kind").integers(0, 4, (num_rows,)), kinds).astype(np.int32)
     inputs |= _row_parameters(case.extra["rows"], stream, num_rows, num_tokens)
     if "bias" in inputs:
         bias = stream.child("bias").normal((num_rows, num_tokens), 2.0)

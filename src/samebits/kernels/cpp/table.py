@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from samebits.core.format import BLOCK, FORMATS
 from samebits.core.tiers import Tier
 from samebits.kernels.cpp import native
 from samebits.kernels.cpp.weights import FORMAT_CODES, pack_rows
-from samebits.kernels.record import Kernel, KernelTable
+from samebits.kernels.record import Kernel, KernelTable, Request
 from samebits.ops.record import OPS, Attr, Op
 
 # Native numbers of named choices, in the order of runtime/tensor.h and of the kernels.
@@ -33,6 +34,18 @@ PREPACK = {
     "gemm_silu_q8": {"weight": pack_rows},
     "embedding": {"table": pack_rows},
 }
+
+
+def _whole_blocks(request: Request) -> str | None:
+    """Rows are decoded in blocks of 32; NVFP4 has some of half as many."""
+    table = request.inputs["table"]
+    width = table.shape[-1]
+    if FORMATS[table.format].is_block and isinstance(width, int) and width % BLOCK:
+        return f"cpp/embedding takes {table.format} tables whose width is a multiple of {BLOCK}, not {width}"
+    return None
+
+
+REFUSES = {"embedding": _whole_blocks}
 
 
 def encoded(attr: Attr, value: Any) -> float:
@@ -60,5 +73,5 @@ def cpp_kernels() -> KernelTable:
     table = KernelTable("cpp")
     for name in module.ops(module.isas()[0]):
         op = OPS[name]
-        table.add(Kernel(op, "cpp", Tier.PORTABLE, _adds_call(op), prepack=PREPACK.get(name, {})))
+        table.add(Kernel(op, "cpp", Tier.PORTABLE, _adds_call(op), REFUSES.get(name), PREPACK.get(name, {})))
     return table

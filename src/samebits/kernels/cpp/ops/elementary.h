@@ -104,7 +104,7 @@ INLINE F tanh(F x) {
     const F small = z + (z * z2) * horner(poly, z2);
     const F t = exp(set(-2.0f) * abs(x));
     const F large = copy_sign((set(1.0f) - t) * recip(set(1.0f) + t), x);
-    return select(abs(x) < set(0.625f), small, large);
+    return select(x != x, x, select(abs(x) < set(0.625f), small, large));  // a NaN stays one: `exp` would hide it
 }
 
 INLINE F erfc(F x) {  // for x that is no NaN

@@ -1,0 +1,81 @@
+"""Which case of `samebits verify` catches each planted defect, kept in caught.json for the test that plays them again.
+
+    python tests/verify/hunt.py [--full] [-j N] [NAME ...]     hunts all that caught.json does not name, or these
+
+Needed again after a change of an op's space: other rows are drawn then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+import warnings
+from pathlib import Path
+
+from defects import PLANTED, backend_name
+
+from samebits.ops import OPS
+from samebits.verify.examine import examine
+from samebits.verify.model import Task
+from samebits.verify.select import find_case, graph_tasks, op_tasks
+
+CAUGHT = Path(__file__).parent / "caught.json"
+TIERS = ("portable",)
+MOST_OPS = 3  # a defect of every op shows in any of them
+
+
+def tasks_against(name: str, full: bool) -> list[Task]:
+    """What a run of seed 0 plays that may catch it, the cheapest first."""
+    defect = PLANTED[name]
+    ops = [OPS[op] for op in defect.ops[:MOST_OPS]]
+    cases = [t for op in ops for t in op_tasks(backend_name(defect), TIERS, op, full, 0)]
+    cases.sort(key=_cost)
+    graphs = graph_tasks(backend_name(defect), TIERS, None, 0)
+    return [*graphs, *cases] if defect.klass == "graphs" else [*cases, *graphs]
+
+
+def _cost(task: Task) -> int:
+    """Of a task's reference; cases with a name are small."""
+    space, case = OPS[task.op].space, find_case(OPS[task.op], task.case)
+    often = 200 if task.case.startswith("soak:") else 1
+    return often * (space.cost(space.parse(case.id)) if space and "=" in case.id else 100_000)
+
+
+def hunt(asked: tuple[str, bool]) -> tuple[str, dict[str, str] | None, float]:
+    """(defect, the first task that fails and its reason, seconds)."""
+    name, full = asked
+    warnings.simplefilter("ignore")
+    backend, started = PLANTED[name](), time.monotonic()
+    caps = backend.probe()
+    for task in tasks_against(name, full):
+        failed = [r for r in examine(backend, caps, task) if r.status == "fail"]
+        if failed:
+            found = {"set": "full" if full else "quick", "op": task.op, "case": task.case}
+            return name, {**found, "check": failed[0].reason.partition(":")[0]}, time.monotonic() - started
+    return name, None, time.monotonic() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Find the cases that catch planted defects.")
+    parser.add_argument("names", nargs="*", choices=[*PLANTED, []], metavar="NAME")
+    parser.add_argument("--full", action="store_true", help="in a full run's cases")
+    parser.add_argument("-j", type=int, default=2, help="processes")
+    asked = parser.parse_args()
+    caught = json.loads(CAUGHT.read_text()) if CAUGHT.exists() else {}
+    names = asked.names or [n for n in PLANTED if n not in caught]
+    missed = []
+    with multiprocessing.get_context("spawn").Pool(asked.j, maxtasksperchild=10) as pool:
+        for name, found, seconds in pool.imap_unordered(hunt, [(n, asked.full) for n in names]):
+            print(f"{PLANTED[name].klass:10} {name:32} {seconds:6.1f} s  {found or 'MISSED'}", flush=True)
+            if found is None:
+                missed.append(name)
+                continue
+            caught[name] = found
+            CAUGHT.write_text(json.dumps(dict(sorted(caught.items())), indent=1) + "\n")
+    print(f"{len(names) - len(missed)} of {len(names)} caught; missed: {', '.join(missed) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
