@@ -11,6 +11,7 @@ from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import narrow
 from samebits.core.shapes import build_shape
+from samebits.ops.blocks import ANY_BYTES, any_blocks
 from samebits.ops.record import FLOATS, Case, Op, Tensor
 from samebits.ops.values import contents, with_special
 
@@ -54,7 +55,12 @@ def _drawn(tensor: Tensor, shape: tuple[int, ...], name: str, kind: str, stream:
     if not tensor.raw or len(shape) < 2:
         return in_format(contents(kind, stream, shape, name), name)
     count = math.prod(shape[:-1])
-    pool = in_format(contents(kind, stream, (min(count, DISTINCT_ROWS), shape[-1]), name), name)
+    pool_shape = (min(count, DISTINCT_ROWS), shape[-1])
+    fmt = FORMATS[name]
+    if kind == ANY_BYTES and isinstance(fmt, BlockFormat):
+        pool: HostTensor = any_blocks(fmt, pool_shape, stream)
+    else:
+        pool = in_format(contents("uniform" if kind == ANY_BYTES else kind, stream, pool_shape, name), name)
     if count <= DISTINCT_ROWS:
         return pool.reshape(shape) if isinstance(pool, np.ndarray) else _reshaped(pool, shape)
     rows = stream.child("rows").integers(0, DISTINCT_ROWS, (count,))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from samebits.core.format import FORMATS
+from samebits.ops.blocks import ANY_BYTES
 from samebits.ops.record import FLOATS, WEIGHTS
 from samebits.ops.space import Factor, Row, Space, choice, size
 
@@ -14,7 +15,7 @@ ABSENT = "none"
 FINITE = ("normal", "special", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "equal")
 MOST_ROWS = 70_000  # beyond the 65,535 of a grid's smaller axes
 MAKING = 30  # operations that making an element of an input is worth
-WEIGHT_KINDS = ("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes")
+WEIGHT_KINDS = ("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes", ANY_BYTES)
 
 
 def number(row: Row, name: str) -> int:

@@ -5,7 +5,7 @@ The same seed draws the same rows on every platform.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from random import Random
 
@@ -13,7 +13,7 @@ from samebits.ops.space import Choice, Factor, Pair, Row, Space, Span
 
 QUICK_OPERATIONS = 1 << 23  # of a row's reference: some 50 ms
 FULL_OPERATIONS = 1 << 28
-TRIES = 24  # of a value within a class, and of a row
+TRIES = 16  # of a value within a class, and of a row
 
 
 def each_class(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
@@ -21,9 +21,7 @@ def each_class(space: Space, most_operations: int, dice: Random) -> Iterator[Row
     wanted = {(f.name, c.label) for f in space.factors for c in f.classes}
     while wanted:
         name, label = min(wanted, key=lambda item: (-_num_open(space, item[0], wanted), item))
-        prices = (most_operations << shift for shift in (0, 2, 4, 6))
-        tries = (_completed(space, {name: label}, wanted, price, dice) for price in prices)
-        row = next((row for row in tries if row), None)
+        row = _cheapest(space, {name: label}, wanted, (most_operations << shift for shift in (0, 2, 4, 6)), dice)
         met = set(space.classes_of(row).items()) if row else set()
         if row and met & wanted:
             yield row
@@ -31,7 +29,7 @@ def each_class(space: Space, most_operations: int, dice: Random) -> Iterator[Row
 
 
 def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
-    """Rows that together hold every pair of classes that a row of this cost can hold."""
+    """Rows that together hold every pair of classes that a row of this cost can hold, cheaper ones where they can."""
     wanted: set[Pair] = {
         (a.name, x.label, b.name, y.label)
         for a, b in combinations(space.factors, 2)
@@ -44,9 +42,17 @@ def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]
         if pair not in wanted:
             continue
         a, x, b, y = pair
-        row = _completed(space, {a: x, b: y}, wanted, most_operations, dice)
+        row = _cheapest(space, {a: x, b: y}, wanted, (most_operations >> 5, most_operations), dice)
         met = set(space.pairs_of(row)) if row else set()
         wanted -= met | {pair}
+        if row:
+            yield row
+
+
+def large_rows(space: Space, most_operations: int, count: int, dice: Random) -> Iterator[Row]:
+    """Rows whose sizes are as large as the cost allows, each with another size served first."""
+    for _ in range(count):
+        row = _completed(space, {}, set(), most_operations, dice, prefers_large=True)
         if row:
             yield row
 
@@ -55,14 +61,26 @@ def _num_open(space: Space, name: str, wanted: set[tuple[str, str]]) -> int:
     return sum((name, c.label) in wanted for c in space[name].classes)
 
 
+def _cheapest(space: Space, labels: dict[str, str], wanted: set, prices: Iterable[int], dice: Random) -> Row | None:
+    """A row with these classes at the first price that buys one."""
+    rows = (_completed(space, labels, wanted, price, dice) for price in prices)
+    return next((row for row in rows if row), None)
+
+
 def _completed(
-    space: Space, labels: dict[str, str], wanted: set, most_operations: int, dice: Random
+    space: Space,
+    labels: dict[str, str],
+    wanted: set,
+    most_operations: int,
+    dice: Random,
+    prefers_large: bool = False,
 ) -> Row | None:  # wanted: classes or pairs
     """A row with these classes, the others chosen to hold much of what is wanted; None where none was found."""
     for _ in range(TRIES):
         row: Row = {}
         names = [*labels, *dice.sample([f.name for f in space.factors if f.name not in labels], k=_rest(space, labels))]
-        if all(_assign(space, space[n], labels.get(n), row, wanted, most_operations, dice) for n in names):
+        rest = (wanted, most_operations, dice, prefers_large)
+        if all(_assign(space, space[n], labels.get(n), row, *rest) for n in names):
             return {f.name: row[f.name] for f in space.factors}
     return None
 
@@ -72,7 +90,14 @@ def _rest(space: Space, labels: dict[str, str]) -> int:
 
 
 def _assign(
-    space: Space, factor: Factor, label: str | None, row: Row, wanted: set, most_operations: int, dice: Random
+    space: Space,
+    factor: Factor,
+    label: str | None,
+    row: Row,
+    wanted: set,
+    most_operations: int,
+    dice: Random,
+    prefers_large: bool,
 ) -> bool:
     """Gives the row a value of this factor; False where none is allowed beside what it has."""
     classes = [c for c in factor.classes if label in (None, c.label)]
@@ -80,6 +105,8 @@ def _assign(
     if label is None:
         present = space.classes_of(row) if row else {}
         classes.sort(key=lambda c: -_gain(factor, c, present, wanted))
+    if prefers_large:
+        classes.sort(key=lambda c: -c.low if isinstance(c, Span) else 0)
     for found in classes:
         for _ in range(TRIES if isinstance(found, Span) else 1):
             row[factor.name] = found.draw(dice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -10,7 +11,8 @@ from typing import Any
 from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
-from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class
+from samebits.ops.space import Row
+from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class, large_rows
 from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.model import GRAPH, RERUNS, SOAK, Task, is_drawn
 from samebits.verify.soak import soak_case
@@ -30,6 +32,7 @@ SIZE_NAMES: dict[str, tuple[str, ...]] = {
 }
 LARGEST_SIZE = 1 << 20
 QUICK_ROUNDS = 2  # of every class once
+LARGE_ROWS = 4  # of a full run
 QUICK_RERUNS, FULL_RERUNS = 4, 16  # rows whose executable runs several times
 SMALL_OPERATIONS = QUICK_OPERATIONS >> 4
 
@@ -96,7 +99,9 @@ def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
     if op.space is None:
         return []
     dice = Random(f"{seed}/{op.name}")
-    rounds = [all_pairs(op.space, FULL_OPERATIONS, dice)] if full else []
+    rounds: list[Iterator[Row]] = []
+    if full:
+        rounds = [large_rows(op.space, FULL_OPERATIONS, LARGE_ROWS, dice), all_pairs(op.space, FULL_OPERATIONS, dice)]
     rounds += [each_class(op.space, QUICK_OPERATIONS, dice) for _ in range(QUICK_ROUNDS)]
     return list(dict.fromkeys(op.space.row_id(row) for rows in rounds for row in rows))
 
