@@ -56,9 +56,10 @@ def _plateaus(stream: Stream, shape: Shape) -> np.ndarray:
 def _sorted(stream: Stream, shape: Shape) -> np.ndarray:
     """Rows in rising and falling order in turn: the extreme stands last, then first."""
     x = np.sort(stream.normal(shape), axis=-1) if shape else stream.normal(shape)
-    flat = x.reshape(-1, x.shape[-1] if shape else 1)
-    flat[1::2] = flat[1::2, ::-1].copy()
-    return flat.reshape(shape)
+    if x.size:
+        flat = x.reshape(-1, x.shape[-1] if shape else 1)
+        flat[1::2] = flat[1::2, ::-1].copy()
+    return x
 
 
 def _zero_stretches(stream: Stream, shape: Shape) -> np.ndarray:
