@@ -122,8 +122,14 @@ class GraphExamination:
             self._not_compared.append(f"graph, one executable for all sizes: {run.refusal}")
         for number, (arrays, dims) in enumerate(zip(self._tensors.steps, self._tensors.dims, strict=True)):
             before = run.caches() if self._tier == Tier.INVARIANT else {}
-            results, strays = run.step(arrays, dims)
             text = f"step {number + 1} of {len(wanted)} ({dims['T']} tokens): "
+            try:
+                results, strays = run.step(arrays, dims)
+            except Unsupported:
+                raise
+            except Exception as error:  # any exception of a backend under test is its failure, with its text
+                yield Finding("error", text + one_line(error))
+                return
             yield from (Finding(stray.check, text + stray.where) for stray in strays)
             wrong = self._first_wrong(results, wanted[number])
             if wrong is None and self._tier == Tier.INVARIANT:

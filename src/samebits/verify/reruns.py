@@ -46,7 +46,7 @@ class Manner:
 MANNERS = (
     Manner("other buffers bound", keeps=False, places=0, binds_outputs=False, constants=True),
     Manner("bound buffers copied into", keeps=True, places=1, binds_outputs=True, constants=False),
-    Manner("other rows of the same buffers bound", keeps=False, places=2, binds_outputs=True, constants=False),
+    Manner("other rows of the same buffers bound", keeps=False, places=3, binds_outputs=True, constants=False),
 )
 
 
@@ -88,6 +88,8 @@ def rerun_findings(
             yield from _compile(backend, op, all_calls, signature, manner, tier, not_compared).findings()
         except Unsupported as error:
             not_compared.append(f"reruns, {manner.text}: {one_line(error)}")
+        except Exception as error:  # any exception of a backend under test is its failure, with its text
+            yield Finding("error", f"{manner.text}: {one_line(error)}")
 
 
 def _compile(
@@ -153,7 +155,7 @@ class Replay:
                 found = list(self._run(call, number))
             except Unsupported:
                 raise
-            except Exception as error:  # any exception of a backend under test is its failure, with its text
+            except Exception as error:  # as above
                 found = [Finding("error", one_line(error))]
             if found:
                 yield from (Finding(f.check, f"{place}: {f.where}") for f in found)
