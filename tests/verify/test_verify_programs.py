@@ -18,11 +18,13 @@ from samebits.core.tiers import Tier
 from samebits.graph import Graph, Node
 from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.cases import in_format
-from samebits.verify.graphs import GRAPH_CASES, GraphCase, verify_graph
+from samebits.verify.graph_cases import GRAPH_CASES, GraphCase
+from samebits.verify.graphs import verify_graph
 from samebits.verify.input_sets import calls_of, signature_of
 from samebits.verify.model import Finding, Result
 from samebits.verify.reruns import rerun_findings
 from samebits.verify.soak import soak_case, soak_findings
+from samebits.verify.tolerance import is_far
 
 TIERS = ("fast", "invariant", "portable")
 BY_ID = {case.id: case for case in GRAPH_CASES}
@@ -182,6 +184,31 @@ def test_a_backend_that_lacks_an_op_is_told_which() -> None:
     (result,) = on_graph(Lacking(), "llama-q4_0")
     assert result.status == "unsupported"
     assert "has no kernel for append_paged_kv_cache" in result.reason
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_tensors_without_axes_have_no_rows_to_lie_among(backend: str) -> None:
+    op, chosen = OPS["softmax"], get(backend).backend
+    calls = {
+        name: {"x": Stream(name).normal((33,)), "sinks": np.full((), seed, np.float32)}
+        for seed, name in enumerate(("first", "other values"))
+    }
+    assert list(rerun_findings(chosen, op, calls, Tier.PORTABLE, [])) == []
+    assert list(soak_findings(chosen, op, calls["first"], Tier.PORTABLE, 30)) == []
+    argmax = {name: {"x": call["x"]} for name, call in calls.items()}  # its result has no axes
+    assert list(rerun_findings(chosen, OPS["argmax"], argmax, Tier.PORTABLE, [])) == []
+    assert list(soak_findings(chosen, OPS["argmax"], argmax["first"], Tier.PORTABLE, 30)) == []
+
+
+def test_a_value_is_far_where_rounding_does_not_explain_it() -> None:
+    want = Stream("far").normal((3, 64))
+    near, far, holed = want * np.float32(1.02), want.copy(), want.copy()
+    far[1] = want[2]
+    holed[0, 0] = np.nan
+    assert [is_far(x, want) for x in (want, near, far, holed, want[:2])] == [False, False, True, True, True]
+    packed = in_format(want, "q4_0")
+    assert not is_far(in_format(near, "q4_0"), packed)
+    assert is_far(in_format(far, "q4_0"), packed)
 
 
 def test_calls_of_another_signature_are_refused() -> None:

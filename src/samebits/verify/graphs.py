@@ -6,29 +6,25 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend, Caps
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import Unsupported
-from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
 from samebits.engine.plan import Plan, make_plan, weight_packers
 from samebits.graph import Graph
 from samebits.verify.checks import CHECKS_OF
 from samebits.verify.graph_blame import blame
-from samebits.verify.graph_cases import GRAPH_CASES, GraphCase
+from samebits.verify.graph_cases import GraphCase
 from samebits.verify.graph_run import GraphRun, Manner, Results, evaluated
 from samebits.verify.harness import same_bytes
 from samebits.verify.locate import first_difference
 from samebits.verify.model import CHECKS, Finding, Result, Task, one_line
 from samebits.verify.scenes import Tensors
-from samebits.verify.tolerance import as_numbers
+from samebits.verify.tolerance import is_far
 
 OP = "graph"  # what results are listed under
 NUM_THREADS = 2  # a missing barrier needs two
-MOST_RELATIVE = 2.0**-4  # of a row, where bits are not promised: rounding in many nodes, far below a wrong value
 
 
 @dataclass(frozen=True)
@@ -159,18 +155,3 @@ def _other_bits(results: Results, fresh: Results) -> Finding | None:
         if not same_bytes(got, want):
             return Finding("run-to-run", f"output {i}: other bits than a fresh executable's")
     return None
-
-
-def is_far(got: HostTensor, want: HostTensor) -> bool:
-    """Whether a row lies further from the definition's than rounding in every node explains."""
-    if got.shape != want.shape:
-        return True
-    x, y = as_numbers(got), as_numbers(want)
-    if not np.array_equal(np.isnan(x), np.isnan(y)):
-        return True
-    apart, size = (np.sqrt(np.nansum(a**2, axis=-1)) for a in (x - y, y))
-    usual = float(np.mean(size)) if size.size else 0.0
-    return bool((apart > MOST_RELATIVE * np.maximum(size, usual)).any())
-
-
-__all__ = ["GRAPH_CASES", "GraphCase", "verify_graph"]

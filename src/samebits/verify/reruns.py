@@ -22,7 +22,7 @@ from samebits.ops.evaluate import spec_of
 from samebits.verify.harness import PATTERNS, execute, same_bytes
 from samebits.verify.input_sets import CACHES, Inputs, Signature, constant_names, fixed_specs, signature_of
 from samebits.verify.model import Finding, one_line
-from samebits.verify.program import Memory, bound_outputs, difference, one_node, run_once
+from samebits.verify.program import Memory, bound_outputs, difference, num_rows, one_node, run_once
 
 Results = tuple[HostTensor, ...]
 
@@ -201,19 +201,19 @@ class Replay:
         spec, places = spec_of(shown), self._manner.places
         key = (name, "" if places else call.name)
         if key not in self._memories:
-            max_rows = self._most_rows(name) if places else int(shown.shape[0])
+            max_rows = self._most_rows(name) if places else num_rows(shown)
             self._memories[key] = Memory(self._backend, name, spec, max_rows, max(places, 1))
-        num_rows = int(shown.shape[0])
-        view = self._memories[key].fill(tensor, num_rows, number % places if places else 0, pattern)
-        if not self._manner.keeps or self._bound_rows.get(name) != num_rows:
+        rows = num_rows(shown)
+        view = self._memories[key].fill(tensor, rows, number % places if places else 0, pattern)
+        if not self._manner.keeps or self._bound_rows.get(name) != rows:
             self._executable.bind(name, view)
-            self._bound_rows[name] = num_rows
+            self._bound_rows[name] = rows
         return self._memories[key]
 
     def _most_rows(self, name: str) -> int:
         numbers = {value: i for i, value in self._outputs.items()}
         sized = [c.want[numbers[name]] if name in numbers else c.bound.tensors[name] for c in self._calls]
-        return max(int(tensor.shape[0]) for tensor in sized)
+        return max(map(num_rows, sized))
 
     def _judge(self, call: Call, index: int, got: HostTensor) -> Iterator[Finding]:
         finding, is_same = difference(self._op, call.bound, index, got, call.want[index], "reruns")

@@ -21,7 +21,7 @@ from samebits.passes.plan_memory import spec_bytes
 from samebits.verify.harness import PATTERNS, same_bytes
 from samebits.verify.input_sets import Inputs, fewer_rows
 from samebits.verify.model import Finding, one_line
-from samebits.verify.program import Memory, bound_outputs, difference, one_node, run_once
+from samebits.verify.program import Memory, bound_outputs, difference, num_rows, one_node, run_once
 
 OTHER_EVERY = 8  # launches of the second executable among those of the first
 POISON_EVERY = 11  # in between, outputs keep the results of the launch before
@@ -87,7 +87,7 @@ class Launches:
         self._inputs: dict[str, Memory] = {}
         for name, tensor in self._bound.tensors.items():
             self._inputs[name] = self._memory(name, tensor)
-            self._executable.bind(name, self._inputs[name].fill(tensor, len_of(tensor), 0, PATTERNS[0]))
+            self._executable.bind(name, self._inputs[name].fill(tensor, num_rows(tensor), 0, PATTERNS[0]))
         self._specs = self._bound.result_specs()
         self._outputs: dict[int, Memory] = {}
         for i, value in bound_outputs(op, self._bound, graph).items():
@@ -98,14 +98,14 @@ class Launches:
         self._wanted: dict[int, HostTensor] = {}  # whole buffers, guards and all
 
     def _memory(self, name: str, tensor: HostTensor) -> Memory:
-        return Memory(self._backend, name, spec_of(tensor), len_of(tensor), 1)
+        return Memory(self._backend, name, spec_of(tensor), num_rows(tensor), 1)
 
     def launch(self, is_poisoned: bool) -> Finding | None:
         """One run; what is wrong with it."""
         for name in self._op.writes:
             if name in self._inputs:
                 tensor = self._bound.tensors[name]
-                self._inputs[name].fill(tensor, len_of(tensor), 0, PATTERNS[0])
+                self._inputs[name].fill(tensor, num_rows(tensor), 0, PATTERNS[0])
         if is_poisoned:
             self._poison()
         run_once(self._backend, self._executable, None)
@@ -163,7 +163,3 @@ class Launches:
             yield from memory.inspect(may_change=name in self._op.writes)[1]
         for memory in self._outputs.values():
             yield from memory.inspect(may_change=True)[1]
-
-
-def len_of(tensor: HostTensor) -> int:
-    return int(tensor.shape[0])
