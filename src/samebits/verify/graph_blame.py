@@ -13,7 +13,9 @@ from samebits.debug.labels import label_values
 from samebits.debug.stepper import Stepper
 from samebits.graph import Graph
 from samebits.verify.graph_run import GraphRun, Manner, Values, evaluated
+from samebits.verify.harness import same_bytes
 from samebits.verify.scenes import Tensors
+from samebits.verify.tolerance import is_far
 
 
 def blame(backend: Backend, graph: Graph, tensors: Tensors, tier: Tier, manner: Manner, last_step: int) -> str:
@@ -47,7 +49,9 @@ def _among(backend: Backend, graph: Graph, tensors: Tensors, tier: Tier, manner:
         for number, values in enumerate(steps):
             got, _ = run.step(tensors.steps[number], tensors.dims[number])
             for i, value in enumerate(node.outputs):
-                diff = tensor_diff(labels[value.name], node, i, got[i], values[value.name])
-                if not (diff.is_same if tier >= Tier.PORTABLE else diff.is_close):
-                    return f"; from {diff.label} ({diff.op}) on, in step {number + 1}, which is right alone"
+                want = values[value.name]
+                is_wrong = not same_bytes(got[i], want) if tier >= Tier.PORTABLE else is_far(got[i], want)
+                if is_wrong:
+                    label = labels[value.name].text
+                    return f"; from {label} ({node.op.name}) on, in step {number + 1}, which is right alone"
     return ""

@@ -174,7 +174,7 @@ class GraphRun:
     def _spec(self, name: str) -> TensorSpec:
         return next(v.spec for v in self._graph.inputs if v.name == name)
 
-    def _place(self, name: str, array: np.ndarray | None, spec: TensorSpec) -> View:
+    def _place(self, name: str, array: np.ndarray | None, spec: TensorSpec) -> Buffer | View:
         """Rows of a larger buffer, another place in every step."""
         if name not in self._memories:
             values = (*self._graph.inputs, *self._outputs.values())

@@ -6,13 +6,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend, Caps
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import Unsupported
-from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
 from samebits.engine.plan import Plan, make_plan, weight_packers
 from samebits.graph import Graph
@@ -23,11 +20,10 @@ from samebits.verify.harness import same_bytes
 from samebits.verify.locate import first_difference
 from samebits.verify.model import GRAPH, Finding, Result, Task, one_line
 from samebits.verify.scenes import Tensors
-from samebits.verify.tolerance import as_numbers
+from samebits.verify.tolerance import is_far
 from samebits.verify.verdicts import verdict
 
 NUM_THREADS = 2  # a missing barrier needs two
-MOST_RELATIVE = 2.0**-4  # of a row, where bits are not promised: rounding in many nodes, far below a wrong value
 
 
 @dataclass(frozen=True)
@@ -109,8 +105,14 @@ class GraphExamination:
             self._not_compared.append(f"graph, one executable for all sizes: {run.refusal}")
         for number, (arrays, dims) in enumerate(zip(self._tensors.steps, self._tensors.dims, strict=True)):
             before = run.caches() if self._tier == Tier.INVARIANT else {}
-            results, strays = run.step(arrays, dims)
             text = f"step {number + 1} of {len(wanted)} ({dims['T']} tokens): "
+            try:
+                results, strays = run.step(arrays, dims)
+            except Unsupported:
+                raise
+            except Exception as error:  # any exception of a backend under test is its failure, with its text
+                yield Finding("error", text + one_line(error))
+                return
             yield from (Finding(stray.check, text + stray.where) for stray in strays)
             wrong = self._first_wrong(results, wanted[number])
             if wrong is None and self._tier == Tier.INVARIANT:
@@ -140,15 +142,3 @@ def _other_bits(results: Results, fresh: Results) -> Finding | None:
         if not same_bytes(got, want):
             return Finding("run-to-run", f"output {i}: other bits than a fresh executable's")
     return None
-
-
-def is_far(got: HostTensor, want: HostTensor) -> bool:
-    """Whether a row lies further from the definition's than rounding in every node explains."""
-    if got.shape != want.shape:
-        return True
-    x, y = as_numbers(got), as_numbers(want)
-    if not np.array_equal(np.isnan(x), np.isnan(y)):
-        return True
-    apart, size = (np.sqrt(np.nansum(a**2, axis=-1)) for a in (x - y, y))
-    usual = float(np.mean(size)) if size.size else 0.0
-    return bool((apart > MOST_RELATIVE * np.maximum(size, usual)).any())

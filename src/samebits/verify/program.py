@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -19,24 +21,30 @@ from samebits.verify.tolerance import as_numbers, outside, steps_of
 
 
 class Memory:
-    """A buffer with places for a tensor of up to `max_rows` rows; all of it that is not in use holds a pattern."""
+    """A buffer with places for a tensor of up to `max_rows` rows; all of it that is not in use holds a pattern.
+
+    A tensor without axes has no rows to lie among: it is the whole of its buffer.
+    """
 
     def __init__(self, backend: Backend, name: str, spec: TensorSpec, max_rows: int, num_places: int) -> None:
         self.name, self._backend = name, backend
         self._stride = max_rows + GUARD_ROWS
         rows = GUARD_ROWS + num_places * self._stride
-        self._whole = TensorSpec((rows, *spec.shape[1:]), spec.format)
+        self._whole = TensorSpec((rows, *spec.shape[1:]) if spec.shape else (), spec.format)
         self.base: Buffer = backend.alloc(self._whole)
         self.content = filled(self._whole, 0)  # what was put there last
-        self._used = slice(0, 0)
+        self._used: slice | EllipsisType = ...
 
-    def fill(self, content: HostTensor | None, num_rows: int, place: int, pattern: int) -> View:
-        """The pattern everywhere, the content in one place; a view of that place."""
+    def fill(self, content: HostTensor | None, num_rows: int, place: int, pattern: int) -> Buffer | View:
+        """The pattern everywhere, the content in one place; that place."""
         start = GUARD_ROWS + place * self._stride
-        self._used = slice(start, start + num_rows)
         self.content = filled(self._whole, pattern)
+        if self._whole.shape:
+            self._used = slice(start, start + num_rows)
         self._put(content)
         self._backend.copy_in(self.base, self.content)
+        if not self._whole.shape:
+            return self.base
         return self._backend.view(self.base, ("slice", 0, start, start + num_rows))
 
     def _put(self, content: HostTensor | None) -> None:
@@ -55,12 +63,22 @@ class Memory:
         """The tensor as it is now, and what its surroundings show."""
         after = self._backend.copy_out(self.base)
         findings = []
-        for side, rows in (("before", slice(0, self._used.start)), ("after", slice(self._used.stop, None))):
+        for side, rows in self._edges():
             if not same_bytes(self.content[rows], after[rows]):
                 findings.append(Finding("guard", f"{self.name}: bytes {side} the buffer were overwritten"))
         if not may_change and not same_bytes(self.content[self._used], after[self._used]):
             findings.append(Finding("input", f"{self.name}: the op changed an input it only reads"))
         return after[self._used], findings
+
+    def _edges(self) -> Iterator[tuple[str, slice]]:
+        if isinstance(self._used, slice):
+            yield "before", slice(0, self._used.start)
+            yield "after", slice(self._used.stop, None)
+
+
+def num_rows(tensor: HostTensor) -> int:
+    """Rows along the first axis; 1 for a tensor without axes."""
+    return int(tensor.shape[0]) if tensor.ndim else 1
 
 
 def one_node(op: Op, specs: dict[str, TensorSpec], attrs: dict[str, Any], kinds: dict[str, InputKind]) -> Graph:
@@ -76,10 +94,6 @@ def bound_outputs(op: Op, bound: Bound, graph: Graph) -> dict[int, str]:
     results = op.active_results(bound.tensors, bound.attrs)
     pairs = enumerate(zip(results, graph.outputs, strict=True))
     return {i: value.name for i, (result, value) in pairs if result.alias_of is None and value.spec.shape}
-
-
-def unbound_result(backend: Backend, executable: Executable, index: int) -> HostTensor:
-    return backend.copy_out(executable.output(index))
 
 
 def difference(

@@ -17,7 +17,7 @@ FIRST_WEIGHTS = ("f32", "q8_0")
 WEIGHTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q5_1")
 CACHES = ("f16", "bf16", "q8_0", "q4_0", "f32")
 PAGE_TABLE = ("kv_last_page_len", "kv_indptr", "kv_indices")
-LEAST_GROWTH, MOST_GROWTH = 5, 13
+LEAST_GROWTH, MOST_GROWTH, MOST_DRAWS = 5, 13, 256
 T = TypeVar("T")
 
 
@@ -37,7 +37,7 @@ class Maker:
 
     def __init__(self, stream: Stream, formats: Sequence[str]) -> None:
         self._formats = formats
-        self._stream, self._num_drawn, self._num_weights = stream, 0, 0
+        self._numbers, self._num_weights = iter(stream.integers(0, 1 << 30, (MOST_DRAWS,)).tolist()), 0
         self.b = OpBuilder()
         self.step = {name: self.b.input(name, TensorSpec((dim,), "i32")) for name, dim in STEP_INPUTS.items()}
         rows = TensorSpec((STEP_INPUTS["token_ids"], WIDTH), "f32")
@@ -48,8 +48,7 @@ class Maker:
         self.caches: tuple[Value, Value] | None = None
 
     def draw(self, choices: Sequence[T]) -> T:
-        self._num_drawn += 1
-        return choices[int(self._stream.child(str(self._num_drawn)).integers(0, len(choices), (1,))[0])]
+        return choices[next(self._numbers) % len(choices)]
 
     def pick(self) -> Value:
         """Any value, the newest ones more often."""

@@ -22,7 +22,7 @@ from samebits.ops.evaluate import spec_of
 from samebits.verify.harness import PATTERNS, execute, same_bytes
 from samebits.verify.input_sets import CACHES, Inputs, Signature, constant_names, fixed_specs, signature_of
 from samebits.verify.model import Finding, one_line
-from samebits.verify.program import Memory, bound_outputs, difference, one_node, run_once
+from samebits.verify.program import Memory, bound_outputs, difference, num_rows, one_node, run_once
 
 Results = tuple[HostTensor, ...]
 
@@ -46,7 +46,7 @@ class Manner:
 MANNERS = (
     Manner("other buffers bound", keeps=False, places=0, binds_outputs=False, constants=True),
     Manner("bound buffers copied into", keeps=True, places=1, binds_outputs=True, constants=False),
-    Manner("other rows of the same buffers bound", keeps=False, places=2, binds_outputs=True, constants=False),
+    Manner("other rows of the same buffers bound", keeps=False, places=3, binds_outputs=True, constants=False),
 )
 
 
@@ -88,6 +88,8 @@ def rerun_findings(
             yield from _compile(backend, op, all_calls, signature, manner, tier, not_compared).findings()
         except Unsupported as error:
             not_compared.append(f"reruns, {manner.text}: {one_line(error)}")
+        except Exception as error:  # any exception of a backend under test is its failure, with its text
+            yield Finding("error", f"{manner.text}: {one_line(error)}")
 
 
 def _compile(
@@ -153,7 +155,7 @@ class Replay:
                 found = list(self._run(call, number))
             except Unsupported:
                 raise
-            except Exception as error:  # any exception of a backend under test is its failure, with its text
+            except Exception as error:  # as above
                 found = [Finding("error", one_line(error))]
             if found:
                 yield from (Finding(f.check, f"{place}: {f.where}") for f in found)
@@ -199,19 +201,19 @@ class Replay:
         spec, places = spec_of(shown), self._manner.places
         key = (name, "" if places else call.name)
         if key not in self._memories:
-            max_rows = self._most_rows(name) if places else int(shown.shape[0])
+            max_rows = self._most_rows(name) if places else num_rows(shown)
             self._memories[key] = Memory(self._backend, name, spec, max_rows, max(places, 1))
-        num_rows = int(shown.shape[0])
-        view = self._memories[key].fill(tensor, num_rows, number % places if places else 0, pattern)
-        if not self._manner.keeps or self._bound_rows.get(name) != num_rows:
+        rows = num_rows(shown)
+        view = self._memories[key].fill(tensor, rows, number % places if places else 0, pattern)
+        if not self._manner.keeps or self._bound_rows.get(name) != rows:
             self._executable.bind(name, view)
-            self._bound_rows[name] = num_rows
+            self._bound_rows[name] = rows
         return self._memories[key]
 
     def _most_rows(self, name: str) -> int:
         numbers = {value: i for i, value in self._outputs.items()}
         sized = [c.want[numbers[name]] if name in numbers else c.bound.tensors[name] for c in self._calls]
-        return max(int(tensor.shape[0]) for tensor in sized)
+        return max(map(num_rows, sized))
 
     def _judge(self, call: Call, index: int, got: HostTensor) -> Iterator[Finding]:
         finding, is_same = difference(self._op, call.bound, index, got, call.want[index], "reruns")

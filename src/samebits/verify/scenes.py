@@ -38,6 +38,7 @@ SCRIPT: tuple[dict[str, int], ...] = (  # new tokens by sequence, in the order o
     {"d": 33, "a": 1, "b": 1, "c": 1},
     {"e": 7, "d": 1},
     {"d": 1, "b": 1},
+    {"b": 1, "d": 1},  # as large as the step before
 )
 SHARES = {"b": "a"}  # b goes on after a's first page
 SUCCEEDS = {"e": "c"}  # e gets c's pages; c has ended

@@ -7,6 +7,10 @@ import numpy as np
 from samebits.core.format import HostTensor, Packed
 from samebits.ops.record import Tolerance
 
+# Of a row of a graph's values where bits are not promised: what rounding in many nodes may move it, far below what a
+# wrong value would. The few levels of a block format turn a small step into a larger one.
+MOST_RELATIVE, MOST_RELATIVE_IN_BLOCKS = 2.0**-4, 2.0**-2
+
 
 def as_numbers(x: HostTensor) -> np.ndarray:
     """float64 values of any host tensor."""
@@ -33,3 +37,17 @@ def outside(got: np.ndarray, want: np.ndarray, tolerance: Tolerance, steps: np.n
         bound = tolerance.absolute + tolerance.relative * np.maximum(np.abs(want), size) + steps
         close = np.abs(got - want) <= bound
     return ~np.where(finite, close, same)
+
+
+def is_far(got: HostTensor, want: HostTensor) -> bool:
+    """Whether some row of a graph's value lies further from the definition's than rounding in every node explains."""
+    if got.shape != want.shape:
+        return True
+    x, y = as_numbers(got), as_numbers(want)
+    if not np.array_equal(np.isnan(x), np.isnan(y)):
+        return True
+    with np.errstate(invalid="ignore"):  # Inf - Inf, where both have it
+        apart, size = (np.sqrt(np.nansum(a**2, axis=-1)) for a in (x - y, y))
+    usual = float(np.mean(size[np.isfinite(size)])) if np.isfinite(size).any() else 0.0
+    most = MOST_RELATIVE_IN_BLOCKS if isinstance(want, Packed) else MOST_RELATIVE
+    return bool((apart > most * np.maximum(size, usual)).any())
