@@ -14,9 +14,9 @@ import pytest
 from live_server import NAME, Running, running
 
 from samebits import LLM
-from samebits.server.app import Door
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
+from samebits.server.security import Door
 
 CHAT = "/v1/chat/completions"
 COMPLETE = "/v1/completions"
@@ -191,7 +191,7 @@ def test_bad_values_get_the_error_object(
 def test_bodies_that_are_no_request(server: Running) -> None:
     with server.client() as client:
         for content in (b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000):
-            reply = client.post(CHAT, content=content)
+            reply = client.post(CHAT, content=content, headers={"content-type": "application/json"})
             assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_json")
         assert client.get("/nowhere").json()["error"]["type"] == "not_found_error"
         assert client.get(CHAT).status_code == 405

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 from pathlib import Path
@@ -18,6 +19,7 @@ from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
 
 PANEL = "Limits"
+KEY_VARIABLE = "SAMEBITS_API_KEY"
 
 
 def _limit(text: str, **bounds: Any) -> Any:
@@ -29,9 +31,7 @@ def serve(
     settings: SimpleNamespace,
     host: Annotated[str, typer.Option(envvar="SAMEBITS_HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="SAMEBITS_PORT", help="0 takes a free one.", min=0, max=65535)] = 8000,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="SAMEBITS_API_KEY", help="Needed by every route but /health.")
-    ] = None,
+    api_key: Annotated[str | None, typer.Option(envvar=KEY_VARIABLE, help="Needed by every route but /health.")] = None,
     cors_origin: Annotated[
         list[str], typer.Option(help="A site whose pages may call; may be given several times.")
     ] = [],  # noqa: B006
@@ -51,16 +51,20 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
     try:
-        from samebits.server.app import Door
         from samebits.server.limits import Limits
+        from samebits.server.logs import LineFormatter
         from samebits.server.run import make_server
+        from samebits.server.security import Door
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[server]'") from None
     console = Console(stderr=True)
     if deterministic and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    door = Door(os.environ.get(KEY_VARIABLE) if api_key is None else api_key, tuple(cors_origin))  # set to nothing: ""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     with progress_bar(console) as progress:
         fetch_model(settings.model, progress)
     name = served_name or Path(settings.model).name
@@ -80,7 +84,7 @@ def serve(
         Path(resolve(settings.model)),
         host=host,
         port=port,
-        door=Door(api_key, tuple(cors_origin)),
+        door=door,
         limits=limits,
         is_deterministic=deterministic,
     )
