@@ -47,6 +47,10 @@ def serve(
     grammar_seconds: Annotated[float, _limit("For compiling a response format.", min=0.01)] = 2.0,
     deadline_seconds: Annotated[float, _limit("For a whole answer.", min=0.1)] = 600.0,
     drain_seconds: Annotated[float, _limit("For answers under way when told to stop.", min=1)] = 30.0,
+    max_connections: Annotated[int, _limit("In all, as far as there are descriptors.", min=1)] = 512,
+    max_address_connections: Annotated[int, _limit("From one address; behind a proxy that is all.", min=1)] = 256,
+    arrival_seconds: Annotated[float, _limit("For a request's head; a body may need more.", min=0.1)] = 20.0,
+    stall_seconds: Annotated[float, _limit("That a client may leave its answer unread.", min=0.1)] = 30.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="A log line for every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
@@ -77,6 +81,10 @@ def serve(
         grammar_seconds=grammar_seconds,
         deadline_seconds=deadline_seconds,
         drain_seconds=drain_seconds,
+        max_connections=max_connections,
+        max_address_connections=max_address_connections,
+        arrival_seconds=arrival_seconds,
+        stall_seconds=stall_seconds,
     )
     server = make_server(
         lambda: make_llm(**vars(settings)),

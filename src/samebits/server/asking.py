@@ -16,7 +16,7 @@ from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.server.errors import ApiError, bad_request, busy
-from samebits.server.limits import Limits
+from samebits.server.limits import MAX_UNREAD_PIECES, Limits
 from samebits.server.model import ServedModel
 from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
 
@@ -113,15 +113,18 @@ async def start_streams(
 
 
 async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Piece]]:
-    """(stream, sample, piece) of all streams as they come; leaving early ends them all."""
+    """(stream, sample, piece) of all streams as they come; leaving early ends them all, and so does falling behind."""
     pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
 
     async def forward(number: int, stream: Stream) -> None:
         try:
             async for sample, piece in stream:
+                if pieces.qsize() >= MAX_UNREAD_PIECES:
+                    raise ApiError(408, "the answer is read too slowly")
                 pieces.put_nowait((number, sample, piece))
             pieces.put_nowait(None)
         except Exception as error:
+            stream.close()
             pieces.put_nowait(error)
 
     tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(streams)]

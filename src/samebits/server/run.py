@@ -16,7 +16,8 @@ from starlette.applications import Starlette
 from samebits.api.llm import LLM
 from samebits.core.errors import BadInput
 from samebits.server.app import build_app
-from samebits.server.limits import Limits
+from samebits.server.guard import ACCEPT_BACKLOG, Guard
+from samebits.server.limits import KEEP_ALIVE_SECONDS, Limits
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.security import Door
@@ -49,16 +50,19 @@ def make_server(
     door, limits = replace(door or Door(), host=host), limits or Limits()
     check_host(door)
     served, metrics = ServedModel(name, limits, is_deterministic), Metrics()
+    guard = Guard(limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         loading = asyncio.create_task(served.load(make_llm, path, metrics))
+        watching = asyncio.create_task(guard.watch())
         try:
             yield
         finally:
-            loading.cancel()
-            with suppress(asyncio.CancelledError):
-                await loading
+            for task in (loading, watching):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             await asyncio.to_thread(served.close)
 
     app = build_app(served, metrics, door, lifespan)
@@ -66,6 +70,12 @@ def make_server(
         app,
         host=host,
         port=port,
+        loop="asyncio",
+        http=guard.protocol(),
+        ws="none",
+        backlog=ACCEPT_BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        proxy_headers=False,
         log_config=None,
         access_log=False,
         server_header=False,
