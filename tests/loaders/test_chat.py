@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from samebits.core.errors import BadInput
-from samebits.loaders import ChatTemplate
+from samebits.loaders import ChatTemplate, chat
 
 HELLO = [{"role": "user", "content": "h\u00e9llo"}]
 
@@ -75,6 +75,26 @@ def test_wrong_templates(source: str, expected: str) -> None:
     with pytest.raises(BadInput, match=expected) as caught:
         render(source)
     assert "\n" not in str(caught.value)
+
+
+WITHOUT_CHANCE = {
+    "random": "{{ range(99) | list | random }}",
+    "lipsum": "{{ lipsum() }}",
+    "a set": "{{ {'a': 1, 'b': 2, 'c': 3, 'd': 4, 'e': 5}.keys() - ['c'] }}",
+    "a clock": "{{ strftime_now('%Y-%m-%d %H:%M:%S.%f %j %c') }}",
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_CHANCE)
+def test_with_a_clock_that_stands_a_template_says_the_same_in_every_process(name: str) -> None:
+    said = set()
+    for _ in range(4):
+        chat._WORKER.close()  # the next one is another process
+        try:
+            said.add(render(WITHOUT_CHANCE[name], now=chat.FROZEN_TIME))
+        except BadInput as error:
+            said.add(str(error))
+    assert len(said) == 1
 
 
 def test_bad_arguments() -> None:

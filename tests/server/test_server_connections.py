@@ -163,6 +163,7 @@ def unread(server: Running) -> socket.socket:
     sock.settimeout(20)
     sock.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
     sock.sendall(wishes_of(max_tokens=400, n=8, logprobs=20))
+    sock.recv(1, socket.MSG_PEEK)
     return sock
 
 
