@@ -31,15 +31,12 @@ BODY = {"messages": [{"role": "user", "content": "hello hi"}], "max_tokens": 1}
 DOCS = Path(__file__).parents[2] / "docs" / "serve.md"
 
 
-@pytest.mark.parametrize("key", ["", " \t"])
-def test_an_empty_variable_is_no_key(model_path: Path, key: str) -> None:
+def test_an_empty_variable_is_no_key(model_path: Path) -> None:
     command = [*COMMAND, "--model", str(model_path), "--port", "0"]
-    env = {**os.environ, "SAMEBITS_API_KEY": key}
+    env = {**os.environ, "SAMEBITS_API_KEY": ""}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == 2
-    assert re.fullmatch(
-        r"error: serve: --api-key: got (nothing|blanks); needs a key; is its variable set\?\n", done.stderr
-    )
+    assert re.fullmatch(r"error: serve: --api-key: got nothing; needs a key; is its variable set\?\n", done.stderr)
 
 
 def test_the_guides_line_does_not_open_the_server_when_its_variable_is_not_set() -> None:
@@ -51,7 +48,7 @@ def test_the_guides_line_does_not_open_the_server_when_its_variable_is_not_set()
     assert "--api-key: got nothing" in done.stderr
 
 
-@pytest.mark.parametrize("key", ["", "  ", " x", "x\n", "sch\u00fcssel", "a\x1bb"])
+@pytest.mark.parametrize("key", ["", "  ", "\t\n", " x", "x\n", "sch\u00fcssel", "a\x1bb"])
 def test_keys_that_no_request_could_carry(key: str) -> None:
     with pytest.raises(BadInput, match="--api-key"):
         Door(key)
@@ -167,7 +164,7 @@ FIELDS = ("messages", "prompt", "input", "text", "tokens", "model", "stop", "log
 PATHS = (CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize", "/v1/models/x", "/nowhere")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(path=st.sampled_from(PATHS), body=st.dictionaries(st.sampled_from(FIELDS), values, max_size=4))
 def test_no_error_names_a_path_of_the_server(refusing: Running, telling: Path, path: str, body: dict[str, Any]) -> None:
     with refusing.client() as client:
@@ -207,6 +204,8 @@ def test_a_load_failure_names_no_path_and_the_log_does(telling: Path) -> None:
         server.terminate()
         _, log = server.communicate(timeout=30)
     assert reason == "the model cannot be loaded (BadInput); the server's log says why"
+    assert {r.status_code for r in replies[:6]} == {503}
+    assert all("retry-after" in r.headers for r in replies[1:6])
     for reply in replies:
         check_no_paths(reply, telling)
     assert str(broken) in log
