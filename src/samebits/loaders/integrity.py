@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -86,10 +85,9 @@ def note_checked(path: Path, sha256: str, stat: os.stat_result) -> None:
     """Remembers that the file had this checksum when `stat` was taken, in a note where the folder can be written."""
     facts = _checked_here[path] = _facts(stat, sha256)
     with suppress(OSError):  # a cache that cannot be written is checked by every process anew
-        descriptor, name = tempfile.mkstemp(prefix=".note-", dir=path.parent)
-        with open(descriptor, "w", encoding="utf-8") as note:
-            json.dump(facts, note)
-        os.replace(name, note_path(path))
+        new = path.with_name(f".{path.name}.checked.{os.getpid()}")
+        new.write_text(json.dumps(facts))
+        new.replace(note_path(path))
 
 
 def _facts(stat: os.stat_result, sha256: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from samebits.engine.async_engine import QueueFull, Stream
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.server.errors import ApiError, bad_request, busy
 from samebits.server.limits import MAX_UNREAD_PIECES, Limits
+from samebits.server.logs import printable
 from samebits.server.model import ServedModel
 from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
 
@@ -43,7 +44,8 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
         raise ApiError(400, "body: got no object; needs a JSON object", code="invalid_json")
     check_refused(kind, content)
     if unknown := unknown_fields(kind, content):
-        log.warning("%s ignores unknown fields: %s", request.url.path, ", ".join(map(repr, unknown)))
+        path = printable(request.url.path)
+        log.warning("%s ignores unknown fields: %s", path, ", ".join(map(repr, unknown)))
     return kind.model_validate(content)
 
 
