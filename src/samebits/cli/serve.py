@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -54,9 +55,10 @@ def serve(
     verbose: Annotated[bool, typer.Option("--verbose", help="A log line for every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
+    flags = dict(locals())  # those of the panel have the names of Limits' fields
     try:
         from samebits.server.limits import Limits
-        from samebits.server.logs import LineFormatter
+        from samebits.server.logs import log_to_stderr
         from samebits.server.run import make_server
         from samebits.server.security import Door
     except ModuleNotFoundError as error:
@@ -65,27 +67,12 @@ def serve(
     console = Console(stderr=True)
     if deterministic and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
-    door = Door(os.environ.get(KEY_VARIABLE) if api_key is None else api_key, tuple(cors_origin))  # set to nothing: ""
-    handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter("%(asctime)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # click takes an empty variable for none
+    door = Door(key, tuple(cors_origin))
+    log_to_stderr(logging.INFO if verbose else logging.WARNING)
     with progress_bar(console) as progress:
         fetch_model(settings.model, progress)
     name = served_name or Path(settings.model).name
-    limits = Limits(
-        max_waiting=max_waiting,
-        max_body_bytes=max_body_bytes,
-        max_prompts=max_prompts,
-        max_samples=max_samples,
-        max_stops=max_stops,
-        grammar_seconds=grammar_seconds,
-        deadline_seconds=deadline_seconds,
-        drain_seconds=drain_seconds,
-        max_connections=max_connections,
-        max_address_connections=max_address_connections,
-        arrival_seconds=arrival_seconds,
-        stall_seconds=stall_seconds,
-    )
     server = make_server(
         lambda: make_llm(**vars(settings)),
         name,
@@ -93,7 +80,7 @@ def serve(
         host=host,
         port=port,
         door=door,
-        limits=limits,
+        limits=Limits(**{field.name: flags[field.name] for field in fields(Limits)}),
         is_deterministic=deterministic,
     )
     listening = _listen(host, port)

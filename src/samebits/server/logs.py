@@ -22,3 +22,10 @@ class LineFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:
         return "\n".join("    " + printable(line, None) for line in super().formatException(ei).splitlines())
+
+
+def log_to_stderr(level: int) -> None:
+    """All loggers' records from `level` on, as such lines."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
