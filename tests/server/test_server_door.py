@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 import time
@@ -20,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_server import NAME, Running, free_port, running
 from random_tiny import write_random_tiny
-from test_server_process import COMMAND, process
+from test_server_process import process
 
+from samebits.cli.main import main
 from samebits.core.errors import BadInput
 from samebits.server.logs import LineFormatter, printable
 from samebits.server.security import Door
@@ -31,12 +31,15 @@ BODY = {"messages": [{"role": "user", "content": "hello hi"}], "max_tokens": 1}
 DOCS = Path(__file__).parents[2] / "docs" / "serve.md"
 
 
-def test_an_empty_variable_is_no_key(model_path: Path) -> None:
-    command = [*COMMAND, "--model", str(model_path), "--port", "0"]
-    env = {**os.environ, "SAMEBITS_API_KEY": ""}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
-    assert done.returncode == 2
-    assert re.fullmatch(r"error: serve: --api-key: got nothing; needs a key; is its variable set\?\n", done.stderr)
+def test_an_empty_variable_is_no_key(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SAMEBITS_API_KEY", "")
+    monkeypatch.setattr(sys, "argv", ["samebits", "serve", "--model", str(model_path), "--port", "0"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: serve: --api-key: got nothing; needs a key; is its variable set?\n"
 
 
 def test_the_guides_line_does_not_open_the_server_when_its_variable_is_not_set() -> None:
