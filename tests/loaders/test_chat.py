@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from samebits.core.errors import BadInput
-from samebits.loaders import ChatTemplate
+from samebits.loaders import ChatTemplate, chat
 
 HELLO = [{"role": "user", "content": "h\u00e9llo"}]
 
@@ -75,6 +75,28 @@ def test_wrong_templates(source: str, expected: str) -> None:
     with pytest.raises(BadInput, match=expected) as caught:
         render(source)
     assert "\n" not in str(caught.value)
+
+
+WITHOUT_CHANCE = (
+    "{{ range(99) | list | random }}",
+    "{{ lipsum() }}",
+    "{{ {'a': 1, 'b': 2, 'c': 3, 'd': 4, 'e': 5}.keys() - ['c'] }}",
+    "{{ strftime_now('%Y-%m-%d %H:%M:%S.%f %j %c') }}",
+)
+
+
+def test_with_a_clock_that_stands_a_template_says_the_same_in_every_process() -> None:
+    def said(source: str) -> str:
+        try:
+            return render(source, now=chat.FROZEN_TIME)
+        except BadInput as error:
+            return str(error)
+
+    seen = set()
+    for _ in range(4):
+        chat._WORKER.close()  # the next one is another process
+        seen.add(tuple(said(source) for source in WITHOUT_CHANCE))
+    assert len(seen) == 1
 
 
 def test_bad_arguments() -> None:

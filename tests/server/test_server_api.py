@@ -11,12 +11,14 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from gguf_writer import STRING
 from live_server import NAME, Running, running
+from random_tiny import write_random_tiny
 
 from samebits import LLM
-from samebits.server.app import Door
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
+from samebits.server.security import Door
 
 CHAT = "/v1/chat/completions"
 COMPLETE = "/v1/completions"
@@ -191,7 +193,7 @@ def test_bad_values_get_the_error_object(
 def test_bodies_that_are_no_request(server: Running) -> None:
     with server.client() as client:
         for content in (b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000):
-            reply = client.post(CHAT, content=content)
+            reply = client.post(CHAT, content=content, headers={"content-type": "application/json"})
             assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_json")
         assert client.get("/nowhere").json()["error"]["type"] == "not_found_error"
         assert client.get(CHAT).status_code == 405
@@ -209,6 +211,20 @@ def test_deterministic_servers_repeat_themselves(model_path: Path) -> None:
         first, second = (ask(server, CHAT, **wishes).json() for _ in range(2))
         assert (first["choices"], first["usage"]) == (second["choices"], second["usage"])
         assert first["choices"][0]["message"] != first["choices"][1]["message"]
+
+
+def test_a_deterministic_server_gives_templates_a_clock_that_stands(tmp_path: Path) -> None:
+    template = "{{ strftime_now('%Y-%m-%d %H:%M:%S.%f') }} {{ messages[0].content }}"
+    path = write_random_tiny(tmp_path / "clock.gguf", **{"tokenizer.chat_template": (STRING, template)})
+    wishes = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
+    with running(path, is_deterministic=True) as server:
+        prompt = server.llm.tokenizer.encode("2024-07-26 00:00:00.000000 hello hi", add_special=False)
+        first, second = (ask(server, CHAT, **wishes).json() for _ in range(2))
+        plain = ask(server, COMPLETE, prompt=prompt, max_tokens=6, temperature=0).json()
+        assert first["choices"] == second["choices"]
+        assert first["choices"][0]["message"]["content"] == plain["choices"][0]["text"]
+        assert first["usage"] == plain["usage"]
+        assert server.llm.chat_prompt(MESSAGES) != prompt  # where nobody froze it, the clock goes on
 
 
 def test_a_deterministic_server_refuses_weaker_numerics(model_path: Path) -> None:

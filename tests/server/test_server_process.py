@@ -89,25 +89,6 @@ def test_a_port_that_is_taken(model_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_model_that_cannot_be_loaded_is_said_by_health(tmp_path: Path) -> None:
-    path = tmp_path / "broken.gguf"
-    path.write_bytes(b"GGUF nonsense")
-    port = free_port()
-    with process("--model", str(path), "--port", str(port)):
-        deadline = time.monotonic() + 60
-        while True:
-            assert time.monotonic() < deadline
-            try:
-                reply = httpx.get(f"http://127.0.0.1:{port}/health")
-            except httpx.TransportError:
-                continue
-            assert reply.status_code == 503
-            if reply.json()["status"] == "failed":
-                break
-        asked = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json={"prompt": "x"})
-        assert (asked.status_code, "retry-after" in asked.headers) == (503, True)
-
-
 def test_a_dead_engine_is_said_by_health(model_path: Path) -> None:
     with running(model_path) as server, server.client() as client:
         server.llm.engine.scheduler.plan = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]

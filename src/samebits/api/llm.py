@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,11 @@ class LLM:
         finally:
             self.engine.cancel(job)
 
-    def chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Messages through the model's own template, as token ids; BadInput if it has none."""
+    def chat_prompt(self, messages: Sequence[Mapping[str, Any]], now: datetime | None = None) -> list[int]:
+        """Messages through the model's own template, as token ids; BadInput if it has none.
+
+        `now` is what a template that prints the time takes for it; the clock's if absent.
+        """
         if self._template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
         special = self.tokenizer.special
@@ -129,6 +133,7 @@ class LLM:
             messages,
             bos_token=self.tokenizer.token_text(special.bos),
             eos_token=self.tokenizer.token_text(special.eos),
+            now=now,
         )
         return self.tokenizer.encode(text, add_special=False)
 

@@ -5,10 +5,13 @@ A command's module is imported when it is called: the first token should not wai
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -72,18 +75,51 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
+def fault_line(error: BaseException) -> str | None:
+    """What a user did or the machine could not, in a line; None for a fault of ours, which is shown whole."""
+    text = " ".join(str(error).split())
+    if isinstance(error, SamebitsError):
+        return text
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and "failed to map segment" in text):
+        return f"out of memory: {text or 'there is no more'}; needs a smaller model, --context-len or --num-pages"
+    if isinstance(error, RecursionError):
+        return f"nested too deeply: {text}; needs plainer input"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror or text}"
+    if isinstance(error, RuntimeError) and text in ("can't start new thread", os.strerror(errno.EAGAIN)):
+        return f"{text}; needs room for more threads, or fewer --threads"
+    return None
+
+
+def _leave(line: str, status: int) -> NoReturn:
+    """Ends the process with a line on standard error, and nothing behind it."""
+    with suppress(OSError, ValueError):
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}", highlight=False, emoji=False)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # it cannot be written, and the interpreter would complain of it again at its end
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
 def main() -> None:
-    """Runs the command line; a user's mistake is one line on standard error and exit status 2."""
+    """Runs the command line; what a user or the machine did wrong is one line on standard error and exit status 2."""
     called = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         with collector_paused():  # imports drop nothing
             app = build_app([called] if called in COMMANDS else COMMANDS)
         app()
-    except SamebitsError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]error:[/] {escape(str(error))}", highlight=False, emoji=False
-        )
-        sys.exit(2)
+    except KeyboardInterrupt:
+        _leave("interrupted", 130)
+    except Exception as error:
+        line = fault_line(error)
+        if line is None:
+            raise
+    else:
+        return
+    _leave(line, 2)  # here, where what the error held is free again
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from samebits.api.llm import LLM, SamplingParams
 from samebits.loaders.cache import DEFAULT_MODEL, cached_path
+from samebits.loaders.integrity import is_checked, known_sha256
 
 Loader = Callable[[], LLM]
 MAX_SHOWN = 5  # fallbacks that are printed one by one
@@ -124,10 +125,15 @@ def progress_bar(console: Console) -> Progress:
 
 
 def fetch_model(model: str, progress: Progress) -> None:
-    """Gets a model that we can fetch and do not have."""
+    """Gets a model that we can fetch and do not have, or have damaged; a file is checked once, and a line says so."""
     target = cached_path(model)
-    if target is None or target.exists():
+    if target is None:
         return
+    if target.exists():
+        sha256 = known_sha256(target)
+        if sha256 is None or is_checked(target, sha256):
+            return
+        progress.console.print(f"checking the SHA-256 of {target.name}, once", style="dim", highlight=False)
     from samebits.loaders.pull import pull  # with the libraries of the network, which a model at hand needs not
 
     bar = progress.add_task(f"fetching {model}", total=None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -18,6 +20,7 @@ from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
 
 PANEL = "Limits"
+KEY_VARIABLE = "SAMEBITS_API_KEY"
 
 
 def _limit(text: str, **bounds: Any) -> Any:
@@ -29,9 +32,7 @@ def serve(
     settings: SimpleNamespace,
     host: Annotated[str, typer.Option(envvar="SAMEBITS_HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="SAMEBITS_PORT", help="0 takes a free one.", min=0, max=65535)] = 8000,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="SAMEBITS_API_KEY", help="Needed by every route but /health.")
-    ] = None,
+    api_key: Annotated[str | None, typer.Option(envvar=KEY_VARIABLE, help="Needed by every route but /health.")] = None,
     cors_origin: Annotated[
         list[str], typer.Option(help="A site whose pages may call; may be given several times.")
     ] = [],  # noqa: B006
@@ -47,41 +48,39 @@ def serve(
     grammar_seconds: Annotated[float, _limit("For compiling a response format.", min=0.01)] = 2.0,
     deadline_seconds: Annotated[float, _limit("For a whole answer.", min=0.1)] = 600.0,
     drain_seconds: Annotated[float, _limit("For answers under way when told to stop.", min=1)] = 30.0,
+    max_connections: Annotated[int, _limit("In all, as far as there are descriptors.", min=1)] = 512,
+    max_address_connections: Annotated[int, _limit("From one address; behind a proxy that is all.", min=1)] = 256,
+    arrival_seconds: Annotated[float, _limit("For a request's head; a body may need more.", min=0.1)] = 20.0,
+    stall_seconds: Annotated[float, _limit("That a client may leave its answer unread.", min=0.1)] = 30.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="A log line for every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
+    flags = dict(locals())  # those of the panel have the names of Limits' fields
     try:
-        from samebits.server.app import Door
         from samebits.server.limits import Limits
+        from samebits.server.logs import log_to_stderr
         from samebits.server.run import make_server
+        from samebits.server.security import Door
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[server]'") from None
     console = Console(stderr=True)
     if deterministic and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # click takes an empty variable for none
+    door = Door(key, tuple(cors_origin))
+    log_to_stderr(logging.INFO if verbose else logging.WARNING)
     with progress_bar(console) as progress:
         fetch_model(settings.model, progress)
     name = served_name or Path(settings.model).name
-    limits = Limits(
-        max_waiting=max_waiting,
-        max_body_bytes=max_body_bytes,
-        max_prompts=max_prompts,
-        max_samples=max_samples,
-        max_stops=max_stops,
-        grammar_seconds=grammar_seconds,
-        deadline_seconds=deadline_seconds,
-        drain_seconds=drain_seconds,
-    )
     server = make_server(
         lambda: make_llm(**vars(settings)),
         name,
         Path(resolve(settings.model)),
         host=host,
         port=port,
-        door=Door(api_key, tuple(cors_origin)),
-        limits=limits,
+        door=door,
+        limits=Limits(**{field.name: flags[field.name] for field in fields(Limits)}),
         is_deterministic=deterministic,
     )
     listening = _listen(host, port)

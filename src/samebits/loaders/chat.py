@@ -19,6 +19,7 @@ MAX_TEMPLATE_CHARS = 1 << 20
 MAX_OUTPUT_CHARS = 8 << 20
 MAX_WORKER_BYTES = 1 << 30
 MAX_SECONDS = 5.0
+FROZEN_TIME = datetime(2024, 7, 26)  # what a clock says that must not move: the date Llama 3's templates fall back to
 WORKER = Path(__file__).with_name("chat_worker.py")
 
 
@@ -112,9 +113,12 @@ class _Worker:
     def _started(self) -> subprocess.Popen[str]:
         if self._process is not None and self._owner == os.getpid():
             return self._process
-        command = [sys.executable, "-I", str(WORKER), str(MAX_WORKER_BYTES), str(MAX_SECONDS * 12)]
+        # as -I would, but with a fixed order of sets, which a template can print
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        command = [sys.executable, "-s", "-P", str(WORKER), str(MAX_WORKER_BYTES), str(MAX_SECONDS * 12)]
         self._process = subprocess.Popen(
             command,
+            env=clean | {"PYTHONHASHSEED": "0"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

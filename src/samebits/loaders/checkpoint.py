@@ -16,6 +16,7 @@ from samebits.loaders.gguf_config import read_gguf_config
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_config import read_hf_config
 from samebits.loaders.hf_tokenizer import read_hf_template, tokenizer_from_folder
+from samebits.loaders.integrity import check_known
 from samebits.loaders.nvfp4_dir import join_parts
 from samebits.loaders.quantization import quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import SafetensorsDir, open_safetensors
@@ -118,7 +119,11 @@ def describe(file: GgufFile | SafetensorsDir) -> FileCheckpoint:
 
 
 def open_checkpoint(path: str | Path) -> FileCheckpoint:
-    """The checkpoint at `path`, every tensor's presence, shape and format checked; nothing is loaded yet."""
+    """The checkpoint at `path`, every tensor's presence, shape and format checked; nothing is loaded yet.
+
+    A file of the cache whose SHA-256 is known is Damaged unless it has it.
+    """
+    check_known(Path(path))
     checkpoint = describe(open_file(Path(path)))
     checkpoint.check()
     return checkpoint

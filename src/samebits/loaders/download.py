@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import re
@@ -16,11 +15,10 @@ from typing import IO, Any
 
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.loaders.cache import check_address
+from samebits.loaders.integrity import CHUNK_BYTES, Damaged, Progress, check_file
 
 MAX_FILE_BYTES = 1 << 40
-CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 30.0
-Progress = Callable[[str, int, int | None], None]  # what is done, bytes so far, bytes in all where known
 
 
 class FetchFailed(SamebitsError):
@@ -44,25 +42,44 @@ def download(
     """Puts the file at `address` in `target`, from where an earlier try stopped; the caller holds the lock.
 
     The part so far stays in `target`.part when the connection breaks, and goes when its checksum is wrong.
+    FetchFailed for what the network or the server did; OSError is about files here.
     """
     part = target.with_name(target.name + ".part")
     notes = target.with_name(target.name + ".part.json")
+    _fetch(address, part, notes, progress, max_bytes)
     try:
-        _fetch(address, part, notes, progress, max_bytes)
+        if sha256 is not None:
+            check_file(part, sha256, progress)
+    except Damaged as error:
+        part.unlink()
+        notes.unlink(missing_ok=True)
+        raise FetchFailed(str(error).replace(str(part), address, 1)) from None
+    part.replace(target)
+    notes.unlink(missing_ok=True)
+
+
+@contextmanager
+def _network(address: str) -> Iterator[None]:
+    """What fails inside is the network's or the server's fault, and is told as that."""
+    try:
+        yield
     except urllib.error.HTTPError as error:
         error.close()
         raise FetchFailed(f"{address}: the server says {error.code} {error.reason}") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise FetchFailed(f"{address}: {reason}; is the network there? Run the same command to go on") from None
-    try:
-        check_sha256(part, sha256, address, progress)
-    except FetchFailed:
-        part.unlink()
-        notes.unlink(missing_ok=True)
-        raise
-    part.replace(target)
-    notes.unlink(missing_ok=True)
+
+
+class _Body:
+    """A response's bytes; whatever breaks in reading them is the network's."""
+
+    def __init__(self, response: Any, address: str) -> None:
+        self._response, self._address = response, address
+
+    def read(self, num_bytes: int) -> bytes:
+        with _network(self._address):
+            return bytes(self._response.read(num_bytes))
 
 
 def _fetch(address: str, part: Path, notes: Path, progress: Progress, max_bytes: int) -> None:
@@ -72,12 +89,15 @@ def _fetch(address: str, part: Path, notes: Path, progress: Progress, max_bytes:
     if offset and validator:
         request.add_header("Range", f"bytes={offset}-")
         request.add_header("If-Range", validator)
-    try:
-        response = urllib.request.build_opener(_CheckedRedirects).open(request, timeout=TIMEOUT_S)
-    except urllib.error.HTTPError as error:
-        if error.code != 416 or not offset:
-            raise
-        error.close()
+    with _network(address):
+        try:
+            response = urllib.request.build_opener(_CheckedRedirects).open(request, timeout=TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            if error.code != 416 or not offset:
+                raise
+            error.close()
+            response = None
+    if response is None:
         part.unlink()  # longer than the file there: begin again
         return _fetch(address, part, notes, progress, max_bytes)
     with response:
@@ -86,15 +106,20 @@ def _fetch(address: str, part: Path, notes: Path, progress: Progress, max_bytes:
         _check_room(address, part, offset, total, max_bytes)
         notes.write_text(json.dumps({"address": address, "validator": _validator_in(response)}))
         with part.open("r+b" if offset else "wb") as out:
-            out.truncate(offset)
-            out.seek(offset)
-            num_bytes = _copy(response, out, offset, max_bytes, address, lambda n: progress("fetching", n, total))
+            if offset:
+                out.truncate(offset)
+                out.seek(offset)
+            num_bytes = copy_bounded(
+                _Body(response, address), out, offset, max_bytes, address, lambda n: progress("fetching", n, total)
+            )
     if total is not None and num_bytes != total:
         raise FetchFailed(f"{address}: got {num_bytes} of {total} bytes; run the same command to go on")
     return None
 
 
-def _copy(source: IO[bytes], out: IO[bytes], done: int, limit: int, name: str, report: Callable[[int], None]) -> int:
+def copy_bounded(
+    source: _Body | IO[bytes], out: IO[bytes], done: int, limit: int, name: str, report: Callable[[int], None]
+) -> int:
     """Copies all of `source`, at most up to `limit` bytes in all; returns how many there are then."""
     while chunk := source.read(CHUNK_BYTES):
         done += len(chunk)
@@ -103,23 +128,6 @@ def _copy(source: IO[bytes], out: IO[bytes], done: int, limit: int, name: str, r
         out.write(chunk)
         report(done)
     return done
-
-
-copy_bounded = _copy
-
-
-def check_sha256(path: Path, sha256: str | None, name: str, progress: Progress) -> None:
-    """FetchFailed unless the file has that checksum; nothing to check without one."""
-    if sha256 is None:
-        return
-    digest, done, total = hashlib.sha256(), 0, path.stat().st_size
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-            done += len(chunk)
-            progress("checking", done, total)
-    if digest.hexdigest() != sha256.lower():
-        raise FetchFailed(f"{name}: SHA-256 is {digest.hexdigest()}; needs {sha256.lower()}")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,24 +14,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Lifespan
 
+from samebits.core.errors import BadInput
 from samebits.server import other_routes
 from samebits.server.errors import from_exception, handle_http_exception
 from samebits.server.generating import chat_completions, completions
+from samebits.server.logs import printable
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.openapi import schema
-from samebits.server.security import Gate
+from samebits.server.security import Door, Gate
 
 log = logging.getLogger("samebits.server")
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Door:
-    """Who may come in: the key, and the sites whose pages may call."""
-
-    api_key: str | None = None
-    cors_origins: tuple[str, ...] = ()
 
 
 def guarded(endpoint: Endpoint) -> Endpoint:
@@ -45,8 +38,11 @@ def guarded(endpoint: Endpoint) -> Endpoint:
             raise
         except Exception as error:
             answer = from_exception(error)
+            path = printable(request.url.path)
             if answer.status == 500:
-                log.exception("%s failed", request.url.path)
+                log.exception("%s failed", path)
+            elif isinstance(error, BadInput):  # the answer keeps to itself where on this machine the fault lies
+                log.info("%s refused: %s", path, printable(error, 1000))
             request.app.state.metrics.refused.labels(str(answer.status)).inc()
             return answer.response()
 
@@ -77,7 +73,7 @@ def build_app(
     served: ServedModel, metrics: Metrics, door: Door, lifespan: Lifespan[Starlette] | None = None
 ) -> Starlette:
     """The server as an ASGI application over a model that may still be loading."""
-    middleware = [Middleware(Gate, key=door.api_key, served=served)]
+    middleware = [Middleware(Gate, door=door, served=served)]
     if door.cors_origins:
         methods, headers = ("GET", "POST"), ("*",)
         cors = Middleware(CORSMiddleware, door.cors_origins, allow_methods=methods, allow_headers=headers)

@@ -16,7 +16,8 @@ from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.server.errors import ApiError, bad_request, busy
-from samebits.server.limits import Limits
+from samebits.server.limits import MAX_UNREAD_PIECES, Limits
+from samebits.server.logs import printable
 from samebits.server.model import ServedModel
 from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
 
@@ -43,7 +44,8 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
         raise ApiError(400, "body: got no object; needs a JSON object", code="invalid_json")
     check_refused(kind, content)
     if unknown := unknown_fields(kind, content):
-        log.warning("%s ignores unknown fields: %s", request.url.path, ", ".join(map(repr, unknown)))
+        path = printable(request.url.path)
+        log.warning("%s ignores unknown fields: %s", path, ", ".join(map(repr, unknown)))
     return kind.model_validate(content)
 
 
@@ -113,15 +115,18 @@ async def start_streams(
 
 
 async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Piece]]:
-    """(stream, sample, piece) of all streams as they come; leaving early ends them all."""
+    """(stream, sample, piece) of all streams as they come; leaving early ends them all, and so does falling behind."""
     pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
 
     async def forward(number: int, stream: Stream) -> None:
         try:
             async for sample, piece in stream:
+                if pieces.qsize() >= MAX_UNREAD_PIECES:
+                    raise ApiError(408, "the answer is read too slowly")
                 pieces.put_nowait((number, sample, piece))
             pieces.put_nowait(None)
         except Exception as error:
+            stream.close()
             pieces.put_nowait(error)
 
     tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(streams)]

@@ -7,15 +7,15 @@ import re
 from typing import Any
 
 from pydantic import ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from samebits.core.errors import BadInput
 from samebits.engine.job import RequestFailed
 from samebits.server.limits import RETRY_AFTER_SECONDS
 
-TYPES = {401: "authentication_error", 404: "not_found_error", 405: "invalid_request_error", 500: "server_error"}
-TYPES |= {503: "server_error"}
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+TYPES |= {500: "server_error", 503: "server_error"}
 MAX_SHOWN = 80
 
 
@@ -48,7 +48,10 @@ def busy(message: str) -> ApiError:
 
 
 def from_exception(error: Exception) -> ApiError:
-    """Whatever a handler raised, as the answer a client gets. Our own faults say no more than that."""
+    """Whatever a handler raised, as the answer a client gets.
+
+    Our own faults say no more than that, and no answer says where: that may be a path of this machine.
+    """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ValidationError):
@@ -59,9 +62,11 @@ def from_exception(error: Exception) -> ApiError:
         needed = re.sub(r"^\w+ should (be )?", "", first["msg"])
         return bad_request(param or "body", json.dumps(first["input"]), needed, "invalid_value")
     if isinstance(error, BadInput):
-        return ApiError(400, str(error), error.argument, "invalid_value")
+        return ApiError(400, str(error).removeprefix(f"{error.where}: "), error.argument, "invalid_value")
+    if isinstance(error, ClientDisconnect):
+        return ApiError(499, "the client has gone")
     if isinstance(error, RequestFailed):
-        return ApiError(500, f"the request failed: {error}", code="request_failed")
+        return ApiError(500, "the request failed; the server's log says more", code="request_failed")
     return ApiError(500, "the server failed; its log says more", code="internal_error")
 
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from samebits.engine.async_engine import Stream
+from samebits.loaders.chat import FROZEN_TIME
 from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
 from samebits.server.asking import (
     all_completions,
@@ -39,7 +40,8 @@ async def chat_completions(request: Request) -> Response:
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
     messages = [m.as_dict() for m in body.messages]
-    prompt = await asyncio.to_thread(served.llm.chat_prompt, messages)
+    now = FROZEN_TIME if served.is_deterministic else None
+    prompt = await asyncio.to_thread(served.llm.chat_prompt, messages, now)
     room = max(1, served.llm.engine.max_len - len(prompt))
     max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
     logprobs = body.given("top_logprobs", 0) if body.logprobs else None

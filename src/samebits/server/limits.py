@@ -19,6 +19,10 @@ class Limits:
     grammar_seconds   for compiling a response format
     deadline_seconds  for a whole answer, from its arrival
     drain_seconds     that answers under way get when the server is told to stop
+    max_connections   in all, as far as the system has descriptors
+    max_address_connections  from one address; IPv6 counts by networks of 64 bits
+    arrival_seconds   for a request's head, and for its body beyond the time that a slow line needs
+    stall_seconds     that a client may take nothing of an answer which waits for it
     """
 
     max_waiting: int = 256
@@ -29,6 +33,10 @@ class Limits:
     grammar_seconds: float = 2.0
     deadline_seconds: float = 600.0
     drain_seconds: float = 30.0
+    max_connections: int = 512
+    max_address_connections: int = 256
+    arrival_seconds: float = 20.0
+    stall_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -37,4 +45,9 @@ class Limits:
 
 
 RETRY_AFTER_SECONDS = 1
+KEEP_ALIVE_SECONDS = 15  # between the requests of a connection
+LINGER_SECONDS = 2.0  # for reading the rest of a body that was refused, so that the client gets to see why
+MIN_BODY_BYTES_PER_SECOND = 8192
+STALL_BYTES = 1 << 14  # less than that is no progress
+MAX_UNREAD_PIECES = 1 << 14  # of an answer, for a client that reads slower than the model writes
 MAX_BIASES, MAX_TOP_LOGPROBS, MAX_STOP_CHARS, MAX_NAME_CHARS = 1024, 20, 1024, 256

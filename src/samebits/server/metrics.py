@@ -42,6 +42,8 @@ class Metrics:
         self._preemptions = counter("preemptions", "Sequences that had to wait again")
         self._ended = counter("requests", "Requests that ended, by how", "outcome")
         self.refused = counter("refused_requests", "Requests sent away, by status", "status")
+        self.connections = gauge("connections", "Open connections")
+        self.closed = counter("closed_connections", "Connections that the server ended or refused, by why", "reason")
         self.last_steps: deque[dict[str, Any]] = deque(maxlen=LAST_STEPS)
         self._seen_cached = self._seen_preemptions = 0
 

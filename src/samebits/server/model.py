@@ -11,7 +11,6 @@ from pathlib import Path
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.api.llm import LLM
-from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.engine import Observer
@@ -25,7 +24,10 @@ READ_BYTES = 1 << 20
 
 
 class ServedModel:
-    """`name` is what clients call it. Everything but `state` and `reason` is there once the state is ready."""
+    """`name` is what clients call it. Everything but `state` and `reason` is there once the state is ready.
+
+    `reason` is for clients: it names no file, whatever went wrong. The log has the whole of it.
+    """
 
     llm: LLM
     engine: AsyncEngine
@@ -40,7 +42,9 @@ class ServedModel:
     @property
     def state(self) -> str:
         if self._state == READY and not self.engine.is_alive:
-            self._state, self.reason = FAILED, self.engine.failure or "the engine has stopped"
+            failure = self.engine.failure or "the engine has stopped"
+            log.error("%s", failure)
+            self._state, self.reason = FAILED, ": ".join(failure.split(": ")[:2])  # what happened, and its class
         return self._state
 
     @property
@@ -51,13 +55,15 @@ class ServedModel:
         """Loads beside a server that already answers; a failure is kept as the reason."""
         try:
             self.llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
-            if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
-                raise Unsupported(
-                    f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
-                )
         except Exception as error:
-            self._state, self.reason = FAILED, f"{type(error).__name__}: {error}"
-            log.error("the model cannot be loaded: %s", self.reason)
+            kind = type(error).__name__
+            log.error("the model cannot be loaded: %s: %s", kind, error)
+            self._state, self.reason = FAILED, f"the model cannot be loaded ({kind}); the server's log says why"
+            return
+        if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
+            reason = f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
+            log.error("the model cannot be served: %s", reason)
+            self._state, self.reason = FAILED, reason
             return
         runner = self.llm.runner
         parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)

@@ -39,8 +39,10 @@ ERROR = {
 STATUSES = {
     "400": "A wrong value",
     "401": "No key, or a wrong one",
+    "403": "A Host or Origin of another site, at a server without a key",
     "404": "No such model",
     "413": "A body that is too long",
+    "415": "A body that is no application/json",
     "500": "A fault of the server",
     "503": "Loading, or too many requests wait",
 }

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
@@ -14,22 +15,24 @@ from starlette.applications import Starlette
 
 from samebits.api.llm import LLM
 from samebits.core.errors import BadInput
-from samebits.server.app import Door, build_app
-from samebits.server.limits import Limits
+from samebits.server.app import build_app
+from samebits.server.guard import ACCEPT_BACKLOG, Guard
+from samebits.server.limits import KEEP_ALIVE_SECONDS, Limits
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
+from samebits.server.security import Door
 
 log = logging.getLogger("samebits.server")
 
 
-def check_host(host: str, door: Door) -> None:
+def check_host(door: Door) -> None:
     """BadInput for an address that others can reach, without a key."""
     try:
-        is_local = ipaddress.ip_address(host).is_loopback
+        is_local = ipaddress.ip_address(door.host).is_loopback
     except ValueError:
-        is_local = host == "localhost"
+        is_local = door.host == "localhost"
     if not is_local and door.api_key is None:
-        raise BadInput("serve", "--api-key", "none", f"one, to listen on {host}")
+        raise BadInput("serve", "--api-key", "none", f"one, to listen on {door.host}")
 
 
 def make_server(
@@ -44,19 +47,22 @@ def make_server(
     is_deterministic: bool = False,
 ) -> uvicorn.Server:
     """A server that is ready to run; loading begins when it starts."""
-    door, limits = door or Door(), limits or Limits()
-    check_host(host, door)
+    door, limits = replace(door or Door(), host=host), limits or Limits()
+    check_host(door)
     served, metrics = ServedModel(name, limits, is_deterministic), Metrics()
+    guard = Guard(limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         loading = asyncio.create_task(served.load(make_llm, path, metrics))
+        watching = asyncio.create_task(guard.watch())
         try:
             yield
         finally:
-            loading.cancel()
-            with suppress(asyncio.CancelledError):
-                await loading
+            for task in (loading, watching):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             await asyncio.to_thread(served.close)
 
     app = build_app(served, metrics, door, lifespan)
@@ -64,6 +70,12 @@ def make_server(
         app,
         host=host,
         port=port,
+        loop="asyncio",
+        http=guard.protocol(),
+        ws="none",
+        backlog=ACCEPT_BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        proxy_headers=False,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -1,0 +1,31 @@
+"""Text from outside on its way into a log: in one line, and nothing that a terminal obeys."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+MAX_LOGGED_CHARS = 200
+
+
+def printable(text: object, max_chars: int | None = MAX_LOGGED_CHARS) -> str:
+    """`text` with everything escaped that is not printed as itself, cut after `max_chars` characters of it."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[:max_chars])
+
+
+class LineFormatter(logging.Formatter):
+    """One line a record, whatever its message holds; a traceback follows in lines that are indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message, None)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        return "\n".join("    " + printable(line, None) for line in super().formatException(ei).splitlines())
+
+
+def log_to_stderr(level: int) -> None:
+    """All loggers' records from `level` on, as such lines."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
