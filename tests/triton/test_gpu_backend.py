@@ -46,6 +46,15 @@ def test_what_goes_in_comes_out(backend: Backend, name: str) -> None:
         assert some.tobytes() == host[1:4].tobytes()  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("name", ["f32", "f16", "bf16"])
+def test_a_tensor_without_axes_goes_in_and_comes_out(backend: Backend, name: str) -> None:
+    host = in_format(np.array(1.5, np.float32), name)
+    buffer = backend.alloc(spec_of(host))
+    backend.copy_in(buffer, host)
+    out = backend.copy_out(buffer)
+    assert (out.shape, out.tobytes()) == ((), host.tobytes())  # type: ignore[union-attr]
+
+
 def test_buckets_hold_their_steps() -> None:
     assert [bucket_of(n) for n in (1, 3, 9, 65, 256, 257)] == [1, 4, 16, 96, 256, None]
     assert all(bucket_of(n) >= n for n in range(1, BUCKETS[-1] + 1))  # type: ignore[operator]

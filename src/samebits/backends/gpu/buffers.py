@@ -48,7 +48,8 @@ def to_device(host: HostTensor, device: torch.device) -> DeviceTensor:
     if isinstance(host, Packed):
         data = host_view(np.ascontiguousarray(host.data)).to(device, copy=True)
         return Blocks(host.format, data, float(host.scale))
-    return host_view(np.ascontiguousarray(host)).to(device, copy=True)
+    whole = np.ascontiguousarray(host).reshape(host.shape)  # a tensor without axes keeps having none
+    return host_view(whole).to(device, copy=True)
 
 
 def to_host(tensor: DeviceTensor) -> HostTensor:

@@ -1,0 +1,50 @@
+"""Every planted defect is caught by a case that `samebits verify` draws with its usual seed."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+from defects import PLANTED, backend_name
+from hunt import CAUGHT, TIERS
+
+from samebits.backends.reference import ReferenceBackend
+from samebits.ops import OPS
+from samebits.verify.examine import examine
+from samebits.verify.graph_cases import GRAPH_CASES
+from samebits.verify.model import GRAPH, Task
+from samebits.verify.select import op_tasks
+
+FOUND: dict[str, dict[str, str]] = json.loads(CAUGHT.read_text())
+REFERENCE = ReferenceBackend()
+
+
+@cache
+def quick_cases(op_name: str) -> frozenset[str]:
+    if op_name == GRAPH:
+        return frozenset(case.id for case in GRAPH_CASES)
+    return frozenset(task.case for task in op_tasks("reference", TIERS, OPS[op_name], full=False, seed=0))
+
+
+@cache
+def reference_passes(task: Task) -> bool:
+    return {r.status for r in examine(REFERENCE, REFERENCE.probe(), task)} == {"pass"}
+
+
+def test_each_has_been_hunted() -> None:
+    assert FOUND.keys() == PLANTED.keys(), "python tests/verify/hunt.py brings caught.json up to date"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # values that a defect makes overflow
+@pytest.mark.parametrize("name", FOUND)
+def test_a_drawn_case_catches_it_and_the_reference_passes_there(name: str) -> None:
+    found = FOUND[name]
+    if found["set"] == "quick":
+        assert found["case"] in quick_cases(found["op"]), "python tests/verify/hunt.py finds the case of today"
+    backend = PLANTED[name]()
+    task = Task(backend_name(PLANTED[name]), found["op"], found["case"], TIERS, is_long=found["set"] == "full")
+    failed = [r for r in examine(backend, backend.probe(), task) if r.status == "fail"]
+    assert [r.reason.partition(":")[0] for r in failed] == [found["check"]]
+    if "soak:" not in found["case"]:
+        assert reference_passes(Task("reference", found["op"], found["case"], TIERS))

@@ -1,0 +1,160 @@
+"""Cases that follow from what ops state: every range is reached, by rows that are what their name says."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samebits.cli.main import main
+from samebits.core.errors import BadInput
+from samebits.ops import OPS, Op, bind, make_inputs
+from samebits.ops.space import Choice, Row, Space, Span, choice, size
+from samebits.verify.coverage import stated_classes, unreached
+from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class, large_rows
+from samebits.verify.model import Task
+from samebits.verify.select import drawn_ids, find_case, op_tasks
+
+OP_NAMES = [op.name for op in OPS]
+SEEDS = st.integers(0, 2**32)
+
+
+def tasks(op: Op, seed: int = 0) -> list[Task]:
+    return op_tasks("reference", ("portable",), op, full=False, seed=seed)
+
+
+@pytest.mark.parametrize("name", OP_NAMES)
+def test_a_quick_run_reaches_every_class_that_an_op_states(name: str) -> None:
+    op = OPS[name]
+    assert op.space is not None
+    assert unreached(tasks(op)) == []
+    drawn = drawn_ids(op, full=False, seed=0)
+    assert drawn == drawn_ids(op, full=False, seed=0)
+    assert set(drawn) != set(drawn_ids(op, full=False, seed=1))
+    assert all(op.space.row_id(op.space.parse(case)) == case for case in drawn)
+
+
+@pytest.mark.parametrize("name", OP_NAMES)
+def test_rows_of_any_seed_are_legal_calls_with_the_sizes_they_name(name: str) -> None:
+    op = OPS[name]
+    assert op.space is not None
+    cheap = [r for r in each_class(op.space, 1 << 19, Random(f"7/{name}")) if op.space.allows(r, 1 << 19)]
+    for row in cheap[:12]:
+        case = find_case(op, op.space.row_id(row))
+        bound = bind(op, **make_inputs(op, case, 7))
+        for dim in {"T", "N", "V", "H", "D", "E"} & row.keys() & bound.env.keys():
+            assert bound.env[dim] == row[dim], f"{dim} in {case.id}"
+        for tensor in {"x", "weight", "k_cache", "logits"} & row.keys() & bound.specs.keys():
+            assert bound.specs[tensor].format == row[tensor], f"{tensor} in {case.id}"
+
+
+def toy_space(**changes: Any) -> Space:
+    """A size, two choices that exclude each other in part, and a cost."""
+    space = Space(
+        (size("n", 100, least=0, usual=3), choice("kind", "a", "b", "c"), choice("mode", "x", "y")),
+        lambda row: {"dims": {}},
+        lambda row: int(row["n"]) * (50 if row["kind"] == "c" else 1),
+        lambda row: not (row.get("kind") == "b" and row.get("mode") == "y"),
+    )
+    return replace(space, **changes)
+
+
+@given(SEEDS)
+def test_every_pair_that_can_meet_meets(seed: int) -> None:
+    space = toy_space()
+    rows = list(all_pairs(space, 3000, Random(seed)))
+    met = {pair for row in rows for pair in space.pairs_of(row)}
+    for a, b in combinations(space.factors, 2):
+        for x in a.classes:
+            for y in b.classes:
+                cheapest = {a.name: least(x), b.name: least(y)}
+                can_meet = space.allows(cheapest, 3000)
+                assert ((a.name, x.label, b.name, y.label) in met) == can_meet, (a.name, x.label, b.name, y.label)
+    assert all(space.allows(row, 3000) for row in rows)
+
+
+def least(found: Span | Choice) -> int | str:
+    return found.low if isinstance(found, Span) else found.label
+
+
+@given(SEEDS)
+def test_every_class_is_drawn_also_one_that_costs_more(seed: int) -> None:
+    space = toy_space()
+    rows = list(each_class(space, 60, Random(seed)))
+    met = {item for row in rows for item in space.classes_of(row).items()}
+    assert met == {(f.name, c.label) for f in space.factors for c in f.classes}
+
+
+@given(SEEDS)
+def test_large_rows_fill_what_the_cost_allows(seed: int) -> None:
+    for row in large_rows(toy_space(), 100, 3, Random(seed)):
+        assert row["n"] > 64 or row["kind"] == "c"
+
+
+@given(st.integers(1, 5000), st.integers(0, 3), st.integers(1, 64), SEEDS)
+def test_the_classes_of_a_size_hold_every_size_once(most: int, least_steps: int, step: int, seed: int) -> None:
+    factor = size("n", max(most, least_steps), least=least_steps, step=step)
+    for value in (
+        least_steps * step,
+        max(most, least_steps) * step,
+        Random(seed).randint(least_steps, most + 3) * step,
+    ):
+        holders = [c for c in factor.classes if c.holds(value)]
+        assert len(holders) == (least_steps * step <= value <= max(most, least_steps) * step)
+    for found in factor.classes:
+        assert isinstance(found, Span)
+        drawn = found.draw(Random(seed))
+        assert found.holds(drawn)
+        assert drawn % step == 0
+
+
+def test_a_stated_range_without_a_case_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An op whose space excludes one of its own classes."""
+    op = OPS["split_heads"]
+    assert op.space is not None
+    narrowed = replace(op.space, fits=lambda row: row.get("x") != "bf16")
+    monkeypatch.setitem(op.__dict__, "space", narrowed)
+    assert unreached(tasks(op)) == ["split_heads: no case has x = bf16"]
+    monkeypatch.setattr(sys, "argv", ["samebits", "verify", "--op", "split_heads", "--tier", "portable", "-j", "1"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    assert "not reached split_heads: no case has x = bf16" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("T=33,color=red", "case: color: got an unknown factor; needs one of T, N, K"),
+        ("weight=q9", "case: weight: got q9; needs f32 or f16"),
+        ("K=100", "case: K: got 100; needs a multiple of 32"),
+        ("K=32,weight=q4_k", "case: K=32,weight=q4_k: got values that exclude each other; needs a row"),
+        ("T=many", "case: T: got many; needs 0 or 1 or 2 or 3..4"),
+    ],
+)
+def test_a_row_that_the_space_does_not_have_is_one_line(case: str, message: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        find_case(OPS["gemm"], case)
+    assert str(refusal.value).startswith(message)
+
+
+def test_a_row_may_leave_out_what_is_as_usual() -> None:
+    assert find_case(OPS["gemm"], "T=33,weight=q4_k").dims == {"T": 33, "N": 40, "K": 512}
+
+
+def test_costs_bound_what_is_drawn() -> None:
+    space = OPS["gemm"].space
+    assert space is not None
+    rows: list[Row] = list(each_class(space, QUICK_OPERATIONS, Random(3)))
+    assert all(space.cost(row) <= QUICK_OPERATIONS << 6 for row in rows)
+    assert sum(space.cost(row) > QUICK_OPERATIONS for row in rows) <= 3
+    assert len(stated_classes(OPS["gemm"])) > 80
+    assert FULL_OPERATIONS > QUICK_OPERATIONS
