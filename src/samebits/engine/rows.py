@@ -41,11 +41,12 @@ class TextJob(Job):
 
     def __init__(self, tokens: np.ndarray) -> None:
         super().__init__()
-        self._tokens, self._num_done, self._is_cut = tokens, 0, False
+        self._tokens, self._is_cut = tokens, False
+        self.num_taken = 0  # tokens whose rows have come
 
     @property
     def is_done(self) -> bool:
-        return self._is_cut or self._num_done == len(self._tokens)
+        return self._is_cut or self.num_taken == len(self._tokens)
 
     def cut(self, reason: str) -> bool:
         was_open = not self.is_done
@@ -53,9 +54,12 @@ class TextJob(Job):
         return was_open
 
     def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
-        first = self._num_done - position
-        self._take(logits[first:], hidden[first:])
-        self._num_done += len(logits) - first
+        first = self.num_taken - position  # rows before it came already, before a preemption: perhaps all of them
+        if first < 0:
+            raise BadInput("job", "rows", f"those of token {position} on", f"those of token {self.num_taken}")
+        if first < len(logits):
+            self._take(logits[first:], hidden[first:])
+            self.num_taken = position + len(logits)
         return self.is_done
 
     def _take(self, logits: np.ndarray, hidden: np.ndarray) -> None:
