@@ -72,13 +72,15 @@ class Scheduler:
         return self.slots.lay_out(decodes, chunks, copies)
 
     def commit(self, plan: StepPlan, tokens: np.ndarray) -> None:
-        """Takes the step as computed: plan.sampled[i] goes on with tokens[i]. New samples fork off."""
+        """Takes the step as computed: plan.sampled[i] goes on with tokens[i]. New samples fork off, or wait."""
         self.slots.computed[plan.slots] = plan.lengths
         for i in self.pages.crossings(plan.slots, plan.lengths).tolist():
             self._note(plan.sequences[i], int(plan.lengths[i]))
         for (parent, child), token in zip(plan.born, tokens[len(tokens) - len(plan.born) :].tolist(), strict=True):
             self._fork(parent, child, token)
-        for parent, _ in plan.born:
+        for _, child in plan.late:
+            self._wait(child)
+        for parent, _ in (*plan.born, *plan.late):
             parent.unborn = []
         self.slots.add_tokens(plan.sampled_slots, tokens[: len(plan.sampled_slots)])
 
@@ -222,11 +224,8 @@ class Scheduler:
         self._wait(victim)
 
     def _fork(self, parent: Sequence, child: Sequence, token: int) -> None:
-        """A sample starts beside its parent, or waits where there is no slot."""
+        """A sample starts beside its parent, in a slot that is free."""
         known = self.slots.tokens[parent.slot, : self.slots.known[parent.slot]]
         child.tokens, child.chain = np.append(known, np.int32(token)), parent.chain.copy()
-        if not self.slots.num_free:
-            self._wait(child)
-            return
         self.pages.fork(parent.slot, self.slots.next_free)
         self.slots.enter(child, len(known))
