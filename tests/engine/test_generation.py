@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from samebits import LLM, SamplingParams
 from samebits.core.errors import BadInput, Unsupported
-from samebits.engine.sampling import log_probabilities
+from samebits.engine.logprobs import log_probabilities
 from samebits.engine.text import StopText
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, hash_logits=True, ignore_eos=True, seed=0)

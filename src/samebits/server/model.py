@@ -14,7 +14,7 @@ from samebits.api.llm import LLM
 from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
-from samebits.engine.engine import Observer
+from samebits.engine.observer import Observer
 from samebits.server.errors import busy
 from samebits.server.grammar import Grammars
 from samebits.server.limits import Limits
@@ -62,7 +62,7 @@ class ServedModel:
         runner = self.llm.runner
         parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
-        self.llm.engine.observer = observer
+        self.llm.engine.watch(observer)
         self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
         self.grammars = Grammars(self.llm.tokenizer, runner.vocab_size, self.limits.grammar_seconds)
         self._state, self.reason = READY, ""
