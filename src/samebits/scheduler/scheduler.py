@@ -11,7 +11,7 @@ short; it waits with its tokens and computes them again.
 from __future__ import annotations
 
 from collections.abc import Generator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Scheduler:
     def __init__(self, pages: PageCache, policy: Policy, *, shares_prefixes: bool = True) -> None:
         self.pages, self.policy, self._shares_prefixes = pages, policy, shares_prefixes
         self.slots = Slots(pages)
-        self._waiting: list[Sequence] = []  # a heap; cancelled ones leave when they come up
+        self._waiting: list[Sequence] = []  # a heap; cancelled ones leave when they come up, or are many
         self._num_waiting = self._num_added = self._num_steps = 0
         self.num_preemptions = self.num_cached_tokens = 0
 
@@ -93,8 +93,11 @@ class Scheduler:
             self.pages.close(sequence.slot)
             self.slots.leave(sequence, FINISHED)
             return
-        self._num_waiting -= sequence.state == WAITING
-        sequence.state = FINISHED
+        was_waiting, sequence.state = sequence.state == WAITING, FINISHED
+        self._num_waiting -= was_waiting
+        if was_waiting and len(self._waiting) > 2 * self._num_waiting:  # else those behind a long wait would pile up
+            self._waiting = [s for s in self._waiting if s.state == WAITING]
+            heapify(self._waiting)
 
     def check_integrity(self) -> None:
         """BadInput where pages or sequences do not add up. For tests: it looks at everything."""
