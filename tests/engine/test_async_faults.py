@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from fuses import LONG, Fuse, Panic, victim_of
+from fuses import LONG, Fuse, FusedMask, Panic, victim_of
 from scenes import PARAMS, Lab, prompt_of
 
 from samebits.engine.async_engine import AsyncEngine
@@ -73,6 +74,38 @@ def test_callers_that_are_cancelled_at_any_moment_leave_nothing_behind(lab: Lab)
             assert engine.is_alive, engine.failure
             assert engine.engine.scheduler.pages.num_used == 0
         finally:
+            engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_cancelled_while_its_request_starts_ends_it(lab: Lab) -> None:
+    is_starting, may_go = threading.Event(), threading.Event()
+    accepted: list[int] = []
+
+    class Counting(FusedMask):
+        def accept(self, token: int) -> None:
+            accepted.append(token)
+
+    def make_mask() -> FusedMask:
+        is_starting.set()
+        assert may_go.wait(30)
+        return Counting(lab.runner.vocab_size, None, None)
+
+    async def scenario() -> None:
+        engine = AsyncEngine(lab.engine())
+        try:
+            params = replace(LONG, max_tokens=300, n=1)
+            task = asyncio.create_task(engine.generate([5], params, make_mask=make_mask))
+            await asyncio.to_thread(is_starting.wait)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            may_go.set()
+            await engine.drain()
+            assert len(accepted) < 300
+        finally:
+            may_go.set()
             engine.close()
 
     asyncio.run(scenario())

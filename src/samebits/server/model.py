@@ -14,6 +14,7 @@ from samebits.api.llm import LLM
 from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
+from samebits.engine.faults import reason_of
 from samebits.engine.observer import Observer
 from samebits.server.errors import busy
 from samebits.server.grammar import Grammars
@@ -51,22 +52,26 @@ class ServedModel:
         """Loads beside a server that already answers; a failure is kept as the reason."""
         try:
             self.llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
-            if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
-                raise Unsupported(
-                    f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
-                )
-        except Exception as error:
-            self._state, self.reason = FAILED, f"{type(error).__name__}: {error}"
+            self._start(digest, observer)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # panics of native libraries are no Exceptions
+            self._state, self.reason = FAILED, reason_of(error)
             log.error("the model cannot be loaded: %s", self.reason)
             return
+        self._state, self.reason = READY, ""
+        log.info("%s is ready: %s", self.name, self.fingerprint)
+
+    def _start(self, digest: str, observer: Observer | None) -> None:
+        """Everything that serving takes beside the model; the engine's thread last, since it must be ended again."""
+        if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
+            raise Unsupported(f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}")
         runner = self.llm.runner
         parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
         self.llm.engine.watch(observer)
-        self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
         self.grammars = Grammars(self.llm.tokenizer, runner.vocab_size, self.limits.grammar_seconds)
-        self._state, self.reason = READY, ""
-        log.info("%s is ready: %s", self.name, self.fingerprint)
+        self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
 
     def ready(self) -> ServedModel:
         """Itself; ApiError 503 while it cannot serve."""
