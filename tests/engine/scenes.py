@@ -22,7 +22,7 @@ from samebits.scheduler import Policy, Scheduler
 PARAMS = {
     "greedy": SamplingParams(max_tokens=12, temperature=0, seed=0, hash_logits=True, ignore_eos=True),
     "two samples": SamplingParams(
-        max_tokens=10, temperature=0.9, top_p=0.9, n=2, seed=7, hash_logits=True, ignore_eos=True
+        max_tokens=10, temperature=0.9, top_p=0.9, n=2, seed=7, logprobs=20, hash_logits=True, ignore_eos=True
     ),
     "seven samples": SamplingParams(max_tokens=4, n=7, seed=8, hash_logits=True, ignore_eos=True),
     "shaped": SamplingParams(

@@ -27,17 +27,15 @@ class TokenLogprobs:
 
 def log_probabilities(logits: np.ndarray) -> np.ndarray:
     """log softmax of float32 logits [..., vocab]; BadInput where a row holds NaN or +Inf, or nothing but -Inf."""
-    with np.errstate(invalid="ignore"):
-        shifted = logits - logits.max(axis=-1, keepdims=True)
+    maximum = logits.max(axis=-1, keepdims=True)
+    if not np.isfinite(maximum).all():
+        raise BadInput("log-probabilities", "logits", "NaN, +Inf or only -Inf in a row", "a finite logit in every row")
+    shifted = logits - maximum
     weights = np.empty(shifted.shape, np.float32)
     source, target = shifted.reshape(-1), weights.reshape(-1)
     for start in range(0, len(source), BLOCK):
         target[start : start + BLOCK] = exp(source[start : start + BLOCK])
     shifted -= log(row_sum(weights))[..., None]
-    if np.isnan(shifted[..., :1]).any():  # one such logit makes all of a row's sums NaN
-        raise BadInput(
-            "log-probabilities", "logits", "a row with NaN, +Inf or only -Inf", "a finite logit in every row"
-        )
     return shifted
 
 
