@@ -27,16 +27,16 @@ WISHES = {
 }
 
 
-def decode_seconds(engine: Engine, params: list[SamplingParams]) -> list[float]:
-    """Seconds of each step in which every request decodes."""
+def decode_seconds(engine: Engine, params: list[SamplingParams]) -> list[tuple[float, float]]:
+    """Seconds of each step in which every request decodes, and the processor's seconds."""
     jobs = [engine.generate(range(100 + i, 116 + i), wish) for i, wish in enumerate(params)]
     while not all(len(job.answers[0].pieces) for job in jobs):
         engine.step()
     seconds = []
     while not any(job.is_done for job in jobs):
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         engine.step()
-        seconds.append(time.perf_counter() - started)
+        seconds.append((time.perf_counter() - started, time.process_time() - worked))
     engine.complete(*jobs)
     return seconds
 
@@ -53,12 +53,15 @@ def main() -> None:
     asked = {f"{name}, {count}": (wish, count) for name, wish in WISHES.items() for count in (1, given.requests)}
     variants = {"nothing": [PLAIN] * given.requests}
     variants |= {name: [wish] * count + [PLAIN] * (given.requests - count) for name, (wish, count) in asked.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for _ in range(given.rounds):
         for name, params in variants.items():
             seconds[name] += decode_seconds(llm.engine, params)
-    figures = {name: (1e3 * min(values), 1e3 * statistics.median(values)) for name, values in seconds.items()}
-    table = Table("asked for, by how many", "fastest step, ms", "ratio", "median, ms", "ratio")
+    figures = {
+        name: tuple(1e3 * statistics.median(column) for column in zip(*values, strict=True))
+        for name, values in seconds.items()
+    }
+    table = Table("asked for, by how many", "step, ms", "ratio", "processor, ms", "ratio")
     for name, times in figures.items():
         ratios = [ours / plain for ours, plain in zip(times, figures["nothing"], strict=True)]
         table.add_row(name, *(f"{x:.2f}" for pair in zip(times, ratios, strict=True) for x in pair))
