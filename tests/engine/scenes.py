@@ -1,4 +1,4 @@
-"""Scenes for the promise: some watched requests among others, on engines of every kind."""
+"""Scenes for the promise: some watched requests of every kind among others, on engines of every kind."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from samebits.backends.discovery import Found
 from samebits.cache import PageCache
-from samebits.engine.answer import Completion
 from samebits.engine.engine import Engine
-from samebits.engine.job import Generation
+from samebits.engine.job import Generation, Job
+from samebits.engine.rows import POOLINGS, Embedding, Scoring, TextJob
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import open_checkpoint
@@ -22,8 +22,9 @@ from samebits.scheduler import Policy, Scheduler
 PARAMS = {
     "greedy": SamplingParams(max_tokens=12, temperature=0, seed=0, hash_logits=True, ignore_eos=True),
     "two samples": SamplingParams(
-        max_tokens=10, temperature=0.9, top_p=0.9, n=2, seed=7, hash_logits=True, ignore_eos=True
+        max_tokens=10, temperature=0.9, top_p=0.9, n=2, seed=7, logprobs=20, hash_logits=True, ignore_eos=True
     ),
+    "seven samples": SamplingParams(max_tokens=4, n=7, seed=8, hash_logits=True, ignore_eos=True),
     "shaped": SamplingParams(
         max_tokens=9,
         temperature=0.8,
@@ -38,7 +39,9 @@ PARAMS = {
         ignore_eos=True,
     ),
 }
-LENGTHS = {"greedy": 40, "two samples": 71, "shaped": 33}
+TEXTS = ("score", *POOLINGS)  # jobs on every token
+WATCHED = (*PARAMS, *TEXTS)
+LENGTHS = {"greedy": 40, "two samples": 71, "seven samples": 45, "shaped": 33, "score": 78, "mean": 66, "last": 54}
 PREFIX = [int(t) for t in np.random.default_rng(0).integers(3, 250, 32)]
 
 
@@ -49,58 +52,101 @@ def prompt_of(name: str, vocab_size: int) -> list[int]:
     return [*PREFIX, *map(int, rest)]
 
 
+def start(engine: Engine, name: str, **options: Any) -> Job:
+    """A watched request."""
+    prompt = prompt_of(name, engine.runner.vocab_size)
+    if name == "score":
+        return engine.score(prompt, top_k=3, **options)
+    if name in POOLINGS:
+        return engine.embed(prompt, name, **options)
+    return engine.generate(prompt, PARAMS[name], **options)
+
+
+def outcome(job: Job) -> Any:
+    """All that a job gives, in a form that == compares bit by bit; RequestFailed where it failed."""
+    if isinstance(job, Generation):
+        return job.completions()
+    if isinstance(job, Scoring):
+        return job.score()
+    assert isinstance(job, Embedding)
+    return job.vector().tobytes()
+
+
 @dataclass
 class Scene:
-    """Who else is there, and when all come. Everything random comes from `seed`."""
+    """Who else is there, and when all come. Everything random comes from `seed`; the engine's clock counts steps.
+
+    num_preemptions  of all sequences
+    num_cut_texts    preemptions of watched scores and embeddings that had some of their rows
+    """
 
     num_others: int = 0
     seed: int = 0
     arrivals_a_step: float = 4.0
     cancelled_share: float = 0.0
     other_lengths: tuple[int, int] = (1, 60)
-    watched: tuple[str, ...] = tuple(PARAMS)
+    priorities: tuple[int, ...] = (-2, -1, 0, 1)
+    watched: tuple[str, ...] = WATCHED
+    copies: int = 1  # of each watched request
     num_preemptions: int = field(default=0, init=False)
+    num_cut_texts: int = field(default=0, init=False)
 
-    def play(self, engine: Engine) -> dict[str, list[Completion]]:
-        """The watched requests' answers; integrity is checked after every step."""
+    def play(self, engine: Engine) -> dict[str, Any]:
+        """What the watched requests give; integrity is checked after every step."""
         rng = np.random.default_rng(self.seed)
-        vocab_size = engine.runner.vocab_size
-        work: list[Any] = [*self.watched, *(None for _ in range(self.num_others))]
+        work: list[Any] = [*self.watched] * self.copies + [None] * self.num_others
         rng.shuffle(work)
-        watched: dict[str, Generation] = {}
-        others: list[Generation] = []
+        watched: dict[str, list[Job]] = {name: [] for name in self.watched}
+        others: list[Job] = []
+        num_steps = 0
+        engine.clock = lambda: float(num_steps)
         while work or not engine.is_idle:
             for _ in range(min(len(work), int(rng.poisson(self.arrivals_a_step)))):
                 name = work.pop()
                 if name:
-                    watched[name] = engine.generate(prompt_of(name, vocab_size), PARAMS[name])
+                    watched[name].append(start(engine, name))
                 else:
-                    others.append(self._other(engine, rng, vocab_size))
+                    others.append(self._other(engine, rng))
             if others and rng.random() < self.cancelled_share:
                 engine.cancel(others[int(rng.integers(len(others)))])
-            engine.step()
-            engine.scheduler.check_integrity()
+            self._step(engine, [job for jobs in watched.values() for job in jobs])
+            num_steps += 1
         self.num_preemptions = engine.scheduler.num_preemptions
-        return {name: watched[name].completions() for name in self.watched}
+        outcomes = {name: [outcome(job) for job in jobs] for name, jobs in watched.items()}
+        assert all(one == of_name[0] for of_name in outcomes.values() for one in of_name), "copies that differ"
+        return {name: of_name[0] for name, of_name in outcomes.items()}
 
-    def _other(self, engine: Engine, rng: np.random.Generator, vocab_size: int) -> Generation:
+    def _step(self, engine: Engine, jobs: list[Job]) -> None:
+        texts = [j.sequences[0] for j in jobs if isinstance(j, TextJob) and j.num_taken and not j.is_done]
+        before = sum(sequence.num_preemptions for sequence in texts)
+        engine.step()
+        engine.scheduler.check_integrity()
+        self.num_cut_texts += sum(sequence.num_preemptions for sequence in texts) - before
+
+    def _other(self, engine: Engine, rng: np.random.Generator) -> Job:
         length = int(rng.integers(*self.other_lengths))
-        prompt = rng.integers(3, vocab_size, length).tolist()
+        prompt = rng.integers(3, engine.runner.vocab_size, length).tolist()
         prompt[: len(PREFIX)] = PREFIX[:length] if rng.random() < 0.5 else prompt[: len(PREFIX)]
+        kind = str(rng.choice(["generate", "generate", "generate", *TEXTS]))
+        if kind == "score":
+            return engine.score(prompt)
+        if kind in POOLINGS:
+            return engine.embed(prompt, kind)
         params = SamplingParams(
             max_tokens=int(rng.integers(1, 16)),
             temperature=float(rng.choice([0.0, 1.0])),
-            n=int(rng.choice([1, 1, 1, 2])),
+            n=int(rng.choice([1, 1, 1, 2, 5])),
             seed=int(rng.integers(1 << 30)),
             ignore_eos=True,
         )
-        return engine.generate(prompt, params)
+        deadline = engine.clock() + float(rng.integers(1, 40)) if rng.random() < 0.3 else None
+        return engine.generate(prompt, params, priority=int(rng.choice(self.priorities)), deadline=deadline)
 
 
-def alone(engine_of: Any) -> dict[str, list[Completion]]:
+def alone(engine_of: Any) -> dict[str, Any]:
     """Each watched request on a fresh engine of its own."""
-    answers: dict[str, list[Completion]] = {}
-    for name in PARAMS:
+    answers: dict[str, Any] = {}
+    for name in WATCHED:
         answers |= Scene(watched=(name,)).play(engine_of())
     return answers
 

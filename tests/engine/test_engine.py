@@ -13,8 +13,9 @@ from scenes import LIMITS, PARAMS, Lab, Scene, prompt_of
 from samebits import LLM, SamplingParams
 from samebits.backends.discovery import default_name, get
 from samebits.core.errors import BadInput
-from samebits.engine.engine import Engine, StepStats
+from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job, RequestFailed
+from samebits.engine.observer import StepStats
 from samebits.engine.runner import StepResult
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy, StepPlan

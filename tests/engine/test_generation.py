@@ -6,13 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from samebits import LLM, SamplingParams
 from samebits.core.errors import BadInput, Unsupported
-from samebits.engine.sampling import log_probabilities
-from samebits.engine.text import StopText
+from samebits.engine.logprobs import log_probabilities
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, hash_logits=True, ignore_eos=True, seed=0)
 PROMPT = "hello hi aaaa, what is this?"
@@ -120,24 +117,3 @@ def test_mistakes_are_one_line(tiny: LLM, ask: object, message: str) -> None:
 def test_a_tier_that_cannot_be_kept_is_refused_by_name(tiny_path: Path) -> None:
     with pytest.raises(Unsupported, match=r"null cannot give portable: node \d+, .*append.*claims only none"):
         LLM(tiny_path, backend="null", numerics="portable")
-
-
-@given(st.text("ab", max_size=30), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3), st.data())
-@settings(max_examples=300, deadline=None, derandomize=True)
-def test_stop_text_does_not_depend_on_where_tokens_end(text: str, stops: list[str], data: st.DataObject) -> None:
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
-    matcher, shown, hit = StopText(tuple(stops)), "", False
-    for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True):
-        if not hit:
-            piece, hit = matcher.push(text[start:stop])
-            shown += piece
-    if not hit:
-        shown += matcher.finish()
-    ends = [at for s in stops if (at := text.find(s)) >= 0]
-    if not ends:
-        assert shown == text
-    else:  # a stop that is completed first wins, even if a longer one began earlier
-        assert hit
-        assert text.startswith(shown)
-        assert len(shown) >= min(ends)
-        assert not any(s in shown for s in stops)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes import Lab, Scene
+from scenes import LENGTHS, PARAMS, TEXTS, Lab, Scene, outcome, start
 
 from samebits import LLM, SamplingParams
 from samebits.backends.discovery import Found, default_name, get
 from samebits.backends.reference import ReferenceBackend
 from samebits.core.tiers import Tier
+from samebits.engine.rows import TextJob
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy
@@ -45,10 +46,34 @@ def test_prefix_hit_and_miss(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("num_pages", [9, 12, 20, 40])
-def test_after_preemption_in_a_tight_pool(lab: Lab, num_pages: int) -> None:
+@pytest.mark.parametrize("budget", [16, "dynamic"])
+def test_after_preemption_in_a_tight_pool(lab: Lab, num_pages: int, budget: int | str) -> None:
     scene = Scene(12, num_pages, arrivals_a_step=8, other_lengths=(1, 40))
-    assert scene.play(lab.engine(num_pages)) == lab.alone
+    assert scene.play(lab.engine(num_pages, policy=Policy(budget))) == lab.alone
     assert num_pages > 12 or scene.num_preemptions > 0
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("chunks_before", [1, 2, 4])
+def test_a_text_preempted_between_chunks_takes_no_row_twice(lab: Lab, name: str, chunks_before: int) -> None:
+    engine = lab.engine(num_pages=9, policy=Policy(16))
+    job = start(engine, name)
+    for _ in range(chunks_before):
+        engine.step()
+    assert isinstance(job, TextJob)
+    assert job.num_taken == min(16 * chunks_before, LENGTHS[name])
+    urgent = engine.generate([5] * 60, PARAMS["greedy"], priority=-1)  # both do not fit
+    engine.complete(urgent)
+    engine.complete(job)
+    assert job.sequences[0].num_preemptions == (16 * chunks_before < LENGTHS[name])
+    assert outcome(job) == lab.alone[name]
+
+
+def test_texts_among_urgent_requests(lab: Lab) -> None:
+    played = [Scene(20, seed, 0.1, 0.1, (40, 80), (-2, -1), TEXTS, copies=8) for seed in range(3)]
+    for scene in played:
+        assert scene.play(lab.engine(9, policy=Policy(5))) == {name: lab.alone[name] for name in TEXTS}
+    assert sum(scene.num_cut_texts for scene in played) >= 10  # else it shows nothing
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -58,23 +83,31 @@ def test_with_any_number_of_threads(lab: Lab, threads: int) -> None:
     lab.runner.backend.set_threads(2)
 
 
-@given(
-    seed=st.integers(0, 1 << 30),
-    num_others=st.integers(0, 12),
-    rate=st.floats(0.3, 10),
-    cancelled=st.sampled_from([0.0, 0.5]),
-    num_pages=st.sampled_from([None, 9, 16, 33]),
-    budget=st.sampled_from([1, 5, 17, 100, "dynamic", "off"]),
-    shares=st.booleans(),
-)
-@settings(max_examples=30, deadline=None, derandomize=True)
-def test_in_any_scene(
-    lab: Lab, seed: int, num_others: int, rate: float, cancelled: float, num_pages: Any, budget: Any, shares: bool
-) -> None:
-    engine = lab.engine(num_pages, policy=Policy(budget), shares_prefixes=shares)
-    scene = Scene(num_others, seed, rate, cancelled)
-    assert scene.play(engine) == lab.alone
-    assert engine.scheduler.pages.num_used == 0
+def test_in_any_scene(lab: Lab) -> None:
+    played: list[Scene] = []
+
+    @given(
+        seed=st.integers(0, 1 << 30),
+        num_others=st.integers(0, 20),
+        rate=st.sampled_from([0.2, 0.6, 4.0]),
+        cancelled=st.sampled_from([0.0, 0.5]),
+        num_pages=st.sampled_from([None, 9, 12, 16, 33]),
+        budget=st.sampled_from([1, 5, 17, 17, "dynamic", "off"]),
+        shares=st.booleans(),
+    )
+    @settings(max_examples=40, deadline=None, derandomize=True)
+    def play(
+        seed: int, num_others: int, rate: float, cancelled: float, num_pages: Any, budget: Any, shares: bool
+    ) -> None:
+        engine = lab.engine(num_pages, policy=Policy(budget), shares_prefixes=shares)
+        scene = Scene(num_others, seed, rate, cancelled)
+        assert scene.play(engine) == lab.alone
+        assert engine.scheduler.pages.num_used == 0
+        played.append(scene)
+
+    play()
+    assert sum(scene.num_preemptions for scene in played) > 50
+    assert any(scene.num_cut_texts for scene in played)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ class Drive:
     def _check_promises(self, plan: StepPlan, behind_one: dict[Sequence, int]) -> None:
         assert plan.num_tokens <= self.policy.max_step_tokens(len(self.pages.tables))
         assert plan.num_prefill_tokens <= self.policy.budget(plan.num_decodes)
+        assert len(plan.sampled) <= len(self.pages.tables), "more are drawn than can run"
         decodes = plan.sequences[: plan.num_decodes]
         for sequence, num_preemptions in behind_one.items():
             if sequence.num_preemptions == num_preemptions:
@@ -96,6 +97,7 @@ class Drive:
             assert child.state == UNBORN
             self.tracks[child].tokens = list(self.tracks[parent].tokens)
         self.scheduler.commit(plan, np.array(tokens, np.int32))
+        assert all(child.state == WAITING for _, child in plan.late)
         for sequence, token in zip(plan.sampled, tokens, strict=True):
             self.tracks[sequence].tokens.append(token)
         for sequence in [*plan.sequences, *(child for _, child in plan.born)]:

@@ -100,13 +100,10 @@ def test_large_rows_fill_what_the_cost_allows(seed: int) -> None:
 @given(st.integers(1, 5000), st.integers(0, 3), st.integers(1, 64), SEEDS)
 def test_the_classes_of_a_size_hold_every_size_once(most: int, least_steps: int, step: int, seed: int) -> None:
     factor = size("n", max(most, least_steps), least=least_steps, step=step)
-    for value in (
-        least_steps * step,
-        max(most, least_steps) * step,
-        Random(seed).randint(least_steps, most + 3) * step,
-    ):
-        holders = [c for c in factor.classes if c.holds(value)]
-        assert len(holders) == (least_steps * step <= value <= max(most, least_steps) * step)
+    largest = max(most, least_steps)
+    for steps in (least_steps, largest, Random(seed).randint(least_steps, largest + 3)):
+        holders = [c for c in factor.classes if c.holds(steps * step)]
+        assert len(holders) == (least_steps <= steps <= largest)
     for found in factor.classes:
         assert isinstance(found, Span)
         drawn = found.draw(Random(seed))

@@ -157,10 +157,10 @@ class LLM:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
         ids = [int(i) for i in prompt]
-        vocab_size = self.tokenizer.vocab_size
-        wrong = next((i for i in ids if not 0 <= i < vocab_size), None)
+        num_ids = self.tokenizer.num_ids
+        wrong = next((i for i in ids if not 0 <= i < num_ids), None)
         if wrong is not None:
-            raise BadInput("prompt", "token id", wrong, f"0 .. {vocab_size - 1}")
+            raise BadInput("prompt", "token id", wrong, f"0 .. {num_ids - 1}")
         return ids
 
 

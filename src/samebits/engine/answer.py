@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.engine.sampling import SamplingParams, TokenMask, likeliest, log_probabilities
+from samebits.engine.logprobs import TokenLogprobs
+from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text import AnswerText
 from samebits.loaders import Tokenizer
 
@@ -69,8 +70,11 @@ class Answer:
             self._counts = np.bincount(seen, minlength=vocab_size).astype(np.int32)
         return self._counts
 
-    def push(self, token: int, logits: Callable[[], np.ndarray]) -> Piece:
-        """Takes a drawn token; logits() gives the row [vocab] it was drawn from. The last piece has a finish_reason."""
+    def push(self, token: int, logits: Callable[[], np.ndarray], logprobs: TokenLogprobs | None) -> Piece:
+        """Takes a drawn token; logits() gives the row [vocab] it was drawn from. The last piece has a finish_reason.
+
+        Whatever is raised here, by a mask or a tokenizer for instance, leaves the answer open: `fail` ends it.
+        """
         if self._digest:
             self._digest.update(logits().tobytes())
         if self._counts is not None:
@@ -80,33 +84,29 @@ class Answer:
         self.num_tokens += 1
         is_end = token in self._end_ids
         text, is_stopped = ("", False) if is_end else self._text.push(token)
-        if is_end or is_stopped:
-            self.finish_reason = "stop"
-        elif self.num_tokens >= self._max_len:
-            self.finish_reason = "length"
-        if self.finish_reason and not is_stopped:
+        reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None
+        if reason and not is_stopped:
             text += self._text.finish()
-        logprob, top = self._logprobs(token, logits)
-        self.pieces.append(Piece(token, text, logprob, top, self.finish_reason))
-        return self.pieces[-1]
+        if logprobs is None:
+            return self._add(Piece(token, text, finish_reason=reason))
+        return self._add(Piece(token, text, logprobs.chosen, logprobs.top, reason))
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
-        self.finish_reason = reason
-        self.pieces.append(Piece(None, self._text.finish(), finish_reason=reason))
-        return self.pieces[-1]
+        return self._add(Piece(None, self._text.finish(), finish_reason=reason))
+
+    def fail(self) -> Piece:
+        """Ends an answer that is not finished, without a look at its text: nothing here can raise."""
+        return self._add(Piece(None, "", finish_reason="error"))
+
+    def _add(self, piece: Piece) -> Piece:
+        self.pieces.append(piece)
+        self.finish_reason = piece.finish_reason
+        return piece
 
     @property
     def token_ids(self) -> tuple[int, ...]:
         return tuple(p.token_id for p in self.pieces if p.token_id is not None)
-
-    def _logprobs(
-        self, token: int, logits: Callable[[], np.ndarray]
-    ) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-        if self.params.logprobs is None:
-            return None, ()
-        log_probs = log_probabilities(logits())
-        return float(log_probs[token]), tuple(likeliest(log_probs, self.params.logprobs))
 
     def completion(self) -> Completion:
         """The answer so far."""

@@ -19,7 +19,8 @@ import numpy as np
 from samebits.core.errors import SamebitsError
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
-from samebits.engine.job import Generation, RequestFailed
+from samebits.engine.faults import reason_of
+from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.rows import Score
 from samebits.engine.sampling import SamplingParams
 
@@ -52,7 +53,7 @@ class Stream:
     def close(self) -> None:
         """Cancels what is not done."""
         if not self.job.is_done:
-            self.engine.post(lambda engine: engine.cancel(self.job))
+            self.engine.cancel(self.job)
 
     async def completions(self) -> list[Completion]:
         """All answers, when they are finished."""
@@ -84,9 +85,14 @@ class AsyncEngine:
     def is_alive(self) -> bool:
         return self._thread.is_alive() and not self._is_closing.is_set()
 
-    def post(self, action: Callable[[Engine], None]) -> None:
-        """Leaves something to be done between two steps."""
-        self._inbox.put(action)
+    def cancel(self, job: Job) -> None:
+        """Ends a job between two steps, from any thread; a closed engine has ended all it had."""
+
+        def act(engine: Engine) -> None:
+            if not self._is_closing.is_set():
+                engine.cancel(job)
+
+        self._inbox.put(act)
 
     async def generate(self, prompt: Iterable[int], params: SamplingParams, **options: Any) -> Stream:
         """Starts a request and returns its stream; BadInput where it can never run. Options as Engine.generate's."""
@@ -97,7 +103,8 @@ class AsyncEngine:
             self._streams.append(stream)
             return stream
 
-        return await self._ask(self._admitted(start))
+        stream: Stream = await self._ask(self._admitted(start), Stream.close)
+        return stream
 
     async def score(self, tokens: Iterable[int], **options: Any) -> Score:
         """Log-probabilities of a text; options as Engine.score's."""
@@ -108,12 +115,12 @@ class AsyncEngine:
         return (await self._finished(lambda engine: engine.embed(tokens, pooling))).vector()
 
     async def _finished(self, start: Callable[[Engine], Any]) -> Any:
-        job = await self._ask(self._admitted(start))
+        job = await self._ask(self._admitted(start), self.cancel)
         try:
             while not job.is_done:
                 await self._ask(lambda _: None)  # answered after the next step
         finally:
-            self.post(lambda engine: engine.cancel(job))
+            self.cancel(job)
         return job
 
     def _admitted(self, start: Callable[[Engine], Any]) -> Callable[[Engine], Any]:
@@ -140,19 +147,34 @@ class AsyncEngine:
         self._is_closing.set()
         self._thread.join()
 
-    async def _ask(self, action: Callable[[Engine], Any]) -> Any:
-        if not self.is_alive:
-            raise RequestFailed(self.failure or "the engine is closed")
+    async def _ask(self, action: Callable[[Engine], Any], undo: Callable[[Any], None] | None = None) -> Any:
+        """What `action` gives, called between two steps.
+
+        Where the caller is cancelled meanwhile, `action` is not called, or `undo` gets what it gave.
+        """
         answer: Future[Any] = Future()
 
         def act(engine: Engine) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
             try:
+                if self._is_closing.is_set():
+                    raise RequestFailed(self.failure or "the engine is closed")
                 answer.set_result(action(engine))
             except Exception as error:
                 answer.set_exception(error)
+            except BaseException as error:  # a panic of some library's: no event loop could take it
+                answer.set_exception(RequestFailed(reason_of(error)))
 
-        self.post(act)
-        return await asyncio.wrap_future(answer)
+        self._inbox.put(act)
+        if not self.is_alive and answer.cancel():  # nobody may be left to look into the inbox
+            raise RequestFailed(self.failure or "the engine is closed")
+        try:
+            return await asyncio.wrap_future(answer)
+        except asyncio.CancelledError:
+            if undo is not None and not answer.cancel():
+                answer.add_done_callback(lambda done: None if done.exception() else undo(done.result()))
+            raise
 
     def _work(self) -> None:
         try:
@@ -160,15 +182,15 @@ class AsyncEngine:
                 self._take_inbox(wait=self.engine.is_idle)
                 self.engine.step()
                 self._hand_out()
+            self.engine.cancel_all()
         except BaseException as error:
             self.failure = f"the engine stopped: {type(error).__name__}: {error}"
+            for stream in self._streams:  # the engine itself can no longer be trusted to
+                stream.job.fail(self.failure)
         finally:
             self._is_closing.set()
-            self._take_inbox(wait=False)
-            for stream in self._streams:
-                stream.job.error = stream.job.error or self.failure
-                self.engine.cancel(stream.job)
             self._hand_out()
+            self._take_inbox(wait=False)
 
     def _take_inbox(self, wait: bool) -> None:
         try:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
-from heapq import heappop, heappush
-from typing import Protocol, TypeVar
+from math import inf, isnan
+from typing import TypeVar
 
 import numpy as np
 
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput
+from samebits.engine.delivery import Delivery
+from samebits.engine.faults import reason_of
 from samebits.engine.job import Generation, Job
+from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.rows import POOLINGS, Embedding, Scoring
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Drawn, Sampler, check_bias
@@ -23,27 +24,6 @@ from samebits.scheduler import Policy, Request, Scheduler, Sequence, StepPlan
 
 CANCELLED, DEADLINE = "cancelled", "deadline"
 AnyJob = TypeVar("AnyJob", bound=Job)
-
-
-@dataclass(frozen=True)
-class StepStats:
-    """One step, for those who watch."""
-
-    seconds: float
-    num_decodes: int
-    num_prefill_tokens: int
-    num_running: int
-    num_waiting: int
-    num_used_pages: int
-    num_free_pages: int
-
-
-class Observer(Protocol):
-    """What is told of an engine's work; called between steps, so it should be quick."""
-
-    def stepped(self, stats: StepStats) -> None: ...
-
-    def ended(self, job: Job) -> None: ...
 
 
 class Engine:
@@ -63,7 +43,8 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         limits = runner.limits
-        self.runner, self.tokenizer, self.observer, self.clock = runner, tokenizer, observer, clock
+        self.runner, self.tokenizer, self.clock = runner, tokenizer, clock
+        self._telling = Telling(observer)
         policy = policy or Policy(prefill_budget=limits.max_tokens - limits.max_sequences + 1)
         if policy.max_step_tokens(limits.max_sequences) > limits.max_tokens:
             needed = f"at most {limits.max_tokens}, what the model's step was built for"
@@ -74,7 +55,7 @@ class Engine:
         self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
         self._sampler = Sampler(runner.found, runner.tier, runner.vocab_size, limits.max_tokens)
         self._jobs: dict[Sequence, Job] = {}
-        self._deadlines: list[tuple[float, int, Job]] = []  # a heap
+        self._next_deadline = inf  # no open job has an earlier one
 
     @property
     def max_len(self) -> int:
@@ -90,6 +71,10 @@ class Engine:
     def is_idle(self) -> bool:
         return not self._jobs
 
+    def watch(self, observer: Observer | None) -> None:
+        """Tells this observer from now on, and no other."""
+        self._telling = Telling(observer)
+
     def generate(
         self,
         prompt: Iterable[int],
@@ -104,6 +89,10 @@ class Engine:
         if self.tokenizer is None:
             raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
         tokens = self._checked("generate", "prompt", "no tokens", prompt, self.max_len - 1)
+        if deadline is not None and isnan(deadline):
+            raise BadInput("generate", "deadline", deadline, "a time in seconds")
+        if not isinstance(priority, int):
+            raise BadInput("generate", "priority", repr(priority), "a whole number")
         check_bias(params, self.runner.vocab_size)
         job = Generation(self.tokenizer, tokens, params.with_seed(), self.max_len, make_mask, deadline)
         return self._add(job, Request(tokens, params.n, priority, salt))
@@ -122,33 +111,41 @@ class Engine:
 
     def cancel(self, job: Job, reason: str = CANCELLED) -> None:
         """Ends a job now, with what it has; nothing for one that has ended."""
-        for sequence in job.sequences:
-            self.scheduler.finish(sequence)
-            self._jobs.pop(sequence, None)
-        if job.cut(reason):
+        self._release(job)
+        try:
+            is_news = job.cut(reason)
+        except BaseException as error:
+            is_news = job.fail(reason_of(error))
+        if is_news:
             self._ended(job)
+
+    def cancel_all(self) -> None:
+        """Ends every job."""
+        for job in self._open_jobs():
+            self.cancel(job)
 
     def step(self) -> bool:
         """Computes one step; False where there was nothing to do.
 
-        What a kernel raises ends the requests of that step, with its text, and no other.
+        What a kernel raises ends the requests of that step, with its text, and no other. What a request's own code
+        raises, its mask or its text's for instance, ends that request.
         """
         start = self.clock()
-        while self._deadlines and self._deadlines[0][0] <= start:
-            self.cancel(heappop(self._deadlines)[2], DEADLINE)
+        self._end_overdue(start)
         plan = self.scheduler.plan()
         if plan is None:
             return False
         try:
             result = self._run(plan)
             drawn = self._draw(plan, result)
-        except Exception as error:
-            self._fail({self._jobs[s] for s in plan.sequences}, f"{type(error).__name__}: {error}")
+        except BaseException as error:
+            reason = reason_of(error)
+            for job in dict.fromkeys(self._jobs[s] for s in plan.sequences):
+                self._fail(job, reason)
             return True
         self.scheduler.commit(plan, drawn.tokens)
-        self._deliver(plan, result, drawn)
-        if self.observer:
-            self.observer.stepped(self._stats(plan, self.clock() - start))
+        Delivery(self._jobs, result, self._finish, self._fail).deliver(plan, drawn, self.clock())
+        self._telling.stepped(self._stats(plan, self.clock() - start))
         return True
 
     def complete(self, *jobs: Job) -> None:
@@ -175,10 +172,22 @@ class Engine:
         job.arrived_at = self.clock()
         job.sequences = self.scheduler.add(request)
         if job.deadline is not None:
-            due: tuple[float, int, Job] = (job.deadline, id(job), job)
-            heappush(self._deadlines, due)
+            self._next_deadline = min(self._next_deadline, job.deadline)
         self._jobs.update(dict.fromkeys(job.sequences, job))
         return job
+
+    def _open_jobs(self) -> list[Job]:
+        return list(dict.fromkeys(self._jobs.values()))
+
+    def _end_overdue(self, now: float) -> None:
+        """Looks through the open jobs only when some deadline may have passed; ended ones are kept nowhere."""
+        if now < self._next_deadline:
+            return
+        for job in self._open_jobs():
+            if job.deadline is not None and job.deadline <= now:
+                self.cancel(job, DEADLINE)
+        left = (job.deadline for job in self._open_jobs() if job.deadline is not None)
+        self._next_deadline = min(left, default=inf)
 
     def _run(self, plan: StepPlan) -> StepResult:
         self.runner.copy_pages(plan.copies)
@@ -191,37 +200,26 @@ class Engine:
         answers = [self._jobs[s].answer(s.sample_index) for s in plan.sampled]
         return self._sampler.draw(result, plan.sampled_rows, answers)
 
-    def _deliver(self, plan: StepPlan, result: StepResult, drawn: Drawn) -> None:
-        now = self.clock()
-        for i, reason in drawn.failures.items():
-            if job := self._jobs.get(plan.sampled[i]):
-                self._fail([job], reason)
-        tokens, rows = drawn.tokens.tolist(), plan.sampled_rows.tolist()
-        for sequence, token, row in zip(plan.sampled, tokens, rows, strict=True):
-            job = self._jobs.get(sequence)  # none where another sample of the request failed
-            if job and job.take(sequence.sample_index, token, partial(result.logits_of, row), now):
-                self._finish(job, sequence)
-        for scored in plan.scored:
-            job = self._jobs[scored.sequence]
-            rows_of_job = slice(scored.first_row, scored.first_row + scored.count)
-            if job.take_rows(scored.position, result.logits[rows_of_job], result.hidden[rows_of_job]):
-                self._finish(job, scored.sequence)
-
     def _finish(self, job: Job, sequence: Sequence) -> None:
+        """One sample has all it wants."""
         self.scheduler.finish(sequence)
         del self._jobs[sequence]
         if job.is_done:
             self._ended(job)
 
-    def _fail(self, jobs: Iterable[Job], reason: str) -> None:
-        for job in jobs:
-            job.error = reason
-            self.cancel(job, "error")
+    def _release(self, job: Job) -> None:
+        for sequence in job.sequences:
+            self.scheduler.finish(sequence)
+            self._jobs.pop(sequence, None)
+
+    def _fail(self, job: Job, reason: str) -> None:
+        self._release(job)
+        if job.fail(reason):
+            self._ended(job)
 
     def _ended(self, job: Job) -> None:
         job.ended_at = self.clock()
-        if self.observer:
-            self.observer.ended(job)
+        self._telling.ended(job)
 
     def _stats(self, plan: StepPlan, seconds: float) -> StepStats:
         scheduler = self.scheduler

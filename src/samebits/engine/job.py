@@ -9,6 +9,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.answer import Answer, Completion, Piece
+from samebits.engine.logprobs import TokenLogprobs
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.loaders import Tokenizer
 from samebits.scheduler import Sequence
@@ -35,14 +36,25 @@ class Job:
         raise NotImplementedError
 
     def cut(self, reason: str) -> bool:
-        """Ends what is not done; False where all was."""
+        """Ends what is not done; False where all was. What it raises leaves the job open: `fail` ends it."""
+        raise NotImplementedError
+
+    def fail(self, reason: str) -> bool:
+        """Ends what is not done, for this reason; False where all was. It runs no code that could raise."""
         raise NotImplementedError
 
     def answer(self, sample_index: int) -> Answer:
         raise BadInput("job", "sample", sample_index, "a job that draws tokens")
 
-    def take(self, sample_index: int, token: int, logits: Callable[[], np.ndarray], now: float) -> bool:
-        """A token for one sample, logits() its row; True when that sample is finished with it."""
+    def take(
+        self,
+        sample_index: int,
+        token: int,
+        logits: Callable[[], np.ndarray],
+        logprobs: TokenLogprobs | None,
+        now: float,
+    ) -> bool:
+        """A token for one sample, logits() its row, logprobs where asked for; True when the sample ends with it."""
         raise BadInput("job", "token", token, "a job that draws tokens")
 
     def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
@@ -85,19 +97,34 @@ class Generation(Job):
     def answer(self, sample_index: int) -> Answer:
         return self.answers[sample_index]
 
-    def take(self, sample_index: int, token: int, logits: Callable[[], np.ndarray], now: float) -> bool:
+    def take(
+        self,
+        sample_index: int,
+        token: int,
+        logits: Callable[[], np.ndarray],
+        logprobs: TokenLogprobs | None,
+        now: float,
+    ) -> bool:
         if self.first_token_at is None:
             self.first_token_at = now
-        piece = self.answers[sample_index].push(token, logits)
+        piece = self.answers[sample_index].push(token, logits, logprobs)
         self.events.append((sample_index, piece))
         self._num_open -= piece.finish_reason is not None
         return piece.finish_reason is not None
 
     def cut(self, reason: str) -> bool:
+        return self._end(lambda answer: answer.cut(reason))
+
+    def fail(self, reason: str) -> bool:
+        if self._num_open:
+            self.error = reason
+        return self._end(Answer.fail)
+
+    def _end(self, end: Callable[[Answer], Piece]) -> bool:
         was_open = self._num_open > 0
         for i, answer in enumerate(self.answers):
             if answer.finish_reason is None:
-                self.events.append((i, answer.cut(reason)))
+                self.events.append((i, end(answer)))
         self._num_open = 0
         return was_open
 

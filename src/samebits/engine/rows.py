@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.engine.job import Job
-from samebits.engine.sampling import likeliest, log_probabilities
+from samebits.engine.job import Job, RequestFailed
+from samebits.engine.logprobs import likeliest, log_probabilities
 
 POOLINGS = ("mean", "last")
 
@@ -41,26 +41,45 @@ class TextJob(Job):
 
     def __init__(self, tokens: np.ndarray) -> None:
         super().__init__()
-        self._tokens, self._num_done, self._is_cut = tokens, 0, False
+        self._tokens = tokens
+        self._cut_reason: str | None = None
+        self.num_taken = 0  # tokens whose rows have come
 
     @property
     def is_done(self) -> bool:
-        return self._is_cut or self._num_done == len(self._tokens)
+        return self._cut_reason is not None or self.num_taken == len(self._tokens)
 
     def cut(self, reason: str) -> bool:
-        was_open = not self.is_done
-        self._is_cut = was_open
-        return was_open
+        if self.is_done:
+            return False
+        self._cut_reason = reason
+        return True
+
+    def fail(self, reason: str) -> bool:
+        if not self.is_done:
+            self.error = reason
+        return self.cut("error")
 
     def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
-        first = self._num_done - position
-        self._take(logits[first:], hidden[first:])
-        self._num_done += len(logits) - first
+        first = self.num_taken - position  # rows before it came already, before a preemption: perhaps all of them
+        if first < 0:
+            raise BadInput("job", "rows", f"those of token {position} on", f"those of token {self.num_taken}")
+        if first < len(logits):
+            self._take(logits[first:], hidden[first:])
+            self.num_taken = position + len(logits)
         return self.is_done
 
     def _take(self, logits: np.ndarray, hidden: np.ndarray) -> None:
         """The rows of the next tokens."""
         raise NotImplementedError
+
+    def check(self) -> None:
+        """RequestFailed where it failed or was cut, BadInput where it is not done: a part of a text has no result."""
+        super().check()
+        if not self.is_done:
+            raise BadInput("job", "text", f"{self.num_taken} of {len(self._tokens)} tokens", "all of them")
+        if self._cut_reason is not None:
+            raise RequestFailed(f"{self._cut_reason} after {self.num_taken} of {len(self._tokens)} tokens")
 
 
 class Scoring(TextJob):
@@ -80,7 +99,7 @@ class Scoring(TextJob):
             following = len(self._top) + 1
             if following < len(self._tokens):
                 self._logprobs.append(float(row[self._tokens[following]]))
-            self._top.append(tuple(likeliest(row, self._top_k)))
+            self._top.append(likeliest(row, self._top_k))
         if self._keep_logits:
             self._kept.append(logits.copy())
 

@@ -18,6 +18,7 @@ from samebits.core.numerics.counter import split_seed
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.engine.answer import Answer
+from samebits.engine.faults import reason_of
 from samebits.engine.plan import compile_plan, make_plan
 from samebits.engine.runner import StepResult
 from samebits.engine.sampling import SamplingParams
@@ -55,31 +56,49 @@ class Sampler:
         self._graph(is_dense=False)  # now, so that a fallback is known before the first token
 
     def draw(self, result: StepResult, rows: np.ndarray, answers: Sequence[Answer]) -> Drawn:
-        """A token for each answer from its row of a step's logits."""
-        tokens, failures = np.zeros(len(answers), np.int32), {}
-        shaped = np.array([is_shaped(a) for a in answers], bool)
-        for is_dense in (False, True):
-            at = np.flatnonzero(shaped == is_dense)
-            if not len(at):
-                continue
-            whole = len(at) == result.on_device.spec.shape[0] and np.array_equal(rows[at], np.arange(len(at)))
-            chosen = [answers[i] for i in at.tolist()]
-            try:
-                tokens[at] = self._run(result.on_device if whole else result.logits[rows[at]], chosen, is_dense)
-            except BadInput as error:
-                if error.where != SAMPLE:  # by the model
-                    raise
-                for i in at.tolist():  # by some row: the others shall not suffer
-                    try:
-                        tokens[i] = self._run(result.logits[rows[i : i + 1]], [answers[i]], is_dense)[0]
-                    except BadInput as error:
-                        failures[i] = str(error)
-        return Drawn(tokens, failures)
+        """A token for each answer from its row of a step's logits. What one of them raises is its failure alone."""
+        drawn = Drawn(np.zeros(len(answers), np.int32), {})
+        biases: dict[int, np.ndarray] = {}
+        for i, answer in enumerate(answers):
+            if is_shaped(answer):
+                try:
+                    biases[i] = self._bias(answer)
+                except BaseException as error:  # a grammar's
+                    drawn.failures[i] = reason_of(error)
+        plain = [i for i, answer in enumerate(answers) if not is_shaped(answer)]
+        for at in (plain, list(biases)):
+            if at:
+                self._draw_at(at, result, rows, answers, biases, drawn)
+        return drawn
 
-    def _run(self, logits: Buffer | np.ndarray, answers: Sequence[Answer], is_dense: bool) -> np.ndarray:
-        graph = self._graph(is_dense)
-        graph.bind("logits", self._buffer(logits) if isinstance(logits, np.ndarray) else logits)
-        arrays = self._row_inputs(answers, is_dense)
+    def _draw_at(
+        self,
+        at: list[int],
+        result: StepResult,
+        rows: np.ndarray,
+        answers: Sequence[Answer],
+        biases: dict[int, np.ndarray],
+        drawn: Drawn,
+    ) -> None:
+        """Draws for some answers, all with a bias or all without; where that fails, for one after the other."""
+        whole = len(at) == result.on_device.spec.shape[0] and np.array_equal(rows[at], np.arange(len(at)))
+        try:
+            logits = result.on_device if whole else self._buffer(result.logits[rows[at]])
+            drawn.tokens[at] = self._run(logits, [answers[i] for i in at], [biases[i] for i in at if i in biases])
+        except BaseException as error:
+            if isinstance(error, BadInput) and error.where != SAMPLE:  # by the model: the whole step is wrong
+                raise
+            reason = reason_of(error)
+            if len(at) == 1:
+                drawn.failures[at[0]] = reason
+            else:
+                for i in at:
+                    self._draw_at([i], result, rows, answers, biases, drawn)
+
+    def _run(self, logits: Buffer, answers: Sequence[Answer], biases: Sequence[np.ndarray]) -> np.ndarray:
+        graph = self._graph(is_dense=bool(biases))
+        graph.bind("logits", logits)
+        arrays = self._row_inputs(answers, biases)
         if not graph.feed(arrays):
             for name, array in arrays.items():
                 graph.bind(name, self._buffer(array))
@@ -91,7 +110,7 @@ class Sampler:
     def _buffer(self, array: np.ndarray) -> Buffer:
         return self._backend.adopt(np.ascontiguousarray(array))
 
-    def _row_inputs(self, answers: Sequence[Answer], is_dense: bool) -> dict[str, np.ndarray]:
+    def _row_inputs(self, answers: Sequence[Answer], biases: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         columns: dict[str, list[float]] = {
             "sample_index": [a.sample_index for a in answers],
             "position": [a.num_tokens for a in answers],
@@ -102,8 +121,8 @@ class Sampler:
         inputs["seed"] = np.array([split_seed(np.uint64(a.params.seed or 0)) for a in answers], np.uint32).reshape(
             -1, 2
         )
-        if is_dense:
-            inputs["bias"] = np.stack([self._bias(a) for a in answers])
+        if biases:
+            inputs["bias"] = np.stack(biases)
             inputs["counts"] = np.stack([a.counts(self._vocab_size) for a in answers])
             for name in PENALTIES:
                 inputs[name] = np.array([getattr(a.params, f"{name}_penalty") for a in answers], np.float32)

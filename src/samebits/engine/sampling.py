@@ -1,4 +1,4 @@
-"""How a request wants its tokens chosen, and the choosing."""
+"""How a request wants its tokens chosen."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Protocol
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.numerics.elementary import exp, log
-from samebits.core.numerics.sums import row_sum
-from samebits.ops import OPS, call
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +75,3 @@ class TokenMask(Protocol):
 
     def accept(self, token: int) -> None:
         """The token was chosen."""
-
-
-def log_probabilities(logits: np.ndarray) -> np.ndarray:
-    """log softmax of float32 logits [..., vocab], in the portable arithmetic."""
-    maximum = logits.max(axis=-1, keepdims=True)
-    shifted = logits - maximum
-    return shifted - log(row_sum(exp(shifted)))[..., None]
-
-
-def likeliest(log_probs: np.ndarray, count: int) -> list[tuple[int, float]]:
-    """The `count` likeliest tokens of a row [vocab] and their log-probabilities, ties to the lowest id."""
-    if count == 0:
-        return []
-    values, ids = call(OPS["top_k"], log_probs[None], k=min(count, len(log_probs)))
-    return list(zip(ids[0].tolist(), values[0].tolist(), strict=True))

@@ -5,24 +5,57 @@ from __future__ import annotations
 from samebits.loaders import Tokenizer
 
 
+class _Stop:
+    """How much of one stop string a text ends with (Knuth, Morris and Pratt); a step a character, however long it is.
+
+    Its table of borders grows with the longest match so far: a long string that never begins costs nothing.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.num_matched = text, 0
+        self._borders = [0]  # of text[: i + 1]: the longest proper prefix of it that is also its suffix
+
+    def push(self, text: str) -> int | None:
+        """Where in `text` the string is first complete: the index after its last character. None where it is not."""
+        if not self.num_matched and self.text[0] not in text:
+            return None
+        for end, character in enumerate(text, 1):
+            self.num_matched = self._advance(self.num_matched, character)
+            if self.num_matched == len(self.text):
+                return end
+            if self.num_matched > len(self._borders):
+                self._borders.append(self._advance(self._borders[-1], character))
+        return None
+
+    def _advance(self, count: int, character: str) -> int:
+        """The prefix matched after one more character, where `count` < len(text) characters were before."""
+        while count and self.text[count] != character:
+            count = self._borders[count - 1]
+        return count + (self.text[count] == character)
+
+
 class StopText:
-    """Cuts text at the first stop string, also across tokens, holding back what may become one."""
+    """Cuts text at the stop string that is complete first, the longest of several; holds back what may become one.
+
+    What it shows does not depend on where the pieces of the text end.
+    """
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops, self._held = stops, ""
+        self._stops, self._held = [_Stop(text) for text in stops], ""
 
     def push(self, text: str) -> tuple[str, bool]:
-        """(text that is safe to show, whether a stop string was met)."""
-        self._held += text
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        """(text that is safe to show, whether a stop string was met); nothing may follow one that was."""
+        found = [(end, -len(stop.text)) for stop in self._stops if (end := stop.push(text)) is not None]
+        shown, self._held = self._held + text, ""
         if found:
-            shown, self._held = self._held[: min(found)], ""
-            return shown, True
-        keep = max((n for s in self._stops for n in range(1, len(s)) if self._held.endswith(s[:n])), default=0)
-        shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+            end, length = min(found)
+            return shown[: len(shown) - len(text) + end + length], True
+        if keep := max((stop.num_matched for stop in self._stops), default=0):
+            shown, self._held = shown[:-keep], shown[-keep:]
         return shown, False
 
     def finish(self) -> str:
+        """What was held back."""
         held, self._held = self._held, ""
         return held
 

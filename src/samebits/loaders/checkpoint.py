@@ -73,12 +73,12 @@ class FileCheckpoint:
                 self.file.read(entry.name)
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that comes with the weights, checked against the vocabulary size."""
+        """The tokenizer that comes with the weights, with as many ids as the model has."""
         if isinstance(self.file, GgufFile):
             tokenizer = tokenizer_from_gguf(self.file.metadata, str(self.path))
         else:
             tokenizer = tokenizer_from_folder(_folder(self.path))
-        tokenizer.check_model(self.hyperparameters.vocab_size)
+        tokenizer.fit_model(self.hyperparameters.vocab_size)
         return tokenizer
 
     def chat_template(self) -> ChatTemplate | None:

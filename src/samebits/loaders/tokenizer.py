@@ -88,6 +88,7 @@ class Tokenizer(ABC):
         self.special = special
         self._pieces = pieces
         self._controls = controls
+        self._num_ids = len(pieces)
 
     kind = "unknown"
     adds_space_prefix = False
@@ -95,6 +96,11 @@ class Tokenizer(ABC):
     @property
     def vocab_size(self) -> int:
         return len(self._pieces)
+
+    @property
+    def num_ids(self) -> int:
+        """Ids that may be decoded: ours, and those that the model has beyond them, which have no text."""
+        return self._num_ids
 
     @property
     def control_ids(self) -> frozenset[int]:
@@ -124,9 +130,9 @@ class Tokenizer(ABC):
         """The bytes of the ids, one after another: joins of parts are parts of the join."""
         pieces, parts = self._pieces, []
         for i in ids:
-            if not 0 <= i < len(pieces):
-                raise BadInput(self.where, "token id", i, f"0 to {len(pieces) - 1}")
-            if not (skip_special and i in self._controls):
+            if not 0 <= i < self._num_ids:
+                raise BadInput(self.where, "token id", i, f"0 to {self._num_ids - 1}")
+            if i < len(pieces) and not (skip_special and i in self._controls):
                 parts.append(pieces[i])
         return b"".join(parts)
 
@@ -146,11 +152,15 @@ class Tokenizer(ABC):
         """A special token's own text, for templates; empty for None."""
         return "" if token_id is None else self.decode_bytes([token_id]).decode("utf-8", "replace")
 
-    def check_model(self, vocab_size: int) -> None:
-        """BadInput when an id of ours has no row in the model's embedding."""
+    def fit_model(self, vocab_size: int) -> None:
+        """Takes the model's ids for those there are, once, at load; BadInput when an id of ours is not among them.
+
+        Models may have more, rows of their embedding that only fill it up: those stand for nothing.
+        """
         if self.vocab_size > vocab_size:
             needed = f"at most the {vocab_size} rows of the model's embedding"
             raise BadInput(self.where, "tokenizer", f"{self.vocab_size} tokens", needed)
+        self._num_ids = vocab_size
 
 
 class TextStream:

@@ -11,7 +11,7 @@ short; it waits with its tokens and computes them again.
 from __future__ import annotations
 
 from collections.abc import Generator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Scheduler:
     def __init__(self, pages: PageCache, policy: Policy, *, shares_prefixes: bool = True) -> None:
         self.pages, self.policy, self._shares_prefixes = pages, policy, shares_prefixes
         self.slots = Slots(pages)
-        self._waiting: list[Sequence] = []  # a heap; cancelled ones leave when they come up
+        self._waiting: list[Sequence] = []  # a heap; cancelled ones leave when they come up, or are many
         self._num_waiting = self._num_added = self._num_steps = 0
         self.num_preemptions = self.num_cached_tokens = 0
 
@@ -72,13 +72,15 @@ class Scheduler:
         return self.slots.lay_out(decodes, chunks, copies)
 
     def commit(self, plan: StepPlan, tokens: np.ndarray) -> None:
-        """Takes the step as computed: plan.sampled[i] goes on with tokens[i]. New samples fork off."""
+        """Takes the step as computed: plan.sampled[i] goes on with tokens[i]. New samples fork off, or wait."""
         self.slots.computed[plan.slots] = plan.lengths
         for i in self.pages.crossings(plan.slots, plan.lengths).tolist():
             self._note(plan.sequences[i], int(plan.lengths[i]))
         for (parent, child), token in zip(plan.born, tokens[len(tokens) - len(plan.born) :].tolist(), strict=True):
             self._fork(parent, child, token)
-        for parent, _ in plan.born:
+        for _, child in plan.late:
+            self._wait(child)
+        for parent, _ in (*plan.born, *plan.late):
             parent.unborn = []
         self.slots.add_tokens(plan.sampled_slots, tokens[: len(plan.sampled_slots)])
 
@@ -91,8 +93,11 @@ class Scheduler:
             self.pages.close(sequence.slot)
             self.slots.leave(sequence, FINISHED)
             return
-        self._num_waiting -= sequence.state == WAITING
-        sequence.state = FINISHED
+        was_waiting, sequence.state = sequence.state == WAITING, FINISHED
+        self._num_waiting -= was_waiting
+        if was_waiting and len(self._waiting) > 2 * self._num_waiting:  # else those behind a long wait would pile up
+            self._waiting = [s for s in self._waiting if s.state == WAITING]
+            heapify(self._waiting)
 
     def check_integrity(self) -> None:
         """BadInput where pages or sequences do not add up. For tests: it looks at everything."""
@@ -222,11 +227,8 @@ class Scheduler:
         self._wait(victim)
 
     def _fork(self, parent: Sequence, child: Sequence, token: int) -> None:
-        """A sample starts beside its parent, or waits where there is no slot."""
+        """A sample starts beside its parent, in a slot that is free."""
         known = self.slots.tokens[parent.slot, : self.slots.known[parent.slot]]
         child.tokens, child.chain = np.append(known, np.int32(token)), parent.chain.copy()
-        if not self.slots.num_free:
-            self._wait(child)
-            return
         self.pages.fork(parent.slot, self.slots.next_free)
         self.slots.enter(child, len(known))

@@ -87,6 +87,7 @@ class Slots:
             for child in sequences[i].unborn
             if child.state == UNBORN
         ]
+        born, late = born[: self.num_free], born[self.num_free :]
         scored = [
             Scored(sequences[i], int(rows_indptr[i]), int(starts[i]), int(counts[i]))
             for i in np.flatnonzero(wants_all).tolist()
@@ -107,6 +108,7 @@ class Slots:
             sampled=owners_of_slots[is_sampled].tolist() + [child for _, child, _ in born],
             sampled_rows=np.append(rows_indptr[:-1][is_sampled], np.array([row for _, _, row in born], np.int32)),
             born=[(parent, child) for parent, child, _ in born],
+            late=[(parent, child) for parent, child, _ in late],
             scored=tuple(scored),
             copies=tuple(copies),
             num_decodes=len(decodes),

@@ -38,7 +38,8 @@ class StepBatch:
 class StepPlan(StepBatch):
     """A step as decided: `sampled[i]` gets a token drawn from logits row `sampled_rows[i]`.
 
-    The last of them are born in this step and share their parent's row.
+    The last of them are born in this step and share their parent's row; as many as there are free slots, so that no
+    step draws for more sequences than can run.
     """
 
     slots: np.ndarray  # [B]
@@ -48,6 +49,7 @@ class StepPlan(StepBatch):
     sampled: list[Sequence]
     sampled_rows: np.ndarray  # [samples]
     born: list[tuple[Sequence, Sequence]]  # (parent, sample)
+    late: list[tuple[Sequence, Sequence]]  # those that find no slot: they will wait with their prompt
     scored: tuple[Scored, ...]
     copies: tuple[PageCopy, ...]  # to be made before the step
     num_decodes: int

@@ -8,8 +8,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from samebits.engine.engine import Engine, StepStats
+from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job
+from samebits.engine.observer import StepStats
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 LAST_STEPS = 200  # that the page shows

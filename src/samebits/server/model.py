@@ -13,7 +13,8 @@ from samebits import NUMERICS_VERSION, __version__
 from samebits.api.llm import LLM
 from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
-from samebits.engine.engine import Observer
+from samebits.engine.faults import reason_of
+from samebits.engine.observer import Observer
 from samebits.server.errors import busy
 from samebits.server.grammar import Grammars
 from samebits.server.limits import Limits
@@ -55,24 +56,30 @@ class ServedModel:
         """Loads beside a server that already answers; a failure is kept as the reason."""
         try:
             self.llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
-        except Exception as error:
+            if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
+                reason = f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
+                log.error("the model cannot be served: %s", reason)
+                self._state, self.reason = FAILED, reason
+                return
+            self._start(digest, observer)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # panics of native libraries are no Exceptions
+            log.error("the model cannot be loaded: %s", reason_of(error))
             kind = type(error).__name__
-            log.error("the model cannot be loaded: %s: %s", kind, error)
             self._state, self.reason = FAILED, f"the model cannot be loaded ({kind}); the server's log says why"
             return
-        if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
-            reason = f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
-            log.error("the model cannot be served: %s", reason)
-            self._state, self.reason = FAILED, reason
-            return
+        self._state, self.reason = READY, ""
+        log.info("%s is ready: %s", self.name, self.fingerprint)
+
+    def _start(self, digest: str, observer: Observer | None) -> None:
+        """Everything that serving takes beside the model; the engine's thread last, since it must be ended again."""
         runner = self.llm.runner
         parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
-        self.llm.engine.observer = observer
-        self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
+        self.llm.engine.watch(observer)
         self.grammars = Grammars(self.llm.tokenizer, runner.vocab_size, self.limits.grammar_seconds)
-        self._state, self.reason = READY, ""
-        log.info("%s is ready: %s", self.name, self.fingerprint)
+        self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
 
     def ready(self) -> ServedModel:
         """Itself; ApiError 503 while it cannot serve."""

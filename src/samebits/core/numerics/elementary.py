@@ -56,7 +56,8 @@ def horner(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
     """c0 + x*(c1 + x*(c2 + ...)), each step one multiplication and one addition."""
     total = np.full_like(x, F(coefficients[-1]))
     for c in reversed(coefficients[:-1]):
-        total = total * x + F(c)
+        total *= x
+        total += F(c)
     return total
 
 
@@ -74,9 +75,10 @@ def exp(x: np.ndarray) -> np.ndarray:
     mantissa = F(1) + (r + (r * r) * horner(EXP_POLY, r))
     exponent = bits(shifted) - ROUND_MAGIC_BITS
     result = from_bits(bits(mantissa) + (exponent << 23))
-    result = np.where(x < EXP_LOWEST, F(0), result)
-    result = np.where(x > EXP_HIGHEST, F(np.inf), result)
-    return np.where(x != x, x, result)
+    for is_special, value in ((x < EXP_LOWEST, F(0)), (x > EXP_HIGHEST, F(np.inf)), (x != x, x)):
+        if is_special.any():  # looking costs less than choosing
+            result = np.where(is_special, value, result)
+    return result
 
 
 def recip(x: np.ndarray) -> np.ndarray:
