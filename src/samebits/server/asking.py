@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.server.errors import ApiError, bad_request, busy
+from samebits.server.json_input import parse_object
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
 from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
@@ -24,7 +24,7 @@ log = logging.getLogger("samebits.server")
 AnyBody = TypeVar("AnyBody", bound=Body)
 Result = TypeVar("Result")
 SEED_BITS = (1 << 64) - 1
-INLINE_CHARS = 2000  # encoded in less time than it takes to wake a thread
+INLINE_CHARS = 2000  # encoded or parsed in less time than it takes to wake a thread
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
 
 
@@ -35,16 +35,17 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
         data += chunk
         if len(data) > max_bytes:
             raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ApiError(400, "body: got no JSON; needs a JSON object", code="invalid_json") from None
-    if not isinstance(content, dict):
-        raise ApiError(400, "body: got no object; needs a JSON object", code="invalid_json")
-    check_refused(kind, content)
-    if unknown := unknown_fields(kind, content):
+    body, unknown = await off_loop(checked_body, len(data), data, kind)
+    if unknown:
         log.warning("%s ignores unknown fields: %s", request.url.path, ", ".join(map(repr, unknown)))
-    return kind.model_validate(content)
+    return body
+
+
+def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> tuple[AnyBody, list[str]]:
+    """The body, and names in it that nobody knows; ApiError or ValidationError for one that is wrong."""
+    content = parse_object(data)
+    check_refused(kind, content)
+    return kind.model_validate(content), unknown_fields(kind, content)
 
 
 def sampling_params(
@@ -81,6 +82,7 @@ async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result
 
 
 async def start_streams(
+    request: Request,
     served: ServedModel,
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
@@ -93,7 +95,7 @@ async def start_streams(
     """
     make_mask: Callable[[], TokenMask] | None = None
     if body.response_format is not None:
-        make_mask = await asyncio.to_thread(served.grammars.mask_maker, body.response_format)
+        make_mask = await while_connected(request, served.grammars.mask_maker(body.response_format))
     deadline = served.llm.engine.clock() + served.limits.deadline_seconds
     streams: list[Stream] = []
     try:

@@ -43,6 +43,13 @@ def bad_request(param: str, given: object, needed: str, code: str | None = None)
     return ApiError(400, f"{param}: got {shown}; needs {needed}", param, code)
 
 
+def shown(value: Any) -> str:
+    """A value of JSON in a few words, however large it is."""
+    if isinstance(value, (list, dict)):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    return json.dumps(value[: MAX_SHOWN + 1] if isinstance(value, str) else value)
+
+
 def busy(message: str) -> ApiError:
     return ApiError(503, message, code="overloaded")
 
@@ -56,8 +63,8 @@ def from_exception(error: Exception) -> ApiError:
         param = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
         if first["type"] == "missing":
             return bad_request(param, "nothing", "a value", "invalid_value")
-        needed = re.sub(r"^\w+ should (be )?", "", first["msg"])
-        return bad_request(param or "body", json.dumps(first["input"]), needed, "invalid_value")
+        needed = re.sub(r"^(Value error, )?\w+ should (be )?", "", first["msg"])
+        return bad_request(param or "body", shown(first["input"]), needed, "invalid_value")
     if isinstance(error, BadInput):
         return ApiError(400, str(error), error.argument, "invalid_value")
     if isinstance(error, RequestFailed):

@@ -44,7 +44,7 @@ async def chat_completions(request: Request) -> Response:
     max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
     logprobs = body.given("top_logprobs", 0) if body.logprobs else None
     params = sampling_params(body, served.limits, max_tokens, logprobs, served.is_deterministic)
-    streams = await start_streams(served, [prompt], params, body, "messages")
+    streams = await start_streams(request, served, [prompt], params, body, "messages")
     return await respond(request, served, body, ChatShape(bool(body.logprobs)), streams)
 
 
@@ -56,7 +56,7 @@ async def completions(request: Request) -> Response:
     prompts = await off_loop(token_lists, text_size(body.prompt), served, body.prompt, "prompt")
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
-    streams = await start_streams(served, prompts, params, body, "prompt")
+    streams = await start_streams(request, served, prompts, params, body, "prompt")
     return await respond(request, served, body, CompletionShape(body.logprobs is not None), streams)
 
 

@@ -16,7 +16,7 @@ class Limits:
     max_prompts       of one call to completions or embeddings
     max_samples       n
     max_stops         stop strings of a request
-    grammar_seconds   for compiling a response format
+    grammar_seconds   of CPU for compiling a response format
     deadline_seconds  for a whole answer, from its arrival
     drain_seconds     that answers under way get when the server is told to stop
     """
@@ -26,7 +26,7 @@ class Limits:
     max_prompts: int = 128
     max_samples: int = 16
     max_stops: int = 16
-    grammar_seconds: float = 2.0
+    grammar_seconds: float = 1.0
     deadline_seconds: float = 600.0
     drain_seconds: float = 30.0
 
@@ -37,4 +37,7 @@ class Limits:
 
 
 RETRY_AFTER_SECONDS = 1
+MAX_MESSAGES, MAX_PARTS = 4096, 8192  # of a conversation, its parts in all
+MAX_SCHEMA_CHARS = 1 << 18
+MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; names count as values
 MAX_BIASES, MAX_TOP_LOGPROBS, MAX_STOP_CHARS, MAX_NAME_CHARS = 1024, 20, 1024, 256

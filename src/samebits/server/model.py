@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,10 @@ from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.engine import Observer
+from samebits.loaders import SpecialTokens
 from samebits.server.errors import busy
 from samebits.server.grammar import Grammars
+from samebits.server.grammar_process import Vocabulary
 from samebits.server.limits import Limits
 
 LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
@@ -64,7 +67,8 @@ class ServedModel:
         self.fingerprint = "samebits-" + "-".join(parts)
         self.llm.engine.observer = observer
         self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
-        self.grammars = Grammars(self.llm.tokenizer, runner.vocab_size, self.limits.grammar_seconds)
+        vocabulary = vocabulary_of(path, runner.vocab_size, self.llm.tokenizer.special)
+        self.grammars = Grammars(vocabulary, self.limits.grammar_seconds)
         self._state, self.reason = READY, ""
         log.info("%s is ready: %s", self.name, self.fingerprint)
 
@@ -78,6 +82,16 @@ class ServedModel:
         if self._state == READY:
             self._state, self.reason = CLOSED, "the server is shutting down"
             self.engine.close()
+            self.grammars.close()
+
+
+def vocabulary_of(path: Path | None, vocab_size: int, special: SpecialTokens) -> Vocabulary | None:
+    """What grammars need of a model; None where it lacks a part, or the system lacks fork."""
+    ends = (special.eot, special.eos, *sorted(special.end_ids))
+    end = next((i for i in ends if i is not None), None)
+    if path is None or end is None or not hasattr(os, "fork"):
+        return None
+    return Vocabulary(path, vocab_size, end)
 
 
 def file_digest(path: Path | None) -> str:

@@ -2,18 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from samebits.server.errors import bad_request
-from samebits.server.limits import MAX_BIASES, MAX_NAME_CHARS, MAX_STOP_CHARS, MAX_TOP_LOGPROBS
+from samebits.server.limits import (
+    MAX_BIASES,
+    MAX_MESSAGES,
+    MAX_NAME_CHARS,
+    MAX_PARTS,
+    MAX_SCHEMA_CHARS,
+    MAX_STOP_CHARS,
+    MAX_TOP_LOGPROBS,
+)
+
+END_OF_IDS = 1 << 31
+Item = TypeVar("Item")
+
+
+def _check_ids(ids: Any, needed: str) -> None:
+    """ValueError for what is no list of token ids; a million are checked in some milliseconds."""
+    if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:
+        raise ValueError(f"Value should be {needed}")
+    if ids and not (min(ids) >= 0 and max(ids) < END_OF_IDS):
+        raise ValueError(f"Value should be {needed}, of ids from 0 to {END_OF_IDS - 1}")
+
+
+def _check_prompts(given: Any) -> Any:
+    """A text, a list of texts, token ids, or a list of those: which, its first item says."""
+    first = given[0] if isinstance(given, list) and given else None
+    if isinstance(given, str) or given == []:
+        return given
+    if isinstance(first, str):
+        if set(map(type, given)) != {str}:
+            raise ValueError("Value should be a list of texts alone")
+    elif isinstance(first, list):
+        for ids in given:
+            _check_ids(ids, "a list of lists of token ids")
+    else:
+        _check_ids(given, "a text, token ids, or a list of either")
+    return given
+
+
+def _check_id_list(given: Any) -> Any:
+    _check_ids(given, "a list of token ids")
+    return given
+
+
+def _at_most(max_items: int) -> BeforeValidator:
+    """Counts before anything in the list or object is looked at."""
+
+    def check(given: Any) -> Any:
+        if isinstance(given, (list, dict)) and len(given) > max_items:
+            raise ValueError(f"Value should be at most {max_items} items")
+        return given
+
+    return BeforeValidator(check)
+
 
 Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
-TokenIds = list[Annotated[int, Field(ge=0, lt=1 << 31)]]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
 Bias = dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
+Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: the others are not looked at
+_Ids = list[Annotated[int, Field(ge=0, lt=END_OF_IDS)]]
+TokenIds = Annotated[_Ids, PlainValidator(_check_id_list, json_schema_input_type=_Ids)]
+_Prompts = str | list[str] | _Ids | list[_Ids]
+Prompts = Annotated[_Prompts, PlainValidator(_check_prompts, json_schema_input_type=_Prompts)]
 
 
 class Body(BaseModel):
@@ -45,6 +104,38 @@ class ResponseFormat(Body):
     type: Literal["text", "json_object", "json_schema", "regex"]
     json_schema: JsonSchema | None = None
     pattern: str | None = None
+    _source: str | None = None
+
+    @property
+    def source(self) -> str | None:
+        """The regular expression, or a JSON schema as text; None for plain text."""
+        return self._source
+
+    @model_validator(mode="after")
+    def _take_source(self) -> ResponseFormat:
+        """ApiError where parts are missing or too long."""
+        if self.type == "regex":
+            if not self.pattern:
+                raise bad_request("response_format.pattern", "nothing", "a regular expression")
+            self._source = _bounded([self.pattern])
+        elif self.type == "json_object":
+            self._source = '{"type":"object"}'
+        elif self.type == "json_schema":
+            if self.json_schema is None or self.json_schema.schema_ is None:
+                raise bad_request("response_format.json_schema", "nothing", "an object with a schema")
+            self._source = _bounded(json.JSONEncoder(separators=(",", ":")).iterencode(self.json_schema.schema_))
+        return self
+
+
+def _bounded(parts: Iterable[str]) -> str:
+    """The parts as one text; ApiError as soon as they are too long."""
+    taken, num_chars = [], 0
+    for part in parts:
+        taken.append(part)
+        num_chars += len(part)
+        if num_chars > MAX_SCHEMA_CHARS:
+            raise bad_request("response_format", "a longer one", f"at most {MAX_SCHEMA_CHARS} characters")
+    return "".join(taken)
 
 
 class Sampling(Body):
@@ -53,14 +144,14 @@ class Sampling(Body):
     model: Text | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     seed: Seed | None = None
-    stop: Stop | list[Stop] | None = None
+    stop: Stop | Few[Stop] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: Annotated[Bias, Field(max_length=MAX_BIASES)] | None = None
+    logit_bias: Annotated[Bias, _at_most(MAX_BIASES), Field(max_length=MAX_BIASES)] | None = None
     user: str | None = None
     top_k: Annotated[int, Field(ge=0, lt=1 << 30)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -82,7 +173,7 @@ class Part(Body):
 
 class Message(Body):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[Part], Field(min_length=1)]
+    content: str | Annotated[Few[Part], Field(min_length=1, max_length=MAX_PARTS)]
     name: Text | None = None
 
     def as_dict(self) -> dict[str, str]:
@@ -90,8 +181,20 @@ class Message(Body):
         return {"role": "system" if self.role == "developer" else self.role, "content": content}
 
 
+@BeforeValidator
+def _few_parts(messages: Any) -> Any:
+    """Counts a conversation before anything in it is looked at."""
+    if isinstance(messages, list):
+        if len(messages) > MAX_MESSAGES:
+            raise ValueError(f"Value should be at most {MAX_MESSAGES} messages")
+        contents = [m.get("content") for m in messages if isinstance(m, dict)]
+        if sum(len(c) for c in contents if isinstance(c, list)) > MAX_PARTS:
+            raise ValueError(f"Value should be messages of at most {MAX_PARTS} parts in all")
+    return messages
+
+
 class ChatBody(Sampling):
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[Few[Message], _few_parts, Field(min_length=1, max_length=MAX_MESSAGES)]
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     logprobs: bool | None = None
@@ -99,7 +202,7 @@ class ChatBody(Sampling):
 
 
 class CompletionBody(Sampling):
-    prompt: str | list[str] | TokenIds | list[TokenIds]
+    prompt: Prompts
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
 
@@ -107,7 +210,7 @@ class CompletionBody(Sampling):
 class EmbeddingBody(Body):
     """`pooling` is ours."""
 
-    input: str | list[str] | TokenIds | list[TokenIds]
+    input: Prompts
     model: Text | None = None
     encoding_format: Literal["float", "base64"] | None = None
     pooling: Literal["mean", "last"] | None = None
@@ -159,4 +262,4 @@ def check_refused(kind: type[Body], body: dict[str, Any]) -> None:
 def unknown_fields(kind: type[Body], body: dict[str, Any]) -> list[str]:
     """Names that neither OpenAI's schema nor ours has; the first few, cut short."""
     known = {f.alias or name for name, f in kind.model_fields.items()} | REFUSED.get(kind, {}).keys() | ACCEPTED
-    return [name[:40] for name in body if name not in known][:10]
+    return [name[:40] for name in islice((n for n in body if n not in known), 10)]
