@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -13,8 +14,9 @@ from starlette.requests import Request
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
-from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.engine.sampling import SamplingParams
 from samebits.server.errors import ApiError, bad_request, busy
+from samebits.server.grammar_process import Follower
 from samebits.server.json_input import parse_object
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
@@ -81,6 +83,21 @@ async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result
     return work(*args) if size <= INLINE_CHARS else await asyncio.to_thread(work, *args)
 
 
+@dataclass(frozen=True)
+class Started:
+    """A request's streams, one a prompt, and what follows their format."""
+
+    streams: list[Stream]
+    follower: Follower | None
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        for stream in self.streams:
+            stream.close()
+        if self.follower:
+            self.follower.end()
+
+
 async def start_streams(
     request: Request,
     served: ServedModel,
@@ -88,33 +105,32 @@ async def start_streams(
     params: SamplingParams,
     body: Sampling,
     param: str,
-) -> list[Stream]:
+) -> Started:
     """A stream for each prompt, or none: a mistake in one ends those that were started.
 
     `param` is the field that prompts came in.
     """
-    make_mask: Callable[[], TokenMask] | None = None
+    follower: Follower | None = None
     if body.response_format is not None:
-        make_mask = await while_connected(request, served.grammars.mask_maker(body.response_format))
+        follower = await while_connected(request, served.grammars.follower(body.response_format))
     deadline = served.llm.engine.clock() + served.limits.deadline_seconds
-    streams: list[Stream] = []
+    started, make_mask = Started([], follower), follower.new_mask if follower else None
     try:
         for prompt in prompts:
             options = {"priority": body.given("priority", 0), "deadline": deadline, "make_mask": make_mask}
-            streams.append(await served.engine.generate(prompt, params, **options))
+            started.streams.append(await served.engine.generate(prompt, params, **options))
     except BaseException as error:
-        for stream in streams:
-            stream.close()
+        started.close()
         if isinstance(error, QueueFull):
             raise busy(f"the server is busy: {error}") from None
         if isinstance(error, BadInput) and error.argument == "prompt":
             code = "context_length_exceeded" if all(prompts) else "invalid_value"
             raise ApiError(400, str(error), param, code) from None
         raise
-    return streams
+    return started
 
 
-async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Piece]]:
+async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
     """(stream, sample, piece) of all streams as they come; leaving early ends them all."""
     pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
 
@@ -126,7 +142,7 @@ async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Pie
         except Exception as error:
             pieces.put_nowait(error)
 
-    tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(streams)]
+    tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(started.streams)]
     try:
         num_open = len(tasks)
         while num_open:
@@ -138,18 +154,18 @@ async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Pie
             else:
                 yield event
     finally:
-        for task, stream in zip(tasks, streams, strict=True):
+        for task in tasks:
             task.cancel()
-            stream.close()
+        started.close()
 
 
-async def all_completions(request: Request, streams: Sequence[Stream]) -> list[list[Completion]]:
+async def all_completions(request: Request, started: Started) -> list[list[Completion]]:
     """Every stream's answers; a client that goes away ends them."""
 
     async def wait() -> list[list[Completion]]:
-        async for _ in merged(streams):
+        async for _ in merged(started):
             pass
-        return [stream.job.completions() for stream in streams]
+        return [stream.job.completions() for stream in started.streams]
 
     return await while_connected(request, wait())
 

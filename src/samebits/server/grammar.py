@@ -7,11 +7,9 @@ import os
 import socket
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from samebits.core.errors import SamebitsError
-from samebits.engine.sampling import TokenMask
 from samebits.server.errors import ApiError, bad_request, busy
 from samebits.server.grammar_process import Ended, Follower, Nursery, Refused, Vocabulary, compile_in, fork_through
 from samebits.server.grammar_wire import JSON_SCHEMA, REGEX, Bounds
@@ -57,11 +55,11 @@ class Grammars:
         self._nursery = Nursery(vocabulary, Bounds(compile_seconds)) if vocabulary else None
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()  # the one that was asked for last is the last
         self._slots = asyncio.Semaphore(MAX_COMPILING)
-        self._num_compiling = 0  # or waiting for that
+        self.num_compiling = 0  # or waiting for that
         self._followed: weakref.WeakKeyDictionary[Follower, int] = weakref.WeakKeyDictionary()  # format bytes of each
 
-    async def mask_maker(self, wanted: ResponseFormat | None) -> Callable[[], TokenMask] | None:
-        """What makes a mask for each sample; None for plain text.
+    async def follower(self, wanted: ResponseFormat | None) -> Follower | None:
+        """What makes a mask for each sample, until it is ended; None for plain text.
 
         ApiError for a format that cannot be compiled, and for one that comes when too many do.
         """
@@ -70,8 +68,9 @@ class Grammars:
         if self._vocabulary is None or self._nursery is None:
             needed = "a server on a system with fork, and a model with a file and an end-of-text token"
             raise bad_request("response_format", wanted.type, needed)
-        if len(self._followed) >= MAX_FOLLOWED or sum(self._followed.values()) >= MAX_FOLLOWED_BYTES:
-            raise busy(f"the server is busy: {len(self._followed)} requests with response formats are under way")
+        under_way = [num_bytes for f, num_bytes in list(self._followed.items()) if not f.is_ended]
+        if len(under_way) >= MAX_FOLLOWED or sum(under_way) >= MAX_FOLLOWED_BYTES:
+            raise busy(f"the server is busy: {len(under_way)} requests with response formats are under way")
         try:
             stream, num_bytes = await self._forked(self._nursery, _key(wanted.type, wanted.source))
         except Refused as error:
@@ -83,7 +82,7 @@ class Grammars:
             raise ApiError(500, str(error), "response_format", "internal_error") from None
         follower = Follower(stream, self._vocabulary.vocab_size, self._vocabulary.end)
         self._followed[follower] = num_bytes
-        return follower.new_mask
+        return follower
 
     async def _forked(self, nursery: Nursery, key: Key) -> tuple[socket.socket, int]:
         """A socket to a process that follows answers in this format, and the format's bytes."""
@@ -99,8 +98,8 @@ class Grammars:
         """The format's process, once that has compiled it. Many may wait for the same."""
         entry = self._entries.get(key)
         if entry is None:
-            if self._num_compiling >= MAX_COMPILING + MAX_WAITING:
-                raise busy(f"the server is busy: {self._num_compiling} response formats wait to be compiled")
+            if self.num_compiling >= MAX_COMPILING + MAX_WAITING:
+                raise busy(f"the server is busy: {self.num_compiling} response formats wait to be compiled")
             entry = self._add(nursery, key)
         self._entries.move_to_end(key)
         entry.num_waiting += 1
@@ -115,7 +114,7 @@ class Grammars:
     def _add(self, nursery: Nursery, key: Key) -> _Entry:
         entry = _Entry(asyncio.create_task(self._compile(nursery, key)))
         entry.task.add_done_callback(lambda _: self._settle(key, entry))
-        self._num_compiling += 1
+        self.num_compiling += 1
         self._entries[key] = entry
         return entry
 
@@ -131,7 +130,7 @@ class Grammars:
 
     def _settle(self, key: Key, entry: _Entry) -> None:
         """After a compilation: what failed is forgotten, and the oldest formats where there are too many."""
-        self._num_compiling -= 1
+        self.num_compiling -= 1
         if entry.compiled is None and self._entries.get(key) is entry:
             del self._entries[key]
         kept = {k: e.compiled.num_bytes for k, e in self._entries.items() if e.compiled}

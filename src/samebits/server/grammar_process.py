@@ -168,29 +168,33 @@ async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
 
 
 class Follower:
-    """The process that follows one request's answers. Used by the engine's thread; ended with its last mask."""
+    """The process that follows one request's answers. The engine's thread uses it; any other may `end` it."""
 
-    def __init__(self, stream: socket.socket, vocab_size: int, end: int) -> None:
+    def __init__(self, stream: socket.socket, vocab_size: int, end_id: int) -> None:
         stream.settimeout(MASK_WAIT_SECONDS)
-        self._stream, self.vocab_size, self.end = stream, vocab_size, end
-        self._num_samples = 0
+        self._stream, self.vocab_size, self.end_id = stream, vocab_size, end_id
+        self._num_samples, self.is_ended = 0, False
         self._replies: dict[int, tuple[bytes, bytes]] = {}  # that came before they were wanted
 
-    def __del__(self) -> None:  # answers have no other end that a mask could see
+    def end(self) -> None:
+        """Lets the process go; masks that are asked for later are refused."""
+        self.is_ended = True
+        with suppress(OSError):  # it has gone already
+            self._stream.shutdown(socket.SHUT_RDWR)  # no more: the engine's thread may be reading
+
+    def __del__(self) -> None:
         self._stream.close()
 
     def new_mask(self) -> GrammarMask:
-        """The mask of another answer; BadInput where the process has ended."""
+        """The mask of another answer."""
         sample, self._num_samples = self._num_samples, self._num_samples + 1
         self.send(OPEN, sample)
         return GrammarMask(self, sample)
 
     def send(self, kind: bytes, sample: int, token: int = 0) -> None:
-        """Asks for a sample's next mask."""
-        try:
+        """Asks for a sample's next mask. Whether that comes, `reply` will say."""
+        with suppress(OSError):
             self._stream.sendall(ASK.pack(kind, sample, token))
-        except OSError:
-            raise _too_much() from None
 
     def reply(self, sample: int) -> tuple[bytes, bytes]:
         """Kind and payload that answer the sample's last ask; BadInput for a mask that is late or costs too much."""
@@ -199,7 +203,7 @@ class Follower:
                 kind, number, payload = receive_frame(self._stream)
                 self._replies[number] = kind, payload
         except (OSError, EOFError):
-            self._stream.close()  # what was late must not answer what is asked next
+            self.end()  # what was late must not answer what is asked next
             raise _too_much() from None
         return self._replies.pop(sample)
 
@@ -215,21 +219,34 @@ class GrammarMask:
     def __init__(self, follower: Follower, sample: int) -> None:
         self._follower, self._sample = follower, sample
         self._allowed: np.ndarray | None = None
+        self._refusal: BadInput | None = None
 
     def allowed(self) -> np.ndarray:
+        """As the protocol says; BadInput, also when asked again, where the format cannot be followed any further."""
+        if self._refusal is not None:
+            raise self._refusal
         if self._allowed is None:
-            kind, payload = self._follower.reply(self._sample)
-            if kind == REFUSED:
-                text = " ".join(payload.decode("utf-8", "replace").split())[:MAX_REASON_CHARS]
-                raise BadInput(SAMPLER, "response_format", text, "a format that can be followed")
-            self._allowed = np.zeros(self._follower.vocab_size, bool)
-            if kind == MASK:
-                bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
-                self._allowed[:] = bits[: self._follower.vocab_size]
-            else:
-                self._allowed[self._follower.end] = True
+            try:
+                self._allowed = self._fetched()
+            except BadInput as error:
+                self._refusal = error
+                raise
         return self._allowed
 
     def accept(self, token: int) -> None:
         self._allowed = None
-        self._follower.send(TOKEN, self._sample, token)
+        if self._refusal is None:
+            self._follower.send(TOKEN, self._sample, token)
+
+    def _fetched(self) -> np.ndarray:
+        kind, payload = self._follower.reply(self._sample)
+        vocab_size = self._follower.vocab_size
+        if kind == REFUSED:
+            text = " ".join(payload.decode("utf-8", "replace").split())[:MAX_REASON_CHARS]
+            raise BadInput(SAMPLER, "response_format", text, "a format that can be followed")
+        if kind == MASK:
+            bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
+            return bits[:vocab_size].astype(bool)
+        only_end = np.zeros(vocab_size, bool)
+        only_end[self._follower.end_id] = True
+        return only_end

@@ -107,16 +107,22 @@ def compile_format(
         matcher = llguidance.LLMatcher(library, make(text), log_level=0, limits=LIMITS)
         error = matcher.get_error()
         if not error:
-            matcher.deep_copy().compute_bitmask()  # some formats show their cost only here
+            first = matcher.deep_copy()
+            first.compute_bitmask()  # some formats show only here what they cost, or that no text fits them
+            error = first.get_error()
     except (ValueError, RuntimeError) as raised:
         error = str(raised)
     signal.setitimer(signal.ITIMER_PROF, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
     if error:
-        stream.sendall(frame(REFUSED, payload=error.encode("utf-8", "replace")))
+        stream.sendall(frame(REFUSED, payload=_reason(error)))
         return None
     stream.sendall(frame(COMPILED, mapped_bytes() - before))
     return matcher
+
+
+def _reason(error: str) -> bytes:
+    return error.replace("<non-verbose/>", "").encode("utf-8", "replace")
 
 
 def _from_regex(text: str) -> str:
@@ -146,7 +152,7 @@ def mask_frame(matcher: llguidance.LLMatcher, sample: int) -> bytes:
     """The mask of a sample's next token, or why there is none."""
     bits = b"" if matcher.is_stopped() else matcher.compute_bitmask()
     if error := matcher.get_error():
-        return frame(REFUSED, sample, error.encode("utf-8", "replace"))
+        return frame(REFUSED, sample, _reason(error))
     return frame(MASK, sample, bits) if bits else frame(STOPPED, sample)
 
 
