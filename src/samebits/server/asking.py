@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,12 +21,12 @@ from samebits.server.json_input import parse_object
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
 from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
+from samebits.server.threads import off_loop
 
 log = logging.getLogger("samebits.server")
 AnyBody = TypeVar("AnyBody", bound=Body)
 Result = TypeVar("Result")
 SEED_BITS = (1 << 64) - 1
-INLINE_CHARS = 2000  # encoded or parsed in less time than it takes to wake a thread
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
 
 
@@ -76,11 +76,6 @@ def sampling_params(
         logprobs=logprobs,
         ignore_eos=body.given("ignore_eos", False),
     )
-
-
-async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result:
-    """Some work's result; on another thread where `size` characters would keep other clients waiting."""
-    return work(*args) if size <= INLINE_CHARS else await asyncio.to_thread(work, *args)
 
 
 @dataclass(frozen=True)

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
 from samebits.server.asking import (
     Started,
     all_completions,
     merged,
-    off_loop,
     read_body,
     sampling_params,
     start_streams,
     usage,
 )
 from samebits.server.errors import ApiError, bad_request, from_exception
+from samebits.server.json_output import json_response, json_text
 from samebits.server.model import ServedModel
 from samebits.server.protocol import ChatBody, CompletionBody, Sampling
+from samebits.server.threads import off_loop
 
 log = logging.getLogger("samebits.server")
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
+CHARS_A_TOKEN = 10  # or so, in an answer
+EVENTS_A_TURN = 16
 EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -88,7 +90,9 @@ async def respond(request: Request, served: ServedModel, body: Sampling, shape: 
         events = stream_events(served, shape, request.state.request_id, started, include_usage)
         return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_HEADERS)
     answers = await all_completions(request, started)
-    return JSONResponse(whole_answer(served, shape, request.state.request_id, answers, usage(started.streams)))
+    request_id, count = request.state.request_id, sum(len(a.token_ids) for of_prompt in answers for a in of_prompt)
+    size = count * CHARS_A_TOKEN * (1 + (started.streams[0].job.params.logprobs or 0))
+    return await json_response(lambda: whole_answer(served, shape, request_id, answers, usage(started.streams)), size)
 
 
 async def stream_events(
@@ -98,7 +102,7 @@ async def stream_events(
     tokenizer, streams = served.llm.tokenizer, started.streams
     n = len(streams[0].job.answers)
     head = {**envelope(served, shape, request_id, shape.chunk), **({"usage": None} if include_usage else {})}
-    offsets = [0] * (n * len(streams))
+    offsets, num_sent = [0] * (n * len(streams)), 0
     try:
         for index in range(len(offsets)):
             if first := shape.first(index):
@@ -107,6 +111,9 @@ async def stream_events(
             index = number * n + sample
             yield event({**head, "choices": [shape.part(tokenizer, index, piece, offsets[index])]})
             offsets[index] += len(piece.text)
+            num_sent += 1
+            if num_sent % EVENTS_A_TURN == 0:
+                await asyncio.sleep(0)  # many may be there at once, and nothing else would make way for others
         if include_usage:
             yield event({**head, "choices": [], "usage": usage(streams)})
     except Exception as error:
@@ -116,4 +123,4 @@ async def stream_events(
 
 
 def event(content: object) -> str:
-    return f"data: {json.dumps(content, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"data: {json_text(content)}\n\n"
