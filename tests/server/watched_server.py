@@ -33,7 +33,8 @@ def kept_waiting() -> float:
 class Heart:
     """`longest` is how late the latest beat was, at worst."""
 
-    longest = 0.0
+    def __init__(self) -> None:
+        self.longest, self._has_beaten = 0.0, threading.Event()
 
     async def beat(self) -> None:
         while True:
@@ -41,9 +42,12 @@ class Heart:
             await asyncio.sleep(BEAT_SECONDS)
             late = time.perf_counter() - due
             self.longest = max(self.longest, late - (kept_waiting() - waited))
+            self._has_beaten.set()
 
     def report(self) -> None:
         for _ in sys.stdin:
+            self._has_beaten.clear()
+            self._has_beaten.wait()  # a beat may be late just now
             print(self.longest, flush=True)
             self.longest = 0.0
 

@@ -19,11 +19,16 @@ TYPES |= {503: "server_error"}
 MAX_SHOWN = 80
 
 
+def printable(text: str) -> str:
+    """The text as one line: what cannot be printed is written as an escape."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class ApiError(Exception):
-    """A refusal with its HTTP status."""
+    """A refusal with its HTTP status, in one line."""
 
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.status, self.param, self.code = status, param, code
 
     def as_json(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.server.errors import printable
 from samebits.server.grammar_wire import (
     ASK,
     FORK,
@@ -163,8 +164,12 @@ async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
         raise Ended from None
     verdict, num_bytes, reason = await read_frame(stream)
     if verdict == REFUSED:
-        raise Refused(" ".join(reason.split())[:MAX_REASON_CHARS])
+        raise Refused(_line(reason))
     return num_bytes
+
+
+def _line(reason: str) -> str:
+    return printable(" ".join(reason.split()))[:MAX_REASON_CHARS]
 
 
 class Follower:
@@ -242,8 +247,8 @@ class GrammarMask:
         kind, payload = self._follower.reply(self._sample)
         vocab_size = self._follower.vocab_size
         if kind == REFUSED:
-            text = " ".join(payload.decode("utf-8", "replace").split())[:MAX_REASON_CHARS]
-            raise BadInput(SAMPLER, "response_format", text, "a format that can be followed")
+            text = payload.decode("utf-8", "replace")
+            raise BadInput(SAMPLER, "response_format", _line(text), "a format that can be followed")
         if kind == MASK:
             bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
             return bits[:vocab_size].astype(bool)
