@@ -111,6 +111,7 @@ def test_nobody_compiles_for_a_client_that_has_gone(server: Running) -> None:
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(leave, range(12)))
     wait_until(lambda: server.served.grammars.num_compiling <= grammar.MAX_COMPILING, seconds=1.5)
+    wait_until(lambda: server.served.grammars.num_compiling == 0)
 
 
 def test_a_format_is_compiled_once_and_a_request_leaves_no_process(hasty: Running) -> None:
@@ -119,10 +120,10 @@ def test_a_format_is_compiled_once_and_a_request_leaves_no_process(hasty: Runnin
         known = wait_settled(os.getpid())
         for _ in range(5):
             assert client.post(CHAT, json=asking(GOOD)).json()["choices"] == first
-        assert wait_settled(os.getpid()) == known
+        assert set(wait_settled(os.getpid())) <= set(known)
         with client.stream("POST", CHAT, json=asking({"type": "json_object"}, max_tokens=300, stream=True)) as reply:
             next(reply.iter_lines())
-        assert len(wait_settled(os.getpid())) == len(known) + 1  # the one that keeps the format
+        assert len(set(wait_settled(os.getpid())) - set(known)) == 1  # the one that keeps the format
     hasty.check_idle()
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_server import Running
 
 from samebits.server.errors import ApiError
-from samebits.server.json_input import CONTAINER_VALUES, PART_BYTES, _Scan, _scan_part, np, parse_object
+from samebits.server.json_input import CONTAINER_VALUES, PART_BYTES, Scan, parse_object, scan_part
 from samebits.server.json_output import json_text
 from samebits.server.limits import MAX_DEPTH, MAX_VALUES
 
@@ -90,9 +91,9 @@ def counted(value: Any) -> tuple[int, int]:
 def test_the_scan_counts_what_the_parser_finds(value: dict[str, Any], is_ascii: bool, part_bytes: int) -> None:
     """Wherever the text is cut into parts: in the midst of strings, escapes and runs of backslashes."""
     data = np.frombuffer(json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass"), np.uint8)
-    state, deepest = _Scan(), 0
+    state, deepest = Scan(), 0
     for start in range(0, len(data), part_bytes):
-        deepest = max(deepest, _scan_part(data[start : start + part_bytes], state))
+        deepest = max(deepest, scan_part(data[start : start + part_bytes], state))
     assert (state.num_values, deepest) == counted(value)
     assert (state.depth, state.is_inside, state.is_escaped) == (0, False, False)
 

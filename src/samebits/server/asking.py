@@ -16,7 +16,7 @@ from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
 from samebits.engine.sampling import SamplingParams
 from samebits.server.errors import ApiError, bad_request, busy
-from samebits.server.grammar_process import Follower
+from samebits.server.grammar_masks import Follower
 from samebits.server.json_input import parse_object
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel

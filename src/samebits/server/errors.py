@@ -16,12 +16,17 @@ from samebits.server.limits import RETRY_AFTER_SECONDS
 
 TYPES = {401: "authentication_error", 404: "not_found_error", 405: "invalid_request_error", 500: "server_error"}
 TYPES |= {503: "server_error"}
-MAX_SHOWN = 80
+MAX_SHOWN, MAX_REASON_CHARS = 80, 200
 
 
 def printable(text: str) -> str:
     """The text as one line: what cannot be printed is written as an escape."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def one_line(reason: str) -> str:
+    """What another program gives as a reason, cut short."""
+    return printable(" ".join(reason.split()))[:MAX_REASON_CHARS]
 
 
 class ApiError(Exception):

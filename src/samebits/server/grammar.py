@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from samebits.core.errors import SamebitsError
 from samebits.server.errors import ApiError, bad_request, busy
-from samebits.server.grammar_process import Ended, Follower, Nursery, Refused, Vocabulary, compile_in, fork_through
+from samebits.server.grammar_masks import Follower
+from samebits.server.grammar_process import Ended, Nursery, Refused, Vocabulary, compile_in, fork_through
 from samebits.server.grammar_wire import JSON_SCHEMA, REGEX, Bounds
 from samebits.server.protocol import ResponseFormat
 

@@ -54,7 +54,7 @@ def parse_object(data: bytes | bytearray) -> dict[str, Any]:
 
 
 @dataclass
-class _Scan:
+class Scan:
     """Where a scan of JSON stands between two parts of it."""
 
     num_values: int = 0
@@ -68,16 +68,16 @@ def check_size(data: bytes | bytearray) -> None:
     num_opens = data.count(b"[") + data.count(b"{")  # in texts too: a bound that is quick to find
     if num_opens <= MAX_DEPTH and data.count(b",") + data.count(b":") + CONTAINER_VALUES * num_opens <= MAX_VALUES:
         return
-    state, numbers = _Scan(), np.frombuffer(data, np.uint8)
+    state, numbers = Scan(), np.frombuffer(data, np.uint8)
     for start in range(0, len(numbers), PART_BYTES):
-        deepest = _scan_part(numbers[start : start + PART_BYTES], state)
+        deepest = scan_part(numbers[start : start + PART_BYTES], state)
         if state.num_values > MAX_VALUES:
             raise invalid_json(f"more than {MAX_VALUES} values and names", "fewer")
         if deepest > MAX_DEPTH:
             raise invalid_json(f"more than {MAX_DEPTH} levels of nesting", "fewer")
 
 
-def _scan_part(part: np.ndarray, state: _Scan) -> int:
+def scan_part(part: np.ndarray, state: Scan) -> int:
     """Counts uint8 [n] into `state`; returns the deepest level in it."""
     is_quote, is_backslash = part == QUOTE, part == BACKSLASH
     if state.is_escaped or is_backslash.any():

@@ -3,76 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
+from samebits.server.counting import END_OF_IDS, at_most, bounded_text, check_id_list, check_prompts, few_parts
 from samebits.server.errors import bad_request
 from samebits.server.limits import (
     MAX_BIASES,
     MAX_MESSAGES,
     MAX_NAME_CHARS,
     MAX_PARTS,
-    MAX_SCHEMA_CHARS,
     MAX_STOP_CHARS,
     MAX_TOP_LOGPROBS,
 )
 
-END_OF_IDS = 1 << 31
 Item = TypeVar("Item")
-
-
-def _check_ids(ids: Any, needed: str) -> None:
-    """ValueError for what is no list of token ids; a million are checked in some milliseconds."""
-    if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:
-        raise ValueError(f"Value should be {needed}")
-    if ids and not (min(ids) >= 0 and max(ids) < END_OF_IDS):
-        raise ValueError(f"Value should be {needed}, of ids from 0 to {END_OF_IDS - 1}")
-
-
-def _check_prompts(given: Any) -> Any:
-    """A text, a list of texts, token ids, or a list of those: which, its first item says."""
-    first = given[0] if isinstance(given, list) and given else None
-    if isinstance(given, str) or given == []:
-        return given
-    if isinstance(first, str):
-        if set(map(type, given)) != {str}:
-            raise ValueError("Value should be a list of texts alone")
-    elif isinstance(first, list):
-        for ids in given:
-            _check_ids(ids, "a list of lists of token ids")
-    else:
-        _check_ids(given, "a text, token ids, or a list of either")
-    return given
-
-
-def _check_id_list(given: Any) -> Any:
-    _check_ids(given, "a list of token ids")
-    return given
-
-
-def _at_most(max_items: int) -> BeforeValidator:
-    """Counts before anything in the list or object is looked at."""
-
-    def check(given: Any) -> Any:
-        if isinstance(given, (list, dict)) and len(given) > max_items:
-            raise ValueError(f"Value should be at most {max_items} items")
-        return given
-
-    return BeforeValidator(check)
-
-
 Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
 Bias = dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
 Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: the others are not looked at
 _Ids = list[Annotated[int, Field(ge=0, lt=END_OF_IDS)]]
-TokenIds = Annotated[_Ids, PlainValidator(_check_id_list, json_schema_input_type=_Ids)]
+TokenIds = Annotated[_Ids, PlainValidator(check_id_list, json_schema_input_type=_Ids)]
 _Prompts = str | list[str] | _Ids | list[_Ids]
-Prompts = Annotated[_Prompts, PlainValidator(_check_prompts, json_schema_input_type=_Prompts)]
+Prompts = Annotated[_Prompts, PlainValidator(check_prompts, json_schema_input_type=_Prompts)]
 
 
 class Body(BaseModel):
@@ -117,25 +73,14 @@ class ResponseFormat(Body):
         if self.type == "regex":
             if not self.pattern:
                 raise bad_request("response_format.pattern", "nothing", "a regular expression")
-            self._source = _bounded([self.pattern])
+            self._source = bounded_text([self.pattern])
         elif self.type == "json_object":
             self._source = '{"type":"object"}'
         elif self.type == "json_schema":
             if self.json_schema is None or self.json_schema.schema_ is None:
                 raise bad_request("response_format.json_schema", "nothing", "an object with a schema")
-            self._source = _bounded(json.JSONEncoder(separators=(",", ":")).iterencode(self.json_schema.schema_))
+            self._source = bounded_text(json.JSONEncoder(separators=(",", ":")).iterencode(self.json_schema.schema_))
         return self
-
-
-def _bounded(parts: Iterable[str]) -> str:
-    """The parts as one text; ApiError as soon as they are too long."""
-    taken, num_chars = [], 0
-    for part in parts:
-        taken.append(part)
-        num_chars += len(part)
-        if num_chars > MAX_SCHEMA_CHARS:
-            raise bad_request("response_format", "a longer one", f"at most {MAX_SCHEMA_CHARS} characters")
-    return "".join(taken)
 
 
 class Sampling(Body):
@@ -151,7 +96,7 @@ class Sampling(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: Annotated[Bias, _at_most(MAX_BIASES), Field(max_length=MAX_BIASES)] | None = None
+    logit_bias: Annotated[Bias, at_most(MAX_BIASES), Field(max_length=MAX_BIASES)] | None = None
     user: str | None = None
     top_k: Annotated[int, Field(ge=0, lt=1 << 30)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -181,20 +126,8 @@ class Message(Body):
         return {"role": "system" if self.role == "developer" else self.role, "content": content}
 
 
-@BeforeValidator
-def _few_parts(messages: Any) -> Any:
-    """Counts a conversation before anything in it is looked at."""
-    if isinstance(messages, list):
-        if len(messages) > MAX_MESSAGES:
-            raise ValueError(f"Value should be at most {MAX_MESSAGES} messages")
-        contents = [m.get("content") for m in messages if isinstance(m, dict)]
-        if sum(len(c) for c in contents if isinstance(c, list)) > MAX_PARTS:
-            raise ValueError(f"Value should be messages of at most {MAX_PARTS} parts in all")
-    return messages
-
-
 class ChatBody(Sampling):
-    messages: Annotated[Few[Message], _few_parts, Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[Few[Message], few_parts, Field(min_length=1, max_length=MAX_MESSAGES)]
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     logprobs: bool | None = None
