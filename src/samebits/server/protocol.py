@@ -12,9 +12,7 @@ from samebits.server.counting import END_OF_IDS, at_most, bounded_text, check_id
 from samebits.server.errors import bad_request
 from samebits.server.limits import (
     MAX_BIASES,
-    MAX_MESSAGES,
     MAX_NAME_CHARS,
-    MAX_PARTS,
     MAX_STOP_CHARS,
     MAX_TOP_LOGPROBS,
 )
@@ -118,7 +116,7 @@ class Part(Body):
 
 class Message(Body):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[Few[Part], Field(min_length=1, max_length=MAX_PARTS)]
+    content: str | Annotated[Few[Part], Field(min_length=1)]
     name: Text | None = None
 
     def as_dict(self) -> dict[str, str]:
@@ -127,7 +125,7 @@ class Message(Body):
 
 
 class ChatBody(Sampling):
-    messages: Annotated[Few[Message], few_parts, Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[Few[Message], few_parts, Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     logprobs: bool | None = None
