@@ -38,7 +38,6 @@ def filled(before: str, item: str, after: str, max_items: int = MAX_BYTES) -> by
 ITEMS = {
     "nulls": "null,",
     "numbers": "1,",
-    "true": "true,",
     "fractions": "0.5,",
     "texts": '"",',
     "lists": "[],",
@@ -48,7 +47,6 @@ ITEMS = {
     "messages": '{"role":"user","content":""},',
     "wrong parts": '{"role":"user","content":[{}]},',
     "numbers of 400 digits": "1" * 400 + ",",
-    "numbers of 39 digits": "9" * 39 + ",",
 }
 RAW = {
     "nothing but braces": "{",
@@ -113,7 +111,7 @@ def _answers() -> Iterator[Row]:
     yield Row("tools", CHAT, lambda: _with(CHAT, tools=[{"type": "function"}] * 50_000))
     yield Row("128 texts to embed", EMBED, lambda: _with(EMBED, input=["hello hi"] * 128))
     yield Row("ids to embed", EMBED, lambda: _with(EMBED, input=[[5] * 50] * 128))
-    yield Row("ids to decode", "/detokenize", lambda: _with("/detokenize", tokens=[5] * (MAX_VALUES - 8)))
+    yield Row("ids to decode", "/detokenize", lambda: _with("/detokenize", tokens=[5] * (1 << 16)))
 
 
 def _formats() -> Iterator[Row]:

@@ -52,6 +52,7 @@ WRONG = [
     ("/v1/completions", {"prompt": {}}, "prompt: got an object of 0; needs a text, token ids, or a list of either"),
     ("/v1/completions", {"prompt": [[1], 2]}, "prompt: got a list of 2; needs a list of lists of token ids"),
     ("/detokenize", {"tokens": [1.5]}, "tokens: got a list of 1; needs a list of token ids"),
+    ("/detokenize", {"tokens": [1] * 65537}, "tokens: got 65537 ids; needs at most 65536"),
     ("/tokenize", {"text": ["x" * 500]}, "text: got a list of 1; needs a valid string"),
     ("/tokenize", {"text": "x", "add_special": "y" * 500}, None),
 ]

@@ -14,9 +14,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.engine import Engine
 from samebits.server.asking import read_body, while_connected
-from samebits.server.errors import busy
+from samebits.server.errors import bad_request, busy
 from samebits.server.generating import check_model, text_size, token_lists
 from samebits.server.json_output import json_response
+from samebits.server.limits import MAX_DECODED_IDS
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocol import DetokenizeBody, EmbeddingBody, TokenizeBody
 from samebits.server.threads import off_loop
@@ -69,6 +70,8 @@ async def tokenize(request: Request) -> Response:
 async def detokenize(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, DetokenizeBody, served.limits.max_body_bytes)
+    if len(body.tokens) > MAX_DECODED_IDS:
+        raise bad_request("tokens", f"{len(body.tokens)} ids", f"at most {MAX_DECODED_IDS}", "invalid_value")
     return await json_response(lambda: {"text": served.llm.tokenizer.decode(body.tokens)}, len(body.tokens))
 
 
