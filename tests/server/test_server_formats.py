@@ -88,6 +88,7 @@ def test_a_flood_of_bad_formats_delays_no_chat_and_is_sent_away(hasty: Running) 
             with hasty.client() as mine:
                 return mine.post(CHAT, json=asking(endless(number))).status_code
 
+        assert client.post(CHAT, json=asking(GOOD)).status_code == 200
         flood = [pool.submit(ask, i) for i in range(most + 24)]
         num_served = 0
         while not all(f.done() for f in flood):
