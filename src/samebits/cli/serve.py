@@ -45,7 +45,7 @@ def serve(
     max_prompts: Annotated[int, _limit("Of one call.", min=1)] = 128,
     max_samples: Annotated[int, _limit("n of a request.", min=1, max=128)] = 16,
     max_stops: Annotated[int, _limit("Stop strings of a request.", min=1)] = 16,
-    grammar_seconds: Annotated[float, _limit("For compiling a response format.", min=0.01)] = 2.0,
+    grammar_seconds: Annotated[float, _limit("Of CPU for compiling a response format.", min=0.01)] = 1.0,
     deadline_seconds: Annotated[float, _limit("For a whole answer.", min=0.1)] = 600.0,
     drain_seconds: Annotated[float, _limit("For answers under way when told to stop.", min=1)] = 30.0,
     max_connections: Annotated[int, _limit("In all, as far as there are descriptors.", min=1)] = 512,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -14,18 +14,20 @@ from starlette.requests import Request
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
-from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.engine.sampling import SamplingParams
 from samebits.server.errors import ApiError, bad_request, busy
+from samebits.server.grammar_masks import Follower
+from samebits.server.json_input import parse_object
 from samebits.server.limits import MAX_UNREAD_PIECES, Limits
 from samebits.server.logs import printable
 from samebits.server.model import ServedModel
 from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
+from samebits.server.threads import off_loop
 
 log = logging.getLogger("samebits.server")
 AnyBody = TypeVar("AnyBody", bound=Body)
 Result = TypeVar("Result")
 SEED_BITS = (1 << 64) - 1
-INLINE_CHARS = 2000  # encoded in less time than it takes to wake a thread
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
 
 
@@ -36,17 +38,17 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
         data += chunk
         if len(data) > max_bytes:
             raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ApiError(400, "body: got no JSON; needs a JSON object", code="invalid_json") from None
-    if not isinstance(content, dict):
-        raise ApiError(400, "body: got no object; needs a JSON object", code="invalid_json")
+    body, unknown = await off_loop(checked_body, len(data), data, kind)
+    if unknown:
+        log.warning("%s ignores unknown fields: %s", printable(request.url.path), ", ".join(map(repr, unknown)))
+    return body
+
+
+def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> tuple[AnyBody, list[str]]:
+    """The body, and names in it that nobody knows; ApiError or ValidationError for one that is wrong."""
+    content = parse_object(data)
     check_refused(kind, content)
-    if unknown := unknown_fields(kind, content):
-        path = printable(request.url.path)
-        log.warning("%s ignores unknown fields: %s", path, ", ".join(map(repr, unknown)))
-    return kind.model_validate(content)
+    return kind.model_validate(content), unknown_fields(kind, content)
 
 
 def sampling_params(
@@ -77,44 +79,54 @@ def sampling_params(
     )
 
 
-async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result:
-    """Some work's result; on another thread where `size` characters would keep other clients waiting."""
-    return work(*args) if size <= INLINE_CHARS else await asyncio.to_thread(work, *args)
+@dataclass(frozen=True)
+class Started:
+    """A request's streams, one a prompt, and what follows their format."""
+
+    streams: list[Stream]
+    follower: Follower | None
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        for stream in self.streams:
+            stream.close()
+        if self.follower:
+            self.follower.end()
 
 
 async def start_streams(
+    request: Request,
     served: ServedModel,
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
     body: Sampling,
     param: str,
-) -> list[Stream]:
+) -> Started:
     """A stream for each prompt, or none: a mistake in one ends those that were started.
 
     `param` is the field that prompts came in.
     """
-    make_mask: Callable[[], TokenMask] | None = None
+    follower: Follower | None = None
     if body.response_format is not None:
-        make_mask = await asyncio.to_thread(served.grammars.mask_maker, body.response_format)
+        follower = await while_connected(request, served.grammars.follower(body.response_format))
     deadline = served.llm.engine.clock() + served.limits.deadline_seconds
-    streams: list[Stream] = []
+    started, make_mask = Started([], follower), follower.new_mask if follower else None
     try:
         for prompt in prompts:
             options = {"priority": body.given("priority", 0), "deadline": deadline, "make_mask": make_mask}
-            streams.append(await served.engine.generate(prompt, params, **options))
+            started.streams.append(await served.engine.generate(prompt, params, **options))
     except BaseException as error:
-        for stream in streams:
-            stream.close()
+        started.close()
         if isinstance(error, QueueFull):
             raise busy(f"the server is busy: {error}") from None
         if isinstance(error, BadInput) and error.argument == "prompt":
             code = "context_length_exceeded" if all(prompts) else "invalid_value"
             raise ApiError(400, str(error), param, code) from None
         raise
-    return streams
+    return started
 
 
-async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Piece]]:
+async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
     """(stream, sample, piece) of all streams as they come; leaving early ends them all, and so does falling behind."""
     pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
 
@@ -129,7 +141,7 @@ async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Pie
             stream.close()
             pieces.put_nowait(error)
 
-    tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(streams)]
+    tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(started.streams)]
     try:
         num_open = len(tasks)
         while num_open:
@@ -141,18 +153,18 @@ async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, int, Pie
             else:
                 yield event
     finally:
-        for task, stream in zip(tasks, streams, strict=True):
+        for task in tasks:
             task.cancel()
-            stream.close()
+        started.close()
 
 
-async def all_completions(request: Request, streams: Sequence[Stream]) -> list[list[Completion]]:
+async def all_completions(request: Request, started: Started) -> list[list[Completion]]:
     """Every stream's answers; a client that goes away ends them."""
 
     async def wait() -> list[list[Completion]]:
-        async for _ in merged(streams):
+        async for _ in merged(started):
             pass
-        return [stream.job.completions() for stream in streams]
+        return [stream.job.completions() for stream in started.streams]
 
     return await while_connected(request, wait())
 

@@ -12,18 +12,25 @@ from starlette.responses import JSONResponse, Response
 
 from samebits.core.errors import BadInput
 from samebits.engine.job import RequestFailed
+from samebits.engine.sampler import SAMPLE
 from samebits.server.limits import RETRY_AFTER_SECONDS
+from samebits.server.logs import printable
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 TYPES |= {500: "server_error", 503: "server_error"}
-MAX_SHOWN = 80
+MAX_SHOWN, MAX_REASON_CHARS = 80, 200
+
+
+def one_line(reason: str) -> str:
+    """What another program gives as a reason, cut short."""
+    return printable(" ".join(reason.split()), MAX_REASON_CHARS)
 
 
 class ApiError(Exception):
-    """A refusal with its HTTP status."""
+    """A refusal with its HTTP status, in one line."""
 
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(printable(message, None))
         self.status, self.param, self.code = status, param, code
 
     def as_json(self) -> dict[str, Any]:
@@ -43,6 +50,13 @@ def bad_request(param: str, given: object, needed: str, code: str | None = None)
     return ApiError(400, f"{param}: got {shown}; needs {needed}", param, code)
 
 
+def shown(value: Any) -> str:
+    """A value of JSON in a few words, however large it is."""
+    if isinstance(value, (list, dict)):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    return json.dumps(value[: MAX_SHOWN + 1] if isinstance(value, str) else value)
+
+
 def busy(message: str) -> ApiError:
     return ApiError(503, message, code="overloaded")
 
@@ -59,14 +73,16 @@ def from_exception(error: Exception) -> ApiError:
         param = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
         if first["type"] == "missing":
             return bad_request(param, "nothing", "a value", "invalid_value")
-        needed = re.sub(r"^\w+ should (be )?", "", first["msg"])
-        return bad_request(param or "body", json.dumps(first["input"]), needed, "invalid_value")
+        needed = re.sub(r"^(Value error, )?\w+ should (be )?", "", first["msg"])
+        return bad_request(param or "body", shown(first["input"]), needed, "invalid_value")
     if isinstance(error, BadInput):
         return ApiError(400, str(error).removeprefix(f"{error.where}: "), error.argument, "invalid_value")
     if isinstance(error, ClientDisconnect):
         return ApiError(499, "the client has gone")
     if isinstance(error, RequestFailed):
-        return ApiError(500, "the request failed; the server's log says more", code="request_failed")
+        is_own = str(error).startswith(f"{SAMPLE}: ")  # a format or a logit: nothing of the server's in it
+        reason = f": {error}" if is_own else "; the server's log says more"
+        return ApiError(500, f"the request failed{reason}", code="request_failed")
     return ApiError(500, "the server failed; its log says more", code="internal_error")
 
 

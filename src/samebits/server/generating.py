@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
-from samebits.engine.async_engine import Stream
 from samebits.loaders.chat import FROZEN_TIME
 from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
 from samebits.server.asking import (
+    Started,
     all_completions,
     merged,
-    off_loop,
     read_body,
     sampling_params,
     start_streams,
     usage,
 )
 from samebits.server.errors import ApiError, bad_request, from_exception
+from samebits.server.json_output import json_response, json_text
 from samebits.server.model import ServedModel
 from samebits.server.protocol import ChatBody, CompletionBody, Sampling
+from samebits.server.threads import off_loop
 
 log = logging.getLogger("samebits.server")
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
+CHARS_A_TOKEN = 10  # or so, in an answer
+EVENTS_A_TURN = 16
 EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -46,8 +48,8 @@ async def chat_completions(request: Request) -> Response:
     max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
     logprobs = body.given("top_logprobs", 0) if body.logprobs else None
     params = sampling_params(body, served.limits, max_tokens, logprobs, served.is_deterministic)
-    streams = await start_streams(served, [prompt], params, body, "messages")
-    return await respond(request, served, body, ChatShape(bool(body.logprobs)), streams)
+    started = await start_streams(request, served, [prompt], params, body, "messages")
+    return await respond(request, served, body, ChatShape(bool(body.logprobs)), started)
 
 
 async def completions(request: Request) -> Response:
@@ -58,8 +60,8 @@ async def completions(request: Request) -> Response:
     prompts = await off_loop(token_lists, text_size(body.prompt), served, body.prompt, "prompt")
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
-    streams = await start_streams(served, prompts, params, body, "prompt")
-    return await respond(request, served, body, CompletionShape(body.logprobs is not None), streams)
+    started = await start_streams(request, served, prompts, params, body, "prompt")
+    return await respond(request, served, body, CompletionShape(body.logprobs is not None), started)
 
 
 def check_model(served: ServedModel, name: str | None) -> None:
@@ -83,33 +85,37 @@ def token_lists(served: ServedModel, given: Any, param: str) -> list[list[int]]:
     return [encode(item) if isinstance(item, str) else list(item) for item in items]
 
 
-async def respond(
-    request: Request, served: ServedModel, body: Sampling, shape: Shape, streams: Sequence[Stream]
-) -> Response:
+async def respond(request: Request, served: ServedModel, body: Sampling, shape: Shape, started: Started) -> Response:
     """A whole answer, or events as they come."""
     if body.stream:
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
-        events = stream_events(served, shape, request.state.request_id, streams, include_usage)
+        events = stream_events(served, shape, request.state.request_id, started, include_usage)
         return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_HEADERS)
-    answers = await all_completions(request, streams)
-    return JSONResponse(whole_answer(served, shape, request.state.request_id, answers, usage(streams)))
+    answers = await all_completions(request, started)
+    request_id, count = request.state.request_id, sum(len(a.token_ids) for of_prompt in answers for a in of_prompt)
+    size = count * CHARS_A_TOKEN * (1 + (started.streams[0].job.params.logprobs or 0))
+    return await json_response(lambda: whole_answer(served, shape, request_id, answers, usage(started.streams)), size)
 
 
 async def stream_events(
-    served: ServedModel, shape: Shape, request_id: str, streams: Sequence[Stream], include_usage: bool
+    served: ServedModel, shape: Shape, request_id: str, started: Started, include_usage: bool
 ) -> AsyncIterator[str]:
     """Server-sent events; an error in mid-stream is one too. Leaving them unread ends the request."""
-    tokenizer, n = served.llm.tokenizer, len(streams[0].job.answers)
+    tokenizer, streams = served.llm.tokenizer, started.streams
+    n = len(streams[0].job.answers)
     head = {**envelope(served, shape, request_id, shape.chunk), **({"usage": None} if include_usage else {})}
-    offsets = [0] * (n * len(streams))
+    offsets, num_sent = [0] * (n * len(streams)), 0
     try:
         for index in range(len(offsets)):
             if first := shape.first(index):
                 yield event({**head, "choices": [first]})
-        async for number, sample, piece in merged(streams):
+        async for number, sample, piece in merged(started):
             index = number * n + sample
             yield event({**head, "choices": [shape.part(tokenizer, index, piece, offsets[index])]})
             offsets[index] += len(piece.text)
+            num_sent += 1
+            if num_sent % EVENTS_A_TURN == 0:
+                await asyncio.sleep(0)  # many may be there at once, and nothing else would make way for others
         if include_usage:
             yield event({**head, "choices": [], "usage": usage(streams)})
     except Exception as error:
@@ -119,4 +125,4 @@ async def stream_events(
 
 
 def event(content: object) -> str:
-    return f"data: {json.dumps(content, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"data: {json_text(content)}\n\n"

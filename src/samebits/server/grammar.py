@@ -1,111 +1,158 @@
-"""Response formats as token masks, through llguidance."""
+"""Response formats as token masks, through llguidance in processes that can be ended."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TookTooLong
-from typing import Any
+import asyncio
+import os
+import socket
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass
 
-import llguidance
-import llguidance.numpy
-import numpy as np
-
-from samebits.engine.sampling import TokenMask
-from samebits.loaders import Tokenizer
-from samebits.server.errors import bad_request
+from samebits.core.errors import SamebitsError
+from samebits.server.errors import ApiError, bad_request, busy
+from samebits.server.grammar_masks import Follower
+from samebits.server.grammar_process import Ended, Nursery, Refused, Vocabulary, compile_in, fork_through
+from samebits.server.grammar_wire import JSON_SCHEMA, REGEX, Bounds
 from samebits.server.protocol import ResponseFormat
 
-MAX_GRAMMAR_CHARS = 1 << 18
+MAX_COMPILING = min(max(2, os.cpu_count() or 2), 8)  # at once
+MAX_WAITING = 8 * MAX_COMPILING  # formats; more are sent away with 503
+MAX_KEPT, MAX_KEPT_BYTES = 32, 256 << 20  # compiled formats, for the next request that has the same
+MAX_FOLLOWED, MAX_FOLLOWED_BYTES = 64, 1 << 30  # requests with a format under way, and what their formats take
+Key = tuple[bytes, str]
 
 
-class _Vocabulary:
-    """A tokenizer as llguidance asks for one: bytes of every token, special ones marked."""
+@dataclass(frozen=True)
+class _Compiled:
+    """The socket of a format's process, and the memory that the format takes."""
 
-    def __init__(self, tokenizer: Tokenizer, end: int) -> None:
-        self._tokenizer = tokenizer
-        self.eos_token_id, self.bos_token_id = end, tokenizer.special.bos
-        self.tokens = [tokenizer.decode_bytes([i]) for i in range(tokenizer.vocab_size)]
-        self.special_token_ids = sorted(tokenizer.control_ids)
-
-    def __call__(self, text: str | bytes) -> list[int]:
-        as_text = text if isinstance(text, str) else text.decode("utf-8", "replace")
-        return self._tokenizer.encode(as_text, add_special=False, parse_special=False)
+    stream: socket.socket
+    num_bytes: int
 
 
-class GrammarMask:
-    """One answer's place in a grammar."""
+@dataclass(eq=False)
+class _Entry:
+    """A format that is compiled or will be."""
 
-    def __init__(self, matcher: llguidance.LLMatcher, vocab_size: int, end: int) -> None:
-        self._matcher, self._vocab_size, self._end = matcher, vocab_size, end
-        self._bits = llguidance.numpy.allocate_token_bitmask(1, vocab_size)
+    task: asyncio.Task[_Compiled]
+    num_waiting: int = 0
+    has_begun: bool = False
 
-    def allowed(self) -> np.ndarray:
-        if self._matcher.is_stopped():
-            only_end = np.zeros(self._vocab_size, bool)
-            only_end[self._end] = True
-            return only_end
-        llguidance.numpy.fill_next_token_bitmask(self._matcher, self._bits, 0)
-        return np.unpackbits(self._bits.view(np.uint8), bitorder="little")[: self._vocab_size].astype(bool)
-
-    def accept(self, token: int) -> None:
-        if not self._matcher.is_stopped():
-            self._matcher.consume_token(token)
+    @property
+    def compiled(self) -> _Compiled | None:
+        is_there = self.task.done() and not self.task.cancelled() and self.task.exception() is None
+        return self.task.result() if is_there else None
 
 
 class Grammars:
-    """Compiles response formats for one model; the vocabulary is prepared when the first one comes."""
+    """Compiles response formats for one model and keeps the last ones. For one event loop; `close` when that has ended.
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int, max_seconds: float) -> None:
-        self._tokenizer, self._vocab_size, self._max_seconds = tokenizer, vocab_size, max_seconds
-        special = tokenizer.special
-        ends = (special.eot, special.eos, *sorted(special.end_ids))
-        self._end = next((i for i in ends if i is not None), None)
-        self._library: llguidance.LLTokenizer | None = None
-        self._pool = ThreadPoolExecutor(1, "samebits-grammar")
+    Without a vocabulary every format is refused.
+    """
 
-    def mask_maker(self, wanted: ResponseFormat | None) -> Callable[[], TokenMask] | None:
-        """What makes a mask for each sample; None for plain text. ApiError for a format that cannot be compiled."""
-        if wanted is None or wanted.type == "text":
+    def __init__(self, vocabulary: Vocabulary | None, compile_seconds: float) -> None:
+        self._vocabulary = vocabulary
+        self._nursery = Nursery(vocabulary, Bounds(compile_seconds)) if vocabulary else None
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()  # the one that was asked for last is the last
+        self._slots = asyncio.Semaphore(MAX_COMPILING)
+        self.num_compiling = 0  # or waiting for that
+        self._followed: weakref.WeakKeyDictionary[Follower, int] = weakref.WeakKeyDictionary()  # format bytes of each
+
+    async def follower(self, wanted: ResponseFormat | None) -> Follower | None:
+        """What makes a mask for each sample, until it is ended; None for plain text.
+
+        ApiError for a format that cannot be compiled, and for one that comes when too many do.
+        """
+        if wanted is None or wanted.source is None:
             return None
-        if self._end is None:
-            raise bad_request("response_format", wanted.type, "a model with an end-of-text token")
-        grammar, end = _grammar_of(wanted), self._end
-        library = self._pool.submit(self._prepared).result()  # once, and no fault of the format's
+        if self._vocabulary is None or self._nursery is None:
+            needed = "a server on a system with fork, and a model with a file and an end-of-text token"
+            raise bad_request("response_format", wanted.type, needed)
+        under_way = [num_bytes for f, num_bytes in list(self._followed.items()) if not f.is_ended]
+        if len(under_way) >= MAX_FOLLOWED or sum(under_way) >= MAX_FOLLOWED_BYTES:
+            raise busy(f"the server is busy: {len(under_way)} requests with response formats are under way")
         try:
-            matcher = self._pool.submit(llguidance.LLMatcher, library, grammar).result(self._max_seconds)
-        except TookTooLong:
-            raise bad_request("response_format", "a format that takes too long to compile", "a simpler one") from None
-        if error := matcher.get_error():
-            raise bad_request("response_format", " ".join(error.split())[:200], "a format that can be compiled")
-        return lambda: GrammarMask(matcher.deep_copy(), self._vocab_size, end)
+            stream, num_bytes = await self._forked(self._nursery, _key(wanted.type, wanted.source))
+        except Refused as error:
+            raise bad_request("response_format", error, "a format that can be compiled") from None
+        except Ended:
+            given = "a format that takes too much time or memory to compile"
+            raise bad_request("response_format", given, "a simpler one") from None
+        except SamebitsError as error:
+            raise ApiError(500, str(error), "response_format", "internal_error") from None
+        follower = Follower(stream, self._vocabulary.vocab_size, self._vocabulary.end)
+        self._followed[follower] = num_bytes
+        return follower
 
-    def _prepared(self) -> llguidance.LLTokenizer:
-        if self._library is None:
-            wrapped = llguidance.TokenizerWrapper(_Vocabulary(self._tokenizer, self._end or 0))
-            self._library = llguidance.LLTokenizer(wrapped, n_vocab=self._vocab_size)
-        return self._library
+    async def _forked(self, nursery: Nursery, key: Key) -> tuple[socket.socket, int]:
+        """A socket to a process that follows answers in this format, and the format's bytes."""
+        for _ in range(2):
+            compiled = await self._compiled(nursery, key)
+            try:
+                return fork_through(compiled.stream), compiled.num_bytes
+            except OSError:  # its process was ended from outside
+                self._drop(key)
+        raise SamebitsError("the process of the response format has ended")
+
+    async def _compiled(self, nursery: Nursery, key: Key) -> _Compiled:
+        """The format's process, once that has compiled it. Many may wait for the same."""
+        entry = self._entries.get(key)
+        if entry is None:
+            if self.num_compiling >= MAX_COMPILING + MAX_WAITING:
+                raise busy(f"the server is busy: {self.num_compiling} response formats wait to be compiled")
+            entry = self._add(nursery, key)
+        self._entries.move_to_end(key)
+        entry.num_waiting += 1
+        try:
+            return await asyncio.shield(entry.task)
+        finally:
+            entry.num_waiting -= 1
+            if not entry.num_waiting and not entry.has_begun:
+                entry.task.cancel()  # nobody wants it any more
+                self._entries.pop(key, None)
+
+    def _add(self, nursery: Nursery, key: Key) -> _Entry:
+        entry = _Entry(asyncio.create_task(self._compile(nursery, key)))
+        entry.task.add_done_callback(lambda _: self._settle(key, entry))
+        self.num_compiling += 1
+        self._entries[key] = entry
+        return entry
+
+    async def _compile(self, nursery: Nursery, key: Key) -> _Compiled:
+        async with self._slots:  # held until the process has an answer or has ended, whoever still waits for it
+            self._entries[key].has_begun = True
+            stream = await asyncio.to_thread(nursery.child)
+            try:
+                return _Compiled(stream, await compile_in(stream, *key))
+            except BaseException:
+                stream.close()
+                raise
+
+    def _settle(self, key: Key, entry: _Entry) -> None:
+        """After a compilation: what failed is forgotten, and the oldest formats where there are too many."""
+        self.num_compiling -= 1
+        if entry.compiled is None and self._entries.get(key) is entry:
+            del self._entries[key]
+        kept = {k: e.compiled.num_bytes for k, e in self._entries.items() if e.compiled}
+        while len(kept) > MAX_KEPT or (len(kept) > 1 and sum(kept.values()) > MAX_KEPT_BYTES):
+            oldest = next(iter(kept))
+            self._drop(oldest)
+            del kept[oldest]
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.get(key)
+        if entry and entry.compiled:
+            entry.compiled.stream.close()
+            del self._entries[key]
+
+    def close(self) -> None:
+        """Ends all processes; formats that are asked for later are refused."""
+        for key in list(self._entries):
+            self._drop(key)
+        if self._nursery is not None:
+            self._nursery.close()
 
 
-def _grammar_of(wanted: ResponseFormat) -> str:
-    """llguidance's text of a response format; ApiError where its parts are missing or too long."""
-    if wanted.type == "regex":
-        if not wanted.pattern:
-            raise bad_request("response_format.pattern", "nothing", "a regular expression")
-        source: Any = wanted.pattern
-    elif wanted.type == "json_object":
-        source = {"type": "object"}
-    else:
-        if wanted.json_schema is None or wanted.json_schema.schema_ is None:
-            raise bad_request("response_format.json_schema", "nothing", "an object with a schema")
-        source = wanted.json_schema.schema_
-    text = source if isinstance(source, str) else json.dumps(source)
-    if len(text) > MAX_GRAMMAR_CHARS:
-        raise bad_request("response_format", f"{len(text)} characters", f"at most {MAX_GRAMMAR_CHARS}")
-    try:
-        if wanted.type == "regex":
-            return str(llguidance.LLMatcher.grammar_from_regex(text))
-        return str(llguidance.LLMatcher.grammar_from_json_schema(text))
-    except (ValueError, RuntimeError) as error:
-        raise bad_request("response_format", " ".join(str(error).split())[:200], "a format that can be read") from None
+def _key(kind: str, source: str) -> Key:
+    return (REGEX if kind == "regex" else JSON_SCHEMA, source)

@@ -16,7 +16,7 @@ class Limits:
     max_prompts       of one call to completions or embeddings
     max_samples       n
     max_stops         stop strings of a request
-    grammar_seconds   for compiling a response format
+    grammar_seconds   of CPU for compiling a response format
     deadline_seconds  for a whole answer, from its arrival
     drain_seconds     that answers under way get when the server is told to stop
     max_connections   in all, as far as the system has descriptors
@@ -30,7 +30,7 @@ class Limits:
     max_prompts: int = 128
     max_samples: int = 16
     max_stops: int = 16
-    grammar_seconds: float = 2.0
+    grammar_seconds: float = 1.0
     deadline_seconds: float = 600.0
     drain_seconds: float = 30.0
     max_connections: int = 512
@@ -50,4 +50,8 @@ LINGER_SECONDS = 2.0  # for reading the rest of a body that was refused, so that
 MIN_BODY_BYTES_PER_SECOND = 8192
 STALL_BYTES = 1 << 14  # less than that is no progress
 MAX_UNREAD_PIECES = 1 << 14  # of an answer, for a client that reads slower than the model writes
+MAX_MESSAGES, MAX_PARTS = 4096, 8192  # of a conversation, its parts in all
+MAX_SCHEMA_CHARS = 1 << 18
+MAX_DECODED_IDS = 1 << 16  # of a call to /detokenize
+MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; a name is a value, a list four
 MAX_BIASES, MAX_TOP_LOGPROBS, MAX_STOP_CHARS, MAX_NAME_CHARS = 1024, 20, 1024, 256

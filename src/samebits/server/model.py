@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,10 @@ from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.faults import reason_of
 from samebits.engine.observer import Observer
+from samebits.loaders import SpecialTokens
 from samebits.server.errors import busy
 from samebits.server.grammar import Grammars
+from samebits.server.grammar_process import Vocabulary
 from samebits.server.limits import Limits
 
 LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
@@ -61,7 +64,7 @@ class ServedModel:
                 log.error("the model cannot be served: %s", reason)
                 self._state, self.reason = FAILED, reason
                 return
-            self._start(digest, observer)
+            self._start(path, digest, observer)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # panics of native libraries are no Exceptions
@@ -72,14 +75,19 @@ class ServedModel:
         self._state, self.reason = READY, ""
         log.info("%s is ready: %s", self.name, self.fingerprint)
 
-    def _start(self, digest: str, observer: Observer | None) -> None:
+    def _start(self, path: Path | None, digest: str, observer: Observer | None) -> None:
         """Everything that serving takes beside the model; the engine's thread last, since it must be ended again."""
         runner = self.llm.runner
         parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
         self.llm.engine.watch(observer)
-        self.grammars = Grammars(self.llm.tokenizer, runner.vocab_size, self.limits.grammar_seconds)
-        self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
+        vocabulary = vocabulary_of(path, runner.vocab_size, self.llm.tokenizer.special)
+        self.grammars = Grammars(vocabulary, self.limits.grammar_seconds)
+        try:
+            self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
+        except BaseException:
+            self.grammars.close()
+            raise
 
     def ready(self) -> ServedModel:
         """Itself; ApiError 503 while it cannot serve."""
@@ -91,6 +99,16 @@ class ServedModel:
         if self._state == READY:
             self._state, self.reason = CLOSED, "the server is shutting down"
             self.engine.close()
+            self.grammars.close()
+
+
+def vocabulary_of(path: Path | None, vocab_size: int, special: SpecialTokens) -> Vocabulary | None:
+    """What grammars need of a model; None where it lacks a part, or the system lacks fork."""
+    ends = (special.eot, special.eos, *sorted(special.end_ids))
+    end = next((i for i in ends if i is not None), None)
+    if path is None or end is None or not hasattr(os, "fork"):
+        return None
+    return Vocabulary(path, vocab_size, end)
 
 
 def file_digest(path: Path | None) -> str:

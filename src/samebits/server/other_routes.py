@@ -13,11 +13,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.engine import Engine
-from samebits.server.asking import off_loop, read_body, while_connected
-from samebits.server.errors import busy
+from samebits.server.asking import read_body, while_connected
+from samebits.server.errors import bad_request, busy
 from samebits.server.generating import check_model, text_size, token_lists
+from samebits.server.json_output import json_response
+from samebits.server.limits import MAX_DECODED_IDS
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocol import DetokenizeBody, EmbeddingBody, TokenizeBody
+from samebits.server.threads import off_loop
 
 SHOWN_SLOTS = 256
 
@@ -34,17 +37,19 @@ async def embeddings(request: Request) -> Response:
         vectors = await while_connected(request, work)
     except QueueFull as error:
         raise busy(f"the server is busy: {error}") from None
-    as_text = body.encoding_format == "base64"
-    data = [{"object": "embedding", "index": i, "embedding": _encoded(v, as_text)} for i, v in enumerate(vectors)]
     count = sum(map(len, texts))
-    return JSONResponse(
-        {
+
+    def answer() -> dict[str, object]:
+        as_text = body.encoding_format == "base64"
+        data = [{"object": "embedding", "index": i, "embedding": _encoded(v, as_text)} for i, v in enumerate(vectors)]
+        return {
             "object": "list",
             "data": data,
             "model": served.name,
             "usage": {"prompt_tokens": count, "total_tokens": count},
         }
-    )
+
+    return await json_response(answer, sum(v.nbytes for v in vectors))
 
 
 def _encoded(vector: np.ndarray, as_text: bool) -> str | list[float]:
@@ -58,13 +63,16 @@ async def tokenize(request: Request) -> Response:
     body = await read_body(request, TokenizeBody, served.limits.max_body_bytes)
     encode = served.llm.tokenizer.encode
     tokens = await off_loop(encode, len(body.text), body.text, body.add_special, body.parse_special)
-    return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": served.llm.engine.max_len})
+    max_len = served.llm.engine.max_len
+    return await json_response(lambda: {"tokens": tokens, "count": len(tokens), "max_model_len": max_len}, len(tokens))
 
 
 async def detokenize(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, DetokenizeBody, served.limits.max_body_bytes)
-    return JSONResponse({"text": served.llm.tokenizer.decode(body.tokens)})
+    if len(body.tokens) > MAX_DECODED_IDS:
+        raise bad_request("tokens", f"{len(body.tokens)} ids", f"at most {MAX_DECODED_IDS}", "invalid_value")
+    return await json_response(lambda: {"text": served.llm.tokenizer.decode(body.tokens)}, len(body.tokens))
 
 
 async def models(request: Request) -> Response:

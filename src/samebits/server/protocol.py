@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
+from samebits.server.counting import END_OF_IDS, at_most, bounded_text, check_id_list, check_prompts, few_parts
 from samebits.server.errors import bad_request
-from samebits.server.limits import MAX_BIASES, MAX_NAME_CHARS, MAX_STOP_CHARS, MAX_TOP_LOGPROBS
+from samebits.server.limits import (
+    MAX_BIASES,
+    MAX_NAME_CHARS,
+    MAX_STOP_CHARS,
+    MAX_TOP_LOGPROBS,
+)
 
+Item = TypeVar("Item")
 Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
-TokenIds = list[Annotated[int, Field(ge=0, lt=1 << 31)]]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
 Bias = dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
+Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: the others are not looked at
+_Ids = list[Annotated[int, Field(ge=0, lt=END_OF_IDS)]]
+TokenIds = Annotated[_Ids, PlainValidator(check_id_list, json_schema_input_type=_Ids)]
+_Prompts = str | list[str] | _Ids | list[_Ids]
+Prompts = Annotated[_Prompts, PlainValidator(check_prompts, json_schema_input_type=_Prompts)]
 
 
 class Body(BaseModel):
@@ -45,6 +58,27 @@ class ResponseFormat(Body):
     type: Literal["text", "json_object", "json_schema", "regex"]
     json_schema: JsonSchema | None = None
     pattern: str | None = None
+    _source: str | None = None
+
+    @property
+    def source(self) -> str | None:
+        """The regular expression, or a JSON schema as text; None for plain text."""
+        return self._source
+
+    @model_validator(mode="after")
+    def _take_source(self) -> ResponseFormat:
+        """ApiError where parts are missing or too long."""
+        if self.type == "regex":
+            if not self.pattern:
+                raise bad_request("response_format.pattern", "nothing", "a regular expression")
+            self._source = bounded_text([self.pattern])
+        elif self.type == "json_object":
+            self._source = '{"type":"object"}'
+        elif self.type == "json_schema":
+            if self.json_schema is None or self.json_schema.schema_ is None:
+                raise bad_request("response_format.json_schema", "nothing", "an object with a schema")
+            self._source = bounded_text(json.JSONEncoder(separators=(",", ":")).iterencode(self.json_schema.schema_))
+        return self
 
 
 class Sampling(Body):
@@ -53,14 +87,14 @@ class Sampling(Body):
     model: Text | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     seed: Seed | None = None
-    stop: Stop | list[Stop] | None = None
+    stop: Stop | Few[Stop] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: Annotated[Bias, Field(max_length=MAX_BIASES)] | None = None
+    logit_bias: Annotated[Bias, at_most(MAX_BIASES), Field(max_length=MAX_BIASES)] | None = None
     user: str | None = None
     top_k: Annotated[int, Field(ge=0, lt=1 << 30)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -82,7 +116,7 @@ class Part(Body):
 
 class Message(Body):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[Part], Field(min_length=1)]
+    content: str | Annotated[Few[Part], Field(min_length=1)]
     name: Text | None = None
 
     def as_dict(self) -> dict[str, str]:
@@ -91,7 +125,7 @@ class Message(Body):
 
 
 class ChatBody(Sampling):
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[Few[Message], few_parts, Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     logprobs: bool | None = None
@@ -99,7 +133,7 @@ class ChatBody(Sampling):
 
 
 class CompletionBody(Sampling):
-    prompt: str | list[str] | TokenIds | list[TokenIds]
+    prompt: Prompts
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
 
@@ -107,7 +141,7 @@ class CompletionBody(Sampling):
 class EmbeddingBody(Body):
     """`pooling` is ours."""
 
-    input: str | list[str] | TokenIds | list[TokenIds]
+    input: Prompts
     model: Text | None = None
     encoding_format: Literal["float", "base64"] | None = None
     pooling: Literal["mean", "last"] | None = None
@@ -159,4 +193,4 @@ def check_refused(kind: type[Body], body: dict[str, Any]) -> None:
 def unknown_fields(kind: type[Body], body: dict[str, Any]) -> list[str]:
     """Names that neither OpenAI's schema nor ours has; the first few, cut short."""
     known = {f.alias or name for name, f in kind.model_fields.items()} | REFUSED.get(kind, {}).keys() | ACCEPTED
-    return [name[:40] for name in body if name not in known][:10]
+    return [name[:40] for name in islice((n for n in body if n not in known), 10)]

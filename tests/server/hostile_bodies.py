@@ -1,0 +1,156 @@
+"""Requests of up to 4 MB that are meant to cost: a row is a name, a route and what makes the body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hostile_formats import HOSTILE
+
+MAX_BYTES = 4 << 20
+MAX_VALUES = 1 << 18
+CHAT, COMPLETE, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+FIELDS = {CHAT: "messages", COMPLETE: "prompt", EMBED: "input", "/tokenize": "text", "/detokenize": "tokens"}
+HELLO = [{"role": "user", "content": "hi"}]
+
+
+@dataclass(frozen=True)
+class Row:
+    """`waits_for` names what must be mended elsewhere before the row can hold."""
+
+    name: str
+    path: str
+    make: Callable[[], bytes]
+    waits_for: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path[1:]}: {self.name}"
+
+
+def filled(before: str, item: str, after: str, max_items: int = MAX_BYTES) -> bytes:
+    """As many items as fit into the largest body."""
+    count = min((MAX_BYTES - len(before) - len(after)) // len(item.encode()), max_items)
+    return (before + (item * count).removesuffix(",") + after).encode()
+
+
+ITEMS = {
+    "nulls": "null,",
+    "numbers": "1,",
+    "fractions": "0.5,",
+    "texts": '"",',
+    "lists": "[],",
+    "lists of a number": "[1],",
+    "objects": "{},",
+    "objects with a name": '{"":0},',
+    "messages": '{"role":"user","content":""},',
+    "wrong parts": '{"role":"user","content":[{}]},',
+    "numbers of 400 digits": "1" * 400 + ",",
+}
+RAW = {
+    "nothing but braces": "{",
+    "nothing but brackets": "[",
+    "nothing but quotes": '"',
+    "nothing but backslashes": "\\",
+    "nothing but blanks": " ",
+    "pairs of brackets": "[]",
+    "names": '{"a":',
+}
+TEXTS = {
+    "blanks": " ",
+    "one letter": "a",
+    "words": "hello ",
+    "emoji": "\N{GRINNING FACE}",
+    "escapes": "\\u0041",
+    "line feeds": "\\n",
+    "pairs of surrogates": "\\ud83d\\ude00",
+    "halves of pairs": "\\ud83d",
+    "quotes": '\\"',
+}
+
+
+def _plain(path: str) -> dict[str, Any]:
+    return {FIELDS[path]: {CHAT: HELLO, "/detokenize": [1]}.get(path, "hi")}
+
+
+def _with(path: str, **more: Any) -> bytes:
+    short = {} if path in (EMBED, "/tokenize", "/detokenize") else {"max_tokens": 2, "seed": 1}
+    return json.dumps({**_plain(path), **short, **more}).encode()
+
+
+def _of_every_route(path: str, field: str) -> Iterator[Row]:
+    for name, item in ITEMS.items():
+        if path in (CHAT, COMPLETE):
+            yield Row(f"a list of {name}", path, lambda i=item: filled(f'{{"{field}":[', i, "]}"))
+        yield Row(f"{name}, as many as may be", path, lambda i=item: _most(field, i))
+    yield Row("many names", path, lambda: b"{" + b",".join(b'"%d":0' % i for i in range(350_000)) + b"}")
+    yield Row("one name many times", path, lambda: filled("{", '"a":0,', "}"))
+    yield Row("unknown names", path, lambda: _with(path, **{f"x{i}": 0 for i in range(100_000)}))
+    yield Row("deep nesting", path, lambda: filled(f'{{"{field}":', "[", ""))
+    yield Row("many digits", path, lambda: filled(f'{{"{field}":', "1", "}"))
+    yield Row("many decimals", path, lambda: filled(f'{{"{field}":0.', "1", "}"))
+    yield Row("an infinity", path, lambda: filled(f'{{"{field}":', "1", "e999}", 9))
+    yield Row("a long text that is no number", path, lambda: filled('{"temperature":"', "x", '"}'))
+
+
+def _most(field: str, item: str) -> bytes:
+    marks = sum(item.count(mark) * weight for mark, weight in {",": 1, ":": 1, "[": 4, "{": 4}.items())
+    return filled(f'{{"{field}":[', item, "]}", (MAX_VALUES - 8) // marks)
+
+
+def _answers() -> Iterator[Row]:
+    yield Row("all log-probabilities", COMPLETE, lambda: _with(COMPLETE, prompt=["hi"] * 8, n=16, logprobs=20))
+    yield Row("4096 messages", CHAT, lambda: _with(CHAT, messages=HELLO * 4096))
+    parts = [{"type": "text", "text": ""}] * 8192
+    yield Row("8192 parts", CHAT, lambda: _with(CHAT, messages=[{"role": "user", "content": parts}]))
+    yield Row("too many biases", CHAT, lambda: _with(CHAT, logit_bias={str(i): 1 for i in range(100_000)}))
+    yield Row("wrong biases", CHAT, lambda: _with(CHAT, logit_bias={f"x{i}": "" for i in range(100_000)}))
+    yield Row("many stops", CHAT, lambda: _with(CHAT, stop=["x"] * 200_000))
+    yield Row("empty stops", CHAT, lambda: _with(CHAT, stop=[""] * 200_000))
+    yield Row("tools", CHAT, lambda: _with(CHAT, tools=[{"type": "function"}] * 50_000))
+    yield Row("128 texts to embed", EMBED, lambda: _with(EMBED, input=["hello hi"] * 128))
+    yield Row("ids to embed", EMBED, lambda: _with(EMBED, input=[[5] * 50] * 128))
+    yield Row("ids to decode", "/detokenize", lambda: _with("/detokenize", tokens=[5] * (1 << 16)))
+
+
+def _formats() -> Iterator[Row]:
+    for name, kind in HOSTILE.items():
+        yield Row(f"format: {name}", CHAT, lambda k=kind: _with(CHAT, response_format=k))
+    head = '{"messages":[{"role":"user","content":"hi"}],"max_tokens":2,"response_format":{"type":'
+    schema = head + '"json_schema","json_schema":{"schema":'
+    yield Row("format: a long pattern", CHAT, lambda: filled(head + '"regex","pattern":"', "a", '"}}'))
+    yield Row("format: a pattern of 200 KB", CHAT, lambda: filled(head + '"regex","pattern":"', "a|", '"}}', 100_000))
+    yield Row("format: a long schema", CHAT, lambda: filled(schema + '{"enum":["', "a", '"]}}}}'))
+    yield Row("format: many values", CHAT, lambda: filled(schema + '{"enum":[', '"",', "]}}}}", 200_000))
+    yield Row("format: 60,000 values", CHAT, lambda: filled(schema + '{"enum":[', '"a",', "]}}}}", 60_000))
+
+
+def _long_texts() -> Iterator[Row]:
+    """Legal ones, in the fields that are tokenized."""
+    later = "bounds on the length of texts, and tokenizing in linear time"
+    for path, before, after in (
+        (CHAT, '{"messages":[{"role":"user","content":"', '"}]}'),
+        (COMPLETE, '{"prompt":"', '"}'),
+        (EMBED, '{"input":"', '"}'),
+        ("/tokenize", '{"text":"', '"}'),
+    ):
+        for name, item in {
+            "blanks": " ",
+            "one letter": "a",
+            "words": "hello ",
+            "an emoji": "\N{GRINNING FACE}",
+        }.items():
+            yield Row(f"a text of {name}", path, lambda b=before, i=item, a=after: filled(b, i, a), later)
+        for name, item in TEXTS.items():
+            waits = "" if name == "halves of pairs" else later
+            yield Row(f"a text of {name}", path, lambda b=before, i=item, a=after: filled(b, i, a), waits)
+
+
+ROWS = [
+    *(row for path, field in FIELDS.items() for row in _of_every_route(path, field)),
+    *(Row(name, CHAT, lambda i=item: filled("", i, "")) for name, item in RAW.items()),
+    *_answers(),
+    *_formats(),
+    *_long_texts(),
+]

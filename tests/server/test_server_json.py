@@ -1,0 +1,137 @@
+"""JSON from strangers: what is refused, in which words, and that counting before parsing counts right."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from live_server import Running
+
+from samebits.server.errors import ApiError
+from samebits.server.json_input import CONTAINER_VALUES, PART_BYTES, Scan, parse_object, scan_part
+from samebits.server.json_output import json_text
+from samebits.server.limits import MAX_DEPTH, MAX_VALUES
+
+REFUSALS = [
+    (b'{"prompt": NaN}', "got NaN; needs a number that JSON has"),
+    (b'{"prompt": -Infinity}', "got -Infinity; needs a number that JSON has"),
+    (b'{"temperature": 1e999}', "got the number 1e999; needs one that a double can hold"),
+    (b'{"seed": ' + b"7" * 5000 + b"}", "got a number of 5000 characters; needs at most 400"),
+    (b'{"top_p": 0.' + b"7" * 5000 + b"}", "got a number of 5002 characters; needs at most 400"),
+    (b'{"prompt": "a", "n": 1, "prompt": "b"}', "got the name 'prompt' twice in an object; needs it once"),
+    (b'{"prompt": "\\ud800"}', "got a lone surrogate in a text; needs text that has a UTF-8 form"),
+    (b'{"\\udfff": "x"}', "got a lone surrogate in a text; needs text that has a UTF-8 form"),
+    (b'{"prompt": "\xed\xa0\x80"}', "got a byte that is not UTF-8 at 12; needs a JSON object"),
+    ('{"prompt": "x"}'.encode("utf-16"), "got a byte that is not UTF-8 at 0; needs a JSON object"),
+    (b'{"prompt": ' + b"[" * 200 + b"]" * 200 + b"}", "got more than 128 levels of nesting; needs fewer"),
+    (b'{"prompt": [' + b"1," * MAX_VALUES + b"1]}", f"got more than {MAX_VALUES} values and names; needs fewer"),
+    (b"[]", "got no object; needs a JSON object"),
+    (b'{"prompt": }', "got no JSON (expecting value at 11); needs a JSON object"),
+    (b"", "got no JSON (expecting value at 0); needs a JSON object"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), REFUSALS)
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
+def test_what_is_no_plain_json_is_refused_in_a_line(server: Running, path: str, body: bytes, message: str) -> None:
+    with server.client() as client:
+        reply = client.post(path, content=body)
+    assert reply.status_code == 400
+    assert reply.json()["error"]["message"] == f"body: {message}"
+    assert reply.json()["error"]["code"] == "invalid_json"
+
+
+WRONG = [
+    ("/v1/completions", {"prompt": ["a", 1]}, "prompt: got a list of 2; needs a list of texts alone"),
+    ("/v1/completions", {"prompt": [1, "a"]}, "prompt: got a list of 2; needs a text, token ids, or a list of either"),
+    ("/v1/completions", {"prompt": [True]}, "prompt: got a list of 1; needs a text, token ids, or a list of either"),
+    ("/v1/completions", {"prompt": {}}, "prompt: got an object of 0; needs a text, token ids, or a list of either"),
+    ("/v1/completions", {"prompt": [[1], 2]}, "prompt: got a list of 2; needs a list of lists of token ids"),
+    ("/detokenize", {"tokens": [1.5]}, "tokens: got a list of 1; needs a list of token ids"),
+    ("/detokenize", {"tokens": [1] * 65537}, "tokens: got 65537 ids; needs at most 65536"),
+    ("/tokenize", {"text": ["x" * 500]}, "text: got a list of 1; needs a valid string"),
+    ("/tokenize", {"text": "x", "add_special": "y" * 500}, None),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "message"), WRONG)
+def test_wrong_values_are_shown_in_few_words(server: Running, path: str, body: Any, message: str | None) -> None:
+    with server.client() as client:
+        reply = client.post(path, json=body)
+    assert reply.status_code == 400
+    error = reply.json()["error"]
+    assert message is None or error["message"] == message
+    assert len(error["message"]) < 200
+
+
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text())
+TRICKY = st.text(st.sampled_from('"\\,:[]{} \u00e9\U0001f600\n'), max_size=20)
+VALUES = st.recursive(
+    st.one_of(LEAVES, TRICKY),
+    lambda inner: st.one_of(st.lists(inner, max_size=6), st.dictionaries(TRICKY, inner, max_size=6)),
+    max_leaves=40,
+)
+OBJECTS = st.dictionaries(st.one_of(st.text(), TRICKY), VALUES, max_size=6)
+
+
+def counted(value: Any) -> tuple[int, int]:
+    """Values as the scan counts them, and levels, of something that was parsed."""
+    if not isinstance(value, (list, dict)):
+        return 0, 0
+    inner = [counted(v) for v in (value.values() if isinstance(value, dict) else value)]
+    marks = max(0, len(value) - 1) + (len(value) if isinstance(value, dict) else 0)
+    return CONTAINER_VALUES + marks + sum(n for n, _ in inner), 1 + max((d for _, d in inner), default=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(OBJECTS, st.booleans(), st.integers(1, 9))
+def test_the_scan_counts_what_the_parser_finds(value: dict[str, Any], is_ascii: bool, part_bytes: int) -> None:
+    """Wherever the text is cut into parts: in the midst of strings, escapes and runs of backslashes."""
+    data = np.frombuffer(json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass"), np.uint8)
+    state, deepest = Scan(), 0
+    for start in range(0, len(data), part_bytes):
+        deepest = max(deepest, scan_part(data[start : start + part_bytes], state))
+    assert (state.num_values, deepest) == counted(value)
+    assert (state.depth, state.is_inside, state.is_escaped) == (0, False, False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(OBJECTS)
+def test_plain_json_comes_through(value: dict[str, Any]) -> None:
+    assert parse_object(json.dumps(value).encode()) == value
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.binary(max_size=60), st.text(st.sampled_from('{}[]",:\\u0189dDeE+-.tfn \u00e9'), max_size=40)))
+def test_any_bytes_give_an_object_or_a_line(data: bytes | str) -> None:
+    refusal: ApiError | None = None
+    try:
+        assert isinstance(parse_object(data.encode() if isinstance(data, str) else data), dict)
+    except ApiError as error:
+        refusal = error
+    assert refusal is None or (refusal.status == 400 and str(refusal).isprintable())
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH, MAX_DEPTH + 1])
+def test_nesting_is_bounded_where_it_is_said(depth: int) -> None:
+    data = b'{"a":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
+    if depth <= MAX_DEPTH:
+        assert parse_object(data)
+    else:
+        with pytest.raises(ApiError, match="levels of nesting"):
+            parse_object(data)
+
+
+def test_brackets_and_commas_in_texts_are_no_values() -> None:
+    text = '[{,:\\"' * (PART_BYTES // 2)
+    assert parse_object(json.dumps({"a": text, "b": [text]}).encode()) == {"a": text, "b": [text]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(VALUES, st.lists(st.integers(), min_size=500, max_size=600)))
+def test_long_answers_are_the_json_of_the_library(value: Any) -> None:
+    assert json_text(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
