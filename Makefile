@@ -8,7 +8,7 @@ TRITON_VENV := .venv-triton
 TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
-NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h)
+NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
 .PHONY: run test test-triton lint types docs golden format native-test asan tsan clean
 

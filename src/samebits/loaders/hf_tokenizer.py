@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special, l
 
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_CONFIG_BYTES = 4 << 20
+MAX_TEXT_BYTES = 1 << 20  # the library takes about a second and 300 MB for it
 BYTE_LEVEL = frozenset(("ByteLevel",))
 SENTENCE_PIECE = frozenset(("ByteFallback", "Metaspace"))
 TAKES_SPACE_OFF = frozenset(("Strip", "Metaspace"))
@@ -28,6 +30,7 @@ class JsonTokenizer(Tokenizer):
     """A tokenizer.json as the `tokenizers` library runs it."""
 
     kind = "tokenizer.json"
+    max_text_bytes = MAX_TEXT_BYTES
 
     def __init__(self, source: str, where: str, names: SpecialNames) -> None:
         self._source = source
@@ -41,7 +44,8 @@ class JsonTokenizer(Tokenizer):
         self.adds_space_prefix = bool(kinds & TAKES_SPACE_OFF)
         added = self._library.get_added_tokens_decoder()
         controls = frozenset(i for i, token in added.items() if token.special)
-        super().__init__(where, pieces, controls, names.find(vocab, controls, size, where))
+        longest = max(map(len, pieces))
+        super().__init__(where, pieces, controls, names.find(vocab, controls, size, where), longest)
 
     @cached_property
     def _literal(self) -> tokenizers.Tokenizer:
@@ -50,7 +54,7 @@ class JsonTokenizer(Tokenizer):
         library.encode_special_tokens = True
         return library
 
-    def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+    def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]:
         library = self._library if parse_special else self._literal
         return library_ids(library, text, add_special, self.where)
 

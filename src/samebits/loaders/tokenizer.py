@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import os
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,9 @@ from dataclasses import dataclass
 import tokenizers
 
 from samebits.core.errors import BadInput
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one text at a time: its threads would only warn of forks
+IDS_AT_ONCE = 1 << 15  # become Python's numbers in one go, which holds the interpreter's lock
 
 # Texts that end a turn, in the order in which they are taken for `eot` where a file does not name one.
 END_TEXTS = (
@@ -70,27 +75,38 @@ def library_guard(where: str, argument: str, needed: str) -> Iterator[None]:
         raise BadInput(where, argument, " ".join(str(error).split())[:200], needed) from None
 
 
-def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool, where: str) -> list[int]:
-    """The ids the `tokenizers` library gives; BadInput where it fails."""
+def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool, where: str) -> array[int]:
+    """The ids the `tokenizers` library gives, without the interpreter's lock; BadInput where it fails."""
     with library_guard(where, "text", "text that the tokenizer can take"):
-        return list(library.encode(text, add_special_tokens=add_special).ids)
+        (found,) = library.encode_batch_fast([text], add_special_tokens=add_special)  # `encode` would keep the lock
+        return array("i", found.ids)
 
 
 class Tokenizer(ABC):
     """Text to token ids and back. Immutable, so threads may share it.
 
-    pieces    the bytes of every id; empty for an id that stands for nothing
-    controls  ids that `skip_special` leaves out
+    pieces           the bytes of every id; empty for an id that stands for nothing
+    controls         ids that `skip_special` leaves out
+    max_token_bytes  of text that one token stands for
     """
 
-    def __init__(self, where: str, pieces: Sequence[bytes], controls: frozenset[int], special: SpecialTokens) -> None:
+    def __init__(
+        self,
+        where: str,
+        pieces: Sequence[bytes],
+        controls: frozenset[int],
+        special: SpecialTokens,
+        max_token_bytes: int,
+    ) -> None:
         self.where = where
         self.special = special
+        self.max_token_bytes = max_token_bytes
         self._pieces = pieces
         self._controls = controls
 
     kind = "unknown"
     adds_space_prefix = False
+    max_text_bytes = 1 << 30  # that `encode` takes
 
     @property
     def vocab_size(self) -> int:
@@ -102,23 +118,43 @@ class Tokenizer(ABC):
         return self._controls
 
     @abstractmethod
-    def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
+    def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]: ...
 
-    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+    def encode(
+        self, text: str, add_special: bool = True, parse_special: bool = True, max_tokens: int | None = None
+    ) -> list[int]:
         """The ids of `text`.
 
         add_special    put the begin and end tokens around it where the model asks for them
         parse_special  read "<|im_end|>" and the like as the one token they name, not as text
+        max_tokens     BadInput for more; a text that is too long for so few is not even looked at
         """
         if not isinstance(text, str):
             raise BadInput(self.where, "text", type(text).__name__, "a string")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise BadInput(
-                self.where, "text", f"a lone surrogate at {error.start}", "text that has a UTF-8 form"
-            ) from None
-        return self._encode(text, add_special, parse_special)
+        self.check_size(text, max_tokens)
+        ids = self._encode(text, add_special, parse_special)
+        if max_tokens is not None and len(ids) > max_tokens:
+            raise BadInput(self.where, "text", f"{len(ids)} tokens", f"at most {max_tokens}")
+        found: list[int] = []
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            found += ids[start : start + IDS_AT_ONCE].tolist()
+        return found
+
+    def check_size(self, text: str, max_tokens: int | None = None) -> None:
+        """BadInput for a text that has no UTF-8 form, or more bytes than `max_tokens` of the longest token."""
+        max_bytes, reason = self.max_text_bytes, ""
+        if max_tokens is not None and max_tokens * self.max_token_bytes < max_bytes:
+            max_bytes = max_tokens * self.max_token_bytes
+            reason = f", what {max_tokens} tokens of {self.max_token_bytes} bytes can hold"
+        num_bytes = len(text)  # at least
+        if num_bytes <= max_bytes:
+            try:
+                num_bytes = len(text.encode("utf-8"))
+            except UnicodeEncodeError as error:
+                given = f"a lone surrogate at {error.start}"
+                raise BadInput(self.where, "text", given, "text that has a UTF-8 form") from None
+        if num_bytes > max_bytes:
+            raise BadInput(self.where, "text", f"{num_bytes} bytes", f"at most {max_bytes}{reason}")
 
     def decode_bytes(self, ids: Iterable[int], skip_special: bool = False) -> bytes:
         """The bytes of the ids, one after another: joins of parts are parts of the join."""
