@@ -113,7 +113,7 @@ class ScoredTokenizer(GgufTokenizer):
         ids = self._encode_scored((" " if self.adds_space_prefix and follows_special else "") + text)
         if (np.frombuffer(ids, np.int32) == UNKNOWN).any():
             needed = "characters or bytes that the vocabulary holds"
-            raise BadInput(self.where, "text", "a character that has no token", needed)
+            raise BadInput("encode", "text", "a character that has no token", needed)
         return ids
 
 

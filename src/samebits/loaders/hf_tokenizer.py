@@ -56,7 +56,7 @@ class JsonTokenizer(Tokenizer):
 
     def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]:
         library = self._library if parse_special else self._literal
-        return library_ids(library, text, add_special, self.where)
+        return library_ids(library, text, add_special)
 
 
 class SpecialNames:

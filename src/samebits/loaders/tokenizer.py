@@ -33,6 +33,14 @@ END_TEXTS = (
 NOT_EOT = ("</s>", "<eos>", "<|eom_id|>")  # these end a generation, but not as a turn's end
 
 
+class TextTooLong(BadInput):
+    """A text of more tokens than asked for, or so long that it must have more."""
+
+    def __init__(self, where: str, argument: str, given: str, needed: str) -> None:
+        super().__init__(where, argument, given, needed)
+        self.given, self.needed = given, needed
+
+
 @dataclass(frozen=True)
 class SpecialTokens:
     """Ids with a meaning, None where there is none. Generation stops at any of `end_ids`."""
@@ -75,9 +83,9 @@ def library_guard(where: str, argument: str, needed: str) -> Iterator[None]:
         raise BadInput(where, argument, " ".join(str(error).split())[:200], needed) from None
 
 
-def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool, where: str) -> array[int]:
+def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool) -> array[int]:
     """The ids the `tokenizers` library gives, without the interpreter's lock; BadInput where it fails."""
-    with library_guard(where, "text", "text that the tokenizer can take"):
+    with library_guard("encode", "text", "text that the tokenizer can take"):
         (found,) = library.encode_batch_fast([text], add_special_tokens=add_special)  # `encode` would keep the lock
         return array("i", found.ids)
 
@@ -127,34 +135,28 @@ class Tokenizer(ABC):
 
         add_special    put the begin and end tokens around it where the model asks for them
         parse_special  read "<|im_end|>" and the like as the one token they name, not as text
-        max_tokens     BadInput for more; a text that is too long for so few is not even looked at
+        max_tokens     TextTooLong for more; a text that cannot have so few is not even looked at
         """
         if not isinstance(text, str):
-            raise BadInput(self.where, "text", type(text).__name__, "a string")
-        self.check_size(text, max_tokens)
+            raise BadInput("encode", "text", type(text).__name__, "a string")
+        num_chars, (max_bytes, reason) = len(text), self.max_bytes(max_tokens)
+        num_bytes = num_chars if num_chars > max_bytes else _utf8_size(text)
+        if num_bytes > max_bytes:
+            raise TextTooLong("encode", "text", f"{num_bytes} bytes", f"at most {max_bytes}{reason}")
         ids = self._encode(text, add_special, parse_special)
         if max_tokens is not None and len(ids) > max_tokens:
-            raise BadInput(self.where, "text", f"{len(ids)} tokens", f"at most {max_tokens}")
+            raise TextTooLong("encode", "text", f"{len(ids)} tokens", f"at most {max_tokens}")
         found: list[int] = []
         for start in range(0, len(ids), IDS_AT_ONCE):
             found += ids[start : start + IDS_AT_ONCE].tolist()
         return found
 
-    def check_size(self, text: str, max_tokens: int | None = None) -> None:
-        """BadInput for a text that has no UTF-8 form, or more bytes than `max_tokens` of the longest token."""
-        max_bytes, reason = self.max_text_bytes, ""
-        if max_tokens is not None and max_tokens * self.max_token_bytes < max_bytes:
-            max_bytes = max_tokens * self.max_token_bytes
-            reason = f", what {max_tokens} tokens of {self.max_token_bytes} bytes can hold"
-        num_bytes = len(text)  # at least
-        if num_bytes <= max_bytes:
-            try:
-                num_bytes = len(text.encode("utf-8"))
-            except UnicodeEncodeError as error:
-                given = f"a lone surrogate at {error.start}"
-                raise BadInput(self.where, "text", given, "text that has a UTF-8 form") from None
-        if num_bytes > max_bytes:
-            raise BadInput(self.where, "text", f"{num_bytes} bytes", f"at most {max_bytes}{reason}")
+    def max_bytes(self, max_tokens: int | None) -> tuple[int, str]:
+        """Bytes of text that `max_tokens` can hold and `encode` takes, and the reason for a message."""
+        if max_tokens is None or max_tokens * self.max_token_bytes >= self.max_text_bytes:
+            return self.max_text_bytes, ""
+        reason = f", what {max_tokens} tokens of {self.max_token_bytes} bytes can hold"
+        return max_tokens * self.max_token_bytes, reason
 
     def decode_bytes(self, ids: Iterable[int], skip_special: bool = False) -> bytes:
         """The bytes of the ids, one after another: joins of parts are parts of the join."""
@@ -187,6 +189,13 @@ class Tokenizer(ABC):
         if self.vocab_size > vocab_size:
             needed = f"at most the {vocab_size} rows of the model's embedding"
             raise BadInput(self.where, "tokenizer", f"{self.vocab_size} tokens", needed)
+
+
+def _utf8_size(text: str) -> int:
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise BadInput("encode", "text", f"a lone surrogate at {error.start}", "text that has a UTF-8 form") from None
 
 
 class TextStream:

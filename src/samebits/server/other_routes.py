@@ -14,12 +14,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.engine import Engine
 from samebits.server.asking import off_loop, read_body, while_connected
-from samebits.server.errors import busy
-from samebits.server.generating import check_model, text_size, token_lists
+from samebits.server.errors import bad_request, busy
+from samebits.server.generating import check_model, short_enough, text_size, token_lists
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocol import DetokenizeBody, EmbeddingBody, TokenizeBody
 
 SHOWN_SLOTS = 256
+MAX_TOKENIZED_CHARS = 1 << 20  # of /tokenize, which may be asked for more than the context holds
+NUMBERS_AT_ONCE = 1 << 14
 
 
 async def embeddings(request: Request) -> Response:
@@ -56,9 +58,18 @@ def _encoded(vector: np.ndarray, as_text: bool) -> str | list[float]:
 async def tokenize(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, TokenizeBody, served.limits.max_body_bytes)
-    encode = served.llm.tokenizer.encode
-    tokens = await off_loop(encode, len(body.text), body.text, body.add_special, body.parse_special)
-    return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": served.llm.engine.max_len})
+    if len(body.text) > MAX_TOKENIZED_CHARS:
+        raise bad_request("text", f"{len(body.text)} characters", f"at most {MAX_TOKENIZED_CHARS}")
+    content = await off_loop(_tokens_as_json, len(body.text), served, body)
+    return Response(content, media_type="application/json")
+
+
+def _tokens_as_json(served: ServedModel, body: TokenizeBody) -> str:
+    """The answer to `tokenize`, written in parts: a million numbers at once would keep the loop waiting."""
+    tokens = short_enough("text", served.llm.tokenizer.encode, body.text, body.add_special, body.parse_special)
+    parts = (tokens[i : i + NUMBERS_AT_ONCE] for i in range(0, len(tokens), NUMBERS_AT_ONCE))
+    numbers = ",".join(",".join(map(str, part)) for part in parts)
+    return f'{{"tokens":[{numbers}],"count":{len(tokens)},"max_model_len":{served.llm.engine.max_len}}}'
 
 
 async def detokenize(request: Request) -> Response:
