@@ -15,10 +15,10 @@ from samebits.loaders.byte_level import byte_level_piece, byte_token_value, sent
 from samebits.loaders.encoders import Encoder, rank_encoder, score_encoder
 from samebits.loaders.fields import shown
 from samebits.loaders.gguf_vocab import BYTE, Pieces, Vocab, numbers, read_vocab, strings
+from samebits.loaders.limits import MAX_MERGES
 from samebits.loaders.merge_by_rank import UNKNOWN
 from samebits.loaders.tokenizer import Tokenizer, find_special
 
-MAX_MERGES = 1 << 22
 HIGH, LOW, HALF = 0xD800, 0xDC00, 1 << 10  # surrogates, which no text holds: two of them stand for a special token
 MARKS = re.compile("([\ud800-\udbff][\udc00-\udfff])")
 
