@@ -16,6 +16,8 @@ MAX_VOCAB = 1 << 20
 MAX_MERGES = 1 << 20
 MAX_CONTEXT = 1 << 30
 
+MAX_JSON_ITEMS = 1 << 23  # of a JSON file
+
 # of a GGUF file, in all
 MAX_HEADER_BYTES = 64 << 20  # everything before the tensor data
 MAX_KEYS = 1 << 16

@@ -80,7 +80,7 @@ def library_guard(where: str, argument: str, needed: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # its panics are no Exceptions
-        raise BadInput(where, argument, " ".join(str(error).split())[:200], needed) from None
+        raise BadInput(where, argument, ascii(" ".join(str(error).split())[:200])[1:-1], needed) from None
 
 
 def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool) -> array[int]:
