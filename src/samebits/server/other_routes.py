@@ -75,7 +75,8 @@ def _tokens_as_json(served: ServedModel, body: TokenizeBody) -> str:
 async def detokenize(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, DetokenizeBody, served.limits.max_body_bytes)
-    return JSONResponse({"text": served.llm.tokenizer.decode(body.tokens)})
+    text = await off_loop(served.llm.tokenizer.decode, len(body.tokens), body.tokens)
+    return JSONResponse({"text": text})
 
 
 async def models(request: Request) -> Response:
