@@ -160,18 +160,16 @@ class Tokenizer(ABC):
 
     def decode_bytes(self, ids: Iterable[int], skip_special: bool = False) -> bytes:
         """The bytes of the ids, one after another: joins of parts are parts of the join."""
-        given, parts = list(ids), []
-        for start in range(0, len(given), IDS_AT_ONCE):
-            stretch = given[start : start + IDS_AT_ONCE]
-            parts.append(b"".join(map(self._pieces_of(set(stretch), skip_special).__getitem__, stretch)))
-        return b"".join(parts)
-
-    def _pieces_of(self, ids: set[int], skip_special: bool) -> dict[int, bytes]:
-        """The bytes of each id; BadInput for one that is none."""
+        parts: list[bytes] = []
+        known: dict[int, bytes] = {}  # to make a piece takes longer than to find it
         for i in ids:
-            if not 0 <= i < len(self._pieces):
-                raise BadInput("decode", "token id", i, f"0 to {len(self._pieces) - 1}")
-        return {i: b"" if skip_special and i in self._controls else self._pieces[i] for i in ids}
+            piece = known.get(i)
+            if piece is None:
+                if not 0 <= i < len(self._pieces):
+                    raise BadInput("decode", "token id", i, f"0 to {len(self._pieces) - 1}")
+                piece = known[i] = b"" if skip_special and i in self._controls else self._pieces[i]
+            parts.append(piece)
+        return b"".join(parts)
 
     def decode(self, ids: Iterable[int], skip_special: bool = False) -> str:
         """The text of a whole sequence; bytes that are not UTF-8 become U+FFFD.
