@@ -106,7 +106,7 @@ def main(target: Target) -> None:
 
 
 def _supervise(target: Target, seconds: float, first_seed: int) -> int:
-    """Runs the engines one after another, each in a child; 1 after a finding."""
+    """Runs the engines one after another, each in a child, up to the first finding; 1 after that."""
     engines = [name for name in ENGINES if name == "hypothesis" or find_spec(name)]
     num_inputs = num_findings = 0
     for engine in engines:
@@ -120,6 +120,7 @@ def _supervise(target: Target, seconds: float, first_seed: int) -> int:
             if reason:
                 num_findings += 1
                 _save(target, board.last(), reason)
+                break
     print(f"{target.name}: {num_inputs} inputs, {num_findings} findings")
     return 1 if num_findings else 0
 
