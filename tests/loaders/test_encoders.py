@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,17 @@ from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import Vocab
 from samebits.loaders.texts import Texts
 
-pytestmark = pytest.mark.skipif(encoders.native() is None, reason="needs the native part: pip install .")
+IS_BUILT = find_spec("samebits.kernels.cpp._native") is not None
+pytestmark = pytest.mark.skipif(not IS_BUILT, reason="needs the native part: pip install .")
 # Everything that a pattern treats in a way of its own, and a few of each class beyond ASCII.
 TRICKY = " \n\r\t\v\x85\xa0\u2028\u3000abzsStTmMdDrReEvVlL''019\xbd\u0663,.!-\xe9\u4e2d\U0001f642\u0301\u2581"
 TEXTS = st.one_of(st.text(st.sampled_from(TRICKY), max_size=60), st.text(max_size=40))
 LONG = 5000  # beyond the length from which merges wait in lists
+
+
+def test_the_native_part_is_there() -> None:
+    """Without it the others would compare Python with itself."""
+    assert encoders.native() is not None
 
 
 def vocab_of(texts: list[str]) -> Vocab:
