@@ -23,6 +23,7 @@ from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import Vocab
+from samebits.loaders.special_parts import python_special_cutter, special_cutter
 from samebits.loaders.texts import Texts
 
 IS_BUILT = find_spec("samebits.kernels.cpp._native") is not None
@@ -69,7 +70,7 @@ def test_by_rank(seed: int, pre: str, text: str) -> None:
     draw = random.Random(seed)
     letters = [char for char in BYTE_OF_CHAR if draw.random() < 0.95]
     native, python = both_by_rank(draw, pre, letters, "abzst\u0120\u010a'0")
-    assert native(text) == python(text)
+    assert native(text.encode()) == python(text.encode())
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -77,7 +78,7 @@ def test_by_rank_on_long_words(seed: int) -> None:
     draw = random.Random(seed)
     native, python = both_by_rank(draw, "gpt-2", ["a", "b", "c"], "abc")
     for text in ("a" * LONG, "".join(draw.choices("abcx", [9, 9, 9, 1], k=LONG)), "ab" * (LONG // 2) + "c" * LONG):
-        assert native(text) == python(text)
+        assert native(text.encode()) == python(text.encode())
 
 
 def both_by_score(draw: random.Random) -> tuple[Any, Any]:
@@ -98,7 +99,7 @@ def both_by_score(draw: random.Random) -> tuple[Any, Any]:
 @given(st.integers(0, 60), st.text(st.sampled_from("ab \u2581\xe9\u4e2d\U0001f642"), max_size=50))
 def test_by_score(seed: int, text: str) -> None:
     native, python = both_by_score(random.Random(seed))
-    assert native(text) == python(text)
+    assert native(text.encode()) == python(text.encode())
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -106,7 +107,19 @@ def test_by_score_on_long_texts(seed: int) -> None:
     draw = random.Random(seed)
     native, python = both_by_score(draw)
     for text in (" " * LONG, "a" * LONG, "".join(draw.choices("ab \xe9", k=LONG))):
-        assert native(text) == python(text)
+        assert native(text.encode()) == python(text.encode())
+
+
+SPECIALS = st.lists(st.text(st.sampled_from("<|a>\n\xe9"), min_size=1, max_size=5), max_size=8, unique=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SPECIALS, st.text(st.sampled_from("<|a>\n\xe9b"), max_size=40))
+def test_special_tokens(texts: list[str], text: str) -> None:
+    """Tokens that hold, begin and overlap one another, in any order."""
+    tokens = [(token, i) for i, token in enumerate(texts)]
+    native, python = special_cutter(tokens), python_special_cutter(tokens)
+    assert list(native(text.encode())) == list(python(text.encode()))
 
 
 def test_by_rank_as_the_library() -> None:

@@ -22,7 +22,7 @@ from samebits.loaders.merge_by_rank import UNKNOWN, Merges
 from samebits.loaders.merge_by_score import merge_by_score
 from samebits.loaders.token_bytes import byte_level_bytes, sentence_piece_bytes
 
-Encoder = Callable[[str], bytes]  # the ids as int32
+Encoder = Callable[[bytes], bytes]  # UTF-8 to ids as int32
 PATTERN_NUMBERS = {name: number for number, name in enumerate(pre_tokenizers.PATTERNS)}  # as in cpp/words.h
 BYTE_PLACE = {char: place for place, char in enumerate(BYTE_OF_CHAR)}
 MAX_CACHED_WORDS, MAX_CACHED_CHARS = 1 << 13, 64
@@ -51,7 +51,7 @@ def rank_encoder(vocab: Vocab, ids: Mapping[str, int], merges: np.ndarray, pre: 
     encoder = module.RankEncoder(PATTERN_NUMBERS[pre], byte_ids, flat, len(vocab.texts))
     if pre in pre_tokenizers.WHOLE_WORDS_FIRST:
         encoder.take_whole_words(*byte_level_bytes(vocab.named_texts()))
-    return lambda text: encoder.encode(text.encode("utf-8"))
+    return encoder.encode
 
 
 def score_encoder(vocab: Vocab, scores: np.ndarray, byte_ids: np.ndarray) -> Encoder:
@@ -65,7 +65,8 @@ def score_encoder(vocab: Vocab, scores: np.ndarray, byte_ids: np.ndarray) -> Enc
         return python_score_encoder(ids, scores, byte_ids)
     ranks = np.unique(-scores.astype(np.float64), return_inverse=True)[1].astype(np.uint32)
     encoder = module.ScoreEncoder(*sentence_piece_bytes(vocab.named_texts()), ranks, byte_ids)
-    return lambda text: encoder.encode(text.replace(SPACE_MARK, " ").encode("utf-8"))
+    mark = SPACE_MARK.encode("utf-8")
+    return lambda data: encoder.encode(data.replace(mark, b" "))
 
 
 def python_rank_encoder(ids: Mapping[str, int], merges: np.ndarray, pre: str) -> Encoder:
@@ -85,10 +86,10 @@ def _encode_words(
     words: PreTokenizer,
     encode: Callable[[str], list[int]],
     encode_short: Callable[[str], list[int]],
-    text: str,
+    data: bytes,
 ) -> bytes:
     ids: list[int] = []
-    for word, _ in words.pre_tokenize_str(text):
+    for word, _ in words.pre_tokenize_str(data.decode("utf-8")):
         ids += encode_short(word) if len(word) <= MAX_CACHED_CHARS else encode(word)
     return np.array(ids, np.int32).tobytes()
 
@@ -99,9 +100,9 @@ def _encode_word(whole_words: Mapping[str, int], byte_ids: Sequence[int], merges
     return [whole] if whole is not None else merges.merge([byte_ids[BYTE_PLACE[char]] for char in word])
 
 
-def _encode_scored(ids: Mapping[str, int], scores: Sequence[float], byte_ids: Sequence[int], text: str) -> bytes:
+def _encode_scored(ids: Mapping[str, int], scores: Sequence[float], byte_ids: Sequence[int], data: bytes) -> bytes:
     found: list[int] = []
-    for symbol in merge_by_score(text.replace(" ", SPACE_MARK), ids, scores):
+    for symbol in merge_by_score(data.decode("utf-8").replace(" ", SPACE_MARK), ids, scores):
         token = ids.get(symbol)
         found.extend([token] if token is not None else (byte_ids[b] for b in symbol.encode("utf-8")))
     return np.array(found, np.int32).tobytes()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,32 +16,33 @@ from samebits.loaders.fields import shown
 from samebits.loaders.gguf_vocab import BYTE, Pieces, Vocab, numbers, read_vocab, strings
 from samebits.loaders.limits import MAX_MERGES
 from samebits.loaders.merge_by_rank import UNKNOWN
+from samebits.loaders.special_parts import special_cutter
 from samebits.loaders.tokenizer import Tokenizer, find_special
-
-HIGH, LOW, HALF = 0xD800, 0xDC00, 1 << 10  # surrogates, which no text holds: two of them stand for a special token
-MARKS = re.compile("([\ud800-\udbff][\udc00-\udfff])")
 
 
 class GgufTokenizer(Tokenizer):
-    """Special tokens are cut out of the text first, as llama.cpp does it; the rest goes to `_encode_text`."""
+    """Special tokens are cut out of the text first; the rest goes to `_encode_text`."""
 
     def __init__(self, vocab: Vocab, of_text: Callable[[str], bytes], adds_bos: bool) -> None:
         controls = vocab.controls
         candidates = controls | vocab.user_defined
         special = find_special({vocab.text(i): i for i in candidates}, candidates, vocab.named)
         super().__init__(vocab.fields.where, Pieces(vocab, of_text), controls, special, vocab.max_token_bytes(of_text))
-        self._parsed = vocab.parsed()
+        parsed = vocab.parsed()
+        always = [(text, token) for text, token, only_when_asked in parsed if not only_when_asked]
+        self._cut_special = special_cutter([(text, token) for text, token, _ in parsed])
+        self._cut_always = special_cutter(always)
         self._prefix = _fence(vocab, "add_bos_token", adds_bos, special.bos, "bos_token_id")
         self._suffix = _fence(vocab, "add_eos_token", False, special.eos, "eos_token_id")
 
-    def _encode_text(self, text: str, follows_special: bool) -> bytes:
-        """The ids of a text without special tokens, as int32."""
+    def _encode_text(self, data: bytes, follows_special: bool) -> bytes:
+        """The ids of some UTF-8 without special tokens, as int32."""
         raise NotImplementedError
 
     def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]:
         ids = array("i", self._prefix if add_special else ())
-        follows_special = True
-        for part in self._parts(text, parse_special):
+        follows_special, cut = True, self._cut_special if parse_special else self._cut_always
+        for part in cut(text.encode("utf-8")):
             if isinstance(part, int):
                 ids.append(part)
             else:
@@ -50,24 +50,6 @@ class GgufTokenizer(Tokenizer):
             follows_special = isinstance(part, int)
         ids.extend(self._suffix if add_special else ())
         return ids
-
-    def _parts(self, text: str, parse_special: bool) -> list[str | int]:
-        """The text cut at special tokens, the longest ones looked for first."""
-        found: list[int] = []
-        for token, token_id, only_when_asked in self._parsed:
-            if (only_when_asked and not parse_special) or token not in text:
-                continue
-            text = text.replace(token, chr(HIGH + len(found) // HALF) + chr(LOW + len(found) % HALF))
-            found.append(token_id)
-        if not found:
-            return [text] if text else []
-        return [part for part in _cut(text, found) if part != ""]
-
-
-def _cut(text: str, found: list[int]) -> Iterator[str | int]:
-    """Stretches of the text, and the tokens that pairs of surrogates stand for in it; some stretches are empty."""
-    for i, part in enumerate(MARKS.split(text)):
-        yield part if i % 2 == 0 else found[(ord(part[0]) - HIGH) * HALF + ord(part[1]) - LOW]
 
 
 class ByteLevelTokenizer(GgufTokenizer):
@@ -86,8 +68,8 @@ class ByteLevelTokenizer(GgufTokenizer):
         self.pre_tokenizer = pre
         self._encode_words = _rank_encoder(vocab, pre)
 
-    def _encode_text(self, text: str, follows_special: bool) -> bytes:
-        return self._encode_words(text)
+    def _encode_text(self, data: bytes, follows_special: bool) -> bytes:
+        return self._encode_words(data)
 
 
 class ScoredTokenizer(GgufTokenizer):
@@ -109,8 +91,8 @@ class ScoredTokenizer(GgufTokenizer):
         byte_ids = np.array([values.get(b, unknown) for b in range(256)], np.int32)
         self._encode_scored = score_encoder(vocab, scores, byte_ids)
 
-    def _encode_text(self, text: str, follows_special: bool) -> bytes:
-        ids = self._encode_scored((" " if self.adds_space_prefix and follows_special else "") + text)
+    def _encode_text(self, data: bytes, follows_special: bool) -> bytes:
+        ids = self._encode_scored((b" " if self.adds_space_prefix and follows_special else b"") + data)
         if (np.frombuffer(ids, np.int32) == UNKNOWN).any():
             needed = "characters or bytes that the vocabulary holds"
             raise BadInput("encode", "text", "a character that has no token", needed)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "merging.h"
+#include "specials.h"
 #include "tables.h"
 #include "words.h"
 
@@ -134,6 +135,36 @@ private:
     int32_t byte_ids_[256];
 };
 
+// Special tokens, which are cut out of a text before it is encoded.
+class Specials {
+public:
+    // Texts in the order in which they are cut out, and their ids.
+    Specials(const nb::bytes& data, Array<uint32_t> ends, Array<int32_t> ids)
+        : cutter_(checked(data, ends, ids), ends.data(), ids.data(), ids.size()) {}
+
+    // Begin, end and token of every part, three int32 each.
+    nb::bytes cut(const nb::bytes& text) const {
+        const std::string_view bytes = view(text);
+        std::vector<Part> parts;
+        {
+            nb::gil_scoped_release released;
+            parts = cutter_.cut(bytes);
+        }
+        return nb::bytes(parts.data(), parts.size() * sizeof(Part));
+    }
+
+private:
+    static std::string_view checked(const nb::bytes& data, const Array<uint32_t>& ends, const Array<int32_t>& ids) {
+        if (ids.size() != ends.size()) throw std::invalid_argument("sizes that differ");
+        uint32_t begin = 0;
+        for (size_t i = 0; i < ends.size(); begin = ends(i++))
+            if (ends(i) <= begin || ends(i) > data.size()) throw std::invalid_argument("texts: an end out of range");
+        return view(data);
+    }
+
+    SpecialCutter cutter_;
+};
+
 }  // namespace
 
 NB_MODULE(_encoding, m) {
@@ -144,4 +175,7 @@ NB_MODULE(_encoding, m) {
     nb::class_<ScoreEncoder>(m, "ScoreEncoder")
         .def(nb::init<const nb::bytes&, Array<uint32_t>, Array<uint32_t>, Array<int32_t>>())
         .def("encode", &ScoreEncoder::encode);
+    nb::class_<Specials>(m, "Specials")
+        .def(nb::init<const nb::bytes&, Array<uint32_t>, Array<int32_t>>())
+        .def("cut", &Specials::cut);
 }
