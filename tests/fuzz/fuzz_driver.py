@@ -27,6 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import coverage_hook  # noqa: F401  (it acts on imports after it)
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
@@ -200,7 +201,6 @@ def _by_hypothesis(target: Target, board: Board, seconds: float, first_seed: int
 
 def _by_atheris(target: Target, board: Board, seconds: float, first_seed: int) -> None:
     atheris: Any = __import__("atheris")
-    atheris.instrument_all()
     with tempfile.TemporaryDirectory() as corpus:
         for i, data in enumerate(target.seeds()):
             (Path(corpus) / str(i)).write_bytes(data)
