@@ -37,6 +37,8 @@ MAX_INPUT_BYTES = 4 << 20
 ROUND = 200  # examples of one hypothesis run: it remembers all of a run, which takes memory
 HEAD = struct.Struct("<QQ")  # inputs so far, bytes of the one under way
 FINDINGS = Path("fuzz-findings")
+FOUND = 70  # a child's exit status after a finding
+GAVE_UP = 1  # atheris's own, where a target runs too little of our code to be guided by
 
 
 class Finding(Exception):
@@ -115,7 +117,7 @@ def _supervise(target: Target, seconds: float, first_seed: int) -> int:
             board = Board(Path(file.name))
             options = ["--seconds", str(seconds / len(engines)), "--seed", str(first_seed)]
             command = [sys.executable, sys.argv[0], *options, "--child", engine, file.name]
-            reason = _watch(subprocess.Popen(command), board, target)
+            reason = _watch(subprocess.Popen(command), board, target, engine)
             num_inputs += board.num_inputs
             print(f"{target.name}: {board.num_inputs} inputs by {engine}", flush=True)
             if reason:
@@ -126,7 +128,7 @@ def _supervise(target: Target, seconds: float, first_seed: int) -> int:
     return 1 if num_findings else 0
 
 
-def _watch(child: subprocess.Popen[bytes], board: Board, target: Target) -> str:
+def _watch(child: subprocess.Popen[bytes], board: Board, target: Target, engine: str) -> str:
     """Waits for the child's end; what is wrong with it, or nothing."""
     seen, since = 0, time.monotonic()
     patience = 60 + 10 * target.max_cpu_seconds  # of wall time: the machine may be busy
@@ -138,6 +140,9 @@ def _watch(child: subprocess.Popen[bytes], board: Board, target: Target) -> str:
             child.kill()
             child.wait()
             return f"no end after {patience:g} s"
+    if engine == "atheris" and child.returncode == GAVE_UP:
+        print(f"{target.name}: atheris sees no coverage to be guided by", flush=True)
+        return ""
     return "" if child.returncode == 0 else f"the process ended with status {child.returncode}"
 
 
@@ -173,7 +178,7 @@ def _run_noted(target: Target, board: Board, data: bytes) -> None:
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(FOUND)
 
 
 def _by_hypothesis(target: Target, board: Board, seconds: float, first_seed: int) -> None:
