@@ -6,11 +6,12 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CPP := src/samebits/kernels/cpp
 TRITON_VENV := .venv-triton
 TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
+SECONDS ?= 60
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
-NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h)
+NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run test test-triton lint types docs golden format native-test asan tsan clean
+.PHONY: run test fuzz test-triton lint types docs golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -21,6 +22,10 @@ run: $(VENV)/.core
 test: $(VENV)/.dev lint types
 	-@$(BIN)/samebits pull
 	@$(BIN)/pytest -n 2
+
+# Every target in tests/fuzz, two at a time: make fuzz SECONDS=600
+fuzz: $(VENV)/.dev
+	@$(BIN)/python tests/fuzz/run_all.py --seconds $(SECONDS)
 
 # The GPU kernels without a GPU, in an environment that has torch: in Triton's interpreter, then compiled for GPUs.
 # Runs from the source tree, without the native part.

@@ -22,6 +22,7 @@ from samebits.engine.sampling import SamplingParams
 from samebits.engine.weights import Progress
 from samebits.loaders import open_checkpoint
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.tokenizer import TextTooLong
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy
 
@@ -121,13 +122,21 @@ class LLM:
         finally:
             self.engine.cancel(job)
 
+    def encode(self, text: str, add_special: bool = True) -> list[int]:
+        """A prompt's token ids; TextTooLong, before any work where possible, for more than the context holds."""
+        return self.tokenizer.encode(text, add_special, max_tokens=self.engine.max_len)
+
     def chat_prompt(self, messages: Sequence[Mapping[str, Any]], now: datetime | None = None) -> list[int]:
-        """Messages through the model's own template, as token ids; BadInput if it has none.
+        """Messages through the model's own template, as token ids; BadInput if it has none, TextTooLong as `encode`.
 
         `now` is what a template that prints the time takes for it; the clock's if absent.
         """
         if self._template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
+        num_chars = sum(len(part) for message in messages for part in message.values() if isinstance(part, str))
+        max_bytes, reason = self.tokenizer.max_bytes(self.engine.max_len)
+        if num_chars > max_bytes:
+            raise TextTooLong("chat", "messages", f"{num_chars} characters", f"at most {max_bytes}{reason}")
         special = self.tokenizer.special
         text = self._template.render(
             messages,
@@ -135,7 +144,7 @@ class LLM:
             eos_token=self.tokenizer.token_text(special.eos),
             now=now,
         )
-        return self.tokenizer.encode(text, add_special=False)
+        return self.encode(text, add_special=False)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams | None = None) -> Completion:
         """The model's answer to a conversation."""
@@ -155,7 +164,7 @@ class LLM:
 
     def _ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt)
+            return self.encode(prompt)
         ids = [int(i) for i in prompt]
         num_ids = self.tokenizer.num_ids
         wrong = next((i for i in ids if not 0 <= i < num_ids), None)

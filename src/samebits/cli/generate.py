@@ -48,7 +48,7 @@ def generate(
     """Continue a text."""
     text = sys.stdin.read() if prompt == "-" else prompt
     llm = load()
-    answer(llm, llm.tokenizer.encode(text), params, as_json)
+    answer(llm, llm.encode(text), params, as_json)
 
 
 @sampling_command

@@ -34,7 +34,7 @@ def token_ids(llm: LLM, text: str | None, file: Path | None, tokens: str | None)
             text = file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput("score", "--file", f"{file}: {error}", "a UTF-8 text file") from None
-    return llm.tokenizer.encode(text or "")
+    return llm.encode(text or "")
 
 
 def show(llm: LLM, result: Score) -> None:

@@ -17,14 +17,12 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BlockFormat, HostTensor, Packed
 from samebits.formats import FORMATS
 from samebits.loaders.ggml_types import GGML_TYPES
-from samebits.loaders.gguf_values import MAX_KEY_BYTES, Cursor
+from samebits.loaders.gguf_values import Cursor
+from samebits.loaders.limits import MAX_KEY_BYTES, MAX_KEYS, MAX_TENSOR_NAME_BYTES, MAX_TENSORS
 from samebits.loaders.source import TensorEntry, entry_of, open_regular
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MAX_KEYS = 1 << 16
-MAX_TENSORS = 1 << 16
-MAX_TENSOR_NAME_BYTES = 256
 MAX_DIMS = 4
 MAX_ALIGNMENT = 1 << 20
 DEFAULT_ALIGNMENT = 32

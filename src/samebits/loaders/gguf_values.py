@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.loaders.limits import (
+    MAX_ELEMENTS,
+    MAX_HEADER_BYTES,
+    MAX_NESTED_ARRAYS,
+    MAX_NESTING,
+    MAX_STRING_BYTES,
+    MAX_STRINGS,
+)
 from samebits.loaders.texts import Texts
-
-MAX_HEADER_BYTES = 256 << 20  # everything before the tensor data
-MAX_STRING_BYTES = 16 << 20
-MAX_KEY_BYTES = 65535  # the format's own limit
-MAX_ARRAY_LEN = 1 << 22
-MAX_NESTING = 4
 
 STRING, ARRAY, BOOL = 8, 9, 7
 SCALARS: dict[int, str] = {
@@ -31,6 +33,9 @@ SCALARS: dict[int, str] = {
     11: "<q",
     12: "<d",
 }
+_STRINGS_IN_ALL = f", what is left of {MAX_STRINGS} strings in the file's arrays"
+_ARRAYS_IN_ALL = f", what is left of {MAX_NESTED_ARRAYS} arrays within arrays"
+_ELEMENTS_IN_ALL = f", what is left of {MAX_ELEMENTS} elements in the file's arrays"
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 
@@ -42,6 +47,9 @@ class Cursor:
         self.where = where
         self.position = 0
         self.end = min(len(data), MAX_HEADER_BYTES)
+        self._num_elements_left = MAX_ELEMENTS
+        self._num_strings_left = MAX_STRINGS
+        self._num_arrays_left = MAX_NESTED_ARRAYS
 
     @property
     def num_left(self) -> int:
@@ -67,11 +75,14 @@ class Cursor:
     def u64(self, field: str) -> int:
         return int(_U64.unpack_from(self.data, self.take(8, field))[0])
 
-    def count(self, field: str, limit: int, min_bytes_each: int) -> int:
-        """A u64 that promises as many items; refused unless the limit and the bytes left allow them."""
+    def count(self, field: str, limit: int, min_bytes_each: int, in_all: str = "") -> int:
+        """A u64 that promises as many items; refused unless the limit and the bytes left allow them.
+
+        `in_all` ends the message where the limit is what other counts have left of one.
+        """
         value = self.u64(field)
         if value > limit:
-            raise self.fail(field, value, f"at most {limit}")
+            raise self.fail(field, value, f"at most {limit}{in_all}")
         if value * min_bytes_each > self.num_left:
             raise self.fail(field, value, f"at most what the {self.num_left} bytes left can hold")
         return value
@@ -103,17 +114,24 @@ class Cursor:
         return bool(number)
 
     def _array(self, field: str, depth: int) -> Any:
+        """The array at the cursor; what all arrays of the file hold is bounded together."""
         if depth > MAX_NESTING:
             raise self.fail(field, f"arrays nested {depth} deep", f"at most {MAX_NESTING}")
         kind = self.u32(field)
         if kind == STRING:
-            return self._strings(field, self.count(field, MAX_ARRAY_LEN, 8))
+            length = self.count(field, min(self._num_strings_left, self._num_elements_left), 8, _STRINGS_IN_ALL)
+            self._num_strings_left -= length
+            self._num_elements_left -= length
+            return self._strings(field, length)
         if kind == ARRAY:
-            return [self._array(field, depth + 1) for _ in range(self.count(field, MAX_ARRAY_LEN, 12))]
+            length = self.count(field, self._num_arrays_left, 12, _ARRAYS_IN_ALL)
+            self._num_arrays_left -= length
+            return [self._array(field, depth + 1) for _ in range(length)]
         if kind not in SCALARS:
             raise self.fail(field, f"an array of value type {kind}", "one of 0 to 12")
         dtype = np.dtype(SCALARS[kind])
-        length = self.count(field, MAX_ARRAY_LEN, dtype.itemsize)
+        length = self.count(field, self._num_elements_left, dtype.itemsize, _ELEMENTS_IN_ALL)
+        self._num_elements_left -= length
         start = self.take(length * dtype.itemsize, field)
         numbers = np.frombuffer(self.data, dtype, length, start).copy()
         if kind != BOOL:
@@ -136,7 +154,9 @@ class Cursor:
             lengths.append(num_bytes)
         sizes = np.array(lengths, np.int64)
         is_text = np.ones(position - start, bool)
-        is_text[(np.cumsum(sizes + 8) - sizes - 8)[:, None] + np.arange(8)] = False
+        starts = np.cumsum(sizes + 8) - sizes - 8
+        for byte in range(8):
+            is_text[starts + byte] = False
         texts = Texts(np.frombuffer(data, np.uint8, len(is_text), start)[is_text].tobytes(), sizes)
         if (wrong := texts.first_wrong()) is not None:
             raise self.fail(f"{field}[{wrong}]", "bytes that are not UTF-8", "UTF-8 text")

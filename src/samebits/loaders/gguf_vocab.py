@@ -48,6 +48,26 @@ class Vocab:
             raise self.fields.fail("tokens", f"{shown(text)} as {first} and {ids[text]}", "every token once")
         return ids
 
+    def named_texts(self) -> Texts:
+        """The texts, with names for those that are empty."""
+        if self.texts.lengths().all():
+            return self.texts
+        parts = [self.text(i).encode("utf-8") for i in range(len(self.texts))]
+        return Texts(b"".join(parts), np.array(list(map(len, parts)), np.int64))
+
+    def max_token_bytes(self, of_text: Callable[[str], bytes]) -> int:
+        """Bytes of text that one token may stand for, at most; `of_text` gives an ordinary token's.
+
+        Never more than a token's own text has: so those with the longest texts decide.
+        """
+        lengths, longest = self.named_texts().lengths(), 1
+        for i in np.argsort(-lengths):
+            if lengths[i] <= longest:
+                break
+            is_ordinary = self.types[i] not in (*PARSED_TYPES, BYTE)
+            longest = max(longest, len(of_text(self.text(i))) if is_ordinary else int(lengths[i]))
+        return longest
+
     def of_types(self, *types: int) -> list[int]:
         """The ids of some types, in order."""
         return [int(i) for i in np.flatnonzero(np.isin(self.types, types))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +15,14 @@ from samebits.core.errors import BadInput
 from samebits.loaders.byte_level import byte_level_piece, sentence_piece
 from samebits.loaders.fields import Fields
 from samebits.loaders.limits import MAX_VOCAB
-from samebits.loaders.source import read_bounded, read_json
+from samebits.loaders.source import parse_json, read_bounded, read_json
 from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special, library_guard, library_ids
+from samebits.loaders.tokenizer_json import check_tokenizer_json
 
-MAX_TOKENIZER_BYTES = 128 << 20
+MAX_TOKENIZER_BYTES = 64 << 20
 MAX_CONFIG_BYTES = 4 << 20
+MAX_TEXT_BYTES = 1 << 20  # the library takes about a second and 200 MB for it
+USUAL_GROWTH = 12.0  # of a text on its way to tokens; shorter texts where it may be more
 BYTE_LEVEL = frozenset(("ByteLevel",))
 SENTENCE_PIECE = frozenset(("ByteFallback", "Metaspace"))
 TAKES_SPACE_OFF = frozenset(("Strip", "Metaspace"))
@@ -29,8 +33,10 @@ class JsonTokenizer(Tokenizer):
 
     kind = "tokenizer.json"
 
-    def __init__(self, source: str, where: str, names: SpecialNames) -> None:
-        self._source = source
+    def __init__(self, data: bytes, where: str, names: SpecialNames) -> None:
+        growth = check_tokenizer_json(parse_json(data, where), where)
+        self.max_text_bytes = int(MAX_TEXT_BYTES * USUAL_GROWTH / max(USUAL_GROWTH, growth))
+        self._source = source = _decoded(data, where)
         self._library = _build(source, where)
         vocab = self._library.get_vocab(with_added_tokens=True)
         size = max(vocab.values(), default=-1) + 1
@@ -41,7 +47,8 @@ class JsonTokenizer(Tokenizer):
         self.adds_space_prefix = bool(kinds & TAKES_SPACE_OFF)
         added = self._library.get_added_tokens_decoder()
         controls = frozenset(i for i, token in added.items() if token.special)
-        super().__init__(where, pieces, controls, names.find(vocab, controls, size, where))
+        longest = max(map(len, pieces))
+        super().__init__(where, pieces, controls, names.find(vocab, controls, size, where), longest)
 
     @cached_property
     def _literal(self) -> tokenizers.Tokenizer:
@@ -50,9 +57,9 @@ class JsonTokenizer(Tokenizer):
         library.encode_special_tokens = True
         return library
 
-    def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+    def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]:
         library = self._library if parse_special else self._literal
-        return library_ids(library, text, add_special, self.where)
+        return library_ids(library, text, add_special)
 
 
 class SpecialNames:
@@ -90,11 +97,7 @@ class SpecialNames:
 def tokenizer_from_folder(folder: Path) -> Tokenizer:
     """The tokenizer of a folder with tokenizer.json."""
     path = folder / "tokenizer.json"
-    try:
-        source = read_bounded(path, MAX_TOKENIZER_BYTES).decode("utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(str(path), "text", "bytes that are not UTF-8", "a JSON document") from None
-    return JsonTokenizer(source, str(path), SpecialNames(folder))
+    return JsonTokenizer(read_bounded(path, MAX_TOKENIZER_BYTES), str(path), SpecialNames(folder))
 
 
 def read_hf_template(folder: Path) -> str | None:
@@ -112,6 +115,13 @@ def read_hf_template(folder: Path) -> str | None:
 
 def _optional_json(path: Path) -> dict[str, Any]:
     return read_json(path, MAX_CONFIG_BYTES) if path.is_file() else {}
+
+
+def _decoded(data: bytes, where: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(where, "text", "bytes that are not UTF-8", "a JSON document") from None
 
 
 def _build(source: str, where: str) -> tokenizers.Tokenizer:

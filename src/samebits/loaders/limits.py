@@ -1,4 +1,7 @@
-"""The largest models we read, and the checks that every source's hyperparameters must pass."""
+"""The largest models and files we read, and the checks that every source's hyperparameters must pass.
+
+Limits on files are several times what the largest known models need, so that no file costs more than some seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,25 @@ MAX_LAYERS = 1024
 MAX_WIDTH = 1 << 20
 MAX_HEADS = 4096
 MAX_HEAD_SIZE = 4096
-MAX_VOCAB = 1 << 22
+MAX_VOCAB = 1 << 20
+MAX_MERGES = 1 << 20
 MAX_CONTEXT = 1 << 30
+
+MAX_JSON_ITEMS = 1 << 23  # of a JSON file
+
+# of a GGUF file, in all
+MAX_HEADER_BYTES = 64 << 20  # everything before the tensor data
+MAX_KEYS = 1 << 16
+MAX_TENSORS = 1 << 16
+MAX_ELEMENTS = 1 << 22  # of all arrays together
+MAX_STRINGS = 1 << 21  # among them
+MAX_NESTED_ARRAYS = 1 << 12  # arrays within arrays
+
+# of each thing in it
+MAX_NESTING = 4
+MAX_STRING_BYTES = 16 << 20
+MAX_KEY_BYTES = 65535  # the format's own limit
+MAX_TENSOR_NAME_BYTES = 256
 
 
 def checked(hp: Hyperparameters, where: str) -> Hyperparameters:

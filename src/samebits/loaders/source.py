@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor
+from samebits.loaders.limits import MAX_JSON_ITEMS
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,29 @@ def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
+def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; readers differ in which value they take for a key that comes twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object with the same key twice")
+    return found
+
+
 def read_json(path: Path, limit: int) -> dict[str, Any]:
     """A JSON object from a small file."""
+    return parse_json(read_bounded(path, limit), str(path))
+
+
+def parse_json(data: bytes, where: str) -> dict[str, Any]:
+    """A JSON object; `where` names its file. BadInput also for keys that repeat and for too many things."""
+    num_items = sum(map(data.count, (b",", b"[", b"{")))  # at least
+    if num_items > MAX_JSON_ITEMS:
+        raise BadInput(where, "JSON", f"about {num_items} items", f"at most {MAX_JSON_ITEMS}")
     try:
-        value = json.loads(read_bounded(path, limit), parse_constant=_refuse_constant)
+        value = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_only_once)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(str(path), "JSON", f"{type(error).__name__}: {error}", "a valid document") from None
+        text = ascii(f"{type(error).__name__}: {error}")[1:-1]
+        raise BadInput(where, "JSON", text[:200], "a valid document") from None
     if not isinstance(value, dict):
-        raise BadInput(str(path), "JSON", type(value).__name__, "an object")
+        raise BadInput(where, "JSON", type(value).__name__, "an object")
     return value

@@ -13,11 +13,11 @@ class Texts(Sequence[str]):
 
     def __init__(self, data: bytes, lengths: np.ndarray) -> None:
         """`lengths` in bytes, whose sum is that of `data`; `first_wrong` tells whether all of it can be read."""
-        self._data = data
-        self._ends = np.cumsum(lengths, dtype=np.uint32)
+        self.data = data
+        self.ends = np.cumsum(lengths, dtype=np.uint32)
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.ends)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -30,9 +30,13 @@ class Texts(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         """Cut from the whole, decoded once: many times faster than one by one."""
-        is_first = (np.frombuffer(self._data, np.uint8) & 0xC0) != 0x80  # byte of a character
-        ends = np.concatenate([[0], np.cumsum(is_first)])[self._ends].tolist()
-        return map(self._data.decode("utf-8").__getitem__, map(slice, [0, *ends[:-1]], ends))
+        is_first = (np.frombuffer(self.data, np.uint8) & 0xC0) != 0x80  # byte of a character
+        ends = np.concatenate([[0], np.cumsum(is_first)])[self.ends].tolist()
+        return map(self.data.decode("utf-8").__getitem__, map(slice, [0, *ends[:-1]], ends))
+
+    def lengths(self) -> np.ndarray:
+        """int64, the bytes of every string."""
+        return np.diff(self.ends.astype(np.int64), prepend=0)
 
     def first_wrong(self) -> int | None:
         """The first string that is not UTF-8 by itself, if any."""
@@ -41,13 +45,13 @@ class Texts(Sequence[str]):
         return next(i for i in range(len(self)) if not _is_utf8(self._bytes(i)))
 
     def _bytes(self, i: int) -> bytes:
-        return self._data[int(self._ends[i - 1]) if i else 0 : int(self._ends[i])]
+        return self.data[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])]
 
     def _is_utf8(self) -> bool:
         """All strings are when the whole run is and none of them ends inside a character."""
-        cuts = self._ends[self._ends < len(self._data)]
-        is_inside = (np.frombuffer(self._data, np.uint8)[cuts] & 0xC0) == 0x80
-        return not is_inside.any() and _is_utf8(self._data)
+        cuts = self.ends[self.ends < len(self.data)]
+        is_inside = (np.frombuffer(self.data, np.uint8)[cuts] & 0xC0) == 0x80
+        return not is_inside.any() and _is_utf8(self.data)
 
 
 def _is_utf8(data: bytes) -> bool:

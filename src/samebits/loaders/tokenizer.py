@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import os
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,9 @@ from dataclasses import dataclass
 import tokenizers
 
 from samebits.core.errors import BadInput
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one text at a time: its threads would only warn of forks
+IDS_AT_ONCE = 1 << 15  # become Python's numbers in one go, which holds the interpreter's lock
 
 # Texts that end a turn, in the order in which they are taken for `eot` where a file does not name one.
 END_TEXTS = (
@@ -26,6 +31,14 @@ END_TEXTS = (
     "<|eom_id|>",
 )
 NOT_EOT = ("</s>", "<eos>", "<|eom_id|>")  # these end a generation, but not as a turn's end
+
+
+class TextTooLong(BadInput):
+    """A text of more tokens than asked for, or so long that it must have more."""
+
+    def __init__(self, where: str, argument: str, given: str, needed: str) -> None:
+        super().__init__(where, argument, given, needed)
+        self.given, self.needed = given, needed
 
 
 @dataclass(frozen=True)
@@ -67,31 +80,42 @@ def library_guard(where: str, argument: str, needed: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # its panics are no Exceptions
-        raise BadInput(where, argument, " ".join(str(error).split())[:200], needed) from None
+        raise BadInput(where, argument, ascii(" ".join(str(error).split())[:200])[1:-1], needed) from None
 
 
-def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool, where: str) -> list[int]:
-    """The ids the `tokenizers` library gives; BadInput where it fails."""
-    with library_guard(where, "text", "text that the tokenizer can take"):
-        return list(library.encode(text, add_special_tokens=add_special).ids)
+def library_ids(library: tokenizers.Tokenizer, text: str, add_special: bool) -> array[int]:
+    """The ids the `tokenizers` library gives, without the interpreter's lock; BadInput where it fails."""
+    with library_guard("encode", "text", "text that the tokenizer can take"):
+        (found,) = library.encode_batch_fast([text], add_special_tokens=add_special)  # `encode` would keep the lock
+        return array("i", found.ids)
 
 
 class Tokenizer(ABC):
     """Text to token ids and back. Immutable, so threads may share it.
 
-    pieces    the bytes of every id; empty for an id that stands for nothing
-    controls  ids that `skip_special` leaves out
+    pieces           the bytes of every id; empty for an id that stands for nothing
+    controls         ids that `skip_special` leaves out
+    max_token_bytes  of text that one token stands for
     """
 
-    def __init__(self, where: str, pieces: Sequence[bytes], controls: frozenset[int], special: SpecialTokens) -> None:
+    def __init__(
+        self,
+        where: str,
+        pieces: Sequence[bytes],
+        controls: frozenset[int],
+        special: SpecialTokens,
+        max_token_bytes: int,
+    ) -> None:
         self.where = where
         self.special = special
+        self.max_token_bytes = max_token_bytes
         self._pieces = pieces
         self._controls = controls
         self._num_ids = len(pieces)
 
     kind = "unknown"
     adds_space_prefix = False
+    max_text_bytes = 1 << 30  # that `encode` takes
 
     @property
     def vocab_size(self) -> int:
@@ -108,32 +132,50 @@ class Tokenizer(ABC):
         return self._controls
 
     @abstractmethod
-    def _encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
+    def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]: ...
 
-    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+    def encode(
+        self, text: str, add_special: bool = True, parse_special: bool = True, max_tokens: int | None = None
+    ) -> list[int]:
         """The ids of `text`.
 
         add_special    put the begin and end tokens around it where the model asks for them
         parse_special  read "<|im_end|>" and the like as the one token they name, not as text
+        max_tokens     TextTooLong for more; a text that cannot have so few is not even looked at
         """
         if not isinstance(text, str):
-            raise BadInput(self.where, "text", type(text).__name__, "a string")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise BadInput(
-                self.where, "text", f"a lone surrogate at {error.start}", "text that has a UTF-8 form"
-            ) from None
-        return self._encode(text, add_special, parse_special)
+            raise BadInput("encode", "text", type(text).__name__, "a string")
+        num_chars, (max_bytes, reason) = len(text), self.max_bytes(max_tokens)
+        num_bytes = num_chars if num_chars > max_bytes else _utf8_size(text)
+        if num_bytes > max_bytes:
+            raise TextTooLong("encode", "text", f"{num_bytes} bytes", f"at most {max_bytes}{reason}")
+        ids = self._encode(text, add_special, parse_special)
+        if max_tokens is not None and len(ids) > max_tokens:
+            raise TextTooLong("encode", "text", f"{len(ids)} tokens", f"at most {max_tokens}")
+        found: list[int] = []
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            found += ids[start : start + IDS_AT_ONCE].tolist()
+        return found
+
+    def max_bytes(self, max_tokens: int | None) -> tuple[int, str]:
+        """Bytes of text that `max_tokens` can hold and `encode` takes, and the reason for a message."""
+        if max_tokens is None or max_tokens * self.max_token_bytes >= self.max_text_bytes:
+            return self.max_text_bytes, ""
+        reason = f", what {max_tokens} tokens of {self.max_token_bytes} bytes can hold"
+        return max_tokens * self.max_token_bytes, reason
 
     def decode_bytes(self, ids: Iterable[int], skip_special: bool = False) -> bytes:
         """The bytes of the ids, one after another: joins of parts are parts of the join."""
-        pieces, parts = self._pieces, []
+        parts: list[bytes] = []
+        known: dict[int, bytes] = {}  # to make a piece takes longer than to find it
         for i in ids:
-            if not 0 <= i < self._num_ids:
-                raise BadInput(self.where, "token id", i, f"0 to {self._num_ids - 1}")
-            if i < len(pieces) and not (skip_special and i in self._controls):
-                parts.append(pieces[i])
+            piece = known.get(i)
+            if piece is None:
+                if not 0 <= i < self._num_ids:
+                    raise BadInput(self.where, "token id", i, f"0 to {self._num_ids - 1}")
+                is_shown = i < len(self._pieces) and not (skip_special and i in self._controls)
+                piece = known[i] = self._pieces[i] if is_shown else b""
+            parts.append(piece)
         return b"".join(parts)
 
     def decode(self, ids: Iterable[int], skip_special: bool = False) -> str:
@@ -161,6 +203,13 @@ class Tokenizer(ABC):
             needed = f"at most the {vocab_size} rows of the model's embedding"
             raise BadInput(self.where, "tokenizer", f"{self.vocab_size} tokens", needed)
         self._num_ids = vocab_size
+
+
+def _utf8_size(text: str) -> int:
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise BadInput("encode", "text", f"a lone surrogate at {error.start}", "text that has a UTF-8 form") from None
 
 
 class TextStream:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from samebits.loaders.chat import FROZEN_TIME
+from samebits.loaders.tokenizer import TextTooLong
 from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
 from samebits.server.asking import (
     Started,
@@ -43,7 +44,7 @@ async def chat_completions(request: Request) -> Response:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
     messages = [m.as_dict() for m in body.messages]
     now = FROZEN_TIME if served.is_deterministic else None
-    prompt = await asyncio.to_thread(served.llm.chat_prompt, messages, now)
+    prompt = await asyncio.to_thread(short_enough, "messages", served.llm.chat_prompt, messages, now)
     room = max(1, served.llm.engine.max_len - len(prompt))
     max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
     logprobs = body.given("top_logprobs", 0) if body.logprobs else None
@@ -81,8 +82,16 @@ def token_lists(served: ServedModel, given: Any, param: str) -> list[list[int]]:
     items = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
     if not given or len(items) > served.limits.max_prompts:
         raise bad_request(param, f"{len(items) if given else 0} texts", f"1 to {served.limits.max_prompts}")
-    encode = served.llm.tokenizer.encode
-    return [encode(item) if isinstance(item, str) else list(item) for item in items]
+    encode = served.llm.encode
+    return [short_enough(param, encode, item) if isinstance(item, str) else list(item) for item in items]
+
+
+def short_enough(param: str, encode: Callable[..., list[int]], *args: Any) -> list[int]:
+    """The token ids that `encode` gives; ApiError for a text that the context cannot hold."""
+    try:
+        return encode(*args)
+    except TextTooLong as error:
+        raise bad_request(param, error.given, error.needed, "context_length_exceeded") from None
 
 
 async def respond(request: Request, served: ServedModel, body: Sampling, shape: Shape, started: Started) -> Response:

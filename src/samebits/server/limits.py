@@ -52,6 +52,7 @@ STALL_BYTES = 1 << 14  # less than that is no progress
 MAX_UNREAD_PIECES = 1 << 14  # of an answer, for a client that reads slower than the model writes
 MAX_MESSAGES, MAX_PARTS = 4096, 8192  # of a conversation, its parts in all
 MAX_SCHEMA_CHARS = 1 << 18
+MAX_TOKENIZED_CHARS = 1 << 20  # of a call to /tokenize, which may hold more than the context
 MAX_DECODED_IDS = 1 << 16  # of a call to /detokenize
 MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; a name is a value, a list four
 MAX_BIASES, MAX_TOP_LOGPROBS, MAX_STOP_CHARS, MAX_NAME_CHARS = 1024, 20, 1024, 256

@@ -15,9 +15,9 @@ from samebits.engine.async_engine import QueueFull
 from samebits.engine.engine import Engine
 from samebits.server.asking import read_body, while_connected
 from samebits.server.errors import bad_request, busy
-from samebits.server.generating import check_model, text_size, token_lists
+from samebits.server.generating import check_model, short_enough, text_size, token_lists
 from samebits.server.json_output import json_response
-from samebits.server.limits import MAX_DECODED_IDS
+from samebits.server.limits import MAX_DECODED_IDS, MAX_TOKENIZED_CHARS
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocol import DetokenizeBody, EmbeddingBody, TokenizeBody
 from samebits.server.threads import off_loop
@@ -61,8 +61,10 @@ def _encoded(vector: np.ndarray, as_text: bool) -> str | list[float]:
 async def tokenize(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, TokenizeBody, served.limits.max_body_bytes)
-    encode = served.llm.tokenizer.encode
-    tokens = await off_loop(encode, len(body.text), body.text, body.add_special, body.parse_special)
+    if len(body.text) > MAX_TOKENIZED_CHARS:
+        raise bad_request("text", f"{len(body.text)} characters", f"at most {MAX_TOKENIZED_CHARS}")
+    encode, wanted = served.llm.tokenizer.encode, (body.text, body.add_special, body.parse_special)
+    tokens = await off_loop(short_enough, len(body.text), "text", encode, *wanted)
     max_len = served.llm.engine.max_len
     return await json_response(lambda: {"tokens": tokens, "count": len(tokens), "max_model_len": max_len}, len(tokens))
 
