@@ -93,12 +93,15 @@ def cache_cells(row: Row) -> int:
 
 
 def query_counts(kind: str, lengths: tuple[int, ...], stream: Stream) -> tuple[int, ...]:
-    """Queries of every sequence: one ("decode"), all ("prompt"), some with none among them ("chunks")."""
+    """Queries of every sequence: one ("decode"), all ("prompt"), some with none among them ("chunks"), or more than
+    there are positions ("beyond"), which only a call without causality may ask."""
     if kind == "prompt":
         return lengths
     if kind == "decode":
         return tuple(min(1, n) for n in lengths)
     drawn = stream.integers(0, DRAWN_CHUNK + 1, (len(lengths),)).tolist()
+    if kind == "beyond":
+        return tuple(n + d // 4 for n, d in zip(lengths, drawn, strict=True))
     return tuple(min(n, d) for n, d in zip(lengths, drawn, strict=True))
 
 
@@ -125,7 +128,8 @@ def _attention_case(row: Row) -> dict[str, Any]:
 
 def _attention_cost(row: Row) -> int:
     length = number(row, "length")
-    queries = {"prompt": length, "decode": 1, "chunks": min(length, DRAWN_CHUNK)}[str(row["queries"])]
+    counts = {"prompt": length, "decode": 1, "chunks": min(length, DRAWN_CHUNK), "beyond": length + DRAWN_CHUNK // 4}
+    queries = counts[str(row["queries"])]
     head, num_heads = int(row["head"]), number(row, "B") * number(row, "heads") * number(row, "group")
     per_head = -(-queries // 64) * (15_000 + 600 * head + 100 * length) + queries * length * 2 * (head + 16)
     return num_heads * (per_head + MAKING * queries * head) + cache_cells(row)
@@ -135,7 +139,7 @@ ATTENTION_SPACE = Space(
     (
         *cache_factors(),
         TABLE,
-        choice("queries", "chunks", "decode", "prompt", least="decode"),
+        choice("queries", "chunks", "decode", "prompt", "beyond", least="decode"),
         size("group", 72, usual=2),
         choice("q", *FLOATS),
         choice("causal", "yes", "no"),
@@ -152,7 +156,7 @@ ATTENTION_SPACE = Space(
     ),
     _attention_case,
     _attention_cost,
-    cache_fits,
+    lambda row: cache_fits(row) and not (row.get("queries") == "beyond" and row.get("causal", "no") == "yes"),
 )
 
 NEW_TOKENS: tuple[Factor, ...] = (

@@ -19,7 +19,7 @@ TOP_PS = (1.0, 0.9, 0.5, 0.1, 2.0**-16)
 MIN_PS = (0.0, 0.02, 0.3, 1.0)
 PENALTIES = {"repetition": (1.0, 1.3, 0.5, 1e3), "presence": (0.0, 0.7, -1.5), "frequency": (0.0, 0.4, -0.3)}
 SEED_EDGES = (0, 1, 2**31, 2**32 - 1)
-ROW_KINDS = ("mixed", "greedy", "plain", "top-k", "top-p", "min-p")
+ROW_KINDS = ("mixed", "greedy", "first-greedy", "plain", "top-k", "top-p", "min-p")
 ROW_OPERATIONS = 20_000  # what a row costs the reference, whatever its width
 
 
@@ -28,12 +28,13 @@ def _picked(stream: Stream, choices: tuple[float, ...], count: int) -> np.ndarra
 
 
 def _row_parameters(kind: str, stream: Stream, num_rows: int, num_tokens: int) -> dict[str, np.ndarray]:
-    """All filters in all rows ("mixed"), or one of them, each row with a strength of its own."""
+    """All filters in all rows ("mixed"), one of them or none, each row with a strength of its own."""
     ks = (0, 1, 2, 5, max(1, num_tokens // 2), num_tokens, num_tokens + 7, 2**31 - 1)
     top_k = np.array(ks, np.int64)[stream.child("k").integers(0, len(ks), (num_rows,))].astype(np.int32)
     temperature = _picked(stream.child("t"), TEMPERATURES if kind == "mixed" else TEMPERATURES[1:5], num_rows)
+    temperature[: {"greedy": num_rows, "first-greedy": 1}.get(kind, 0)] = 0
     return {
-        "temperature": np.zeros(num_rows, np.float32) if kind == "greedy" else temperature,
+        "temperature": temperature,
         "top_k": top_k if kind in ("mixed", "top-k") else np.zeros(num_rows, np.int32),
         "top_p": _picked(stream.child("p"), TOP_PS if kind in ("mixed", "top-p") else (1.0,), num_rows),
         "min_p": _picked(stream.child("m"), MIN_PS if kind in ("mixed", "min-p") else (0.0,), num_rows),

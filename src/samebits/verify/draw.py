@@ -1,31 +1,54 @@
-"""Drawing rows from an op's space: every class at least once, or every pair of classes that can meet.
+"""Drawing rows from an op's space: every class beside unusual ones, every class alone, every pair of classes.
 
 The same seed draws the same rows on every platform.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from random import Random
 
-from samebits.ops.space import Choice, Factor, Pair, Row, Space, Span
+from samebits.ops.space import Choice, Factor, Pair, Row, Space, Span, Value
 
 QUICK_OPERATIONS = 1 << 23  # of a row's reference: some 50 ms
 FULL_OPERATIONS = 1 << 28
+DEARER = (0, 2, 4, 6)  # powers of two that a class may cost more where nothing cheaper holds it
+USUALLY = 0.8  # how often a factor is as usual beside a class that is drawn alone
 TRIES = 16  # of a value within a class, and of a row
+
+# (factor, one of its classes, labels of the row so far) -> how much the class is preferred
+Preference = Callable[[Factor, Span | Choice, dict[str, str]], float]
 
 
 def each_class(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
-    """Rows that together hold every class of every factor; one that no row of this cost holds may cost more."""
+    """Rows that hold as many new classes as they can, until every class was there; dear ones may cost more."""
     wanted = {(f.name, c.label) for f in space.factors for c in f.classes}
+
+    def is_new(factor: Factor, found: Span | Choice, _: dict[str, str]) -> float:
+        return (factor.name, found.label) in wanted
+
     while wanted:
-        name, label = min(wanted, key=lambda item: (-_num_open(space, item[0], wanted), item))
-        row = _cheapest(space, {name: label}, wanted, (most_operations << shift for shift in (0, 2, 4, 6)), dice)
+        open_counts = {f.name: sum((f.name, c.label) in wanted for c in f.classes) for f in space.factors}
+        name, label = min(wanted, key=lambda item: (-open_counts[item[0]], item))
+        row = _cheapest(space, {name: label}, is_new, _prices(most_operations), dice)
         met = set(space.classes_of(row).items()) if row else set()
         if row and met & wanted:
             yield row
         wanted -= met | {(name, label)}
+
+
+def each_alone(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
+    """A row for every class, most of the rest as usual: nothing unusual hides what goes wrong there."""
+
+    def is_usual(factor: Factor, found: Span | Choice, _: dict[str, str]) -> float:
+        return found.holds(factor.usual) and dice.random() < USUALLY
+
+    for factor in space.factors:
+        for found in factor.classes:
+            row = _cheapest(space, {factor.name: found.label}, is_usual, _prices(most_operations), dice)
+            if row:
+                yield row
 
 
 def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
@@ -38,55 +61,56 @@ def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]
     }
     order = sorted(wanted)
     dice.shuffle(order)
+
+    def num_new(factor: Factor, found: Span | Choice, present: dict[str, str]) -> float:
+        pairs = ((name, label, factor.name, found.label) for name, label in present.items())
+        return sum(pair in wanted or (*pair[2:], *pair[:2]) in wanted for pair in pairs)
+
     for pair in order:
         if pair not in wanted:
             continue
-        a, x, b, y = pair
-        row = _cheapest(space, {a: x, b: y}, wanted, (most_operations >> 5, most_operations), dice)
-        met = set(space.pairs_of(row)) if row else set()
-        wanted -= met | {pair}
+        labels = dict(zip(pair[::2], pair[1::2], strict=True))
+        row = _cheapest(space, labels, num_new, (most_operations >> 5, most_operations), dice)
+        wanted -= {*(space.pairs_of(row) if row else ()), pair}
         if row:
             yield row
 
 
 def large_rows(space: Space, most_operations: int, count: int, dice: Random) -> Iterator[Row]:
     """Rows whose sizes are as large as the cost allows, each with another size served first."""
+
+    def largest(factor: Factor, found: Span | Choice, _: dict[str, str]) -> float:
+        return found.low if isinstance(found, Span) else 0.0
+
     for _ in range(count):
-        row = _completed(space, {}, set(), most_operations, dice, prefers_large=True)
+        row = _completed(space, {}, largest, most_operations, dice)
         if row:
             yield row
 
 
-def _num_open(space: Space, name: str, wanted: set[tuple[str, str]]) -> int:
-    return sum((name, c.label) in wanted for c in space[name].classes)
+def _prices(most_operations: int) -> Iterator[int]:
+    return (most_operations << power for power in DEARER)
 
 
-def _cheapest(space: Space, labels: dict[str, str], wanted: set, prices: Iterable[int], dice: Random) -> Row | None:
+def _cheapest(
+    space: Space, labels: dict[str, str], prefer: Preference, prices: Iterable[int], dice: Random
+) -> Row | None:
     """A row with these classes at the first price that buys one."""
-    rows = (_completed(space, labels, wanted, price, dice) for price in prices)
+    rows = (_completed(space, labels, prefer, price, dice) for price in prices)
     return next((row for row in rows if row), None)
 
 
 def _completed(
-    space: Space,
-    labels: dict[str, str],
-    wanted: set,
-    most_operations: int,
-    dice: Random,
-    prefers_large: bool = False,
-) -> Row | None:  # wanted: classes or pairs
-    """A row with these classes, the others chosen to hold much of what is wanted; None where none was found."""
+    space: Space, labels: dict[str, str], prefer: Preference, most_operations: int, dice: Random
+) -> Row | None:
+    """A row with these classes and, in an order of chance, what is preferred of the rest; None where none was found."""
+    rest = [f.name for f in space.factors if f.name not in labels]
     for _ in range(TRIES):
         row: Row = {}
-        names = [*labels, *dice.sample([f.name for f in space.factors if f.name not in labels], k=_rest(space, labels))]
-        rest = (wanted, most_operations, dice, prefers_large)
-        if all(_assign(space, space[n], labels.get(n), row, *rest) for n in names):
+        names = [*labels, *dice.sample(rest, len(rest))]
+        if all(_assign(space, space[name], labels.get(name), row, prefer, most_operations, dice) for name in names):
             return {f.name: row[f.name] for f in space.factors}
     return None
-
-
-def _rest(space: Space, labels: dict[str, str]) -> int:
-    return len(space.factors) - len(labels)
 
 
 def _assign(
@@ -94,31 +118,28 @@ def _assign(
     factor: Factor,
     label: str | None,
     row: Row,
-    wanted: set,
+    prefer: Preference,
     most_operations: int,
     dice: Random,
-    prefers_large: bool,
 ) -> bool:
     """Gives the row a value of this factor; False where none is allowed beside what it has."""
     classes = [c for c in factor.classes if label in (None, c.label)]
     dice.shuffle(classes)
     if label is None:
-        present = space.classes_of(row) if row else {}
-        classes.sort(key=lambda c: -_gain(factor, c, present, wanted))
-    if prefers_large:
-        classes.sort(key=lambda c: -c.low if isinstance(c, Span) else 0)
+        present = space.classes_of(row)
+        classes.sort(key=lambda c: -prefer(factor, c, present))
     for found in classes:
-        for _ in range(TRIES if isinstance(found, Span) else 1):
-            row[factor.name] = found.draw(dice)
+        for value in _values(factor, found, label is None, dice):
+            row[factor.name] = value
             if space.allows(row, most_operations):
                 return True
     row.pop(factor.name, None)
     return False
 
 
-def _gain(factor: Factor, found: Span | Choice, present: dict[str, str], wanted: set) -> int:
-    """How much of what is wanted a class would bring to a row."""
-    if (factor.name, found.label) in wanted:
-        return 1
-    pairs = ((name, label, factor.name, found.label) for name, label in present.items())
-    return sum(pair in wanted or (*pair[2:], *pair[:2]) in wanted for pair in pairs)
+def _values(factor: Factor, found: Span | Choice, is_free: bool, dice: Random) -> Iterator[Value]:
+    """Values to try of a class: the usual one now and then where the class was not asked for, else as they fall."""
+    if is_free and found.holds(factor.usual) and dice.random() < USUALLY:
+        yield factor.usual
+    for _ in range(TRIES if isinstance(found, Span) else 1):
+        yield found.draw(dice)

@@ -24,7 +24,11 @@ def examine(backend: Backend, caps: Caps, task: Task) -> list[Result]:
     if task.op == GRAPH:
         case = next(c for c in GRAPH_CASES if c.id == task.case)
         return verify_graph(backend, caps, case, task.tiers, task.seed)
-    op, chosen = OPS[task.op], case_of(task)
+    op = OPS[task.op]
+    if not any(table[op.name] for table in backend.kernels()):  # inputs would be made for nothing
+        reason = f"{backend.name} has no kernel for {op.name}"
+        return [Result(op.name, task.case, tier, "unsupported", reason) for tier in task.tiers]
+    chosen = case_of(task)
     if task.case.startswith(RERUNS):
         return _reruns(backend, caps, op, chosen, task)
     if task.case.startswith(SOAK):

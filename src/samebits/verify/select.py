@@ -12,7 +12,7 @@ from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
 from samebits.ops.space import Row
-from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class, large_rows
+from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_alone, each_class, large_rows
 from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.model import GRAPH, RERUNS, SOAK, Task, is_drawn
 from samebits.verify.soak import soak_case
@@ -31,7 +31,6 @@ SIZE_NAMES: dict[str, tuple[str, ...]] = {
     "head_size": ("D",),
 }
 LARGEST_SIZE = 1 << 20
-QUICK_ROUNDS = 2  # of every class once
 LARGE_ROWS = 4  # of a full run
 QUICK_RERUNS, FULL_RERUNS = 4, 16  # rows whose executable runs several times
 SMALL_OPERATIONS = QUICK_OPERATIONS >> 4
@@ -75,7 +74,7 @@ def graph_tasks(backend: str, tiers: tuple[str, ...], case: str | None, seed: in
 
 
 def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int) -> list[Task]:
-    """Named cases, then drawn ones: all pairs of classes in a full run, every class a few times in a quick one;
+    """Named cases, then drawn ones: every class alone and among others, in a full run all pairs of classes too;
     executables that run several times on some of both, and one that runs very often."""
     named = [c.id for c in op.cases if full or not c.full]
     small = [op.cases[0].id, *_small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)]
@@ -102,7 +101,7 @@ def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
     rounds: list[Iterator[Row]] = []
     if full:
         rounds = [large_rows(op.space, FULL_OPERATIONS, LARGE_ROWS, dice), all_pairs(op.space, FULL_OPERATIONS, dice)]
-    rounds += [each_class(op.space, QUICK_OPERATIONS, dice) for _ in range(QUICK_ROUNDS)]
+    rounds += [each_class(op.space, QUICK_OPERATIONS, dice), each_alone(op.space, QUICK_OPERATIONS, dice)]
     return list(dict.fromkeys(op.space.row_id(row) for rows in rounds for row in rows))
 
 
