@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 
-from samebits.kernels.triton import elementary
+from samebits.kernels.triton import elementary, elementwise
 from samebits.kernels.triton.registry import UNFUSED
 
 TOOL = Path(__file__).parents[2] / "tools" / "compile_kernels.py"
@@ -34,6 +35,27 @@ def test_every_kernel_function_compiles(target: str, ops: str) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
     assert run.returncode == 0, "\n".join(failed) or run.stderr
+
+
+NARROW = {  # 16-bit arithmetic where float32 is meant
+    GPUTarget("cuda", 80, 32): ("ptx", r"(add|mul|fma)[.\w]*[.](f16|bf16)"),
+    GPUTarget("cuda", 90, 32): ("ptx", r"(add|mul|fma)[.\w]*[.](f16|bf16)"),
+    GPUTarget("hip", "gfx942", 64): ("amdgcn", r"v_(pk_)?(add|mul|fma)_f16"),
+}
+
+
+@pytest.mark.parametrize("multiply", [False, True])
+@pytest.mark.parametrize("target", NARROW, ids=lambda target: str(target.arch))
+def test_two_16_bit_types_meet_in_float32(target: GPUTarget, multiply: bool) -> None:
+    """A compiler that looks at mantissas alone would round the bfloat16 operand to float16 and add there."""
+    strides = dict.fromkeys(("K", "num_blocks", "x_outer", "x_inner", "y_outer", "y_inner"), "i32")
+    signature = {"x_ptr": "*fp16", "y_ptr": "*bf16", "z_ptr": "*fp16", **strides}
+    constants = {"X_GROUP": 1, "Y_GROUP": 1, "MULTIPLY": multiply, "BLOCK": 1024, "CHAINED": False}
+    signature |= dict.fromkeys(constants, "constexpr")
+    source = triton.compiler.ASTSource(elementwise.binary_kernel, signature, constants)
+    language, refused = NARROW[target]
+    text = triton.compile(source, target=target, options=dict(UNFUSED)).asm[language]
+    assert sorted({match.group() for match in re.finditer(refused, text)}) == []
 
 
 @triton.jit

@@ -22,7 +22,7 @@ import numpy as np
 from planted import Planted, Results, defined
 
 from samebits.backends.interface import Backend, Buffer, View
-from samebits.backends.reference import ReferenceExecutable
+from samebits.backends.reference import ReferenceExecutable, resolved
 from samebits.core.format import HostTensor, Packed, store
 from samebits.core.shapes import Sym, upper
 from samebits.core.tiers import Tier
@@ -195,6 +195,7 @@ class DefectiveExecutable(ReferenceExecutable):
 
     def run(self) -> None:
         self.num_runs += 1
+        self._bound = {name: resolved(buffer, "planted", name) for name, buffer in self._memory.items()}
         self._values = dict(self._bound)
         for number, node in enumerate(self._graph.nodes):
             arguments = {name: self._values[value.name] for name, value in node.inputs.items()}

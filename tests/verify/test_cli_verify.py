@@ -17,7 +17,9 @@ import samebits
 from samebits.cli.main import main
 from samebits.core.errors import BadInput
 from samebits.ops import OPS
+from samebits.verify.coverage import stated_classes
 from samebits.verify.report import write_atomically
+from samebits.verify.select import op_tasks
 
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, "-m", "samebits.cli.main", "verify", "-j", "1"]
@@ -38,7 +40,8 @@ def verdicts(file: Path) -> list[dict[str, Any]]:
 
 def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("json", "html", "certificate")}
-    done = run("--op", "add", *(text for name, file in files.items() for text in (f"--{name}", str(file))))
+    options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
+    done = run("--op", "split_heads", "--seed", "3", *options)
     assert done.returncode == 0, done.stderr
     assert "proven: fast, invariant, portable" in done.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
@@ -46,9 +49,12 @@ def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
     report = json.loads(files["json"].read_text())
     assert report["device"].startswith("numpy")
     assert report["numerics_version"] == samebits.NUMERICS_VERSION
-    cases = [c.id for c in OPS["add"].cases if not c.full]
-    assert {(r["op"], r["case"], r["tier"]) for r in report["results"]} == {("add", c, t) for c in cases for t in TIERS}
+    cases = [t.case for t in op_tasks("reference", TIERS, OPS["split_heads"], full=False, seed=3)]
+    ran = {(r["op"], r["case"], r["tier"]) for r in report["results"]}
+    assert ran == {("split_heads", c, t) for c in cases for t in TIERS}
     assert {(r["status"], r["reason"]) for r in report["results"]} == {("pass", "")}
+    assert (report["set"], report["seeds"]) == ("part", [3, 3])
+    assert "cases drawn with seed 3; another --seed draws others" in done.stdout
 
     page = files["html"].read_text()
     assert page.startswith("<!doctype html>")
@@ -60,6 +66,9 @@ def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
     assert proof["set"] == "part"  # one op is not the quick set
     assert proof["counts"]["portable"] == {"pass": len(cases)}
     assert (proof["failed"], proof["unsupported"]) == ([], [])
+    covered = proof["coverage"]["split_heads"]["portable"]
+    assert covered["classes"] == covered["of"] == len(stated_classes(OPS["split_heads"]))
+    assert covered["reached"]["x"] == ["f32", "f16", "bf16"]
     assert len(proof["verdicts_sha256"]) == 64
 
 
@@ -88,7 +97,8 @@ def test_text_that_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None
 
 
 def test_a_refuted_tier_is_not_proven(tmp_path: Path) -> None:
-    done = run("--backend", "planted:Refuted", "--op", "scale", "--certificate", str(tmp_path / "proof"))
+    chosen = ["--op", "scale", "--case", "small-f16"]
+    done = run("--backend", "planted:Refuted", *chosen, "--certificate", str(tmp_path / "proof"))
     assert done.returncode == 0
     proof = json.loads((tmp_path / "proof").read_text())
     assert proof["proven_tiers"] == ["fast", "invariant"]
@@ -112,6 +122,8 @@ def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_s
         ("--op conv9", "unknown op 'conv9'; known: add"),
         ("--op [/b]", "unknown op '[/b]'"),
         ("--op add --case nine", "unknown case of add 'nine'; known: "),
+        ("--op graph --case nine", "unknown graph 'nine'; known: "),
+        ("--op add --case K=many", "case: K: got many; needs 1 or 2 or 3..4"),
         ("--case small-f32", "verify: --case: got small-f32; needs --op beside it"),
         ("--op add --tier loose", "numerics: tier: got 'loose'; needs one of fast, invariant, portable"),
         ("--op add --tier none", "verify: --tier: got 'none'; needs one of fast, invariant, portable"),
@@ -172,6 +184,37 @@ def test_a_failure_at_given_sizes_is_replayed_with_them(tmp_path: Path) -> None:
     done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--m", "3", "--k", "96", "--seed", "5")
     assert done.returncode == 1
     assert "replay: samebits verify --backend planted:BatchDependent --op gemm --m 3 --k 96 --seed 5\n" in done.stdout
+
+
+def test_a_row_of_the_space_is_a_case_and_its_own_replay(tmp_path: Path) -> None:
+    rows = ("rows=5,K=7,x=f16", "reruns:rows=5,K=7", "soak:rows=1,K=7")
+    for case in rows:
+        done = run("--op", "scale", "--case", case, "--json", str(tmp_path / "r"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        prefix = case.partition("rows")[0]
+        assert {r["case"].startswith(f"{prefix}rows=") for r in verdicts(tmp_path / "r")} == {True}
+    done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--case", "T=9,N=8,weight=f32")
+    assert done.returncode == 1
+    assert (
+        "replay: samebits verify --backend planted:BatchDependent --op gemm --case T=9,N=8,K=512,tail=0" in done.stdout
+    )
+
+
+def test_a_graph_is_chosen_by_name(tmp_path: Path) -> None:
+    done = run("--op", "graph", "--case", "rows-0", "--tier", "portable", "--json", str(tmp_path / "r"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [(r["op"], r["case"], r["status"]) for r in verdicts(tmp_path / "r")] == [("graph", "rows-0", "pass")]
+
+
+def test_hours_go_on_with_further_seeds(tmp_path: Path) -> None:
+    chosen = ["--op", "merge_heads", "--tier", "fast"]
+    done = run(*chosen, "--hours", "0.0001", "--json", str(tmp_path / "r"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, last = json.loads((tmp_path / "r").read_text())["seeds"]
+    assert first == 0
+    assert f"cases drawn with seeds 0 to {last}" in done.stdout if last else "seed 0" in done.stdout
+    own = {t.case for t in op_tasks("reference", ("fast",), OPS["merge_heads"], full=False, seed=last)}
+    assert own <= {r["case"] for r in verdicts(tmp_path / "r")}
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the workers")

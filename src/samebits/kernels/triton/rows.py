@@ -39,10 +39,16 @@ def num_rows(x: torch.Tensor) -> int:
 
 
 @triton.jit
+def wide_bf16(x):
+    """bfloat16 as float32: the upper half of its bits."""
+    return from_bits(x.to(tl.int16, bitcast=True).to(tl.int32) << 16)
+
+
+@triton.jit
 def widen(x):
     """The exact float32 values of a float tensor."""
     if BF16_BY_HAND and x.dtype == tl.bfloat16:
-        return from_bits(x.to(tl.int16, bitcast=True).to(tl.int32) << 16)
+        return wide_bf16(x)
     return x.to(tl.float32)
 
 
@@ -58,8 +64,13 @@ def narrow(x, dtype: tl.constexpr):
 
 @triton.jit
 def load_wide(pointers, mask):
-    """float32 values, +0 where the mask is false."""
-    return widen(tl.load(pointers, mask=mask, other=0.0))
+    """float32 values, +0 where the mask is false.
+
+    bfloat16 is widened by hand: LLVM takes a conversion of it for one that float16 holds too, and where a sum or product
+    with float16 is stored as float16, it would compute there.
+    """
+    x = tl.load(pointers, mask=mask, other=0.0)
+    return wide_bf16(x) if x.dtype == tl.bfloat16 else widen(x)
 
 
 @triton.jit
