@@ -39,7 +39,7 @@ REFUSALS = [
 @pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
 def test_what_is_no_plain_json_is_refused_in_a_line(server: Running, path: str, body: bytes, message: str) -> None:
     with server.client() as client:
-        reply = client.post(path, content=body)
+        reply = client.post(path, content=body, headers={"content-type": "application/json"})
     assert reply.status_code == 400
     assert reply.json()["error"]["message"] == f"body: {message}"
     assert reply.json()["error"]["code"] == "invalid_json"

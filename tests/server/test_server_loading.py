@@ -76,8 +76,12 @@ def settled_health(url: str, seconds: float = 60) -> dict[str, Any]:
         (has_no_tokenizer, "AttributeError: 'LLM' object has no attribute 'tokenizer'"),
     ],
 )
-def test_every_failure_to_load_is_said(model_path: Path, make: Callable[[Path], LLM], reason: str) -> None:
+def test_every_failure_to_load_is_said(
+    model_path: Path, make: Callable[[Path], LLM], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = f"the model cannot be loaded ({reason.partition(':')[0]}); the server's log says why"
     with loading(lambda: make(model_path)) as url:
-        assert settled_health(url) == {"status": "failed", "reason": reason}
+        assert settled_health(url) == {"status": "failed", "reason": said}
         reply = httpx.post(f"{url}/v1/completions", json={"prompt": "a"})
-        assert (reply.status_code, reply.json()["error"]["message"]) == (503, reason)
+        assert (reply.status_code, reply.json()["error"]["message"]) == (503, said)
+    assert reason in caplog.text

@@ -72,11 +72,20 @@ def _section(op: Op) -> list[str]:
     lines += [
         "",
         f"Invariant along {axes}. Fast tier: within {op.tolerance.relative:g} relative plus {op.tolerance.absolute:g} "
-        f"absolute ({op.tolerance.reason}). Cases: {quick} quick, {len(op.cases) - quick} more in full.",
+        f"absolute ({op.tolerance.reason}). Cases: {quick} with names, {len(op.cases) - quick} more in full; "
+        f"more are drawn from {_space(op)}.",
     ]
     if op.decompose is not None:
         lines.append("Fused: equals its decomposition bit for bit.")
     return lines
+
+
+def _space(op: Op) -> str:
+    """What cases are drawn from, in a few words."""
+    if op.space is None:
+        return "nothing"
+    classes = sum(len(f.classes) for f in op.space.factors)
+    return f"{classes} classes of {', '.join(f'`{f.name}`' for f in op.space.factors)}"
 
 
 def ops_markdown() -> str:

@@ -23,6 +23,7 @@ BINARY_CASES = [
 ]
 BINARY_SPACE = row_space(
     inputs=("x", "y"),
+    values=(*FINITE, "edges", "nan"),
     others=(choice("y_rows", "all", "one"),),
     extra=lambda row: {"y_dims": int(row["y_rows"] == "one")},
 )
@@ -61,7 +62,7 @@ def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     tolerance=ONE_ROUNDING,
     cases=[*float_cases("x", attrs={"factor": 0.125}), Case("gemma-2", rows(7, 2304), {"factor": 48.0})],
     invariant_axes=("...",),
-    space=row_space(attrs=distinct({"factor": (0.125, 1.0, 0.0, -3.7, 48.0, 1e-30)})),
+    space=row_space(values=(*FINITE, "edges", "nan"), attrs=distinct({"factor": (0.125, 1.0, 0.0, -3.7, 48.0, 1e-30)})),
 )
 def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     """x * factor."""
@@ -75,7 +76,7 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     tolerance=EXACT,
     cases=[Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS],
     invariant_axes=("...",),
-    space=row_space(values=(*FINITE, "infinite"), attrs=distinct({"format": FLOATS})),
+    space=row_space(values=(*FINITE, "edges", "infinite", "nan"), attrs=distinct({"format": FLOATS})),
 )
 def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
     """x in another float format, rounded to nearest even."""

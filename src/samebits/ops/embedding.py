@@ -54,6 +54,7 @@ SPACE = Space(
     },
     lambda row: (4 * number(row, "V") + MAKING * (number(row, "T") + min(number(row, "V"), 257))) * number(row, "K"),
     lambda row: not {"weight", "K", "tail"} <= row.keys() or _width(row) % FORMATS[str(row["weight"])].block_len == 0,
+    (("weight", "values"),),
 )
 
 

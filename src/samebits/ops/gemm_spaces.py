@@ -11,7 +11,7 @@ from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
 from samebits.ops.space import Row, Space, choice, size
 from samebits.ops.spaces import ABSENT, MAKING, block_multiple, formats_of, number, weight_factors
 
-ACTIVATIONS = ("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties")
+ACTIVATIONS = ("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties", "wide")
 TOKENS = size("T", 5000, least=0, usual=3)
 OUTPUTS = size("N", 262_144, usual=40)
 INNER = size("K", 1792, step=BLOCK, usual=512)  # 57,344 elements: the widest of real models
@@ -52,6 +52,7 @@ GEMM_SPACE = Space(
     _gemm_case,
     _product_cost("T", "N", "K"),
     _gemm_fits,
+    (("weight", "weights"),),
 )
 
 
@@ -66,6 +67,7 @@ GEMM_Q8_SPACE = Space(
     _q8_case,
     _product_cost("T", "N", "K"),
     block_multiple,
+    (("weight", "weights"),),
 )
 
 
@@ -79,6 +81,7 @@ GEMM_SILU_SPACE = Space(
     _silu_case,
     lambda row: 2 * _product_cost("T", "H", "K")(row),
     block_multiple,
+    (("weight", "weights"),),
 )
 
 
@@ -121,4 +124,5 @@ GROUPED_SPACE = Space(
     _grouped_case,
     lambda row: _product_cost("E", "N", "K")(row) + _product_cost("T", "N", "K")(row) + 50_000 * number(row, "S"),
     block_multiple,
+    (("weight", "weights"),),
 )

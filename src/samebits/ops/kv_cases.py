@@ -50,6 +50,8 @@ def chosen_pages(extra: dict[str, Any], counts: list[int], num_pages: int, strea
     "repeated": a sequence's whole pages are all the same one.
     """
     ids = stream.permutation(num_pages)[: sum(counts)].copy()
+    if "pool" in extra and len(ids) and num_pages - 1 not in ids:  # a large pool is there for its last pages
+        ids[stream.child("last").integers(0, len(ids), (1,))] = num_pages - 1
     kind = extra.get("pages", "scattered")
     if kind == "ordered":
         return np.arange(num_pages - sum(counts), num_pages, dtype=np.int32)

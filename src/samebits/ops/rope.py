@@ -86,8 +86,8 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     kind, num_tokens = case.extra.get("positions", "random"), case.dims["T"]
     drawn = stream.child("pos_ids").integers(0, num_positions, (num_tokens,))
     inputs["pos_ids"] = np.sort(drawn)[::-1].copy() if kind == "falling" else drawn
-    if kind == "last":
-        inputs["pos_ids"] = np.full(num_tokens, num_positions - 1, np.int32)
+    if kind in ("first", "last"):
+        inputs["pos_ids"] = np.full(num_tokens, 0 if kind == "first" else num_positions - 1, np.int32)
     return inputs
 
 
@@ -104,11 +104,11 @@ SPACE = Space(
         size("D", 72, step=8, usual=16),
         size("P", 140_000, usual=512),
         choice("rotary", *ROTARY),
-        choice("positions", "random", "falling", "last"),
+        choice("positions", "random", "falling", "last", "first"),
         choice("scaling", *SCALINGS),
         choice("interleave", "no", "yes"),
         choice("x", *FLOATS),
-        choice("values", "normal", "special", "mixed", "halfway", "large", "zeros"),
+        choice("values", "normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches"),
     ),
     lambda row: {
         "dims": {

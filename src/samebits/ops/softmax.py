@@ -65,7 +65,7 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
     cases=[*float_cases("x"), Case("gemma-2", rows(2, 2304), {"cap": 30.0}), Case("off", rows(2, 9), {"cap": 0.0})],
     invariant_axes=("...",),
     space=row_space(
-        values=(*FINITE, "infinite"), attrs=distinct({"cap": (30.0, 0.0, 50.0, 1.0, 2.0**-100)}), operations=4
+        values=(*FINITE, "infinite", "nan"), attrs=distinct({"cap": (30.0, 0.0, 50.0, 1.0, 2.0**-100)}), operations=4
     ),
 )
 def soft_cap(x: np.ndarray, *, cap: float = 30.0) -> np.ndarray:
@@ -94,15 +94,16 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
 
 
 KEPT = {"most": 0.9, "few": 0.1, "nothing": 0.0, "by-row": None}
+MINUS_INF = ("mostly-minus-inf", "minus-inf-rows")
 SOFTMAX_SPACE = row_space(
     optional=("sinks",),
     most=262_144,
-    values=(*FINITE, "plateaus", "mostly-minus-inf"),
+    values=(*FINITE, "plateaus", *MINUS_INF),
     attrs=distinct({"scale": (1.0, 0.125, 0.0, -2.0), "soft_cap": (0.0, 30.0, 1.0)}),
     others=(choice("mask", "none", "all-rows", "one-row"), choice("kept", *KEPT)),
     extra=lambda row: {"mask_dims": int(row["mask"] == "one-row"), "kept": KEPT[str(row["kept"])]},
     given=lambda row: () if row["mask"] == "none" else ("mask",),
-    fits=lambda row: not (row.get("values") == "mostly-minus-inf" and row.get("scale", "1.0") in ("0.0", "-2.0")),
+    fits=lambda row: row.get("values") not in MINUS_INF or row.get("scale", "1.0") not in ("0.0", "-2.0"),
     operations=2,
     padded=512,
 )

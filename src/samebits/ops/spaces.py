@@ -12,10 +12,22 @@ from samebits.ops.record import FLOATS, WEIGHTS
 from samebits.ops.space import Factor, Row, Space, choice, size
 
 ABSENT = "none"
-FINITE = ("normal", "special", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "equal")
+FINITE = (
+    "normal",
+    "special",
+    "mixed",
+    "halfway",
+    "tiny",
+    "large",
+    "zeros",
+    "zero-stretches",
+    "spikes",
+    "equal",
+    "wide",
+)
 MOST_ROWS = 70_000  # beyond the 65,535 of a grid's smaller axes
 MAKING = 30  # operations that making an element of an input is worth
-WEIGHT_KINDS = ("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes", ANY_BYTES)
+WEIGHT_KINDS = ("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes", "wide", ANY_BYTES)
 
 
 def number(row: Row, name: str) -> int:

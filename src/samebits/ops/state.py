@@ -34,7 +34,7 @@ def _merge_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
         inputs[name] = stream.child(name).normal(inputs[name].shape) * F(case.extra["gap"])
     for name in case.extra.get("empty", ()):
         inputs[f"s_{name}"][::2] = -np.inf
-        inputs[f"v_{name}"][::2] = 0
+        inputs[f"v_{name}"][::2] = np.nan if "gap" in case.extra else 0  # what an empty state holds does not matter
     return inputs
 
 

@@ -12,6 +12,8 @@ F = np.float32
 SPECIAL = np.array(
     [0.0, -0.0, 2.0**-149, -(2.0**-130), 2.0**-126, 2.0**-24, -(2.0**-16), 1e-20, 1e4, -1e4, 1.0, -1.0], np.float32
 )
+EDGES = (65504.0, 65519.996, 65520.0, -65520.0, 65536.0, 3.3895314e38, 3.4028235e38, -3.3961775e38)
+NAN_PATTERNS = (0x7FC00000, 0x7FFFFFFF, 0xFFC00000, 0x7F800001)
 LARGEST = {"f16": F(65504), "bf16": F(2.0**120), "f32": F(2.0**120)}
 Shape = tuple[int, ...]
 
@@ -85,6 +87,34 @@ def _code_ties(stream: Stream, shape: Shape) -> np.ndarray:
     return x
 
 
+def _wide(stream: Stream, shape: Shape) -> np.ndarray:
+    """Stretches of 32 elements, each of a magnitude of its own between 2^-90 and 2^14."""
+    width = shape[-1] if shape else 1
+    powers = stream.child("powers").integers(-90, 15, (*shape[:-1], -(-width // 32)))
+    scales = np.exp2(np.repeat(powers, 32, axis=-1)[..., :width].reshape(shape).astype(np.float32))
+    return stream.normal(shape) * scales
+
+
+def _edges(stream: Stream, shape: Shape) -> np.ndarray:
+    """Where float16 and bfloat16 end, between other values beyond float16."""
+    chosen = np.array(EDGES, np.float32)[stream.child("which").integers(0, len(EDGES), shape)]
+    return np.where(_some(stream, shape, 2), chosen, stream.normal(shape, 2.0**18))
+
+
+def _nan(stream: Stream, shape: Shape) -> np.ndarray:
+    """NaN of several patterns between numbers: it must stay one."""
+    patterns = np.array(NAN_PATTERNS, np.uint32)[stream.child("which").integers(0, len(NAN_PATTERNS), shape)]
+    return np.where(_some(stream, shape, 5), patterns.view(np.float32), stream.normal(shape))
+
+
+def _minus_inf_rows(stream: Stream, shape: Shape) -> np.ndarray:
+    """Every other row is -Inf as a whole."""
+    x = stream.normal(shape)
+    rows = x.reshape(-1, shape[-1] if shape else 1) if x.size else x
+    rows[::2] = F(-np.inf)
+    return x
+
+
 def _infinite(stream: Stream, shape: Shape) -> np.ndarray:
     x = stream.normal(shape)
     return np.where(_some(stream, shape, 11), np.where(x > 0, F(np.inf), F(-np.inf)), x)
@@ -115,7 +145,11 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
     "equal": _equal,
     "plateaus": _plateaus,
     "sorted": _sorted,
+    "wide": _wide,
+    "edges": _edges,
+    "nan": _nan,
     "infinite": _infinite,
+    "minus-inf-rows": _minus_inf_rows,
     "mostly-minus-inf": _mostly_minus_inf,
 }
 
@@ -123,5 +157,7 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
 def contents(kind: str, stream: Stream, shape: Shape, fmt: str) -> np.ndarray:
     """float32 of a kind, finite ones kept within what the format holds."""
     x = KINDS[kind](stream, shape)
+    if kind == "edges" and fmt != "f16":
+        return x
     largest = LARGEST.get(fmt, LARGEST["f16"])
     return np.where(np.isfinite(x), np.clip(x, -largest, largest), x).astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 
 import numpy as np
@@ -23,12 +24,15 @@ class Follower:
         self._stream, self.vocab_size, self.end_id = stream, vocab_size, end_id
         self._num_samples, self.is_ended = 0, False
         self._replies: dict[int, tuple[bytes, bytes]] = {}  # that came before they were wanted
+        self._in_use = threading.RLock()
 
     def end(self) -> None:
         """Lets the process go; masks that are asked for later are refused."""
         self.is_ended = True
         with suppress(OSError):  # it has gone already
-            self._stream.shutdown(socket.SHUT_RDWR)  # no more: the engine's thread may be reading
+            self._stream.shutdown(socket.SHUT_RDWR)  # wakes the engine's thread if that is reading
+        with self._in_use:
+            self._stream.close()
 
     def __del__(self) -> None:
         self._stream.close()
@@ -41,15 +45,16 @@ class Follower:
 
     def send(self, kind: bytes, sample: int, token: int = 0) -> None:
         """Asks for a sample's next mask. Whether that comes, `reply` will say."""
-        with suppress(OSError):
+        with suppress(OSError), self._in_use:
             self._stream.sendall(ASK.pack(kind, sample, token))
 
     def reply(self, sample: int) -> tuple[bytes, bytes]:
         """Kind and payload that answer the sample's last ask; BadInput for a mask that is late or costs too much."""
         try:
-            while sample not in self._replies:
-                kind, number, payload = receive_frame(self._stream)
-                self._replies[number] = kind, payload
+            with self._in_use:
+                while sample not in self._replies:
+                    kind, number, payload = receive_frame(self._stream)
+                    self._replies[number] = kind, payload
         except (OSError, EOFError):
             self.end()  # what was late must not answer what is asked next
             raise _too_much() from None

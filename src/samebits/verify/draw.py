@@ -39,16 +39,18 @@ def each_class(space: Space, most_operations: int, dice: Random) -> Iterator[Row
 
 
 def each_alone(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
-    """A row for every class, most of the rest as usual: nothing unusual hides what goes wrong there."""
+    """A row for every class, and for every pair of crossed ones, most of the rest as usual: nothing unusual hides
+    what goes wrong there."""
 
     def is_usual(factor: Factor, found: Span | Choice, _: dict[str, str]) -> float:
         return found.holds(factor.usual) and dice.random() < USUALLY
 
-    for factor in space.factors:
-        for found in factor.classes:
-            row = _cheapest(space, {factor.name: found.label}, is_usual, _prices(most_operations), dice)
-            if row:
-                yield row
+    alone = [{f.name: c.label} for f in space.factors for c in f.classes]
+    both = [{a: x.label, b: y.label} for a, b in space.crossed for x in space[a].classes for y in space[b].classes]
+    for labels in (*alone, *both):
+        row = _cheapest(space, labels, is_usual, _prices(most_operations), dice)
+        if row:
+            yield row
 
 
 def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:

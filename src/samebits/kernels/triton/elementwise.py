@@ -51,7 +51,7 @@ def unary_kernel(
     if KIND == "scale":
         y = y * factor
     elif KIND == "cap":
-        y = soft_capped(y, factor, inv_factor)
+        y = tl.where(y == y, soft_capped(y, factor, inv_factor), y)  # a NaN stays one
     store_narrow(y_ptr + row * K + column, y, column < K)
 
 

@@ -66,8 +66,8 @@ def narrow(x, dtype: tl.constexpr):
 def load_wide(pointers, mask):
     """float32 values, +0 where the mask is false.
 
-    bfloat16 is widened by hand: LLVM takes a conversion of it for one that float16 holds too, and where a sum or product
-    with float16 is stored as float16, it would compute there.
+    bfloat16 is widened by hand: LLVM takes what it holds for something that float16 holds too, and computes a sum or
+    product with float16 there if the result is stored as float16.
     """
     x = tl.load(pointers, mask=mask, other=0.0)
     return wide_bf16(x) if x.dtype == tl.bfloat16 else widen(x)
