@@ -92,7 +92,8 @@ def evaluate(bound: Bound) -> tuple[HostTensor, ...]:
     Results that alias an input are that input, written in place.
     """
     op = bound.op
-    returned = op.reference(**_arguments(bound))
+    with np.errstate(over="ignore", invalid="ignore"):  # infinities, and what follows from them, are the definition
+        returned = op.reference(**_arguments(bound))
     values = returned if isinstance(returned, tuple) else (returned,)
     finished: list[HostTensor] = []
     for result, value, spec in zip(

@@ -11,7 +11,7 @@ from random import Random
 
 from samebits.ops.space import Choice, Factor, Pair, Row, Space, Span, Value
 
-QUICK_OPERATIONS = 1 << 23  # of a row's reference: some 50 ms
+QUICK_OPERATIONS = 1 << 22  # of a row's reference: some 25 ms
 FULL_OPERATIONS = 1 << 28
 DEARER = (0, 2, 4, 6)  # powers of two that a class may cost more where nothing cheaper holds it
 USUALLY = 0.8  # how often a factor is as usual beside a class that is drawn alone

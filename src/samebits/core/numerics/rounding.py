@@ -26,7 +26,7 @@ def widen(x: np.ndarray) -> np.ndarray:
 
 def narrow(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """float32 to `dtype`, to nearest even, gradual underflow, overflow to infinity."""
-    with np.errstate(over="ignore"):  # overflow to infinity is the definition, not an accident
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow to infinity is the definition, a NaN stays one
         return x if dtype == F32 else x.astype(dtype)
 
 
