@@ -43,6 +43,11 @@ def _cost(task: Task) -> int:
     return often * (space.cost(space.parse(case.id)) if space and "=" in case.id else 100_000)
 
 
+def _is_accident(reason: str) -> bool:
+    """Whether the planted code itself broke; that the definition refuses what it was led to read is a catch."""
+    return reason.startswith("error:") and "BadInput" not in reason
+
+
 def hunt(asked: tuple[str, bool]) -> tuple[str, dict[str, str] | None, float]:
     """(defect, the first task that fails and its reason, seconds)."""
     name, full = asked
@@ -51,7 +56,7 @@ def hunt(asked: tuple[str, bool]) -> tuple[str, dict[str, str] | None, float]:
     caps = backend.probe()
     for task in tasks_against(name, full):
         failed = [r for r in examine(backend, caps, task) if r.status == "fail"]
-        if failed and not failed[0].reason.startswith("error:"):  # that it raises is no more than an accident
+        if failed and not _is_accident(failed[0].reason):
             found = {"set": "full" if full else "quick", "op": task.op, "case": task.case}
             return name, {**found, "check": failed[0].reason.partition(":")[0]}, time.monotonic() - started
     return name, None, time.monotonic() - started

@@ -76,7 +76,11 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     tolerance=EXACT,
     cases=[Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS],
     invariant_axes=("...",),
-    space=row_space(values=(*FINITE, "edges", "infinite", "nan"), attrs=distinct({"format": FLOATS})),
+    space=row_space(
+        values=(*FINITE, "edges", "infinite", "nan"),
+        attrs=distinct({"format": FLOATS}),
+        crossed=(("values", "format"), ("x", "format")),
+    ),
 )
 def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
     """x in another float format, rounded to nearest even."""

@@ -87,7 +87,7 @@ SAMPLE_SPACE = Space(
         choice("logits", *FLOATS),
         choice("rows", *ROW_KINDS),
         choice("shaping", "none", "bias", "penalties", "both"),
-        choice("values", "normal", "plateaus", "equal", "mostly-minus-inf", "spikes", "sorted", "tiny", "mixed"),
+        choice("values", "normal", "plateaus", "equal", "mostly-minus-inf", "spikes", "sorted", "tiny", "mixed", "low"),
     ),
     _case,
     lambda row: number(row, "B") * (ROW_OPERATIONS + 10 * number(row, "V")),

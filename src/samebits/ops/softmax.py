@@ -98,7 +98,7 @@ MINUS_INF = ("mostly-minus-inf", "minus-inf-rows")
 SOFTMAX_SPACE = row_space(
     optional=("sinks",),
     most=262_144,
-    values=(*FINITE, "plateaus", *MINUS_INF),
+    values=(*FINITE, "low", "plateaus", *MINUS_INF),
     attrs=distinct({"scale": (1.0, 0.125, 0.0, -2.0), "soft_cap": (0.0, 30.0, 1.0)}),
     others=(choice("mask", "none", "all-rows", "one-row"), choice("kept", *KEPT)),
     extra=lambda row: {"mask_dims": int(row["mask"] == "one-row"), "kept": KEPT[str(row["kept"])]},

@@ -69,6 +69,7 @@ def row_space(
     extra: Callable[[Row], dict[str, Any]] = lambda row: {},
     given: Callable[[Row], tuple[str, ...]] = lambda row: (),
     fits: Callable[[Row], bool] = lambda row: True,
+    crossed: tuple[tuple[str, str], ...] = (),
     operations: int = 1,
     padded: int = 0,
 ) -> Space:
@@ -105,6 +106,7 @@ def row_space(
         case,
         lambda row: number(row, "rows") * (MAKING * len(inputs) * number(row, width) * operations + padded),
         lambda row: rows_fit(row) and fits(row),
+        crossed,
     )
 
 

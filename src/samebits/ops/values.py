@@ -88,9 +88,12 @@ def _code_ties(stream: Stream, shape: Shape) -> np.ndarray:
 
 
 def _wide(stream: Stream, shape: Shape) -> np.ndarray:
-    """Stretches of 32 elements, each of a magnitude of its own between 2^-90 and 2^14."""
+    """Stretches of 32 elements, each of a magnitude of its own between 2^-90 and 2^14; every other row of one alone."""
     width = shape[-1] if shape else 1
     powers = stream.child("powers").integers(-90, 15, (*shape[:-1], -(-width // 32)))
+    if powers.size:
+        rows = powers.reshape(-1, powers.shape[-1])
+        rows[::2] = rows[::2, :1]
     scales = np.exp2(np.repeat(powers, 32, axis=-1)[..., :width].reshape(shape).astype(np.float32))
     return stream.normal(shape) * scales
 
@@ -146,6 +149,7 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
     "plateaus": _plateaus,
     "sorted": _sorted,
     "wide": _wide,
+    "low": lambda stream, shape: stream.normal(shape, 100.0) - F(20_000),
     "edges": _edges,
     "nan": _nan,
     "infinite": _infinite,
