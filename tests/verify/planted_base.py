@@ -13,6 +13,7 @@ Nothing in a defect looks at the names of cases or at seeds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -162,6 +163,7 @@ class DefectiveExecutable(ReferenceExecutable):
 
     kept      whatever the defect keeps from run to run
     num_runs  this one included
+    num_binds of each name
     values    by name, as far as the run has come
     """
 
@@ -169,6 +171,7 @@ class DefectiveExecutable(ReferenceExecutable):
         super().__init__(backend, graph, tier)
         self._defect = backend
         self.kept: dict[Any, Any] = {}
+        self.num_binds: Counter[str] = Counter()
         self.num_runs = 0
 
     @property
@@ -191,6 +194,7 @@ class DefectiveExecutable(ReferenceExecutable):
         return self._kernels[number].run(**arguments, **{**self.node(number).attrs, **attrs})
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
+        self.num_binds[name] += 1
         super().bind(name, self._defect.resolve(self, name, buffer))
 
     def run(self) -> None:

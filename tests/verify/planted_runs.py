@@ -109,10 +109,10 @@ class PackedUntilBoundAgain(Defect):
     twin = shown_by(lambda: [call("gemm", x=floats(2, 8), weight=floats(3, 8, seed=s)) for s in (1, 2)])
 
     def launch(self, run: DefectiveExecutable, number: int, arguments: Arguments) -> Results:
-        weight = arguments["weight"]
-        bound, packed = run.kept.get(number, (None, None))
-        if bound is not weight:
-            run.kept[number] = bound, packed = weight, copy_tensor(weight)
+        num_binds = run.num_binds[run.node(number).inputs["weight"].name]
+        packed_at, packed = run.kept.get(number, (None, None))
+        if packed_at != num_binds:
+            run.kept[number] = packed_at, packed = num_binds, copy_tensor(arguments["weight"])
         return run.kernel(number, {**arguments, "weight": packed})
 
 
@@ -167,9 +167,10 @@ class IndicesReadAtBind(Defect):
         at_bind: dict[str, HostTensor] = {}
         for name, x in arguments.items():
             if stored(x).dtype == np.int32:
-                memory, read = run.kept.get((number, name), (None, None))
-                if memory is not x:
-                    run.kept[number, name] = memory, read = x, x.copy()
+                num_binds = run.num_binds[run.node(number).inputs[name].name]
+                read_at, read = run.kept.get((number, name), (None, None))
+                if read_at != num_binds:
+                    run.kept[number, name] = read_at, read = num_binds, x.copy()
                 at_bind[name] = read
         return run_if_legal(run, number, arguments, at_bind)
 

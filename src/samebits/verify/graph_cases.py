@@ -1,4 +1,4 @@
-"""Graphs of several nodes to be verified: steps of tiny models, and seeded random ones."""
+"""Graphs of several nodes to be verified: steps of tiny models, some written out, and seeded random ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from samebits.graph import Graph
 from samebits.models import build_model
 from samebits.verify.random_graphs import random_graph, random_rows
 from samebits.verify.scenes import LIMITS, VOCAB
+from samebits.verify.stated_graphs import STATED
 
 HIDDEN, FFN, HEAD = 256, 256, 32  # a superblock of 256 is the widest
 NUM_ROWS, NUM_RANDOM, NUM_RANDOM_QUICK = 2, 24, 6
@@ -108,6 +109,7 @@ class GraphCase:
 
 GRAPH_CASES: tuple[GraphCase, ...] = (
     *(GraphCase(name, model.graph, is_fed=True) for name, model in MODELS.items()),
+    *(GraphCase(name, make) for name, make in STATED.items()),
     *(GraphCase(f"rows-{number}", partial(random_rows, number)) for number in range(NUM_ROWS)),
     *(
         GraphCase(f"random-{number}", partial(random_graph, number), full=number >= NUM_RANDOM_QUICK)

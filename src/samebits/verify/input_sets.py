@@ -42,7 +42,7 @@ class Signature:
 def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
     """Calls of one signature, by what sets them apart from the first."""
     first, other = make_inputs(op, case, seed), make_inputs(op, case, seed + 1)
-    calls = {"first": first, "other values": other}
+    calls = {"first": first, "other values": other, "another last row": _other_end(first, other)}
     for name, call in (("many rows", _many(op, other)), ("fewer rows", fewer_rows(op, first))):
         if call is not None:
             calls[name] = call
@@ -52,6 +52,17 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
     if any(first.get(name) is not None for name in PAGE_IDS):
         calls["other pages"] = _other_pages(first, Stream(f"{op.name}/{case.id}/pages", seed))
     return {name: call for name, call in calls.items() if _is_valid(op, call)}
+
+
+def _other_end(first: Inputs, other: Inputs) -> Inputs:
+    """The first call but for the last row of each plain tensor: what looks at the beginning alone takes it for that."""
+    changed = {}
+    for name, tensor in first.items():
+        is_plain = isinstance(tensor, np.ndarray) and tensor.dtype.kind in "fV" and name not in CACHES
+        if is_plain and tensor.ndim and len(tensor):
+            changed[name] = tensor.copy()
+            changed[name][-1] = other[name][-1]
+    return {**first, **changed}
 
 
 def _is_valid(op: Op, call: Inputs) -> bool:

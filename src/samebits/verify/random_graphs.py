@@ -133,14 +133,17 @@ class Maker:
         ids = self.b.argmax(self.b.slice_columns(self.draw(self.inputs), start=start, stop=start + TABLE_ROWS))
         self.add(self.b.embedding(self.weight(TABLE_ROWS, WIDTH, fmt=self.draw(self._formats)), ids))
 
+    def new_caches(self, k_format: str, v_format: str) -> tuple[Value, Value]:
+        """Keys and values of one head, as graph inputs."""
+        shape = (NUM_PAGES, PAGE_SIZE, 1, HEAD)
+        k = self.b.input("k_cache", TensorSpec(shape, k_format), "cache")
+        return k, self.b.input("v_cache", TensorSpec(shape, v_format), "cache")
+
     def attended(self) -> None:
         """Keys and values into the one cache, over those of earlier nodes, and what attention finds there then."""
         b, table = self.b, {name: self.step[name] for name in PAGE_TABLE}
         if self.caches is None:
-            formats = self.draw(CACHES), self.draw(CACHES)
-            shape = (NUM_PAGES, PAGE_SIZE, 1, HEAD)
-            k, v = (b.input(f"{n}_cache", TensorSpec(shape, f), "cache") for n, f in zip("kv", formats, strict=True))
-            self.caches = k, v
+            self.caches = self.new_caches(self.draw(CACHES), self.draw(CACHES))
         source = self.pick()
         key, value = (b.split_heads(b.slice_columns(source, start=s, stop=s + HEAD), heads=1) for s in (0, HEAD))
         places = {name: self.step[name] for name in ("batch_indices", "positions")}

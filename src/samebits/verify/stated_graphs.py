@@ -1,0 +1,71 @@
+"""Graphs written out, for what random ones seldom have: many nodes, 16-bit values, unused results, late writes."""
+
+from __future__ import annotations
+
+from samebits.core.numerics.counter import Stream
+from samebits.graph import Graph, Value
+from samebits.verify.random_graphs import HEAD, PAGE_TABLE, WIDTH, Maker
+
+CHAIN_NODES = 150  # more than a word or a small table has places
+
+
+def _maker(name: str, seed: int) -> Maker:
+    return Maker(Stream(name, seed), ("f32",))
+
+
+def long_chain(seed: int) -> Graph:
+    """Many nodes, the first values of which are needed again at the end."""
+    maker = _maker("chain", seed)
+    b, (x, y) = maker.b, maker.inputs
+    made: list[Value] = [b.scale(x, factor=0.5)]
+    for number in range(CHAIN_NODES):
+        made.append(b.scale(made[-1], factor=0.75) if number % 2 else b.add(made[-1], y))
+    early = [b.add(made[-1], value) for value in made[:4]]
+    return b.finish(*early, made[len(made) // 2], b.embedding(made[-1], maker.step["out_rows"]))
+
+
+def halves(seed: int) -> Graph:
+    """Values that are rounded to 16 bits between nodes."""
+    maker = _maker("halves", seed)
+    b, outputs = maker.b, []
+    for fmt in ("bf16", "f16"):
+        x, y = (b.cast(value, format=fmt) for value in maker.inputs)
+        scaled = b.scale(x, factor=1.1)
+        total = b.mul(b.add(scaled, y), b.scale(y, factor=0.3))
+        outputs += [b.cast(total, format="f32"), total]
+    return b.finish(*outputs, b.embedding(outputs[0], maker.step["out_rows"]))
+
+
+def first_of_two(seed: int) -> Graph:
+    """A node whose second result nobody reads, and one whose first."""
+    maker = _maker("two", seed)
+    b, (x, y) = maker.b, maker.inputs
+    values, _ = b.top_k(x, k=2)
+    _, indices = b.top_k(y, k=1)
+    return b.finish(b.scale(values, factor=2.0), indices, b.embedding(b.add(x, y), maker.step["out_rows"]))
+
+
+def read_before_write(seed: int) -> Graph:
+    """A cache that is read before it is written over by a node which could have run earlier."""
+    maker = _maker("writes", seed)
+    b, table = maker.b, {name: maker.step[name] for name in PAGE_TABLE}
+    places = {name: maker.step[name] for name in ("batch_indices", "positions")}
+    k_cache, v_cache = maker.new_caches("f32", "f16")
+    parts = [
+        [b.split_heads(b.slice_columns(x, start=start, stop=start + HEAD), heads=1) for start in (0, HEAD)]
+        for x in maker.inputs
+    ]
+    query, outputs = b.split_heads(maker.inputs[0], heads=WIDTH // HEAD), []
+    for key, value in parts:
+        k_cache, v_cache = b.append_paged_kv_cache(key, value, k_cache=k_cache, v_cache=v_cache, **places, **table)
+        seen = b.paged_attention(query, k_cache, maker.step["qo_indptr"], v_cache=v_cache, v_dim=HEAD, **table)
+        outputs.append(b.merge_heads(seen))
+    return b.finish(*outputs, b.embedding(outputs[0], maker.step["out_rows"]), k_cache, v_cache)
+
+
+STATED = {
+    "long-chain": long_chain,
+    "halves": halves,
+    "first-of-two": first_of_two,
+    "read-before-write": read_before_write,
+}
