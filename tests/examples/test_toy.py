@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -168,6 +169,6 @@ def test_installed_it_is_found_by_its_entry_point(tmp_path: Path) -> None:
     samebits = (sys.executable, "-m", "samebits.cli.main")
     verified = run(*samebits, "verify", "--backend", "toy", "--op", "add", "-j", "1", PYTHONPATH=str(tmp_path))
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert "0 fail, 0 unsupported; proven: fast, invariant, portable" in verified.stdout
+    assert re.search(r" 0 fail, \d+ unsupported; proven: fast, invariant, portable", verified.stdout)
     devices = run(*samebits, "devices", PYTHONPATH=str(tmp_path)).stdout
     assert "samebits-toy" in devices

@@ -110,7 +110,7 @@ class Partial(ReferenceBackend):
 
 def findings_of(write: Any) -> list[tuple[str, str]]:
     inputs = {"x": np.ones((2, 4), np.float32), "factor": 2.0}
-    found = Examination(Partial(write), OPS["scale"], inputs, Tier.PORTABLE).findings()
+    found = Examination(Partial(write), OPS["scale"], inputs, Tier.PORTABLE, []).findings()
     return [(f.check, f.where) for f in found]
 
 

@@ -9,7 +9,7 @@ from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
 from samebits.ops.space import Row, Space, choice, size
-from samebits.ops.spaces import ABSENT, MAKING, block_multiple, formats_of, number, weight_factors
+from samebits.ops.spaces import ABSENT, MAKING, at_least_one, block_multiple, formats_of, number, weight_factors
 
 ACTIVATIONS = ("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties", "wide")
 TOKENS = size("T", 5000, least=0, usual=3)
@@ -24,7 +24,7 @@ def _product_cost(tokens: str, outputs: str, inner: str) -> Callable[[Row], int]
     """A product's operations, and of making its inputs: the weight is there without a token too."""
 
     def cost(row: Row) -> int:
-        t, n, k = (number(row, name) for name in (tokens, outputs, inner))
+        t, n, k = (at_least_one(row, name) for name in (tokens, outputs, inner))
         return t * n * k + 4 * n * k + MAKING * k * (t + min(n, 257)) + t * n
 
     return cost

@@ -12,7 +12,7 @@ from samebits.core.errors import BadInput
 from samebits.core.shapes import Dim, Env, TensorSpec
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, define_op, positive
 from samebits.ops.space import Row, Space, choice, size
-from samebits.ops.spaces import MAKING, number, row_space, volume
+from samebits.ops.spaces import MAKING, at_least_one, number, row_space, volume
 
 HEAD_SIZES = (size("T", 5000, least=0, usual=3), size("H", 256, usual=4), size("D", 600, usual=24))
 
@@ -130,7 +130,9 @@ def _concat_case(row: Row) -> dict[str, Any]:
 
 _columns = row_space(inputs=("a",), others=(size("N", 32_768, usual=24),))
 CONCAT_SPACE = replace(
-    _columns, case=_concat_case, cost=lambda row: MAKING * number(row, "rows") * (number(row, "K") + number(row, "N"))
+    _columns,
+    case=_concat_case,
+    cost=lambda row: MAKING * at_least_one(row, "rows") * (number(row, "K") + number(row, "N")),
 )
 
 

@@ -16,7 +16,7 @@ from samebits.ops.ragged import check_index_range
 from samebits.ops.record import FLOATS, INDEX, Attr, Case, Op, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS
 from samebits.ops.space import Space, choice, size
-from samebits.ops.spaces import MAKING, number
+from samebits.ops.spaces import MAKING, at_least_one, number
 
 
 def llama31_frequencies(
@@ -119,7 +119,7 @@ SPACE = Space(
         "formats": {"x": str(row["x"])},
         "extra": {"values": row["values"], "table": SCALINGS[str(row["scaling"])], "positions": row["positions"]},
     },
-    lambda row: MAKING * number(row, "D") * (number(row, "T") * number(row, "H") + number(row, "P")),
+    lambda row: MAKING * number(row, "D") * (at_least_one(row, "T") * number(row, "H") + number(row, "P")),
 )
 
 

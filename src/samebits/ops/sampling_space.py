@@ -11,7 +11,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.ops.cases import default_inputs
 from samebits.ops.record import FLOATS, Case, Op
 from samebits.ops.space import Row, Space, choice, size
-from samebits.ops.spaces import number
+from samebits.ops.spaces import at_least_one, number
 
 F = np.float32
 TEMPERATURES = (0.0, 1.0, 0.8, 0.3, 1.7, 1e-4, 50.0)
@@ -90,5 +90,5 @@ SAMPLE_SPACE = Space(
         choice("values", "normal", "plateaus", "equal", "mostly-minus-inf", "spikes", "sorted", "tiny", "mixed", "low"),
     ),
     _case,
-    lambda row: number(row, "B") * (ROW_OPERATIONS + 10 * number(row, "V")),
+    lambda row: at_least_one(row, "B") * (ROW_OPERATIONS + 10 * number(row, "V")),
 )

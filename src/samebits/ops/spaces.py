@@ -35,6 +35,11 @@ def number(row: Row, name: str) -> int:
     return int(row[name])
 
 
+def at_least_one(row: Row, name: str) -> int:
+    """A size as costs take it: nothing would be cheap at any width, and show nothing of it."""
+    return max(1, number(row, name))
+
+
 def leading(row: Row) -> tuple[int, ...]:
     """The leading axes: the row's `rows` over so many `axes`."""
     count, axes = number(row, "rows"), str(row["axes"])
@@ -104,7 +109,7 @@ def row_space(
     return Space(
         factors,
         case,
-        lambda row: number(row, "rows") * (MAKING * len(inputs) * number(row, width) * operations + padded),
+        lambda row: at_least_one(row, "rows") * (MAKING * len(inputs) * number(row, width) * operations + padded),
         lambda row: rows_fit(row) and fits(row),
         crossed,
     )
@@ -126,4 +131,4 @@ def distinct(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def volume(*names: str) -> Callable[[Row], int]:
     """What a tensor of these sizes costs to make."""
-    return lambda row: MAKING * math.prod(number(row, name) for name in names)
+    return lambda row: MAKING * math.prod(at_least_one(row, name) for name in names)

@@ -31,21 +31,18 @@ def axis_labels(op: Op, result: int, rank: int, attrs: dict[str, Any]) -> list[s
     return [*labels[:-1], "element"] if texts[-1:] == ["H"] and "..." in record.dims else labels
 
 
+def with_nan_of(got: HostTensor, want: HostTensor) -> HostTensor:
+    """`got` with the patterns of `want` where both are NaN: no pattern of it is part of the definition."""
+    if isinstance(got, Packed) or isinstance(want, Packed) or got.shape != want.shape or want.dtype.kind not in "fV":
+        return got
+    both = np.isnan(got) & np.isnan(want)
+    return np.where(both, want, got) if both.any() else got
+
+
 def first_difference(
     got: HostTensor, want: HostTensor, labels: list[str], wrong: np.ndarray | None = None
 ) -> str | None:
-    """One line on the first element whose bits differ, None when all are equal; `wrong` marks the elements meant.
-
-    No NaN pattern is part of the definition, so one NaN is as good as another.
-    """
-    if (
-        isinstance(got, np.ndarray)
-        and isinstance(want, np.ndarray)
-        and got.shape == want.shape
-        and got.dtype.kind in "fV"
-    ):
-        both = np.isnan(got) & np.isnan(want)
-        got = np.where(both, want, got) if both.any() else got
+    """One line on the first element whose bits differ, None when all are equal; `wrong` marks the elements meant."""
     a, b = raw_bytes(got), raw_bytes(want)
     if a.shape != b.shape:
         return f"shape {list(got.shape)} instead of {list(want.shape)}"

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from samebits.backends.interface import Backend, Caps
 from samebits.backends.support import check_tier, choose_kernel
 from samebits.core.errors import Unsupported
@@ -23,6 +25,7 @@ CHECKS_OF = {
 Find = Callable[[Tier, list[str]], Iterator[Finding]]  # (tier, where to note what was not compared)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # some contents overflow; a backend may well be written in numpy
 def verdicts(backend: Backend, caps: Caps, op: Op, inputs: dict[str, Any], task: Task, find: Find) -> list[Result]:
     """One result per tier asked for; tiers with one kernel share what is found at the strongest of them."""
     by_kernel: dict[str, tuple[Kernel, list[Tier]]] = {}
