@@ -29,7 +29,8 @@ MOST_OPS = 3  # a defect of every op shows in any of them
 def tasks_against(name: str, full: bool) -> list[Task]:
     """What a run of seed 0 plays that may catch it, the cheapest first."""
     defect = PLANTED[name]
-    ops = [OPS[op] for op in defect.ops[:MOST_OPS]]
+    chosen = dict.fromkeys([*defect.ops[:MOST_OPS], *({"add"} & set(defect.ops))])  # add has two inputs alike
+    ops = [OPS[op] for op in chosen]
     cases = [t for op in ops for t in op_tasks(backend_name(defect), TIERS, op, full, 0)]
     cases.sort(key=_cost)
     graphs = graph_tasks(backend_name(defect), TIERS, None, 0)

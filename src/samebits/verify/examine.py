@@ -13,7 +13,7 @@ from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.graphs import verify_graph
 from samebits.verify.input_sets import calls_of
 from samebits.verify.model import GRAPH, RERUNS, SOAK, Finding, Result, Task
-from samebits.verify.reruns import rerun_findings
+from samebits.verify.reruns import rerun_findings, shared_buffer_findings
 from samebits.verify.select import case_of
 from samebits.verify.soak import FULL_RUNS, QUICK_RUNS, soak_findings
 from samebits.verify.verdicts import verdicts
@@ -40,7 +40,8 @@ def _reruns(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> lis
     calls = calls_of(op, case, task.seed)
 
     def find(tier: Tier, not_compared: list[str]) -> Iterator[Finding]:
-        return rerun_findings(backend, op, calls, tier, not_compared)
+        yield from rerun_findings(backend, op, calls, tier, not_compared)
+        yield from shared_buffer_findings(backend, op, calls["first"], tier)
 
     return verdicts(backend, caps, op, calls["first"], task, find)
 

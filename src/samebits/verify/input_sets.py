@@ -42,7 +42,10 @@ class Signature:
 def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
     """Calls of one signature, by what sets them apart from the first."""
     first, other = make_inputs(op, case, seed), make_inputs(op, case, seed + 1)
-    calls = {"first": first, "other values": other, "another last row": _other_end(first, other)}
+    calls = {"first": first, "other values": other}
+    if first.get("kv_indptr") is not None:
+        calls["shorter sequences"] = _shorter(first)  # next after the first: as many rows, fewer positions
+    calls["another last row"] = _other_end(first, other)
     for name, call in (("many rows", _many(op, other)), ("fewer rows", fewer_rows(op, first))):
         if call is not None:
             calls[name] = call
@@ -52,6 +55,22 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
     if any(first.get(name) is not None for name in PAGE_IDS):
         calls["other pages"] = _other_pages(first, Stream(f"{op.name}/{case.id}/pages", seed))
     return {name: call for name, call in calls.items() if _is_valid(op, call)}
+
+
+def _shorter(first: Inputs) -> Inputs:
+    """The first call over the first half of every sequence's pages."""
+    starts = first["kv_indptr"].astype(np.int64)
+    counts = np.diff(starts)
+    kept = (counts + 1) // 2
+    ids = [first["kv_indices"][start : start + n] for start, n in zip(starts, kept, strict=False)]
+    axis = 1 if first["k_cache"].ndim == 3 else -3 if first.get("layout", "NHD") == "NHD" else -2
+    page_size = first["k_cache"].shape[axis]
+    return {
+        **first,
+        "kv_indptr": np.concatenate([[0], np.cumsum(kept)]).astype(np.int32),
+        "kv_indices": np.concatenate([*ids, np.zeros(0, np.int32)]).astype(np.int32),
+        "kv_last_page_len": np.where(kept < counts, page_size, first["kv_last_page_len"]).astype(np.int32),
+    }
 
 
 def _other_end(first: Inputs, other: Inputs) -> Inputs:

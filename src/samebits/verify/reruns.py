@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -90,6 +91,32 @@ def rerun_findings(
             not_compared.append(f"reruns, {manner.text}: {one_line(error)}")
         except Exception as error:  # any exception of a backend under test is its failure, with its text
             yield Finding("error", f"{manner.text}: {one_line(error)}")
+
+
+def shared_buffer_findings(backend: Backend, op: Op, call: Inputs, tier: Tier) -> Iterator[Finding]:
+    """Two inputs of one spec as views of one buffer must give what they give in buffers of their own."""
+    bound = bind(op, **call)
+    plain = {n: t for n, t in bound.tensors.items() if isinstance(t, np.ndarray) and t.ndim and n not in op.writes}
+    pairs = [(a, b) for a, b in combinations(plain, 2) if bound.specs[a] == bound.specs[b] and len(plain[a])]
+    if not pairs:
+        return
+    first, second = pairs[0]
+    num_rows = len(plain[first])
+    executable = backend.compile(one_node(op, bound.specs, bound.attrs, {}), tier)
+    both = np.concatenate([plain[first], plain[second]])
+    base = backend.alloc(spec_of(both))
+    backend.copy_in(base, both)
+    executable.bind(first, backend.view(base, ("slice", 0, 0, num_rows)))
+    executable.bind(second, backend.view(base, ("slice", 0, num_rows, 2 * num_rows)))
+    for name, tensor in bound.tensors.items():
+        if name not in (first, second):
+            executable.bind(name, backend.adopt(copy_tensor(tensor)))
+    run_once(backend, executable, {})
+    fresh = execute(backend, op, {**bound.tensors, **bound.attrs}, tier).results
+    for i, result in enumerate(op.active_results(bound.tensors, bound.attrs)):
+        if result.alias_of is None and not same_bytes(backend.copy_out(executable.output(i)), fresh[i]):
+            yield Finding("reruns", f"{result.name}: {first} and {second} in one buffer give other values")
+            return
 
 
 def _compile(

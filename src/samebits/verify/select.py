@@ -33,6 +33,7 @@ SIZE_NAMES: dict[str, tuple[str, ...]] = {
 LARGEST_SIZE = 1 << 20
 LARGE_ROWS = 4  # of a full run
 QUICK_RERUNS, FULL_RERUNS = 4, 16  # rows whose executable runs several times
+DECODE = "decode"  # a case of long sequences, to be run again over shorter ones
 SMALL_OPERATIONS = QUICK_OPERATIONS >> 4
 
 
@@ -77,20 +78,22 @@ def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int
     """Named cases, then drawn ones: every class alone and among others, in a full run all pairs of classes too;
     executables that run several times on some of both, and one that runs very often."""
     named = [c.id for c in op.cases if full or not c.full]
-    small = [op.cases[0].id, *_small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)]
-    cases = [*named, *drawn_ids(op, full, seed), *(RERUNS + case for case in small)]
-    long = [SOAK + case for case in (soak_case(op).id, *(small[1:] if full else ()))]
+    again = [c.id for c in op.cases if c is op.cases[0] or c.id == DECODE]
+    small = _small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)
+    cases = [*named, *drawn_ids(op, full, seed), *(RERUNS + case for case in (*again, *small))]
+    long = [SOAK + case for case in (soak_case(op).id, *(small if full else ()))]
     tasks = [Task(backend, op.name, case, tiers, seed) for case in cases]
     return [*tasks, *(Task(backend, op.name, case, tiers, seed, is_long=full) for case in long)]
 
 
 def _small_ids(op: Op, count: int, seed: int) -> list[str]:
-    """Names of some rows that cost little."""
+    """Names of the row in which all is as usual, and of some others that cost little."""
     if op.space is None:
         return []
+    usual = {f.name: f.usual for f in op.space.factors}
     rows = each_class(op.space, SMALL_OPERATIONS, Random(f"{seed}/{op.name}/small"))
     cheap = (row for row in rows if op.space.allows(row, SMALL_OPERATIONS))
-    return [op.space.row_id(row) for row in islice(cheap, count)]
+    return [op.space.row_id(row) for row in (usual, *islice(cheap, count))]
 
 
 def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
