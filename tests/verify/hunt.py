@@ -12,6 +12,8 @@ import json
 import multiprocessing
 import time
 import warnings
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from defects import PLANTED, backend_name
@@ -50,17 +52,31 @@ def _is_accident(reason: str) -> bool:
 
 
 def hunt(asked: tuple[str, bool]) -> tuple[str, dict[str, str] | None, float]:
-    """(defect, the first task that fails and its reason, seconds)."""
+    """(defect, the first task that fails and its reason, seconds).
+
+    Tasks are played on a backend of their own; what needs an earlier one to go wrong is played after it.
+    """
     name, full = asked
     warnings.simplefilter("ignore")
-    backend, started = PLANTED[name](), time.monotonic()
-    caps = backend.probe()
-    for task in tasks_against(name, full):
-        failed = [r for r in examine(backend, caps, task) if r.status == "fail"]
-        if failed and not _is_accident(failed[0].reason):
-            found = {"set": "full" if full else "quick", "op": task.op, "case": task.case}
-            return name, {**found, "check": failed[0].reason.partition(":")[0]}, time.monotonic() - started
+    started, tasks = time.monotonic(), tasks_against(name, full)
+    for before, task in (*((None, t) for t in tasks), *pairwise(tasks)):
+        found = played(name, before.case if before and before.op == task.op else "", task)
+        if found:
+            kept = {"set": "full" if full else "quick", "op": task.op, **found}
+            return name, kept, time.monotonic() - started
     return name, None, time.monotonic() - started
+
+
+def played(name: str, before: str, task: Task) -> dict[str, str]:
+    """What a task finds on a fresh backend that has played the case `before`, if one is named; empty for nothing."""
+    backend = PLANTED[name]()
+    if before:
+        examine(backend, backend.probe(), replace(task, case=before))
+    failed = [r for r in examine(backend, backend.probe(), task) if r.status == "fail"]
+    if not failed or _is_accident(failed[0].reason):
+        return {}
+    found = {"case": task.case, "check": failed[0].reason.partition(":")[0]}
+    return {**found, "after": before} if before else found
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from samebits.ops.record import Case
 from samebits.verify.checks import verify_case
 from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.graphs import verify_graph
-from samebits.verify.input_sets import calls_of
+from samebits.verify.input_sets import calls_of, many_rows
 from samebits.verify.model import GRAPH, RERUNS, SOAK, Finding, Result, Task
 from samebits.verify.reruns import rerun_findings, shared_buffer_findings
 from samebits.verify.select import case_of
@@ -48,6 +48,7 @@ def _reruns(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> lis
 
 def _soak(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> list[Result]:
     inputs, num_runs = make_inputs(op, case, task.seed), FULL_RUNS if task.is_long else QUICK_RUNS
+    inputs = many_rows(op, inputs) or inputs  # more than one tile, where the case allows it
 
     def find(tier: Tier, not_compared: list[str]) -> Iterator[Finding]:
         return soak_findings(backend, op, inputs, tier, num_runs)

@@ -45,8 +45,7 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
     calls = {"first": first, "other values": other}
     if first.get("kv_indptr") is not None:
         calls["shorter sequences"] = _shorter(first)  # next after the first: as many rows, fewer positions
-    calls["another last row"] = _other_end(first, other)
-    for name, call in (("many rows", _many(op, other)), ("fewer rows", fewer_rows(op, first))):
+    for name, call in (("many rows", many_rows(op, other)), ("fewer rows", fewer_rows(op, first))):
         if call is not None:
             calls[name] = call
     weights = constant_names(op, first)
@@ -54,6 +53,7 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
         calls["other weights"] = {**first, **{name: other[name] for name in weights}}
     if any(first.get(name) is not None for name in PAGE_IDS):
         calls["other pages"] = _other_pages(first, Stream(f"{op.name}/{case.id}/pages", seed))
+    calls["another last row"] = _other_end(first, other)
     return {name: call for name, call in calls.items() if _is_valid(op, call)}
 
 
@@ -206,7 +206,7 @@ def fewer_rows(op: Op, call: Inputs) -> Inputs | None:
     return cut
 
 
-def _many(op: Op, call: Inputs) -> Inputs | None:
+def many_rows(op: Op, call: Inputs) -> Inputs | None:
     """The call's rows or sequences over and over; None where that is no valid call."""
     axes = _batch_axis(op, call)
     count = call[next(iter(axes))].shape[0] if axes else 0
