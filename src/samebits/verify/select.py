@@ -90,10 +90,10 @@ def _small_ids(op: Op, count: int, seed: int) -> list[str]:
     """Names of the row in which all is as usual, and of some others that cost little."""
     if op.space is None:
         return []
-    usual = {f.name: f.usual for f in op.space.factors}
+    usual: Row = {f.name: f.usual for f in op.space.factors}
     rows = each_class(op.space, SMALL_OPERATIONS, Random(f"{seed}/{op.name}/small"))
     cheap = (row for row in rows if op.space.allows(row, SMALL_OPERATIONS))
-    return [op.space.row_id(row) for row in (usual, *islice(cheap, count))]
+    return [op.space.row_id(row) for row in (usual, *islice(cheap, count)) if op.space.fits(row)]
 
 
 def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
