@@ -6,7 +6,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import Format
-from samebits.core.numerics.rounding import F16, narrow
+from samebits.core.numerics.rounding import F16, rounded
 
 LITTLE_F16 = np.dtype("<f2")
 
@@ -51,17 +51,17 @@ def read_f16(blocks: np.ndarray, at: int) -> np.ndarray:
 
 def f16_bytes(x: np.ndarray) -> np.ndarray:
     """uint8 [..., 2] of float32 values, rounded to nearest even."""
-    return narrow(x, F16).astype(LITTLE_F16)[..., None].view(np.uint8)
+    return rounded(x, F16).astype(LITTLE_F16)[..., None].view(np.uint8)
 
 
 def as_scale(x: np.ndarray, fmt: Format) -> np.ndarray:
     """float32 values rounded to float16; BadInput where one is not finite."""
-    rounded = narrow(x, F16).astype(np.float32)
-    if not np.isfinite(rounded).all():
+    scale = rounded(x, F16).astype(np.float32)
+    if not np.isfinite(scale).all():
         raise BadInput(
             f"{fmt.name}.encode", "x", "NaN, Inf or a block scale beyond float16", "block scales up to 65504"
         )
-    return rounded
+    return scale
 
 
 def split_fields(packed: np.ndarray, width: int) -> np.ndarray:

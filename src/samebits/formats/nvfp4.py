@@ -32,13 +32,14 @@ TWICE_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12],
 E2M1_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 LARGEST_E2M1 = np.float32(6)
 LARGEST_BLOCK = np.float32(448 * 6)
-# Largest input magnitude for which no decoded value overflows; largest gs for which scale / 2 is normal.
+# Largest input magnitude for which no decoded value overflows; smallest scale for which sums of terms stay normal.
 LARGEST_INPUT = np.float32(2.0**127)
-LARGEST_GLOBAL = np.float32(2.0**125)
+SMALLEST_SCALE = np.float32(2.0**-30)
+LARGEST_GLOBAL = ONE / SMALLEST_SCALE
 
 
 def global_scale(x: np.ndarray) -> np.float32:
-    """gs = (448 * 6) / max|x|, at most 2^125; 1 for a tensor of zeros. Depends on the whole tensor."""
+    """gs = (448 * 6) / max|x|, at most 2^30; 1 for a tensor of zeros. Depends on the whole tensor."""
     largest: np.float32 = np.abs(x).max(initial=ZERO)
     if not largest <= LARGEST_INPUT:
         raise BadInput("nvfp4.encode", "x", f"magnitude {largest:g}", "finite values up to 2^127")

@@ -21,13 +21,13 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK
 from samebits.formats import NVFP4, Packed
+from samebits.formats.nvfp4 import SMALLEST_SCALE
 from samebits.loaders.quantization import GROUP, MODELOPT, Layout
 from samebits.loaders.safetensors_dir import MAX_HEADER_BYTES, SafetensorsDir
 from samebits.loaders.source import TensorEntry
 
 E4M3_NAN = 0x7F  # with either sign
-# With these every decoded weight is finite and half of the scale is normal.
-SMALLEST_SCALE, LARGEST_SCALE = 2.0**-125, 2.0**115
+LARGEST_SCALE = 2.0**115  # with which every decoded weight is finite
 # Tensors beside a weight that would change what it means.
 REFUSED = ("pre_quant_scale", "weight_zero_point", "weight_g_idx", "svdquant_lora_a")
 

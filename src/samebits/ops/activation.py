@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.core.numerics.elementary import erfc, sigmoid
+from samebits.core.numerics.settling import settle
 from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS
 from samebits.ops.spaces import distinct, row_space
@@ -41,7 +42,7 @@ GATED_CASES = [
 def silu_and_mul(x: np.ndarray) -> np.ndarray:
     """(gate * sigmoid(gate)) * up."""
     gate, up = np.split(x, 2, axis=-1)
-    return (gate * sigmoid(gate)) * up
+    return settle((gate * sigmoid(gate)) * up)
 
 
 def _form(name: str) -> str | None:
@@ -69,7 +70,7 @@ def gelu_and_mul(x: np.ndarray, *, form: str = "tanh") -> np.ndarray:
     """
     gate, up = np.split(x, 2, axis=-1)
     if form == "tanh":
-        cube = (gate * gate) * gate
+        cube = settle(gate * gate) * gate
         u = SQRT_2_OVER_PI * (gate + F(0.044715) * cube)
-        return (gate * sigmoid(u + u)) * up
-    return ((F(0.5) * gate) * erfc(-(gate * SQRT_HALF))) * up
+        return settle((gate * sigmoid(u + u)) * up)
+    return settle(((F(0.5) * gate) * erfc(-(gate * SQRT_HALF))) * up)

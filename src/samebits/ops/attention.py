@@ -3,9 +3,9 @@
 For each query and head:
   score  = q . k            Q rounded to K's 16-bit type (exact products), head order;
                             a quantized K: Q in int8 blocks, exact integer sums, the block order of gemm
-  s      = capped(score * sm_scale) + slope * (kv position - q position)
+  s      = capped(settle(score) * sm_scale) + slope * (kv position - q position)
   m      = max over what is kept, and the sink; p = exp(s - m); l = sum p + exp(sink - m)
-  out    = (sum p * v) * recip(l)     P rounded to V's 16-bit type (exact products);
+  out    = settle(sum p * v) * recip(l)   P rounded to V's 16-bit type (exact products);
                             a quantized V: float16(p * d) times the integer code
 Sums over positions are in stream order at absolute positions, so neither batch, chunk nor page moves a bit.
 """
@@ -21,6 +21,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, HostTensor, Packed
 from samebits.core.numerics.elementary import LOG2E, log2
 from samebits.core.numerics.rounding import F32, as_operand, narrow, widen
+from samebits.core.numerics.settling import settle
 from samebits.core.numerics.sums import head_dot, stream_dot, stream_sum
 from samebits.core.shapes import Env, TensorSpec
 from samebits.ops.attention_cases import ATTENTION_CASES
@@ -125,15 +126,15 @@ def attend(
     v_dim: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One head of one sequence: (out [Tq, Dv], lse [Tq])."""
-    s = soft_capped(scores(q, k) * sm_scale, soft_cap)
+    s = soft_capped(settle(scores(q, k)) * sm_scale, soft_cap)
     if slope is not None:
         s = s + slope * (np.arange(keep.shape[1])[None, :] - q_positions[:, None]).astype(np.float32)
     sinks = None if sink is None else np.full(len(q), sink, np.float32)
     maximum, p, sink_term = shifted_exp(s, keep, sinks)
     total = stream_sum(p) + sink_term
-    out = weighted_values(p, keep, v, v_dim) * normalizer(total)[:, None]
+    out = settle(weighted_values(p, keep, v, v_dim)) * normalizer(total)[:, None]
     lse = maximum * LOG2E + log2(np.where(total > 0, total, F(1)))
-    return out, np.where(total > 0, lse, F(-np.inf))
+    return settle(out), settle(np.where(total > 0, lse, F(-np.inf)))
 
 
 def _result_dims(specs: dict[str, TensorSpec], attrs: dict[str, Any]) -> Env:

@@ -9,7 +9,7 @@ import numpy as np
 
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.numerics.rounding import narrow
+from samebits.core.numerics.rounding import rounded
 from samebits.core.shapes import build_shape
 from samebits.ops.blocks import ANY_BYTES, any_blocks
 from samebits.ops.record import FLOATS, Case, Op, Tensor
@@ -72,8 +72,8 @@ def _reshaped(x: Packed, shape: tuple[int, ...]) -> Packed:
 
 
 def in_format(x: np.ndarray, name: str) -> HostTensor:
-    """float32 x in the named format."""
+    """float32 x in the named format, not settled."""
     fmt = FORMATS[name]
     if isinstance(fmt, BlockFormat):
         return fmt.pack(x)
-    return narrow(x, fmt.dtype)  # type: ignore[arg-type]
+    return rounded(x, fmt.dtype)  # type: ignore[arg-type]

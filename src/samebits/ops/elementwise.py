@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from samebits.core.numerics.settling import settle
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op, float_format
 from samebits.ops.sizes import float_cases, rows
 from samebits.ops.space import choice
@@ -39,7 +40,7 @@ BINARY_SPACE = row_space(
 )
 def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x + y."""
-    return x + y
+    return settle(x + y)
 
 
 @define_op(
@@ -52,7 +53,7 @@ def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 )
 def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x * y."""
-    return x * y
+    return settle(x * y)
 
 
 @define_op(
@@ -62,11 +63,13 @@ def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     tolerance=ONE_ROUNDING,
     cases=[*float_cases("x", attrs={"factor": 0.125}), Case("gemma-2", rows(7, 2304), {"factor": 48.0})],
     invariant_axes=("...",),
-    space=row_space(values=(*FINITE, "edges", "nan"), attrs=distinct({"factor": (0.125, 1.0, 0.0, -3.7, 48.0, 1e-30)})),
+    space=row_space(
+        values=(*FINITE, "edges", "nan"), attrs=distinct({"factor": (0.125, 1.0, 0.0, -3.7, 48.0, 2.0**-50)})
+    ),
 )
 def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     """x * factor."""
-    return x * np.float32(factor)
+    return settle(x * np.float32(factor))
 
 
 @define_op(

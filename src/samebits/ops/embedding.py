@@ -9,6 +9,7 @@ import numpy as np
 from samebits.core.format import BLOCK, FORMATS, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import widen
+from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Op, Result, Tensor, define_op, float_format
@@ -83,6 +84,6 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     space=SPACE,
 )
 def embedding(table: HostTensor, ids: np.ndarray, *, format: str = "f32") -> np.ndarray:
-    """y[i] = table[ids[i]], unpacked."""
+    """y[i] = table[ids[i]], unpacked and settled: a block of a negative scale holds -0."""
     rows = table[ids]
-    return rows.unpack() if isinstance(rows, Packed) else widen(rows)
+    return settle(rows.unpack() if isinstance(rows, Packed) else widen(rows))

@@ -1,7 +1,7 @@
 """Binding arguments to an op record, checking them, and running the reference.
 
 Every check happens before the reference starts, so a bad call writes nothing. The same binding serves every
-backend: a kernel never sees arguments that the record does not allow.
+backend: a kernel never sees arguments that the record does not allow, nor floats that are not settled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, HostTensor, Packed, dtype_name, format_of
 from samebits.core.numerics.rounding import narrow, widen
+from samebits.core.numerics.settling import SMALLEST, settled
 from samebits.core.shapes import Env, TensorSpec, describe, match_shape
+from samebits.formats.nvfp4 import SMALLEST_SCALE
 from samebits.ops.record import FLOATS, Attr, Op, Tensor
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
@@ -23,7 +25,7 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Bound:
-    """A checked call: host tensors by input name (absent ones left out), attrs complete, dimensions bound."""
+    """A checked call: settled host tensors by input name (absent ones left out), attrs complete, dimensions bound."""
 
     op: Op
     tensors: dict[str, HostTensor]
@@ -46,6 +48,7 @@ def spec_of(x: HostTensor) -> TensorSpec:
 def bind(op: Op, /, *args: Any, **kwargs: Any) -> Bound:
     """Checks a call against the record. Arguments are inputs by position or name, attrs by name.
 
+    Floats that are not settled are: in a copy, or in place where the op updates the input.
     BadInput names the op, the argument, what was given and what is needed.
     """
     given = name_arguments(op, args, kwargs)
@@ -54,6 +57,7 @@ def bind(op: Op, /, *args: Any, **kwargs: Any) -> Bound:
     attrs, env = bind_specs(op, specs, given)
     for name, value in tensors.items():
         _check_storage(op, name, value)
+        tensors[name] = _settled(op, name, value)
     bound = Bound(op, tensors, attrs, env)
     bound.result_specs()  # a size that the results cannot have is refused here
     if op.check is not None:
@@ -142,14 +146,23 @@ def _check_storage(op: Op, name: str, value: HostTensor) -> None:
         raise BadInput(op.name, name, "a read-only buffer", "one that can be written in place")
 
 
+def _settled(op: Op, name: str, value: HostTensor) -> HostTensor:
+    """The input with settled floats; itself where they are, or where the op writes it. Codes of a block stay."""
+    if isinstance(value, Packed):
+        if not (value.scale == 0 or abs(value.scale) >= SMALLEST_SCALE):
+            raise BadInput(op.name, name, f"a tensor scale of {value.scale:g}", "0, or 2^-30 and more")
+        return value
+    return settled(value, in_place=name in op.writes) if dtype_name(value) in FLOATS else value
+
+
 def check_attr(op: Op, attr: Attr, value: Any) -> Any:
-    """The value as the record's type; BadInput where it is of another type or refused."""
+    """The value as the record's type, a float settled; BadInput where it is of another type or refused."""
     if value is None and attr.default is None:
         return None
     if attr.kind is float and type(value) in (int, float, np.float32, np.float64):
         if not abs(value) <= LARGEST_FLOAT32:  # NaN too: it compares false
             raise BadInput(op.name, attr.name, value, "a finite float32 number")
-        value = float(value)
+        value = float(value) if abs(value) >= SMALLEST else 0.0
     elif attr.kind is int and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = int(value)
     if not isinstance(value, attr.kind) or (isinstance(value, bool) and attr.kind is not bool):

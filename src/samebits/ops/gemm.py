@@ -17,6 +17,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, Codes, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import as_operand, widen
+from samebits.core.numerics.settling import settle
 from samebits.core.numerics.sums import stream_dot
 from samebits.ops.cases import default_inputs
 from samebits.ops.equivalents import segment_equivalents
@@ -91,10 +92,10 @@ def dense_matmul(x: np.ndarray, weight: np.ndarray, where: str) -> np.ndarray:
 
 
 def matmul(x: np.ndarray, weight: HostTensor, where: str) -> np.ndarray:
-    """float32 x [T, K] times a weight [N, K] in any format; float32 [T, N]."""
+    """float32 x [T, K] times a weight [N, K] in any format; float32 [T, N], settled."""
     if isinstance(weight, Packed):
-        return block_matmul(x, weight.codes(), where)
-    return dense_matmul(x, weight, where)
+        return settle(block_matmul(x, weight.codes(), where))
+    return settle(dense_matmul(x, weight, where))
 
 
 def _decompose_bias(b: Any, x: Any, weight: Any, bias: Any = None) -> Any:
@@ -141,7 +142,7 @@ def _model_cases() -> list[Case]:
 def gemm(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None = None) -> np.ndarray:
     """x @ weight^T + bias."""
     y = matmul(x, weight, "gemm")
-    return y if bias is None else y + bias
+    return y if bias is None else settle(y + bias)
 
 
 def _check_groups(x: Any, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None) -> None:

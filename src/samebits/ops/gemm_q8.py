@@ -12,6 +12,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
+from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.gemm import int8_matmul
 from samebits.ops.gemm_spaces import GEMM_Q8_SPACE
@@ -47,7 +48,7 @@ def block_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     inputs = default_inputs(op, case, stream)
     shape = (case.dims["T"], BLOCK * case.dims["NB"])
     x = contents(case.extra.get("values", "normal"), stream.child("x"), shape, "f32")
-    inputs["codes"], inputs["scales"] = quantize_q8(x)
+    inputs["codes"], inputs["scales"] = quantize_q8(settle(x))
     return inputs
 
 
@@ -80,5 +81,5 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
 )
 def gemm_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
     """(codes * scales) @ weight^T + bias, in exact integer sums a block of 32."""
-    y = int8_matmul(codes.reshape(*scales.shape, BLOCK), scales, weight.codes())
-    return y if bias is None else y + bias
+    y = settle(int8_matmul(codes.reshape(*scales.shape, BLOCK), scales, weight.codes()))
+    return y if bias is None else settle(y + bias)

@@ -11,7 +11,10 @@ from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
 from samebits.ops.space import Row, Space, choice, size
 from samebits.ops.spaces import ABSENT, MAKING, at_least_one, block_multiple, formats_of, number, weight_factors
 
-ACTIVATIONS = ("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties", "wide")
+ACTIVATIONS = (
+    *("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties", "wide"),
+    *("bounds", "faint"),
+)
 TOKENS = size("T", 5000, least=0, usual=3)
 OUTPUTS = size("N", 262_144, usual=40)
 INNER = size("K", 1792, step=BLOCK, usual=512)  # 57,344 elements: the widest of real models

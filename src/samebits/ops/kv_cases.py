@@ -8,7 +8,8 @@ import numpy as np
 
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.numerics.rounding import narrow
+from samebits.core.numerics.rounding import rounded
+from samebits.core.numerics.settling import settle
 from samebits.ops.kv_codec import encode_rows
 from samebits.ops.paged import Cache, cache_views
 from samebits.ops.record import Case, Op
@@ -85,9 +86,9 @@ def make_table(extra: dict[str, Any], stream: Stream) -> tuple[dict[str, HostTen
 
 
 def fill(cache: HostTensor, rows: np.ndarray, pages: np.ndarray, slots: np.ndarray) -> None:
-    """Stores float32 rows [n, H, D] in cells of a logical view."""
+    """Stores float32 rows [n, H, D], settled, in cells of a logical view."""
     target = cache.data if isinstance(cache, Packed) else cache
-    target[pages, slots] = encode_rows(rows, cache, "case", "rows")
+    target[pages, slots] = encode_rows(settle(rows), cache, "case", "rows")
 
 
 def cells_of(
@@ -152,7 +153,7 @@ def append_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     for name, width in (("key", extra["head"]), ("value", extra["v_dim"])):
         if name == "key" or extra["kind"] != "mla":
             drawn = contents(kind, stream.child(name), (total, extra["heads"], width), "f16")
-            inputs[name] = narrow(drawn, _dtype(case.formats.get(name, "f32")))
+            inputs[name] = rounded(drawn, _dtype(case.formats.get(name, "f32")))
     inputs["batch_indices"] = np.repeat(np.arange(len(old)), extra["new"]).astype(np.int32)
     spans = [np.arange(o, n) for o, n in zip(old, extra["lengths"], strict=True)]
     inputs["positions"] = np.concatenate([*spans, np.zeros(0)]).astype(np.int32)

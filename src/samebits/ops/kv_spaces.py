@@ -13,7 +13,7 @@ from samebits.ops.spaces import ABSENT, MAKING, number
 EVEN_HEADS = ("32", "8", "24", "40", "64", "80", "96", "112", "128", "192", "256", "512", "576")
 HEADS = (*EVEN_HEADS, "1", "33")
 PAGE_SIZES = ("16", "1", "8", "17", "32", "64", "128", "256")
-STORED = ("normal", "mixed", "halfway", "zero-stretches", "spikes", "equal")
+STORED = ("normal", "mixed", "halfway", "zero-stretches", "spikes", "equal", "bounds", "faint")
 V_DIMS = {"same": 0, "smaller": -1, "larger": 1}
 WINDOWS = {"off": -1, "0": 0, "1": 1, "7": 7, "255": 255, "256": 256, "300": 300, "beyond": 1 << 20}
 SCALES: dict[str, float | None] = {"default": None, "0.3": 0.3, "0": 0.0, "-0.2": -0.2}
@@ -151,7 +151,7 @@ ATTENTION_SPACE = Space(
         choice("mask", ABSENT, "random", "masked-rows"),
         choice("lse", "no", "yes"),
         choice("pages", "scattered", "ordered", "shared", "repeated"),
-        choice("values", "normal", "mixed", "halfway", "tiny", "zeros", "spikes", "equal"),
+        choice("values", "normal", "mixed", "halfway", "tiny", "zeros", "spikes", "equal", "bounds", "faint"),
         choice("stored", *STORED),
     ),
     _attention_case,

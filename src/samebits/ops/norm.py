@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from samebits.core.numerics.elementary import rsqrt
+from samebits.core.numerics.rounding import narrow, widen
+from samebits.core.numerics.settling import SMALLEST, settle
 from samebits.core.numerics.sums import row_sum
 from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
 from samebits.ops.sizes import MODELS, float_cases, rows
@@ -19,11 +21,11 @@ NORM_TOLERANCE = Tolerance(2.0**-7, 1e-5, "a sum of K squares in any order, then
 
 
 def _large_enough(x: float) -> str | None:
-    return None if x >= 1e-30 else "1e-30 or more: a row of zeros needs it"
+    return None if x >= SMALLEST else "2^-50 or more: a row of zeros needs it"
 
 
 EPS = Attr("eps", float, 1e-5, "added to the mean square", _large_enough)
-EPS_VALUES = distinct({"eps": (1e-5, 1e-6, 1e-12, 1e-30, 0.1)})
+EPS_VALUES = distinct({"eps": (1e-5, 1e-6, 1e-12, 2.0**-50, 0.1)})
 X = Tensor("x", "... K", FLOATS, "rows to normalise")
 WEIGHT = Tensor("weight", "K", FLOATS, "multiplies the normalised row", optional=True)
 BIAS = Tensor("bias", "K", FLOATS, "is added last", optional=True)
@@ -42,9 +44,19 @@ NORM_CASES = [
 
 
 def mean(x: np.ndarray) -> np.ndarray:
-    """Row-order sum over the last axis times float32(1/K); keeps the axis."""
+    """The settled row-order sum over the last axis, times float32(1/K); keeps the axis."""
     width = x.shape[-1]
-    return (row_sum(x) * F(1.0 / width if width else 0.0))[..., None]
+    return (settle(row_sum(x)) * F(1.0 / width if width else 0.0))[..., None]
+
+
+def normalized(
+    x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float
+) -> np.ndarray:
+    """y = x * rsqrt(mean(x * x) + eps), settled; y * weight + bias, settled."""
+    y = settle(x * rsqrt(mean(x * x) + F(eps)))
+    if weight is not None:
+        y = y * weight
+    return settle(y if bias is None else y + bias)
 
 
 @define_op(
@@ -61,10 +73,7 @@ def rms_norm(
     x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5
 ) -> np.ndarray:
     """((x * rsqrt(mean(x * x) + eps)) * weight) + bias."""
-    y = x * rsqrt(mean(x * x) + F(eps))
-    if weight is not None:
-        y = y * weight
-    return y if bias is None else y + bias
+    return normalized(x, weight, bias, eps=eps)
 
 
 def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: float) -> tuple[Any, Any]:
@@ -98,9 +107,8 @@ def fused_add_rms_norm(
     x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, eps: float = 1e-5
 ) -> tuple[np.ndarray, np.ndarray]:
     """residual += x, rounded to its format; y = rms_norm(residual) * weight."""
-    with np.errstate(over="ignore"):  # a 16-bit residual overflows to infinity, as its type says
-        residual[...] = residual.astype(np.float32) + x
-    return rms_norm(residual.astype(np.float32), weight, eps=eps), residual
+    residual[...] = narrow(settle(widen(residual) + x), residual.dtype)
+    return rms_norm(widen(residual), weight, eps=eps), residual
 
 
 @define_op(
@@ -116,8 +124,4 @@ def layer_norm(
     x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5
 ) -> np.ndarray:
     """c = x - mean(x); ((c * rsqrt(mean(c * c) + eps)) * weight) + bias."""
-    centred = x - mean(x)
-    y = centred * rsqrt(mean(centred * centred) + F(eps))
-    if weight is not None:
-        y = y * weight
-    return y if bias is None else y + bias
+    return normalized(settle(x - mean(x)), weight, bias, eps=eps)

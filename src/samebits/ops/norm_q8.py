@@ -27,7 +27,7 @@ def _check(x: np.ndarray, residual: np.ndarray, weight: np.ndarray, eps: float) 
     """What quantize_q8 would refuse, before the residual is written."""
     y, _ = fused_add_rms_norm(x, residual.copy(), weight, eps=eps)
     if not (np.abs(y) <= LARGEST_AMAX).all():
-        raise BadInput(OP, "x", "NaN, Inf or a magnitude above 2^126 in the normalised row", "finite values")
+        raise BadInput(OP, "x", "NaN, Inf or a magnitude above 2^80 in the normalised row", "finite values")
 
 
 def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | None = None) -> Case:

@@ -12,14 +12,14 @@ from samebits.ops.spaces import FINITE, row_space
 
 F = np.float32
 INV_127 = F(1.0 / 127.0)
-SMALLEST_AMAX = F(2.0**-100)  # a block below it is all zeros, so that recip stays in its domain
-LARGEST_AMAX = F(2.0**126)
+SMALLEST_AMAX = F(2.0**-43)  # a block below it is all zeros, so that the scale of any other is settled
+LARGEST_AMAX = F(2.0**80)  # so that 2^-50 * (127 * recip(amax)) is normal
 
 
 def block_range(amax: np.ndarray, where: str, argument: str = "x") -> np.ndarray:
-    """Which blocks are not flushed to zero; BadInput for NaN, Inf or a magnitude beyond 2^126."""
+    """Which blocks are not flushed to zero; BadInput for NaN, Inf or a magnitude beyond 2^80."""
     if not (amax <= LARGEST_AMAX).all():
-        raise BadInput(where, argument, "NaN, Inf or a magnitude above 2^126", "finite values")
+        raise BadInput(where, argument, "NaN, Inf or a magnitude above 2^80", "finite values")
     return amax >= SMALLEST_AMAX
 
 

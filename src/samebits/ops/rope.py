@@ -11,6 +11,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor
 from samebits.core.numerics.angles import MAX_ANGLE, rotary_frequencies, sin_cos
 from samebits.core.numerics.counter import Stream
+from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import FLOATS, INDEX, Attr, Case, Op, Result, Tensor, Tolerance, define_op
@@ -70,7 +71,7 @@ def rope_table(
         raise BadInput("rope_table", "scaling", repr(scaling), "'plain', 'linear' or 'llama31'")
     angles = np.arange(num_positions, dtype=np.float64)[:, None] * frequencies
     sine, cosine = sin_cos(angles)
-    return np.stack([cosine, sine], axis=-1)
+    return settle(np.stack([cosine, sine], axis=-1))
 
 
 def _check(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, interleave: bool) -> None:
@@ -97,6 +98,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"scaling": "linear", "factor": 4.0},
     "llama31": {"scaling": "llama31", "theta": 5e5, "factor": 8.0},
 }
+VALUES = ("normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches", "bounds", "faint")
 SPACE = Space(
     (
         size("T", 5000, least=0, usual=5),
@@ -108,7 +110,9 @@ SPACE = Space(
         choice("scaling", *SCALINGS),
         choice("interleave", "no", "yes"),
         choice("x", *FLOATS),
-        choice("values", "normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches"),
+        choice(
+            "values", "normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches", "bounds", "faint"
+        ),
     ),
     lambda row: {
         "dims": {
@@ -162,6 +166,6 @@ def rope(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, *, interleave: b
     second = slice(1, 2 * num_pairs, 2) if interleave else slice(num_pairs, 2 * num_pairs)
     a, b = x[..., first], x[..., second]
     y = x.copy()
-    y[..., first] = a * cos - b * sin
-    y[..., second] = b * cos + a * sin
+    y[..., first] = settle(a * cos - b * sin)
+    y[..., second] = settle(b * cos + a * sin)
     return y

@@ -9,7 +9,7 @@ import numpy as np
 
 from samebits.core.format import FORMATS, HostTensor
 from samebits.core.numerics.counter import Stream
-from samebits.core.numerics.rounding import narrow
+from samebits.core.numerics.rounding import rounded
 from samebits.ops.fused import rope_and_append
 from samebits.ops.kv_equivalents import append_equivalents
 from samebits.ops.kv_spaces import ROPE_BOTH_SPACE
@@ -38,7 +38,7 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     inputs: dict[str, HostTensor] = PARTS.make_inputs(op, case, stream) if PARTS.make_inputs is not None else {}
     num_tokens, num_heads, head_size = inputs["key"].shape
     query = stream.child("query").normal((num_tokens, case.extra.get("group", 2) * num_heads, head_size))
-    inputs["query"] = narrow(query, np.dtype(FORMATS[case.formats.get("query", "f32")].dtype))
+    inputs["query"] = rounded(query, np.dtype(FORMATS[case.formats.get("query", "f32")].dtype))
     return inputs
 
 

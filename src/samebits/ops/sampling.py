@@ -15,6 +15,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor
 from samebits.core.numerics.counter import Stream, threefry, to_uniform
 from samebits.core.numerics.elementary import exp, log, recip
+from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_no_nan
 from samebits.ops.record import EXACT, FLOATS, INDEX, Case, Op, Result, Tensor, define_op
@@ -34,7 +35,7 @@ def penalized(
     seen = counts > 0
     repeated = np.where(x > F(0), x * recip(repetition), x * repetition)
     lowered = (repeated - counts.astype(np.float32) * frequency) - presence
-    return np.where(seen, lowered, x)
+    return settle(np.where(seen, lowered, x))
 
 
 def filtered(x: np.ndarray, top_k: int, top_p: np.float32, min_p: np.float32) -> np.ndarray:
@@ -176,7 +177,7 @@ def sample(
     frequency: np.ndarray | None = None,
 ) -> np.ndarray:
     """argmax(filtered logits + Gumbel noise), a row at a time."""
-    x = logits if bias is None else logits + bias
+    x = logits if bias is None else settle(logits + bias)
     if counts is not None and repetition is not None and presence is not None and frequency is not None:
         x = penalized(x, counts, repetition[:, None], presence[:, None], frequency[:, None])
     tokens = np.zeros(len(x), np.int32)
@@ -184,7 +185,7 @@ def sample(
         if temperature[b] == 0:
             tokens[b] = np.argmax(row)
             continue
-        scaled = row * recip(temperature[b : b + 1])
+        scaled = settle(row * recip(temperature[b : b + 1]))
         survivors = filtered(scaled, int(top_k[b]), top_p[b], min_p[b])
         tokens[b] = np.argmax(survivors + gumbel(seed[b], sample_index[b], position[b], len(row)))
     return tokens

@@ -80,6 +80,10 @@ def _case(row: Row) -> dict[str, Any]:
     }
 
 
+VALUES = (
+    *("normal", "plateaus", "equal", "mostly-minus-inf", "spikes", "sorted", "tiny", "mixed", "low"),
+    *("bounds", "faint"),
+)
 SAMPLE_SPACE = Space(
     (
         size("B", 600, least=0, usual=64),
@@ -87,7 +91,20 @@ SAMPLE_SPACE = Space(
         choice("logits", *FLOATS),
         choice("rows", *ROW_KINDS),
         choice("shaping", "none", "bias", "penalties", "both"),
-        choice("values", "normal", "plateaus", "equal", "mostly-minus-inf", "spikes", "sorted", "tiny", "mixed", "low"),
+        choice(
+            "values",
+            "normal",
+            "plateaus",
+            "equal",
+            "mostly-minus-inf",
+            "spikes",
+            "sorted",
+            "tiny",
+            "mixed",
+            "low",
+            "bounds",
+            "faint",
+        ),
     ),
     _case,
     lambda row: at_least_one(row, "B") * (ROW_OPERATIONS + 10 * number(row, "V")),

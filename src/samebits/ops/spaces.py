@@ -24,10 +24,15 @@ FINITE = (
     "spikes",
     "equal",
     "wide",
+    "bounds",
+    "faint",
 )
 MOST_ROWS = 70_000  # beyond the 65,535 of a grid's smaller axes
 MAKING = 30  # operations that making an element of an input is worth
-WEIGHT_KINDS = ("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes", "wide", ANY_BYTES)
+WEIGHT_KINDS = (
+    *("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes", "wide", "bounds", "faint"),
+    ANY_BYTES,
+)
 
 
 def number(row: Row, name: str) -> int:

@@ -10,6 +10,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.elementary import exp, log2
+from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.paged import layout_name
 from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
@@ -49,7 +50,7 @@ MERGE_SPACE = Space(
         choice("v_b", *FLOATS),
         choice("empty", *EMPTY),
         choice("gap", *GAPS),
-        choice("values", "normal", "mixed", "halfway", "large", "spikes"),
+        choice("values", "normal", "mixed", "halfway", "large", "spikes", "bounds", "faint"),
     ),
     lambda row: {
         "dims": {n: number(row, n) for n in ("T", "H", "D")},
@@ -89,7 +90,7 @@ def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarr
     total = w_a + w_b
     v = (_weighted(v_a, w_a) + _weighted(v_b, w_b)) * normalizer(total)[..., None]
     s = maximum + log2(np.where(total > 0, total, F(1)))
-    return v, s
+    return settle(v), settle(s)
 
 
 def _check_cache(cache: HostTensor, source: str, target: str) -> None:

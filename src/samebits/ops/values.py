@@ -12,6 +12,9 @@ F = np.float32
 SPECIAL = np.array(
     [0.0, -0.0, 2.0**-149, -(2.0**-130), 2.0**-126, 2.0**-24, -(2.0**-16), 1e-20, 1e4, -1e4, 1.0, -1.0], np.float32
 )
+# Magnitudes at which a rule of the arithmetic sets in: settling, the smallest block that is not all zeros, a float16
+# that is not zero, exp that is not 1, the smallest normal number and what lies below.
+BOUNDS = (2.0**-50, 2.0**-43, 2.0**-25, 2.0**-24, 2.0**-126, 2.0**-149, 0.0, 2.0**-49, 2.0**-60, 2.0**-63)
 EDGES = (65504.0, 65519.996, 65520.0, -65520.0, 65536.0, 3.3895314e38, 3.4028235e38, -3.3961775e38)
 NAN_PATTERNS = (0x7FC00000, 0x7FFFFFFF, 0xFFC00000, 0x7F800001)
 LARGEST = {"f16": F(65504), "bf16": F(2.0**120), "f32": F(2.0**120)}
@@ -88,14 +91,29 @@ def _code_ties(stream: Stream, shape: Shape) -> np.ndarray:
 
 
 def _wide(stream: Stream, shape: Shape) -> np.ndarray:
-    """Stretches of 32 elements, each of a magnitude of its own between 2^-90 and 2^14; every other row of one alone."""
+    """Stretches of 32 elements, each of a magnitude of its own between 2^-52 and 2^14; every other row of one alone."""
     width = shape[-1] if shape else 1
-    powers = stream.child("powers").integers(-90, 15, (*shape[:-1], -(-width // 32)))
+    powers = stream.child("powers").integers(-52, 15, (*shape[:-1], -(-width // 32)))
     if powers.size:
         rows = powers.reshape(-1, powers.shape[-1])
         rows[::2] = rows[::2, :1]
     scales = np.exp2(np.repeat(powers, 32, axis=-1)[..., :width].reshape(shape).astype(np.float32))
     return stream.normal(shape) * scales
+
+
+def _bounds(stream: Stream, shape: Shape) -> np.ndarray:
+    """Of either sign, at a bound of the arithmetic or one step beside it; every fifth an ordinary number."""
+    base = np.array(BOUNDS, np.float32)[stream.child("which").integers(0, len(BOUNDS), shape)]
+    step = stream.child("step").integers(-1, 2, shape)
+    pattern = np.maximum(base.view(np.int32).reshape(shape) + step, 0)
+    signs = stream.child("sign").integers(0, 2, shape) << 31
+    return np.where(_some(stream, shape, 5), stream.normal(shape), (pattern | signs).astype(np.int32).view(np.float32))
+
+
+def _faint(stream: Stream, shape: Shape) -> np.ndarray:
+    """Every element of a magnitude of its own between 2^-53 and 2: products and sums fall on both sides of 2^-50."""
+    powers = stream.child("powers").integers(-52, 1, shape)
+    return stream.normal(shape) * np.exp2(powers.astype(np.float32))
 
 
 def _edges(stream: Stream, shape: Shape) -> np.ndarray:
@@ -150,6 +168,8 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
     "sorted": _sorted,
     "wide": _wide,
     "low": lambda stream, shape: stream.normal(shape, 100.0) - F(20_000),
+    "bounds": _bounds,
+    "faint": _faint,
     "edges": _edges,
     "nan": _nan,
     "infinite": _infinite,

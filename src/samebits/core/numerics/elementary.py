@@ -1,14 +1,18 @@
 """Elementary functions as short sequences of allowed float32 operations.
 
-Allowed: + - * (round to nearest even, unfused, gradual underflow), comparisons, int32 arithmetic, bit casts.
-So any device that has IEEE float32 gives these bits. Polynomials are Horner chains, highest power first;
-every parenthesis is part of the definition. Domains and measured errors: docs/numerics.md.
+Allowed: + - * (round to nearest even, unfused), comparisons, int32 arithmetic, bit casts. Arguments are settled, and
+a square that would fall below 2^-50 is +0 where a further product would make it a subnormal: it is too small to change
+the sum it goes into, so a kernel may leave that step out. So any device that has IEEE float32 gives these bits,
+whether it flushes subnormals or not. Polynomials are Horner chains, highest power first; every parenthesis is part of
+the definition. Domains and measured errors: docs/numerics.md.
 Every function takes and returns float32 arrays and keeps NaN.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
+from samebits.core.numerics.settling import settle
 
 F = np.float32
 
@@ -19,7 +23,7 @@ ROUND_MAGIC = F(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer, half 
 ROUND_MAGIC_BITS = np.int32(0x4B400000)
 SQRT_HALF_BITS = np.int32(0x3F3504F3)
 
-EXP_LOWEST = F(-87.0)  # below it exp is +0, so no result is a denormal
+EXP_LOWEST = F(-34.5)  # below it exp is +0, so every result is settled
 EXP_HIGHEST = F(88.0)  # above it exp is +inf
 
 EXP_POLY = (0.5, 0.166665181517601, 0.04166620597243309, 0.008368954062461853, 0.0013950602151453495)
@@ -67,8 +71,8 @@ def round_to_int(x: np.ndarray) -> np.ndarray:
 
 
 def exp(x: np.ndarray) -> np.ndarray:
-    """e^x: +0 below -87, +inf above 88."""
-    clamped = np.minimum(np.maximum(x, EXP_LOWEST), EXP_HIGHEST)
+    """e^x: +0 below -34.5, +inf above 88. An argument below 2^-50 counts as 0, which gives the same bits."""
+    clamped = np.minimum(np.maximum(settle(x), EXP_LOWEST), EXP_HIGHEST)
     shifted = clamped * LOG2E + ROUND_MAGIC
     n = shifted - ROUND_MAGIC
     r = (clamped - n * LN2_HIGH) - n * LN2_LOW
@@ -82,7 +86,7 @@ def exp(x: np.ndarray) -> np.ndarray:
 
 
 def recip(x: np.ndarray) -> np.ndarray:
-    """1/x for 2^-126 <= x <= 2^126: an integer guess and four Newton steps."""
+    """1/x for 2^-100 <= x <= 2^100: an integer guess and four Newton steps; at most 1 for x >= 1."""
     y = from_bits(np.int32(0x7EF311C7) - bits(x))
     for _ in range(4):
         y = y + y * (F(1) - x * y)
@@ -90,7 +94,7 @@ def recip(x: np.ndarray) -> np.ndarray:
 
 
 def rsqrt(x: np.ndarray) -> np.ndarray:
-    """1/sqrt(x) for 2^-126 <= x <= 2^126: an integer guess and three Newton steps; finite at 0."""
+    """1/sqrt(x) for x >= 2^-100: an integer guess and three Newton steps; finite at 0."""
     y = from_bits(np.int32(0x5F3759DF) - (bits(x) >> 1))
     for _ in range(3):
         y = y + (F(0.5) * y) * (F(1) - (x * y) * y)
@@ -99,7 +103,7 @@ def rsqrt(x: np.ndarray) -> np.ndarray:
 
 def _log1p_poly(f: np.ndarray) -> np.ndarray:
     """log(1 + f) for sqrt(1/2) - 1 <= f <= sqrt(2) - 1."""
-    f2 = f * f
+    f2 = settle(f * f)
     return f - (F(0.5) * f2 - (f2 * f) * horner(LOG_POLY, f))
 
 
@@ -134,7 +138,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def tanh(x: np.ndarray) -> np.ndarray:
     """The hyperbolic tangent."""
     z = np.minimum(np.maximum(x, F(-0.625)), F(0.625))
-    z2 = z * z
+    z2 = settle(z * z)
     small = z + (z * z2) * horner(TANH_POLY, z2)
     t = exp(F(-2) * np.abs(x))
     large = np.copysign((F(1) - t) * recip(F(1) + t), x)

@@ -1,7 +1,7 @@
 """Moves between float32 and the 16-bit types, and the operands whose products are exact.
 
-float16 x float16 always has an exact float32 product. bfloat16 x bfloat16 has one while no product
-underflows or overflows, so an operand of a product is zero or of magnitude 2^-63 .. 2^63.
+float16 x float16 always has an exact float32 product. bfloat16 x bfloat16 has one while no product overflows, so an
+operand of a product is of magnitude 2^63 at the most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
 F32 = np.dtype(np.float32)
 
-SMALLEST_BF16_OPERAND = np.float32(2.0**-63)
 LARGEST_BF16_OPERAND = np.float32(2.0**63)
 
 
@@ -24,23 +23,28 @@ def widen(x: np.ndarray) -> np.ndarray:
     return x if x.dtype == F32 else x.astype(F32)
 
 
+def rounded(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """float32 to `dtype`, to nearest even, overflow to infinity; a zero keeps its sign, as other programs write it."""
+    # overflow to infinity is the definition, a NaN stays one, and float16 has subnormals of its own
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return x if x.dtype == dtype else x.astype(dtype)
+
+
 def narrow(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """float32 to `dtype`, to nearest even, gradual underflow, overflow to infinity."""
-    with np.errstate(over="ignore", invalid="ignore"):  # overflow to infinity is the definition, a NaN stays one
-        return x if dtype == F32 else x.astype(dtype)
+    """Settled float32 to settled `dtype`, to nearest even: what float16 rounds to zero is +0."""
+    y = rounded(x, dtype)
+    return np.where(y == 0, F16.type(0), y) if dtype == F16 else y
 
 
 def as_operand(x: np.ndarray, dtype: np.dtype, where: str, argument: str) -> np.ndarray:
-    """float32 `x` rounded to `dtype` for use in a product; returns the rounded values widened to float32.
+    """Settled float32 `x` rounded to `dtype` for use in a product; returns the rounded values widened to float32.
 
-    bfloat16 magnitudes below 2^-63 become +0. BadInput when a value is not finite or beyond the range
-    (float16: 65504; bfloat16: 2^63). float32 operands are only required to be finite.
+    BadInput when a value is not finite or beyond the range (float16: 65504; bfloat16: 2^63). float32 operands are only
+    required to be finite.
     """
-    rounded = widen(narrow(x, dtype))
+    operand = widen(narrow(x, dtype))
     limit = LARGEST_BF16_OPERAND if dtype == BF16 else np.float32(np.inf)
-    magnitude = np.abs(rounded)
+    magnitude = np.abs(operand)
     if not (magnitude < np.inf).all() or (magnitude > limit).any():
         raise BadInput(where, argument, "NaN, Inf or a value beyond the type's range", f"finite {dtype} values")
-    if dtype == BF16:
-        rounded = np.where(magnitude < SMALLEST_BF16_OPERAND, np.float32(0), rounded)
-    return rounded
+    return operand
