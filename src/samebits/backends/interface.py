@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,6 +186,11 @@ class Backend(ABC):
 
     def stopwatch(self) -> Stopwatch | None:
         """Times on the device's own clock. Optional: without it benchmarks use the host's."""
+        return None
+
+    def flushing(self) -> AbstractContextManager[None] | None:
+        """Inside it, subnormals count as zero in all arithmetic, where a backend can be asked for that; verify compares
+        the bits. Optional."""
         return None
 
     def set_threads(self, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernels
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, Unavailable
 from samebits.core.format import FORMATS, BlockFormat, Codes, HostTensor, Packed, copy_tensor, store
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
+from samebits.kernels.cpp import flushing_subnormals, native
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import OPS, bind, evaluate
 from samebits.ops.evaluate import spec_of
@@ -112,6 +114,13 @@ class ReferenceBackend(Backend):
 
     def kernels(self) -> tuple[KernelTable, ...]:
         return (reference_kernels(),)
+
+    def flushing(self) -> AbstractContextManager[None] | None:
+        try:
+            native()
+        except Unavailable:  # numpy has no switch of its own
+            return None
+        return flushing_subnormals()
 
     def alloc(self, spec: TensorSpec, layout: str = "row-major") -> HostBuffer:
         return HostBuffer(spec, host_tensor(spec))

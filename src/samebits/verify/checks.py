@@ -60,7 +60,11 @@ class Examination:
 
     def findings(self) -> Iterator[Finding]:
         """Findings in the order of the checks; stops after one that makes the next meaningless."""
-        want = self._reference()
+        try:
+            want = self._reference()
+        except FloatingPointError as error:
+            yield Finding("flush", f"the definition: {one_line(error)}")
+            return
         try:
             self._backend.set_threads(THREADS[0])  # the case before may have left another number
             first = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[0])
@@ -82,10 +86,13 @@ class Examination:
                 yield from self._other_ways(first.results)
         if self._tier >= Tier.PORTABLE and not broken:
             yield from self._bits(first.results, want)
+            yield from self._flushed(first.results)
 
     def _reference(self) -> tuple[HostTensor, ...]:
+        """The definition's results; FloatingPointError where it makes a subnormal."""
         copies = {k: copy_tensor(v) if isinstance(v, (np.ndarray, Packed)) else v for k, v in self._inputs.items()}
-        return evaluate(bind(self._op, **copies))
+        with np.errstate(under="raise"):
+            return evaluate(bind(self._op, **copies))
 
     def _run(self, inputs: dict[str, Any]) -> tuple[HostTensor, ...]:
         outcome = execute(self._backend, self._op, inputs, self._tier)
@@ -195,6 +202,15 @@ class Examination:
         if other and self._op.decompose is not None and self._is_float32():
             way = Equivalent("fusion", "unfused", lambda _: self._unfused())
             yield from self._equivalent(way, first)
+
+    def _flushed(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
+        """Other bits where subnormals count as zero."""
+        flushing = self._backend.flushing()
+        if flushing is None:
+            self._not_compared.append("flush: this backend cannot be asked to flush subnormals")
+            return
+        with flushing:
+            yield from self._equivalent(Equivalent("flush", "flushed", lambda run: run(self._inputs)), first)
 
     def _is_float32(self) -> bool:
         """Decompositions round 16-bit activations once more, so they are compared on float32 ones only."""

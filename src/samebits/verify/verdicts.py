@@ -19,7 +19,7 @@ from samebits.verify.model import CHECKS, Finding, Result, Task
 FAST_CHECKS = frozenset({"error", "guard", "input", "unwritten", "nan", "values", "reruns", "soak", "graph"})
 CHECKS_OF = {
     Tier.FAST: FAST_CHECKS,
-    Tier.INVARIANT: frozenset(CHECKS) - {"bits", "fusion"},
+    Tier.INVARIANT: frozenset(CHECKS) - {"bits", "fusion", "flush"},
     Tier.PORTABLE: frozenset(CHECKS),
 }
 Find = Callable[[Tier, list[str]], Iterator[Finding]]  # (tier, where to note what was not compared)

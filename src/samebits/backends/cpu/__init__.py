@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
-from samebits.kernels.cpp import native
+from samebits.kernels.cpp import flushing_subnormals, native
 from samebits.kernels.cpp.slabs import SLABS
 from samebits.kernels.cpp.table import cpp_kernels
 from samebits.kernels.cpp.weights import rows16_bytes
@@ -65,6 +66,9 @@ class CpuBackend(Backend):
         if count < 1:
             raise BadInput("cpu", "threads", count, "1 or more")
         self._threads = count
+
+    def flushing(self) -> AbstractContextManager[None]:
+        return flushing_subnormals()
 
     def layout_bytes(self, spec: TensorSpec, layout: str) -> int:
         """Bytes of a tensor in a layout."""

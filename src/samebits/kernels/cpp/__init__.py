@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -14,3 +16,14 @@ def native() -> Any:
         return import_module("samebits.kernels.cpp._native")
     except ImportError as error:
         raise Unavailable(f"native kernels are not built ({error}); `pip install .` builds them") from None
+
+
+@contextmanager
+def flushing_subnormals() -> Iterator[None]:
+    """Inside it, arithmetic of this thread takes subnormals for zero, and so does that of the teams it calls."""
+    before = native().flushes_subnormals()
+    native().flush_subnormals(True)
+    try:
+        yield
+    finally:
+        native().flush_subnormals(before)

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "runtime/bandwidth.h"
+#include "runtime/float_mode.h"
 #include "runtime/isa.h"
 #include "runtime/layouts.h"
 #include "runtime/program.h"
@@ -114,6 +115,8 @@ void moved(const std::string& format, const std::vector<int64_t>& shape, const s
 }  // namespace
 
 NB_MODULE(_native, m) {
+    m.def("flushes_subnormals", &flushes_subnormals, "Whether this thread's arithmetic takes subnormals for zero.");
+    m.def("flush_subnormals", &flush_subnormals, nb::arg("on"), "Sets it, for this thread and the teams it calls.");
     m.def("cpu_features", &features, "What this CPU has of what kernels may use, by name.");
     m.def("isas", &isas, "Names of the instruction sets kernels were compiled for and this CPU has, the fastest first.");
     m.def("ops", &ops, nb::arg("isa"), "Native ops by name, with how they split their work: 'rows', 'cells' or 'free' (runtime/op.h).");

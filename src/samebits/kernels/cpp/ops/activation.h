@@ -6,20 +6,20 @@
 namespace samebits::SAMEBITS_ISA {
 
 struct SiluMul {
-    INLINE F operator()(F gate, F up) const { return (gate * sigmoid(gate)) * up; }
+    INLINE F operator()(F gate, F up) const { return settle((gate * sigmoid(gate)) * up); }
 };
 
 struct GeluTanhMul {
     INLINE F operator()(F gate, F up) const {
         const F cube = (gate * gate) * gate;
         const F u = set(0.7978845608028654f) * (gate + set(0.044715f) * cube);
-        return (gate * sigmoid(u + u)) * up;
+        return settle((gate * sigmoid(u + u)) * up);
     }
 };
 
 struct GeluErfMul {
     INLINE F operator()(F gate, F up) const {
-        return ((set(0.5f) * gate) * erfc(zero() - gate * set(0.7071067811865476f))) * up;
+        return settle(((set(0.5f) * gate) * erfc(zero() - gate * set(0.7071067811865476f))) * up);
     }
 };
 

@@ -51,10 +51,10 @@ INLINE M kept_lanes(const Seen& seen, int64_t base) {
     return load(keep) > zero();
 }
 
-// score * sm_scale, capped, and ALiBi.
+// settle(score) * sm_scale, capped, and ALiBi.
 INLINE F finished_score(const Attention& a, const Seen& seen, int64_t head, int64_t base, F score) {
-    F s = score * set(a.sm_scale);
-    if (a.soft_cap != 0) s = set(a.soft_cap) * tanh(s * set(recip(a.soft_cap)));
+    F s = settle(score) * set(a.sm_scale);
+    if (a.soft_cap != 0) s = set(a.soft_cap) * tanh(settle(settle(s) * set(recip(a.soft_cap))));
     if (!a.slopes) return s;
     int32_t distance[kLaneTokens];
     for (int i = 0; i < kLaneTokens; i++) distance[i] = int32_t(base + i - seen.position);
@@ -146,10 +146,10 @@ inline void attend(const Attention& a, const Seen& seen, int64_t token, int64_t 
     const F normalizer = set(total > 0 ? recip(total) : 0);
     float* out = write_row(*a.out, row, room.value);
     for (int64_t i = 0; i < a.v_dim; i += 16)
-        store_partial(out + i, load(room.total + i) * normalizer, int(least(16, a.v_dim - i)));
+        store_partial(out + i, settle(load(room.total + i) * normalizer), int(least(16, a.v_dim - i)));
     finish_row(*a.out, row, out);
     if (!a.lse) return;
-    const float lse = total > 0 ? largest * kLog2e + first(log2(set(total))) : -kInfinity;
+    const float lse = total > 0 ? settle(largest * kLog2e + first(log2(set(total)))) : -kInfinity;
     memcpy(a.lse->data + token * a.lse->stride[0] + head * 4, &lse, 4);
 }
 

@@ -13,7 +13,7 @@ struct ScoreSink {
     F* top;   // [rows] largest of each lane
     F wrong;  // NaN in lanes where a score that counts is not finite: the sum of 0 * score
     F scale, cap, inverse_cap;
-    bool capped;
+    bool capped, settled;  // sums of products of float16 numbers are settled as they are: multiples of 2^-48
 };
 
 // Lanes first .. stop - 1 of 16, for any two numbers.
@@ -26,10 +26,10 @@ INLINE void keep_scores(ScoreSink& s, const SumTile<R, C>& t, int row, int64_t p
     const bool all_seen = s.u.first[row + R - 1] <= position && s.u.stop[row] >= position + C * kGroupTokens;
     each_cell<R, C>([&](int r, int c) INLINED {
         const int64_t at = position + c * kGroupTokens;
-        F x = t.v[r][c] * s.scale;
+        F x = (s.settled ? t.v[r][c] : settle(t.v[r][c])) * s.scale;
         const M seen = all_seen ? first_lanes(16) : lanes_between(s.u.first[row + r] - at, s.u.stop[row + r] - at);
         s.wrong = fma_exact(all_seen ? x : select(seen, x, zero()), zero(), s.wrong);
-        if (s.capped) x = s.cap * tanh(x * s.inverse_cap);
+        if (s.capped) x = s.cap * tanh(settle(settle(x) * s.inverse_cap));
         if (!all_seen) x = select(seen, x, set(-kInfinity));
         s.top[row + r] = max(s.top[row + r], x);
         store(s.area.at(row + r, at - s.u.origin()), x);

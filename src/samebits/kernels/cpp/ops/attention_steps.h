@@ -40,7 +40,8 @@ void unit_scores(const Unit& u, const UnitRoom& room, ScoreArea area, int64_t fi
     F tops[kMaxRows];
     for (int r = 0; r < round_up(u.num_rows, kTileRows); r++) tops[r] = set(-kInfinity);
     const float cap = a.soft_cap;
-    ScoreSink sink{u, area, tops, zero(), set(a.sm_scale), set(cap), set(cap != 0 ? recip(cap) : 0.0f), cap != 0};
+    ScoreSink sink{u, area, tops, zero(), set(a.sm_scale), set(cap), set(cap != 0 ? recip(cap) : 0.0f), cap != 0,
+                   a.cache.k.format == Format::f16};
     const bool held = K::read_queries(u, room.queries);
     if (!held) worker.fail({"q", "NaN, Inf or a value beyond the range of the cache's type", "finite values"});
     all_scores(K{}, sink, {room.queries, K::query_floats(a)}, room.wide, first, stop);
@@ -115,10 +116,10 @@ inline void write_unit(const Unit& u, int64_t width, const UnitRoom& room, const
         for (int64_t d = 0; d < u.a->v_dim; d += 16) {
             const F x = load(room.total + r * width + d) * factor;
             finite = finite & (abs(x) <= set(__FLT_MAX__));
-            store(to + d, x);
+            store(to + d, settle(x));
         }
         if (!lse) continue;
-        const float value = sum > 0 ? top[r] * kLog2e + first(log2(set(sum))) : -kInfinity;
+        const float value = sum > 0 ? settle(top[r] * kLog2e + first(log2(set(sum)))) : -kInfinity;
         memcpy(lse->data + u.token[r] * lse->stride[0] + u.head[r] * 4, &value, 4);
     }
     if (!all(finite)) worker.fail({"v_cache", "NaN or Inf", "finite values"});

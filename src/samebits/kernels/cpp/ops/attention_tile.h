@@ -103,11 +103,8 @@ struct StoredF16 {
     static constexpr float largest = __FLT_MAX__;
 };
 struct StoredBf16 {
-    static INLINE F load(const uint16_t* p) { return load_bf16_operand(p); }
-    static INLINE F round(F x) {
-        const F rounded = round_bf16(x);
-        return select(abs(rounded) < set(kSmallestBf16), zero(), rounded);
-    }
+    static INLINE F load(const uint16_t* p) { return load_bf16(p); }
+    static INLINE F round(F x) { return round_bf16(x); }
     static constexpr float largest = kLargestBf16;
 };
 struct StoredQ8 {  // blocks of 32; p stays as it is until a block's scale meets it

@@ -25,7 +25,7 @@ inline void widen(float* to, const char* from, Format format, int64_t n) {
     }
 }
 
-// float32 to any float format, to nearest even.
+// Settled float32 to any float format, to nearest even; what float16 rounds to zero is +0.
 inline void narrow(char* to, const float* from, Format format, int64_t n) {
     if (format == Format::f32) {
         memcpy(to, from, size_t(n) * 4);
@@ -37,7 +37,7 @@ inline void narrow(char* to, const float* from, Format format, int64_t n) {
         uint16_t tail[16];
         uint16_t* lane = count == 16 ? half + i : tail;
         const F x = load_partial(from + i, count);
-        if (format == Format::f16) store_f16(lane, x);
+        if (format == Format::f16) store_f16(lane, settle_f16(x));
         else store_bf16(lane, x);
         if (count < 16) memcpy(half + i, tail, size_t(count) * 2);
     }

@@ -1,5 +1,5 @@
-// The elementary functions of core/numerics/elementary.py, operation by operation. Constants are part of the
-// numerics version; every parenthesis matters.
+// The elementary functions of core/numerics/elementary.py, operation by operation, but for the steps that settle a tiny
+// square: they do not change a bit. Constants are part of the numerics version; every parenthesis matters.
 #pragma once
 #include "base.h"
 
@@ -9,7 +9,7 @@ constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.1219
 constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, half to even
 constexpr int32_t kRoundMagicBits = 0x4B400000, kSqrtHalfBits = 0x3F3504F3;
 constexpr float kExpPoly[] = {0.5f, 0.166665181517601f, 0.04166620597243309f, 0.008368954062461853f, 0.0013950602151453495f};
-constexpr float kExpLowest = -87.0f, kExpHighest = 88.0f, kInfinity = __builtin_huge_valf();
+constexpr float kExpLowest = -34.5f, kExpHighest = 88.0f, kInfinity = __builtin_huge_valf();
 
 template <size_t N>
 INLINE F horner(const float (&c)[N], F x) {
@@ -21,7 +21,7 @@ INLINE F horner(const float (&c)[N], F x) {
 
 INLINE F round_to_int(F x) { return (x + set(kRoundMagic)) - set(kRoundMagic); }
 
-// e^x for x that is no NaN: +0 below -87, +inf above 88.
+// e^x for x that is no NaN: +0 below -34.5, +inf above 88.
 INLINE F exp(F x) {
     const F clamped = min(max(x, set(kExpLowest)), set(kExpHighest));
     const F shifted = clamped * set(kLog2e) + set(kRoundMagic);
@@ -35,7 +35,7 @@ INLINE F exp(F x) {
 }
 
 // `exp` for x <= 0 without the steps that only other x need; n * ln 2's high part is exact, and the bits of the magic
-// number leave when the exponent is shifted into place. Below -87 the lane is +0, whatever the rest computed.
+// number leave when the exponent is shifted into place. Below -34.5 the lane is +0, whatever the rest computed.
 INLINE F exp_not_positive(F x) {
     const F shifted = x * set(kLog2e) + set(kRoundMagic);
     const F n = shifted - set(kRoundMagic);

@@ -6,24 +6,29 @@
 namespace samebits::SAMEBITS_ISA {
 
 struct Sum {
-    INLINE F operator()(F x, F y) const { return x + y; }
+    INLINE F operator()(F x, F y) const { return settle(x + y); }
 };
 
 struct Product {
-    INLINE F operator()(F x, F y) const { return x * y; }
+    INLINE F operator()(F x, F y) const { return settle(x * y); }
 };
 
 struct Scaled {
     F factor;
-    INLINE F operator()(F x) const { return x * factor; }
+    INLINE F operator()(F x) const { return settle(x * factor); }
 };
 
-// cap * tanh(x * recip(cap)); x itself where cap is 0.
+// cap * tanh(settle(settle(x) * recip(cap))); x itself where cap is 0.
 struct SoftCap {
     F cap, inverse;
     bool on;
     INLINE explicit SoftCap(float value) : cap(set(value)), inverse(recip(set(value))), on(value != 0) {}
-    INLINE F operator()(F x) const { return on ? cap * tanh(x * inverse) : x; }
+    INLINE F operator()(F x) const { return on ? cap * tanh(settle(settle(x) * inverse)) : x; }
+};
+
+struct Capped {
+    SoftCap cap;
+    INLINE F operator()(F x) const { return settle(cap(x)); }
 };
 
 // Three rows in float32: two operands and the result.
@@ -66,7 +71,7 @@ inline void run_scale(const Call& call, Worker& worker) {  // x -> y; factor
 }
 
 inline void run_soft_cap(const Call& call, Worker& worker) {  // x -> y; cap
-    run_unary(SoftCap(call.real(0)), call, worker);
+    run_unary(Capped{SoftCap(call.real(0))}, call, worker);
 }
 
 inline void run_cast(const Call& call, Worker& worker) {  // x -> y; format

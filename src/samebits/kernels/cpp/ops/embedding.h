@@ -20,13 +20,10 @@ inline void decode_row(const uint8_t* group, int row, int64_t blocks, float tens
             if constexpr (W::term == Term::super_offset) x = (d[row] * sub[row]) * float(code) + m[row] * min[row];
             if constexpr (W::term == Term::halves) {
                 const float half = k < 16 ? sub[row] : min[row];
-                if constexpr (W::span == 1) {  // NVFP4: the sign of a zero counts
-                    const float magnitude = float(W::twice_plus_12[code & 7] - 12) * 0.5f;
-                    x = ((code & 8 ? -magnitude : magnitude) * half) * d[row];
-                } else {
-                    x = (d[row] * half) * float(code - W::bias);
-                }
+                if constexpr (W::span == 1) x = ((float(W::twice_plus_12[code] - 12) * 0.5f) * half) * d[row];
+                else x = (d[row] * half) * float(code - W::bias);
             }
+            x = settle(x);
         }
     }
 }

@@ -115,7 +115,7 @@ inline void run_gemm_silu_q8(const Call& call, Worker& worker) {  // codes, scal
     GatedResult result{codes.as<int8_t>(), codes.stride[0], scales.as<float>(), scales.stride[0] / 4, false};
     p.gated = true, p.target = &result, p.finish = GatedResult::finish;
     multiply_blocks(p, worker);
-    if (result.refused) worker.fail({"x", "NaN, Inf or a magnitude above 2^126", "finite values"});
+    if (result.refused) worker.fail({"x", "NaN, Inf or a magnitude above 2^80", "finite values"});
 }
 
 inline Scratch gemm_q8_scratch(const Call& call, int) {
@@ -150,7 +150,7 @@ INLINE Operands make_operands(const Tensor& x, Format format, Shelf& shelf, Work
         const float* row = read_row(x, t, room);
         if (is_block(format)) {
             if (!quantize_blocks(row, width / kBlock, made.codes + t * width, made.values + t * (width / kBlock)))
-                worker.fail({"x", "NaN, Inf or a magnitude above 2^126", "finite values"});
+                worker.fail({"x", "NaN, Inf or a magnitude above 2^80", "finite values"});
         } else if (!round_operands(row, width, format, made.values + t * width)) {
             worker.fail({"x", "NaN, Inf or a value beyond the type's range", "finite values"});
         }

@@ -4,14 +4,13 @@
 
 namespace samebits::SAMEBITS_ISA {
 
-// One k of 16 rows as float32; bfloat16 below 2^-63 counts as +0.
+// One k of 16 rows as float32.
 template <Format W>
 INLINE F weight_at(const uint8_t* group, int64_t k) {
     if constexpr (W == Format::f32) return load(reinterpret_cast<const float*>(group) + k * kGroup);
     const uint16_t* p = reinterpret_cast<const uint16_t*>(group) + k * kGroup;
     if constexpr (W == Format::f16) return load_f16(p);
-    const F x = load_bf16(p);
-    return select(abs(x) < set(0x1p-63f), zero(), x);
+    return load_bf16(p);
 }
 
 // x rounded to the weight's type, as products need it. False where a value is none that products allow.
@@ -22,9 +21,7 @@ inline bool round_operands(const float* x, int64_t n, Format format, float* to) 
         F v = load_partial(x + i, count);
         if (format == Format::f16) v = round_f16(v);
         if (format == Format::bf16) v = round_bf16(v);
-        const F magnitude = abs(v);
-        allowed &= all(magnitude <= set(format == Format::bf16 ? 0x1p63f : 0x1.fffffep127f));
-        if (format == Format::bf16) v = select(magnitude < set(0x1p-63f), zero(), v);
+        allowed &= all(abs(v) <= set(format == Format::bf16 ? 0x1p63f : 0x1.fffffep127f));
         store_partial(to + i, v, count);
     }
     return allowed;
@@ -82,7 +79,8 @@ INLINE void float_tokens(const FloatProduct& p, int64_t g, int64_t t) {
     float_tile<W, T>(p.weight + size_t(g) * group_bytes(W, p.width), p.width, p.x + t * p.x_stride, p.x_stride, total);
 #pragma GCC unroll 8
     for (int i = 0; i < T; i++) {
-        if (p.bias) total[i] = total[i] + load_partial(p.bias + row, n);
+        total[i] = settle(total[i]);
+        if (p.bias) total[i] = settle(total[i] + load_partial(p.bias + row, n));
         store_partial(p.y + (t + i) * p.y_stride + row, total[i], n);
     }
 }

@@ -12,7 +12,7 @@ constexpr int64_t kAmxTokens = 20;
 constexpr int64_t kPartTokens = 128;
 constexpr int kUnitGroups = 4, kUnitRows = kUnitGroups * kGroup;
 
-// tokens in int8 blocks @ weight^T. A unit is 1 to 4 groups of 16 rows; `finish` gets its results, float32 [tokens][64],
+// tokens in int8 blocks @ weight^T. A unit is 1 to 4 groups of 16 rows; `finish` gets its settled results, float32 [tokens][64],
 // for tokens `first` on, in memory that only this thread touches.
 struct BlockProduct {
     const int8_t* codes;
@@ -116,7 +116,7 @@ void multiply_by_dots(const BlockProduct& p, Worker& worker) {
             F total[T];
             tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total);
 #pragma GCC unroll 8
-            for (int i = 0; i < T; i++) store(to + (t + i) * stride, total[i]);
+            for (int i = 0; i < T; i++) store(to + (t + i) * stride, settle(total[i]));
         });
     });
 }
@@ -165,7 +165,7 @@ void multiply_by_tiles(const BlockProduct& p, Worker& worker) {
         open_group<W>(group, p.blocks, p.tensor_scale, open);
         const uint8_t* next = group + W::group_bytes(p.blocks);
         amx_group<W>(x, open, p.blocks, products, next, [&](int64_t t, F y) __attribute__((always_inline)) {
-            store(to + t * stride, y);
+            store(to + t * stride, settle(y));
         });
     });
     _tile_release();
@@ -197,7 +197,7 @@ struct PlainResult {
             for (int64_t i = 0; i < count; i += kGroup) {
                 const int n = int(least(kGroup, count - i));
                 F x = load(results + t * kUnitRows + i);
-                if (to.bias) x = x + load_partial(to.bias + row + i, n);
+                if (to.bias) x = settle(x + load_partial(to.bias + row + i, n));
                 store_partial(to.y + (first + t) * to.y_stride + row + i, x, n);
             }
     }
@@ -223,7 +223,7 @@ struct GatedResult {
 #pragma GCC unroll 2
                 for (int j = 0; j < kBlock; j += 16) {
                     const F gate = load(row + j);
-                    store(x + i * kBlock + j, (gate * sigmoid(gate)) * load(row + kBlock + j));
+                    store(x + i * kBlock + j, settle((gate * sigmoid(gate)) * load(row + kBlock + j)));
                 }
             }
             to.refused |= !quantize_blocks(x, count, codes, scales);

@@ -5,7 +5,7 @@
 
 namespace samebits::SAMEBITS_ISA {
 
-constexpr float kSmallestBf16 = 0x1p-63f, kLargestBf16 = 0x1p63f;
+constexpr float kLargestBf16 = 0x1p63f;
 constexpr int kBlockQ4Bytes = 18;
 
 INLINE float half_value(const char* p) {
@@ -17,7 +17,7 @@ INLINE float half_value(const char* p) {
 // Writes float16(x); whether that is finite.
 INLINE bool store_scale(char* to, float x) {
     uint16_t half[16];
-    store_f16(half, set(x));
+    store_f16(half, settle_f16(set(x)));
     memcpy(to, half, 2);
     return (half[0] & 0x7C00) != 0x7C00;
 }
@@ -61,11 +61,10 @@ INLINE F round_to(F x, Format format) {
     return format == Format::f16 ? round_f16(x) : format == Format::bf16 ? round_bf16(x) : x;
 }
 
-// A rounded operand of a product: tiny bfloat16 magnitudes are +0; lanes beyond the type's range go into `wrong`.
+// A rounded operand of a product; lanes beyond the type's range go into `wrong`.
 INLINE F operand(F x, Format format, M& wrong) {
-    const bool bf16 = format == Format::bf16;
-    wrong = wrong | ~(abs(x) <= set(bf16 ? kLargestBf16 : __FLT_MAX__));
-    return bf16 ? select(abs(x) < set(kSmallestBf16), zero(), x) : x;
+    wrong = wrong | ~(abs(x) <= set(format == Format::bf16 ? kLargestBf16 : __FLT_MAX__));
+    return x;
 }
 
 INLINE bool encode_blocks(const float* x, int64_t n, Format format, char* row) {

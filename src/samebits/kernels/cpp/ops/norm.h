@@ -15,10 +15,10 @@ struct NormRow {
 };
 
 INLINE F scaled(const NormRow& p, F x, F factor, int64_t i, int n) {
-    F y = x * factor;
+    F y = settle(x * factor);
     if (p.weight) y = y * load_partial(p.weight + i, n);
     if (p.bias) y = y + load_partial(p.bias + i, n);
-    return y;
+    return p.weight || p.bias ? settle(y) : y;
 }
 
 INLINE void rms_norm_row(const NormRow& p, const float* x, float* y) {
@@ -26,7 +26,7 @@ INLINE void rms_norm_row(const NormRow& p, const float* x, float* y) {
         const F v = load_partial(x + i, n);
         return v * v;
     });
-    const F factor = set(rsqrt(sum * p.inverse_width + p.eps));
+    const F factor = set(rsqrt(settle(sum) * p.inverse_width + p.eps));
     for (int64_t i = 0; i < p.width; i += 16) {
         const int n = int(least(16, p.width - i));
         store_partial(y + i, scaled(p, load_partial(x + i, n), factor, i, n), n);
@@ -34,10 +34,11 @@ INLINE void rms_norm_row(const NormRow& p, const float* x, float* y) {
 }
 
 INLINE void layer_norm_row(const NormRow& p, const float* x, float* y) {
-    const F mean = set(row_sum(p.width, [=](int64_t i, int n) { return load_partial(x + i, n); }) * p.inverse_width);
+    const float sum = row_sum(p.width, [=](int64_t i, int n) { return load_partial(x + i, n); });
+    const F mean = set(settle(sum) * p.inverse_width);
     for (int64_t i = 0; i < p.width; i += 16) {
         const int n = int(least(16, p.width - i));
-        store_partial(y + i, load_partial(x + i, n) - mean, n);
+        store_partial(y + i, settle(load_partial(x + i, n) - mean), n);
     }
     rms_norm_row(p, y, y);
 }
@@ -81,7 +82,7 @@ inline void run_fused_add_rms_norm(const Call& call, Worker& worker) {  // x, re
         float* sum = write_row(residual, i, room + step);
         for (int64_t j = 0; j < width; j += 16) {
             const int n = int(least(16, width - j));
-            store_partial(sum + j, load_partial(old + j, n) + load_partial(added + j, n), n);
+            store_partial(sum + j, settle(load_partial(old + j, n) + load_partial(added + j, n)), n);
         }
         finish_row(residual, i, sum);
         const float* rounded = read_row(residual, i, room + step);

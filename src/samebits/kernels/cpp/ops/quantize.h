@@ -6,9 +6,9 @@
 
 namespace samebits::SAMEBITS_ISA {
 
-constexpr float kInverse127 = float(1.0 / 127.0), kSmallestAmax = 0x1p-100f, kLargestAmax = 0x1p126f;
+constexpr float kInverse127 = float(1.0 / 127.0), kSmallestAmax = 0x1p-43f, kLargestAmax = 0x1p80f;
 
-// Codes and scales of blocks of 32; whether all their values are finite and none is beyond 2^126.
+// Codes and scales of blocks of 32; whether all their values are finite and none is beyond 2^80.
 INLINE bool quantize_blocks(const float* x, int64_t num_blocks, int8_t* codes, float* scales) {
     M fine = first_lanes(16);
     for (int64_t start = 0; start < num_blocks; start += 16) {  // 16 blocks, so that one recip serves them all
@@ -49,7 +49,7 @@ inline void run_quantize_q8(const Call& call, Worker& worker) {  // x -> codes, 
         float* scale_row = reinterpret_cast<float*>(scales.row(i));
         fine &= quantize_blocks(read_row(x, i, room), x.width() / kBlock, code_row, scale_row);
     }
-    if (!fine) worker.fail({"x", "NaN, Inf or a magnitude above 2^126", "finite values"});
+    if (!fine) worker.fail({"x", "NaN, Inf or a magnitude above 2^80", "finite values"});
 }
 
 }  // namespace samebits::SAMEBITS_ISA

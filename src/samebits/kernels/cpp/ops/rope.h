@@ -10,8 +10,8 @@ INLINE void rotate_halves(const float* x, const float* cos, const float* sin, fl
         const int n = int(least(16, num_pairs - i));
         const F a = load_partial(x + i, n), b = load_partial(x + num_pairs + i, n);
         const F c = load_partial(cos + i, n), s = load_partial(sin + i, n);
-        store_partial(y + i, a * c - b * s, n);
-        store_partial(y + num_pairs + i, b * c + a * s, n);
+        store_partial(y + i, settle(a * c - b * s), n);
+        store_partial(y + num_pairs + i, settle(b * c + a * s), n);
     }
 }
 
@@ -20,7 +20,7 @@ INLINE void rotate_neighbours(const float* x, const float* cos, const float* sin
     for (int64_t i = 0; i < 2 * num_pairs; i += 16) {
         const int n = int(least(16, 2 * num_pairs - i));
         const F v = load_partial(x + i, n);
-        store_partial(y + i, v * load_partial(cos + i, n) + swap_pairs(v) * load_partial(sin + i, n), n);
+        store_partial(y + i, settle(v * load_partial(cos + i, n) + swap_pairs(v) * load_partial(sin + i, n)), n);
     }
 }
 

@@ -91,7 +91,7 @@ struct Penalties {
         memcpy(lane, counts + i, size_t(n) * 4);
         const F count = to_float(load(lane));
         const F repeated = select(x > zero(), x * inverse_repetition, x * repetition);
-        return select(count > zero(), (repeated - count * frequency) - presence, x);
+        return settle(select(count > zero(), (repeated - count * frequency) - presence, x));
     }
 };
 
@@ -116,7 +116,7 @@ inline const Failure* read_logits(const Call& call, int64_t row, const SampleRoo
         if (bias) {
             const F added = load_partial(bias + i, n);
             bias_fine = bias_fine & (added < set(kInfinity));
-            x = x + added;
+            x = settle(x + added);
         }
         biased_top = max(x, biased_top);
         store(room.x + i, penalties.counts ? penalties(x, i, n) : x);
@@ -177,7 +177,7 @@ inline int32_t choose_token(const Call& call, int64_t row, const SampleRoom& roo
     find_largest(room.x, num_tokens, top);
     if (temperature == 0) return find_value(room.x, num_tokens, top);
     const F inverse = recip(set(temperature));
-    for (int64_t i = 0; i < num_tokens; i += 16) store(room.x + i, load(room.x + i) * inverse);
+    for (int64_t i = 0; i < num_tokens; i += 16) store(room.x + i, settle(load(room.x + i) * inverse));
     find_largest(room.x, num_tokens, top);
     if (top_k > 0 && top_k < num_tokens)
         keep_front(find_cut(room.x, num_tokens, OneEach{}, top_k, room.buckets), room.x, room.x, num_tokens);

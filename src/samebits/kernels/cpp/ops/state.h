@@ -11,7 +11,7 @@ constexpr float kLn2 = 0.6931471805599453f;
 struct Merged {
     F weight_a, weight_b, factor;
     INLINE static F weighted(F v, F weight) { return select(weight > zero(), v * weight, zero()); }
-    INLINE F operator()(F a, F b) const { return (weighted(a, weight_a) + weighted(b, weight_b)) * factor; }
+    INLINE F operator()(F a, F b) const { return settle((weighted(a, weight_a) + weighted(b, weight_b)) * factor); }
 };
 
 inline Scratch state_scratch(const Call& call, int) {
@@ -35,7 +35,7 @@ inline void run_merge_state(const Call& call, Worker& worker) {  // v_a, s_a, v_
         const Merged merged{set(weight_a), set(weight_b), set(factor)};
         map_row(merged, read_row(v_a, i, room), read_row(v_b, i, room + step), result, width);
         finish_row(v, i, result);
-        const float s = largest + first(log2(set(total > 0 ? total : 1.0f)));
+        const float s = settle(largest + first(log2(set(total > 0 ? total : 1.0f))));
         memcpy(element(*call.out[1], i), &s, 4);
     }
 }

@@ -5,6 +5,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "float_mode.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -125,6 +127,7 @@ void Team::start(Entry entry, void* context) {
     failed_call_ = -1;
     entry_ = entry;
     context_ = context;
+    flushes_ = flushes_subnormals();
     if (!threads_.empty()) {
         // Either this sees the sleeper's count or the sleeper sees the turn: both are sequentially consistent.
         turn_.fetch_add(1, std::memory_order_seq_cst);
@@ -149,6 +152,7 @@ void Team::loop(int id) {
         }
         seen++;
         if (stop_) return;
+        if (flushes_subnormals() != flushes_) flush_subnormals(flushes_);
         entry_(context_, workers_[id]);
         barrier();
     }

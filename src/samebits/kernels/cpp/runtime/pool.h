@@ -24,7 +24,7 @@ class Team {
     // Scratch memory, at least this much; never shrinks.
     void reserve(size_t per_thread, size_t shared);
 
-    // Runs task(worker) on every thread, the caller's among them; returns when all are done.
+    // Runs task(worker) on every thread, the caller's among them and all in its float mode; returns when all are done.
     template <class Task>
     void run(Task&& task) {
         start([](void* context, Worker& worker) { (*static_cast<Task*>(context))(worker); }, &task);
@@ -54,6 +54,7 @@ class Team {
     std::atomic<int> sleepers_{0};
     Entry entry_ = nullptr;
     void* context_ = nullptr;
+    bool flushes_ = false;
     bool stop_ = false;
 
     alignas(64) std::atomic<int> arrived_{0};

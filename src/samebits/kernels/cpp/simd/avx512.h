@@ -105,12 +105,6 @@ INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 constexpr int kBias8 = 128;
 INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
 
-// bfloat16 as an operand of exact products: magnitudes below 2^-63, whose exponent has neither upper bit, are +0.
-INLINE F load_bf16_operand(const uint16_t* p) {
-    const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
-    return {_mm512_castsi512_ps(_mm512_maskz_slli_epi32(_mm512_test_epi32_mask(x, _mm512_set1_epi32(0x6000)), x, 16))};
-}
-
 // Lane r: the 16 floats of row r of a block [16][16] added in order from +0.
 INLINE F row_chains(const float* block) {
     __m512 x[16], y[16];

@@ -29,6 +29,12 @@ INLINE float chain(F x) {
     return sum;
 }
 
+// A number as ops give it: +0 in the place of -0 and of every magnitude below 2^-50; NaN and Inf stay.
+INLINE F settle(F x) { return select(abs(x) < set(0x1p-50f), zero(), x); }
+INLINE float settle(float x) { return __builtin_fabsf(x) < 0x1p-50f ? 0.0f : x; }
+// The same for what is to be rounded to float16, where 2^-25 and less is zero.
+INLINE F settle_f16(F x) { return select(abs(x) <= set(0x1p-25f), zero(), x); }
+
 // bfloat16: the upper half of a float32, to nearest even. A NaN stays one.
 INLINE F load_bf16(const uint16_t* p) { return load_u16_high(p); }
 INLINE I bf16_bits(F x) {
@@ -41,12 +47,6 @@ INLINE void store_bf16(uint16_t* p, F x) { store_u16(p, bf16_bits(x)); }
 INLINE F round_bf16(F x) { return from_bits(shift_left<16>(bf16_bits(x))); }
 
 #if !defined(SAMEBITS_USE_AVX512)
-// bfloat16 as an operand of exact products: magnitudes below 2^-63 are +0.
-INLINE F load_bf16_operand(const uint16_t* p) {
-    const F x = load_bf16(p);
-    return select(abs(x) < set(0x1p-63f), zero(), x);
-}
-
 // Lane r: the 16 floats of row r of a block [16][16] added in order from +0.
 INLINE F row_chains(const float* block) {
     float sum[16] = {};
