@@ -93,7 +93,7 @@ class LLM:
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
         self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes)
-        self.runner.backend.settle()
+        self.runner.backend.trim()
 
     def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:
         """`params.n` answers to each prompt, in order. A prompt is a text or token ids."""

@@ -178,7 +178,7 @@ class Backend(ABC):
         """A constant rearranged by a kernel's `prepack`. Optional: the default does it on the host."""
         return self.adopt(packer(host))
 
-    def settle(self) -> None:
+    def trim(self) -> None:
         """Called once a model is loaded: memory that loading left over may go. Optional."""
 
     def sync(self) -> None:

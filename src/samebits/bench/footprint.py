@@ -79,7 +79,7 @@ def measure_here(settings: Settings) -> Footprint:
         ours = Ours(settings, checkpoint, [context])
     path = checkpoint.path
     del checkpoint
-    ours.runner.backend.settle()
+    ours.runner.backend.trim()
     load_seconds = time.perf_counter() - started
     ours.seconds(short, "")
     first_token_seconds = time.perf_counter() - started

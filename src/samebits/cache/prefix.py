@@ -7,6 +7,7 @@ from hashlib import blake2b
 import numpy as np
 
 from samebits.cache.pages import Prefix
+from samebits.core.numerics import NUMERICS_VERSION
 
 DIGEST_BYTES = 16
 
@@ -15,11 +16,12 @@ class PrefixChain:
     """The prefixes of one sequence's full pages, computed once, as far as asked for.
 
     `salt` goes into the first digest: tenants with different salts never meet each other's pages, nor learn from the
-    time of an answer what others have asked.
+    time of an answer what others have asked. So does the numerics version: pages of another never match.
     """
 
     def __init__(self, page_size: int, salt: bytes = b"") -> None:
-        self._page_size, self._first = page_size, blake2b(salt, digest_size=DIGEST_BYTES).digest()
+        start = b"n%d/" % NUMERICS_VERSION + salt
+        self._page_size, self._first = page_size, blake2b(start, digest_size=DIGEST_BYTES).digest()
         self._prefixes: list[Prefix] = []
 
     def copy(self) -> PrefixChain:

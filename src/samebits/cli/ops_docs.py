@@ -75,6 +75,8 @@ def _section(op: Op) -> list[str]:
         f"absolute ({op.tolerance.reason}). Cases: {quick} with names, {len(op.cases) - quick} more in full; "
         f"more are drawn from {_space(op)}.",
     ]
+    if op.smallest is not None:
+        lines.append(f"Intermediates are 0 or of magnitude 2^{op.smallest} and more.")
     if op.decompose is not None:
         lines.append("Fused: equals its decomposition bit for bit.")
     return lines

@@ -14,6 +14,7 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, format_of
+from samebits.core.numerics.settling import settle, settled
 from samebits.core.protocols import Checkpoint, Hyperparameters
 from samebits.core.shapes import TensorSpec, upper
 from samebits.models.parts import ROPE_TABLE
@@ -53,14 +54,16 @@ def is_norm(name: str) -> bool:
 
 
 def load_weight(checkpoint: Checkpoint, name: str, joined: Mapping[str, tuple[str, ...]]) -> HostTensor:
-    """One graph input: a tensor of the checkpoint, or the rows of several one after another."""
+    """One graph input, settled: a tensor of the checkpoint, or the rows of several one after another."""
     if name in joined:
         return _concatenated([load_weight(checkpoint, part, {}) for part in joined[name]])
     tensor = checkpoint.tensor(name)
     offset = checkpoint.hyperparameters.norm_weight_offset
-    if offset and is_norm(name) and not isinstance(tensor, Packed):
-        return tensor.astype(np.float32) + np.float32(offset)
-    return tensor
+    if isinstance(tensor, Packed):
+        return tensor
+    if offset and is_norm(name):
+        return settle(tensor.astype(np.float32) + np.float32(offset))
+    return settled(tensor)
 
 
 def _concatenated(parts: list[HostTensor]) -> HostTensor:

@@ -38,6 +38,7 @@ GATED_CASES = [
     cases=GATED_CASES,
     invariant_axes=("...",),
     space=row_space(width="H", most=32_768, operations=3),
+    smallest=-101,
 )
 def silu_and_mul(x: np.ndarray) -> np.ndarray:
     """(gate * sigmoid(gate)) * up."""
@@ -61,6 +62,7 @@ def _form(name: str) -> str | None:
     ],
     invariant_axes=("...",),
     space=row_space(width="H", most=32_768, attrs=distinct({"form": ("tanh", "erf")}), operations=3),
+    smallest=-115,
 )
 def gelu_and_mul(x: np.ndarray, *, form: str = "tanh") -> np.ndarray:
     """gelu(gate) * up.

@@ -142,6 +142,7 @@ def _storage(cache: HostTensor) -> np.ndarray:
     ),
     operations=lambda key, value, **_: key.size + (0 if value is None else value.size),
     space=APPEND_SPACE,
+    smallest=-123,
 )
 def append_paged_kv_cache(
     key: np.ndarray,

@@ -228,6 +228,7 @@ def _check(q: np.ndarray, qo_indptr: np.ndarray, **given: Any) -> None:
     operations=_operations,
     cache_bytes=_cache_bytes,
     space=ATTENTION_SPACE,
+    smallest=-123,
 )
 def paged_attention(
     q: np.ndarray,

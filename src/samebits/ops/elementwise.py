@@ -37,6 +37,7 @@ BINARY_SPACE = row_space(
     cases=BINARY_CASES,
     invariant_axes=("...",),
     space=BINARY_SPACE,
+    smallest=-73,
 )
 def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x + y."""
@@ -50,6 +51,7 @@ def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     cases=BINARY_CASES,
     invariant_axes=("...",),
     space=BINARY_SPACE,
+    smallest=-100,
 )
 def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x * y."""
@@ -66,6 +68,7 @@ def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     space=row_space(
         values=(*FINITE, "edges", "nan"), attrs=distinct({"factor": (0.125, 1.0, 0.0, -3.7, 48.0, 2.0**-50)})
     ),
+    smallest=-100,
 )
 def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     """x * factor."""

@@ -82,6 +82,7 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     check=_check,
     make_inputs=_inputs,
     space=SPACE,
+    smallest=-50,
 )
 def embedding(table: HostTensor, ids: np.ndarray, *, format: str = "f32") -> np.ndarray:
     """y[i] = table[ids[i]], unpacked and settled: a block of a negative scale holds -0."""

@@ -61,7 +61,7 @@ def bind(op: Op, /, *args: Any, **kwargs: Any) -> Bound:
     bound = Bound(op, tensors, attrs, env)
     bound.result_specs()  # a size that the results cannot have is refused here
     if op.check is not None:
-        op.check(**_arguments(bound))
+        op.check(**call_arguments(bound))
     return bound
 
 
@@ -97,7 +97,7 @@ def evaluate(bound: Bound) -> tuple[HostTensor, ...]:
     """
     op = bound.op
     with np.errstate(over="ignore", invalid="ignore"):  # infinities, and what follows from them, are the definition
-        returned = op.reference(**_arguments(bound))
+        returned = op.reference(**call_arguments(bound))
     values = returned if isinstance(returned, tuple) else (returned,)
     finished: list[HostTensor] = []
     for result, value, spec in zip(
@@ -173,7 +173,7 @@ def check_attr(op: Op, attr: Attr, value: Any) -> Any:
     return value
 
 
-def _arguments(bound: Bound) -> dict[str, Any]:
+def call_arguments(bound: Bound) -> dict[str, Any]:
     """What the reference is called with: absent inputs are None, floats are float32 unless raw."""
     arguments: dict[str, Any] = {}
     for tensor in bound.op.inputs:

@@ -116,6 +116,7 @@ def _cache_bytes(key: np.ndarray, pos_ids: Any, table: Any, interleave: bool, **
     cache_bytes=_cache_bytes,
     operations=lambda key, value, **_: 3 * key.size + (0 if value is None else value.size),
     space=ROPE_APPEND_SPACE,
+    smallest=-123,
 )
 def rope_and_append(
     key: np.ndarray,

@@ -138,6 +138,7 @@ def _model_cases() -> list[Case]:
     decompose=_decompose_bias,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
     space=GEMM_SPACE,
+    smallest=-123,
 )
 def gemm(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None = None) -> np.ndarray:
     """x @ weight^T + bias."""
@@ -192,6 +193,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
     equivalents=segment_equivalents,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
     space=GROUPED_SPACE,
+    smallest=-123,
 )
 def grouped_gemm(
     x: np.ndarray, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None = None

@@ -78,6 +78,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     decompose=_decompose_bias,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
     space=GEMM_Q8_SPACE,
+    smallest=-113,
 )
 def gemm_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
     """(codes * scales) @ weight^T + bias, in exact integer sums a block of 32."""

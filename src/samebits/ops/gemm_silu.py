@@ -53,6 +53,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
     decompose=_decompose,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
     space=GEMM_SILU_SPACE,
+    smallest=-123,
 )
 def gemm_silu_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> tuple[np.ndarray, np.ndarray]:
     """quantize_q8(silu_and_mul(gemm_q8(codes, scales, weight)))."""

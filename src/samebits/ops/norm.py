@@ -68,6 +68,7 @@ def normalized(
     cases=NORM_CASES,
     invariant_axes=("...",),
     space=row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
+    smallest=-114,
 )
 def rms_norm(
     x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5
@@ -102,6 +103,7 @@ def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: 
     invariant_axes=("...",),
     decompose=_decompose_add_rms_norm,
     space=row_space(inputs=("x", "residual", "weight"), attrs=EPS_VALUES, padded=512),
+    smallest=-114,
 )
 def fused_add_rms_norm(
     x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, eps: float = 1e-5
@@ -119,6 +121,7 @@ def fused_add_rms_norm(
     cases=NORM_CASES,
     invariant_axes=("...",),
     space=row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
+    smallest=-114,
 )
 def layer_norm(
     x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray | None = None, *, eps: float = 1e-5

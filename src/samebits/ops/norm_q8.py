@@ -57,6 +57,7 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
     check=_check,
     decompose=_decompose,
     space=row_space(inputs=("x", "residual", "weight"), width="NB", most=1024, attrs=EPS_VALUES, operations=BLOCK),
+    smallest=-123,
 )
 def add_rms_norm_q8(
     x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, eps: float = 1e-5

@@ -49,6 +49,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
     ],
     invariant_axes=("...",),
     space=row_space(width="NB", most=2048, values=(*FINITE, "code-ties"), operations=BLOCK),
+    smallest=-123,
 )
 def quantize_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Blocks of 32 to int8: code = rint(x * (127 * recip(amax))), scale = amax * (1/127)."""

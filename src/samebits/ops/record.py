@@ -129,6 +129,7 @@ class Op:
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None  # dims results need beyond inputs
     equivalents: Callable[..., Any] | None = None  # other calls with the same bits, see ops/equivalents.py
     space: Space | None = None  # what kernels may branch on, see ops/space.py; None for an op of a test
+    smallest: int | None = None  # no intermediate but 0 is below 2^smallest; None for an op that computes no float
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
 
@@ -196,6 +197,7 @@ def define_op(
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None,
     equivalents: Callable[..., Any] | None = None,
     space: Space | None = None,
+    smallest: int | None = None,
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -223,6 +225,7 @@ def define_op(
             shape_env=shape_env,
             equivalents=equivalents,
             space=space,
+            smallest=smallest,
             operations=operations,
             cache_bytes=cache_bytes,
         )

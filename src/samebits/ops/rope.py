@@ -157,6 +157,7 @@ def _case(case_id: str, heads: int, head: int, rotary: int, attrs: dict[str, Any
     check=_check,
     make_inputs=_inputs,
     space=SPACE,
+    smallest=-123,
 )
 def rope(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, *, interleave: bool = False) -> np.ndarray:
     """(a * cos - b * sin, b * cos + a * sin) for each pair (a, b) of the first 2R elements of a head."""

@@ -84,6 +84,7 @@ def _cache_bytes(query: Any, **rest: Any) -> int:
     cache_bytes=_cache_bytes,
     operations=lambda query, key, value, **_: 3 * (query.size + key.size) + value.size,
     space=ROPE_BOTH_SPACE,
+    smallest=-123,
 )
 def rope_both_and_append(
     query: np.ndarray,

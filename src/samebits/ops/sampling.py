@@ -160,6 +160,7 @@ def _sizes(b: int, v: int) -> dict[str, int]:
     check=_check,
     make_inputs=_inputs,
     space=SAMPLE_SPACE,
+    smallest=-83,
 )
 def sample(
     logits: np.ndarray,

@@ -68,6 +68,7 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
     space=row_space(
         values=(*FINITE, "infinite", "nan"), attrs=distinct({"cap": (30.0, 0.0, 50.0, 1.0, 2.0**-50)}), operations=4
     ),
+    smallest=-101,
 )
 def soft_cap(x: np.ndarray, *, cap: float = 30.0) -> np.ndarray:
     """cap * tanh(x * recip(cap))."""
@@ -137,6 +138,7 @@ SOFTMAX_SPACE = row_space(
     check=_check,
     make_inputs=_inputs,
     space=SOFTMAX_SPACE,
+    smallest=-123,
 )
 def softmax(
     x: np.ndarray,

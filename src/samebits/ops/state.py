@@ -81,6 +81,7 @@ SIZES = {"T": 5, "H": 4, "D": 32}
     check=_check_merge,
     make_inputs=_merge_inputs,
     space=MERGE_SPACE,
+    smallest=-124,
 )
 def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """w = 2^(s - max); (v_a * w_a + v_b * w_b) * recip(w_a + w_b). Two empty states give 0 and -Inf."""

@@ -108,6 +108,8 @@ def _other_call(a: Artifact, b: Artifact) -> str:
     """Why the two are not results of the same call; nothing when they are."""
     if a.op is not b.op:
         return f"op: {a.op.name} instead of {b.op.name}"
+    if a.numerics_version != b.numerics_version:
+        return f"numerics version: {a.numerics_version} instead of {b.numerics_version}"
     if a.attrs != b.attrs:
         wrong = next(n for n in b.attrs if a.attrs[n] != b.attrs[n])
         return f"config: {wrong}: {a.attrs[wrong]!r} instead of {b.attrs[wrong]!r}"

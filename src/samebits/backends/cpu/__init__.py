@@ -105,7 +105,7 @@ class CpuBackend(Backend):
             return CpuBuffer(spec_of(host), host)
         return super().adopt(host)
 
-    def settle(self) -> None:
+    def trim(self) -> None:
         native().trim_memory()
 
     def copy_out(self, buffer: Buffer | View) -> HostTensor:

@@ -74,7 +74,7 @@ class GpuBackend(Backend):
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
         return to_host(resolved(buffer))
 
-    def settle(self) -> None:
+    def trim(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

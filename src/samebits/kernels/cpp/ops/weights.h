@@ -169,8 +169,9 @@ inline size_t rows16_bytes(Format format, int64_t rows, int64_t width) {
 
 // e4m3: 4 bits of exponent, 3 of mantissa; exact, denormals included.
 INLINE F load_e4m3(const uint8_t* p) {
-    const I u = load_u8(p);
-    const F magnitude = from_bits(shift_left<20>(u & set(0x7F))) * set(0x1p120f);
+    const I u = load_u8(p), low = u & set(0x7F);
+    const F count = to_float(low), normal = from_bits(shift_left<20>(low) + set(120 << 23));
+    const F magnitude = select(count < set(8.0f), count * set(0x1p-9f), normal);
     return from_bits(bits(magnitude) | shift_left<24>(u & set(0x80)));
 }
 
