@@ -13,7 +13,7 @@ from samebits.ops.record import FLOATS
 from samebits.verify.select import drawn_ids, find_case
 
 FAINT = ("=bounds", "=faint", "=any-bytes", "=special", "=wide")
-MOST_CASES = 14  # of an op
+MOST_CASES = 6  # of an op
 
 
 def faint_calls(name: str) -> list[Bound]:
