@@ -292,4 +292,4 @@ class Refuted(Planted):
     """Claims portable kernels on a device whose probe says otherwise."""
 
     def probe(self) -> Caps:
-        return Caps("planted", refuted={Tier.PORTABLE: "denormals are flushed to zero"})
+        return Caps("planted", refuted={Tier.PORTABLE: "sums are contracted"})

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from planted import F, Results
+from planted import F
 from planted_base import Arguments, Defect, Scene, shown_by
 from planted_scenes import blocks, call, floats, ints, product
 
-from samebits.core.format import FORMATS, Packed
+from samebits.core.format import Packed
 
 
 def format_name(x: Any) -> str:
@@ -203,18 +203,6 @@ class SmallBlockScalesOfNvfp4(InFormat):
 
     def edit(self, blocks: np.ndarray) -> None:
         blocks[..., 0][(blocks[..., 0] & 0x7F) < 8] = 0
-
-
-class NegativeZeroOfNvfp4(Defect):
-    """Looks magnitudes up and negates integers, so that a code of -0 gives +0."""
-
-    ops = ("embedding",)
-    witness = shown_by(call, "embedding", table=FORMATS["nvfp4"].pack(-np.eye(16, dtype=np.float32)), ids=ints(0, 1))
-    twin = shown_by(call, "embedding", table=FORMATS["nvfp4"].pack(np.eye(16, dtype=np.float32)), ids=ints(0, 1))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        if format_name(a["table"]) == "nvfp4":
-            results[0][results[0] == 0] = 0
 
 
 class QuietBlocksSkipped(Defect):

@@ -9,20 +9,21 @@ from planted_formats import format_name
 from planted_scenes import append, call, floats, ints, product
 
 from samebits.core.format import Packed, copy_tensor
-from samebits.core.numerics.rounding import BF16, as_operand, widen
+from samebits.core.numerics.rounding import BF16, widen
 
 
-class TinyBfloatOperandsKept(Defect):
-    """Multiplies bfloat16 weights below 2^-63, which the arithmetic takes for zeros."""
+class SmallBfloatOperandsDropped(Defect):
+    """Takes bfloat16 weights below 2^-30 for zeros."""
 
     ops = ("gemm",)
-    witness = shown_by(call, "gemm", x=floats(1, 4), weight=floats(2, 4, fmt="bf16", size=2.0**-70))
+    witness = shown_by(call, "gemm", x=floats(1, 4), weight=floats(2, 4, fmt="bf16", size=2.0**-40))
     twin = shown_by(call, "gemm", x=floats(1, 4), weight=floats(2, 4, fmt="bf16"))
 
     def change(self, a: Arguments) -> Arguments:
-        if format_name(a["weight"]) or a["weight"].dtype != BF16 or a["x"].dtype != F:
+        weight = a["weight"]
+        if format_name(weight) or weight.dtype != BF16:
             return {}
-        return {"x": as_operand(a["x"], BF16, "planted", "x"), "weight": widen(a["weight"])}
+        return {"weight": np.where(np.abs(widen(weight)) < 2.0**-30, BF16.type(0), weight)}
 
 
 class DenormalHalfWeights(Defect):

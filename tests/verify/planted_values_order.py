@@ -7,7 +7,7 @@ from planted import F, Results
 from planted_base import Arguments, Defect, shown_by
 from planted_scenes import call, f32, floats, rows_of
 
-from samebits.core.numerics.elementary import bits, exp, recip
+from samebits.core.numerics.elementary import exp, recip
 from samebits.core.numerics.rounding import widen
 from samebits.core.numerics.sums import row_sum
 
@@ -46,32 +46,6 @@ class ArgmaxOfNothing(Defect):
 
     def spoil(self, a: Arguments, results: Results) -> None:
         results[0][np.isneginf(widen(a["x"])).all(axis=-1)] = -1
-
-
-class ZerosByTheirBits(Defect):
-    """Selects by radix on the bits, where +0 is greater than -0."""
-
-    ops = ("argmax",)
-    witness = shown_by(call, "argmax", x=f32([-1, -0.0, 0.0]))
-    twin = shown_by(call, "argmax", x=f32([-1, 0.0, -0.0]))
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        pattern = bits(widen(a["x"]))
-        results[0][...] = np.where(pattern < 0, pattern ^ np.int32(0x7FFFFFFF), pattern).argmax(axis=-1)
-
-
-class TopKZerosByTheirBits(Defect):
-    """Sorts by radix on the bits, where +0 is greater than -0."""
-
-    ops = ("top_k",)
-    witness = shown_by(call, "top_k", x=f32([-1, -0.0, 0.0]), k=2)
-    twin = shown_by(call, "top_k", x=f32([-1, 0.0, 3.0]), k=2)
-
-    def spoil(self, a: Arguments, results: Results) -> None:
-        pattern = bits(widen(a["x"])).astype(np.int64)
-        key = np.where(pattern < 0, pattern ^ np.int64(0x7FFFFFFF), pattern)
-        order = np.argsort(-key, axis=-1, kind="stable")[..., : a["k"]]
-        results[0][...], results[1][...] = np.take_along_axis(a["x"], order, axis=-1), order
 
 
 class TopKTieAtTheEdge(Defect):

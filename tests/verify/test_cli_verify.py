@@ -103,7 +103,7 @@ def test_a_refuted_tier_is_not_proven(tmp_path: Path) -> None:
     proof = json.loads((tmp_path / "proof").read_text())
     assert proof["proven_tiers"] == ["fast", "invariant"]
     assert {tuple(u[2:]) for u in proof["unsupported"]} == {
-        ("portable", "planted cannot keep portable: denormals are flushed to zero")
+        ("portable", "planted cannot keep portable: sums are contracted")
     }
 
 

@@ -31,7 +31,7 @@ INTERFACE_VERSION = 1
 
 @dataclass(frozen=True)
 class Caps:
-    """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it flushes denormals, say)."""
+    """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it contracts sums, say)."""
 
     device: str
     memory_bytes: int | None = None

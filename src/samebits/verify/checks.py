@@ -63,7 +63,7 @@ class Examination:
         try:
             want = self._reference()
         except FloatingPointError as error:
-            yield Finding("flush", f"the definition: {one_line(error)}")
+            yield Finding("error", f"the definition: {one_line(error)}")
             return
         try:
             self._backend.set_threads(THREADS[0])  # the case before may have left another number
