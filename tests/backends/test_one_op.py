@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import samebits
 from samebits import functional as F
 from samebits.backends.cpu import CpuBackend
 from samebits.backends.discovery import get
@@ -167,3 +169,10 @@ def test_open_sizes_and_results_in_memory_of_the_callers() -> None:
         one.run({"T": rows})
         assert np.array_equal(backend.copy_out(target), 2 * x)
         assert np.array_equal(one.result(index), 2 * x)
+
+
+def test_a_graph_by_hand_is_built_nowhere_else() -> None:
+    """A second way to run one op would be a second way to forget a refusal."""
+    package = Path(samebits.__file__).parent
+    builders = {str(p.relative_to(package)) for p in package.rglob("*.py") if "GraphBuilder()" in p.read_text()}
+    assert builders == {"backends/one_op.py", "ops/build.py"}

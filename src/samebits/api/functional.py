@@ -4,8 +4,8 @@
     y = F.rms_norm(x, w, eps=1e-5, backend="reference", numerics="portable")
 
 Inputs by position or name, attrs by name, in any array library that numpy or DLPack can read; results in the
-library of the first input. Ops that update a cache write into the array that was given. The FlashInfer names
-of the source documents are aliases. `help(F.rms_norm)` shows the record.
+library of the first input. Ops that update a cache write into the array that was given; a call that raises has
+written nothing. The FlashInfer names of the source documents are aliases. `help(F.rms_norm)` shows the record.
 """
 
 from __future__ import annotations

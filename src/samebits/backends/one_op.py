@@ -62,7 +62,7 @@ class OneOp:
     """An op compiled alone. It runs as often as it is asked to, on the memory that is bound then.
 
     graph       its one node; inputs have the names of the op's
-    executable  for those who time it, or rebind between runs
+    executable  for those who time it or look at a result in place
     """
 
     def __init__(
