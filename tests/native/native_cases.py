@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from samebits.backends.cpu.layouts import cache_layouts
+from samebits.backends.one_op import one_node
 from samebits.core.format import HostTensor, Packed, copy_tensor
-from samebits.graph import GraphBuilder
 from samebits.kernels.cpp.table import LAYOUT_CODES, PREPACK, encoded
 from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.ops import OPS, Bound, bind, evaluate, make_inputs
@@ -38,10 +38,8 @@ def write_tensor(file: BinaryIO, tensor: HostTensor | None, layout: str = "row-m
 
 def best_layouts(bound: Bound) -> dict[str, str]:
     """Input -> the layout the backend would keep it in."""
-    builder = GraphBuilder()
     kinds: dict[str, Any] = {name: "cache" for name in bound.specs if name.endswith("_cache")}
-    values = {name: builder.input(name, spec, kinds.get(name, "step")) for name, spec in bound.specs.items()}
-    layouts = cache_layouts(builder.finish(builder.add(bound.op, values, bound.attrs, bound.env)))
+    layouts = cache_layouts(one_node(bound.op, bound.specs, bound.attrs, kinds))
     return layouts | dict.fromkeys(PREPACK.get(bound.op.name, {}), "rows16")
 
 

@@ -10,7 +10,8 @@ import torch
 from samebits.backends.gpu.backend import CudaBackend
 from samebits.backends.gpu.buffers import GpuBuffer
 from samebits.backends.interface import Buffer, Stopwatch
-from samebits.bench.gpu_ops import GpuCase, gpu_cases, graph_of, product, time_gpu_case
+from samebits.bench.gpu_ops import GpuCase, compiled, gpu_cases, product, time_gpu_case
+from samebits.core.errors import BadInput
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.tensors import DTYPES
@@ -40,11 +41,20 @@ class Counting(Stopwatch):
         return CEILINGS
 
 
+class Spoiling(Counting):
+    """Makes inputs that hold a NaN."""
+
+    def random(self, spec: TensorSpec, seed: int) -> Buffer:
+        buffer = super().random(spec, seed)
+        buffer.tensor.view(-1)[0] = torch.nan  # type: ignore[attr-defined]
+        return buffer
+
+
 @pytest.mark.parametrize("tier", list(Tier))
 def test_every_case_has_a_kernel(tier: Tier) -> None:
     backend = CudaBackend()
     for case in gpu_cases(50 << 20):
-        backend.compile(graph_of(case), tier)
+        compiled(backend, case, tier)
 
 
 @pytest.mark.parametrize("case", [product("q4_0", 3, (32, 64)), product("bf16", 2, (16, 32))], ids=str)
@@ -55,3 +65,10 @@ def test_a_case_is_run_and_measured_against_the_ceilings(case: GpuCase) -> None:
     assert stopwatch.num_runs >= 20
     assert timing.bytes_per_second == case.num_bytes
     assert timing.share == case.num_bytes / 1e12
+
+
+def test_a_time_over_refused_values_is_no_time() -> None:
+    backend = CudaBackend()
+    with pytest.raises(BadInput, match="gemm: x: got NaN"):
+        time_gpu_case(backend, Spoiling(), product("bf16", 2, (16, 32)), Tier.PORTABLE, CEILINGS, lambda *_: None)
+    backend.sync()

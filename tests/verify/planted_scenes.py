@@ -9,8 +9,8 @@ import numpy as np
 from planted import defined
 from planted_base import Arguments, Rows, Scene
 
+from samebits.backends.one_op import one_node
 from samebits.core.format import FORMATS, BlockFormat, HostTensor
-from samebits.graph import GraphBuilder
 from samebits.ops import OPS, bind
 from samebits.ops.paged import stored_elements
 from samebits.ops.rope import rope_table
@@ -39,10 +39,7 @@ def rows_of(x: np.ndarray) -> np.ndarray:
 def call(op_name: str, outputs: float | None = None, threads: int = 1, **inputs: Any) -> Scene:
     """One call of an op."""
     bound = bind(OPS[op_name], **inputs)
-    builder = GraphBuilder()
-    values = {name: builder.input(name, spec) for name, spec in bound.specs.items()}
-    graph = builder.finish(builder.add(bound.op, values, bound.attrs, bound.env))
-    return Scene(graph, (bound.tensors,), outputs, (threads,))
+    return Scene(one_node(bound.op, bound.specs, bound.attrs), (bound.tensors,), outputs, (threads,))
 
 
 def repeated(scene: Scene, *later: dict[str, HostTensor | Rows], threads: tuple[int, ...] = (1,)) -> Scene:

@@ -4,8 +4,8 @@
     y = F.rms_norm(x, w, eps=1e-5, backend="reference", numerics="portable")
 
 Inputs by position or name, attrs by name, in any array library that numpy or DLPack can read; results in the
-library of the first input. Ops that update a cache write into the array that was given. The FlashInfer names
-of the source documents are aliases. `help(F.rms_norm)` shows the record.
+library of the first input. Ops that update a cache write into the array that was given; a call that raises has
+written nothing. The FlashInfer names of the source documents are aliases. `help(F.rms_norm)` shows the record.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import numpy as np
 
 from samebits.api.arrays import is_array, like, to_host
 from samebits.backends import discovery
+from samebits.backends.one_op import run_op
 from samebits.backends.support import check_tier, strongest_tier
 from samebits.core.errors import BadInput, Unsupported
 from samebits.core.format import HostTensor, store
 from samebits.core.tiers import Tier
-from samebits.graph import GraphBuilder
 from samebits.ops import OPS, Bound, Op, bind
 from samebits.ops.rope import rope_table
 
 DEFAULT_BACKEND = "reference"
 
 
-def run_op(bound: Bound, backend: str, numerics: str | None) -> tuple[HostTensor, ...]:
-    """Runs a checked call on a backend: a graph of one node. Aliased inputs are written back in place."""
+def run_in_place(bound: Bound, backend: str, numerics: str | None) -> tuple[HostTensor, ...]:
+    """Runs a checked call on a backend by name. Aliased inputs are written last: a call that fails writes none."""
     found = discovery.get(backend)
     device, caps = found.backend, found.caps
     if device is None or caps is None:
@@ -41,20 +41,9 @@ def run_op(bound: Bound, backend: str, numerics: str | None) -> tuple[HostTensor
     )
     tier = Tier.FAST if tier is None else tier  # compile then says why no kernel serves
     check_tier(device, caps, tier)
-    builder = GraphBuilder()
-    inputs = {name: builder.input(name, spec) for name, spec in bound.specs.items()}
-    outputs = builder.add(bound.op, inputs, bound.attrs, bound.env)
-    executable = device.compile(builder.finish(outputs), tier)
-    for name, tensor in bound.tensors.items():
-        buffer = device.alloc(inputs[name].spec)
-        device.copy_in(buffer, tensor)
-        executable.bind(name, buffer)
-    executable.run()
-    results = []
-    for i, result in enumerate(bound.op.active_results(bound.tensors, bound.attrs)):
-        value = device.copy_out(executable.output(i))
-        results.append(store(bound.tensors[result.alias_of] if result.alias_of else None, value))
-    return tuple(results)
+    values = run_op(device, bound, tier)
+    results = zip(bound.op.active_results(bound.tensors, bound.attrs), values, strict=True)
+    return tuple(store(bound.tensors[r.alias_of] if r.alias_of else None, value) for r, value in results)
 
 
 def _function_of(op: Op) -> Callable[..., Any]:
@@ -62,7 +51,7 @@ def _function_of(op: Op) -> Callable[..., Any]:
         given = [*args, *kwargs.values()]
         bound = bind(op, *map(to_host, args), **{name: to_host(value) for name, value in kwargs.items()})
         example = next((x for x in given if is_array(x)), None)
-        results = tuple(like(r, example) for r in run_op(bound, backend, numerics))
+        results = tuple(like(r, example) for r in run_in_place(bound, backend, numerics))
         return results[0] if len(results) == 1 else results
 
     function.__name__ = function.__qualname__ = op.name
@@ -128,7 +117,7 @@ def apply_llama31_rope_pos_ids_inplace(
         old_context_len=old_context_len,
     )
     calls = [bind(OPS["rope"], x, positions, table, interleave=interleave) for x in arrays]
-    rotated = [run_op(bound, backend, numerics)[0] for bound in calls]
+    rotated = [run_in_place(bound, backend, numerics)[0] for bound in calls]
     for x, y in zip(arrays, rotated, strict=True):
         store(x, y)
 

@@ -182,7 +182,10 @@ class Backend(ABC):
         """Called once a model is loaded: memory that loading left over may go. Optional."""
 
     def sync(self) -> None:
-        """Waits for all work. Optional where every call is synchronous."""
+        """Waits for all work. Optional where every call is synchronous.
+
+        BadInput where a kernel that cannot throw met a value it refuses, once: a later `sync` knows nothing of it.
+        """
 
     def stopwatch(self) -> Stopwatch | None:
         """Times on the device's own clock. Optional: without it benchmarks use the host's."""

@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from samebits.backends.interface import Backend, Buffer, Executable, Stopwatch
+from samebits.backends.interface import Backend, Buffer, Stopwatch
+from samebits.backends.one_op import Finished, OneOp, weight_kinds
 from samebits.bench.random_weights import random_weight
 from samebits.core.errors import Unsupported
 from samebits.core.format import BLOCK
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
-from samebits.engine.plan import weight_packers
-from samebits.graph import Graph
-from samebits.ops.build import OpBuilder
+from samebits.ops import OPS
 from samebits.ops.evaluate import spec_of
 from samebits.ops.rope import rope_table
-from samebits.passes.place import Placement
 from samebits.verify.perf import spec_bytes
 
 HEADS, KV_HEADS, HEAD, PAGE = 32, 8, 128, 16
@@ -174,47 +172,39 @@ class GpuTiming:
         }
 
 
-def graph_of(case: GpuCase) -> Graph:
-    """The case's op on inputs of its shapes."""
-    builder = OpBuilder()
+def compiled(backend: Backend, case: GpuCase, tier: Tier) -> OneOp:
+    """The case's op for inputs of its shapes; Unsupported where no kernel serves it."""
     specs = {**case.device, **{name: spec_of(make(0)) for name, make in case.host.items()}}
-    values = {name: builder.input(name, spec) for name, spec in specs.items()}
     if case.weight:
-        values["weight"] = builder.input("weight", TensorSpec(case.shape, case.weight), kind="weight")
-    results = getattr(builder, case.op)(**values, **case.attrs)
-    return builder.finish(*(results if isinstance(results, tuple) else (results,)))
+        specs["weight"] = TensorSpec(case.shape, case.weight)
+    return OneOp(backend, OPS[case.op], specs, case.attrs, tier, weight_kinds(OPS[case.op]))
 
 
 class Sets:
-    """Input sets of a case on the device, each bound to an executable of its own."""
+    """Input sets of a case on the device, each with the op compiled for it."""
 
     def __init__(self, backend: Backend, stopwatch: Stopwatch, case: GpuCase, tier: Tier) -> None:
-        graph = graph_of(case)
-        packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
-        weight = random_weight(case.weight, case.shape, 0) if case.weight else None
+        weights = {"weight": random_weight(case.weight, case.shape, 0)} if case.weight else {}
         fits = ROTATION * stopwatch.cache_bytes // max(1, case.num_bytes) + 1
-        self.case, self.buffers, self._runs = case, list[dict[str, Buffer]](), list[Executable]()
+        self.case, self.buffers, self._calls = case, list[dict[str, Buffer]](), list[OneOp]()
         for number in range(max(2, min(fits, 64))):
-            buffers = self._inputs(backend, stopwatch, number)
-            if weight is not None:
-                packer = packers.get("weight")
-                buffers["weight"] = backend.adopt_packed(packer, weight) if packer else backend.adopt(weight)
-            executable = backend.compile(graph, tier)
-            for name, buffer in buffers.items():
-                executable.bind(name, buffer)
-            self.buffers.append(buffers)
-            self._runs.append(executable)
+            call = compiled(backend, case, tier)
+            made = self._made(stopwatch, number)
+            call.bind(made)
+            made |= call.put({**{name: make(number) for name, make in case.host.items()}, **weights})
+            self.buffers.append(made)
+            self._calls.append(call)
 
     def runs(self) -> list[Callable[[], object]]:
-        count = max(MIN_RUNS, len(self._runs))
-        return [executable.run for executable in islice(cycle(self._runs), count)]
+        """Launches that nobody waits for: `Finished` has to stand around them."""
+        count = max(MIN_RUNS, len(self._calls))
+        return [call.executable.run for call in islice(cycle(self._calls), count)]
 
-    def _inputs(self, backend: Backend, stopwatch: Stopwatch, number: int) -> dict[str, Buffer]:
-        case = self.case
-        shares = number > 0 and case.op == "paged_attention"  # one cache, other pages
+    def _made(self, stopwatch: Stopwatch, number: int) -> dict[str, Buffer]:
+        """The inputs that are made on the device."""
+        shares = number > 0 and self.case.op == "paged_attention"  # one cache, other pages
         made = self.buffers[0] if shares else {}
-        buffers = {n: made[n] if shares else stopwatch.random(s, number) for n, s in case.device.items()}
-        return buffers | {name: backend.adopt(make(number)) for name, make in case.host.items()}
+        return {n: made[n] if shares else stopwatch.random(s, number) for n, s in self.case.device.items()}
 
 
 def time_gpu_case(
@@ -225,12 +215,16 @@ def time_gpu_case(
     ceilings: Mapping[str, float],
     peer: Callable[[GpuCase, list[dict[str, Buffer]]], tuple[str, list[Callable[[], object]]] | None],
 ) -> GpuTiming | None:
-    """The case's time, and its peer's in the same run; None where no kernel serves it."""
+    """The case's time, and its peer's in the same run; None where no kernel serves it.
+
+    BadInput where the device refuses a value: what was timed is then no product of these inputs.
+    """
     try:
         sets = Sets(backend, stopwatch, case, tier)
     except Unsupported:
         return None
-    seconds = stopwatch.seconds(sets.runs())
+    with Finished(backend):
+        seconds = stopwatch.seconds(sets.runs())
     found = peer(case, sets.buffers)
     if found is None:
         return GpuTiming(case, tier.label, seconds, ceilings)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from samebits.backends.discovery import Found
+from samebits.backends.one_op import run_op
 from samebits.core.errors import SamebitsError
 from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
 from samebits.debug.labels import Label, label_values
 from samebits.debug.prepare import device_of
-from samebits.graph import Graph, GraphBuilder, Node
+from samebits.graph import Graph, Node
 from samebits.ops import OPS, bind
 
 Results = tuple[HostTensor, ...]
@@ -33,18 +34,7 @@ class Stepper:
 
     def run(self, node: Node, arguments: Mapping[str, HostTensor]) -> Results:
         """The node's results as fresh host tensors."""
-        device, bound = self._device, bind(OPS[node.op.name], **arguments, **node.attrs)
-        builder = GraphBuilder()
-        inputs = {name: builder.input(name, spec) for name, spec in bound.specs.items()}
-        outputs = builder.add(bound.op, inputs, bound.attrs, bound.env)
-        executable = device.compile(builder.finish(outputs), self.tier)
-        for name, tensor in bound.tensors.items():
-            buffer = device.alloc(inputs[name].spec)
-            device.copy_in(buffer, tensor)
-            executable.bind(name, buffer)
-        executable.run()
-        device.sync()
-        return tuple(device.copy_out(executable.output(i)) for i in range(len(outputs)))
+        return run_op(self._device, bind(OPS[node.op.name], **arguments, **node.attrs), self.tier)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, Executable, View
+from samebits.backends.one_op import Finished
 from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import Sym, TensorSpec, upper
@@ -144,8 +145,8 @@ class GraphRun:
         if not (self._manner.is_fed and executable.feed(arrays)):
             self._bind(executable, arrays, dims)
             executable.prepare(dims)
-        executable.run()
-        self._backend.sync()
+        with Finished(self._backend):
+            executable.run()
         self._num_steps += 1
         findings = []
         if self._manner.is_watched:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, View
+from samebits.backends.one_op import OneOp
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
-from samebits.graph import GraphBuilder
 from samebits.ops import Bound, Op, bind
 from samebits.verify.model import Finding
 
@@ -89,33 +89,20 @@ class Watched:
 def execute(backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier, pattern: int = PATTERNS[0]) -> Outcome:
     """Runs one call. Unsupported and the backend's own errors pass through."""
     bound = bind(op, **inputs)
-    builder = GraphBuilder()
-    values = {name: builder.input(name, spec) for name, spec in bound.specs.items()}
-    outputs = builder.add(op, values, bound.attrs, bound.env)
-    executable = backend.compile(builder.finish(outputs), tier)
+    call = OneOp(backend, op, bound.specs, bound.attrs, tier)
     # a tensor without axes has no rows to guard
     guarded = {name: x for name, x in bound.tensors.items() if x.ndim}
     watched = {name: Watched(backend, name, bound.specs[name], x, pattern) for name, x in guarded.items()}
-    for name, memory in watched.items():
-        executable.bind(name, memory.view)
-    for name in bound.tensors.keys() - watched.keys():
-        single = backend.alloc(bound.specs[name])
-        backend.copy_in(single, bound.tensors[name])
-        executable.bind(name, single)
-    fresh: dict[int, Watched] = {}
-    results = op.active_results(bound.tensors, bound.attrs)
-    for i, (result, value) in enumerate(zip(results, outputs, strict=True)):
-        if result.alias_of is None and value.spec.shape:
-            fresh[i] = Watched(backend, result.name, value.spec, None, pattern)
-            executable.bind(value.name, fresh[i].view)
-    executable.run()
-    backend.sync()
-    return _collect(bound, watched, fresh, executable, backend)
+    call.bind({name: memory.view for name, memory in watched.items()})
+    call.put({name: x for name, x in bound.tensors.items() if name not in watched})
+    names, own = [r.name for r in op.active_results(bound.tensors, bound.attrs)], call.own_results()
+    fresh = {i: Watched(backend, names[i], value.spec, None, pattern) for i, value in own.items()}
+    call.bind({own[i].name: memory.view for i, memory in fresh.items()})
+    call.run()
+    return _collect(bound, watched, fresh, call)
 
 
-def _collect(
-    bound: Bound, watched: dict[str, Watched], fresh: dict[int, Watched], executable: Any, backend: Backend
-) -> Outcome:
+def _collect(bound: Bound, watched: dict[str, Watched], fresh: dict[int, Watched], call: OneOp) -> Outcome:
     findings: list[Finding] = []
     after: dict[str, HostTensor] = {}
     for name, memory in watched.items():
@@ -130,5 +117,5 @@ def _collect(
             collected.append(value)
             findings += seen
         else:
-            collected.append(backend.copy_out(executable.output(i)))
+            collected.append(call.result(i))
     return Outcome(tuple(collected), findings)

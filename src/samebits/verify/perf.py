@@ -16,16 +16,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from samebits.backends.interface import Backend, Executable
+from samebits.backends.interface import Backend
+from samebits.backends.one_op import Finished, OneOp, weight_kinds
 from samebits.core.errors import Unsupported
 from samebits.core.format import FORMATS
 from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
-from samebits.engine.plan import weight_packers
-from samebits.graph import GraphBuilder
 from samebits.ops import OPS, Bound, bind, make_inputs
-from samebits.ops.record import WEIGHTS
-from samebits.passes.place import Placement
 from samebits.verify.model import Task
 from samebits.verify.select import case_of
 
@@ -83,22 +80,6 @@ def operations(bound: Bound) -> int:
     return sum(math.prod(upper(d) for d in spec.shape) for spec in bound.result_specs())
 
 
-def prepare(backend: Backend, bound: Bound, tier: Tier) -> Executable:
-    """The case compiled with its inputs in device memory, weights packed as a model's would be."""
-    builder = GraphBuilder()
-    weights = {t.name for t in bound.op.inputs if t.raw and t.formats == WEIGHTS}
-    values = {
-        name: builder.input(name, spec, kind="weight" if name in weights else "step")
-        for name, spec in bound.specs.items()
-    }
-    graph = builder.finish(builder.add(bound.op, values, bound.attrs, bound.env))
-    executable = backend.compile(graph, tier)
-    packers = weight_packers(backend, graph, Placement(("device",), (), ()), tier)
-    for name, tensor in bound.tensors.items():
-        executable.bind(name, backend.adopt_packed(packers[name], tensor) if name in packers else backend.adopt(tensor))
-    return executable
-
-
 def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
     """The timing of one case; None where no kernel serves it."""
     op = OPS[task.op]
@@ -106,20 +87,21 @@ def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
 
 
 def time_call(backend: Backend, bound: Bound, case: str, tier: Tier) -> Timing | None:
-    """The timing of one call, under the case's name; None where no kernel serves it."""
+    """The timing of one call, under the case's name, weights packed as a model's; None where no kernel serves it."""
     try:
-        executable = prepare(backend, bound, tier)
+        call = OneOp(backend, bound.op, bound.specs, bound.attrs, tier, weight_kinds(bound.op))
+        call.put(bound.tensors)
     except Unsupported:
         return None
     samples: list[float] = []
-    executable.run()
-    backend.sync()
-    stop = time.perf_counter() + SECONDS_A_CASE
-    while len(samples) < MIN_RUNS or (time.perf_counter() < stop and len(samples) < MAX_RUNS):
-        started = time.perf_counter()
-        executable.run()
-        backend.sync()
-        samples.append(time.perf_counter() - started)
+    call.run()
+    run, stop = call.executable.run, time.perf_counter() + SECONDS_A_CASE
+    with Finished(backend):  # around them all: in each it would be a microsecond of the kernel's time
+        while len(samples) < MIN_RUNS or (time.perf_counter() < stop and len(samples) < MAX_RUNS):
+            started = time.perf_counter()
+            run()
+            backend.sync()
+            samples.append(time.perf_counter() - started)
     median = statistics.median(samples)
     spread = (max(samples) - min(samples)) / median
     counts = moved_bytes(bound), operations(bound), len(samples)

@@ -1,19 +1,16 @@
-"""One op compiled once, in memory that outlives a run: what reruns and soak are made of."""
+"""Memory that outlives a run, and how results are judged: what reruns and soak are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import EllipsisType
-from typing import Any
 
 import numpy as np
 
-from samebits.backends.interface import Backend, Buffer, Executable, View
+from samebits.backends.interface import Backend, Buffer, View
 from samebits.core.format import HostTensor, Packed
 from samebits.core.shapes import TensorSpec
-from samebits.graph import Graph, GraphBuilder, InputKind
 from samebits.ops import Bound, Op
-from samebits.ops.evaluate import bind_specs
 from samebits.verify.harness import GUARD_ROWS, filled, same_bytes
 from samebits.verify.locate import axis_labels, first_difference
 from samebits.verify.model import Finding
@@ -81,21 +78,6 @@ def num_rows(tensor: HostTensor) -> int:
     return int(tensor.shape[0]) if tensor.ndim else 1
 
 
-def one_node(op: Op, specs: dict[str, TensorSpec], attrs: dict[str, Any], kinds: dict[str, InputKind]) -> Graph:
-    """A graph of one node; specs may hold symbols."""
-    complete, env = bind_specs(op, specs, attrs)
-    builder = GraphBuilder()
-    values = {name: builder.input(name, spec, kinds.get(name, "step")) for name, spec in specs.items()}
-    return builder.finish(builder.add(op, values, complete, env))
-
-
-def bound_outputs(op: Op, bound: Bound, graph: Graph) -> dict[int, str]:
-    """Results that can be given memory of their own: number -> value name."""
-    results = op.active_results(bound.tensors, bound.attrs)
-    pairs = enumerate(zip(results, graph.outputs, strict=True))
-    return {i: value.name for i, (result, value) in pairs if result.alias_of is None and value.spec.shape}
-
-
 def difference(
     op: Op, bound: Bound, index: int, got: HostTensor, want: HostTensor, check: str
 ) -> tuple[Finding | None, bool]:
@@ -111,11 +93,3 @@ def difference(
             return None, False
         where = first_difference(got, want, labels, far)
     return Finding(check, f"{result.name}: {where}"), False
-
-
-def run_once(backend: Backend, executable: Executable, dims: dict[str, int] | None) -> None:
-    """One run to its end; the sizes are given where the graph left them open."""
-    if dims:
-        executable.prepare(dims)
-    executable.run()
-    backend.sync()

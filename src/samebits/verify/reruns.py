@@ -13,17 +13,18 @@ from itertools import combinations
 
 import numpy as np
 
-from samebits.backends.interface import Backend, Executable
+from samebits.backends.interface import Backend
+from samebits.backends.one_op import OneOp
 from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
-from samebits.graph import Graph, InputKind
+from samebits.graph import InputKind
 from samebits.ops import Bound, Op, bind, evaluate
 from samebits.ops.evaluate import spec_of
 from samebits.verify.harness import PATTERNS, execute, same_bytes
 from samebits.verify.input_sets import CACHES, Inputs, Signature, constant_names, fixed_specs, signature_of
 from samebits.verify.model import Finding, one_line
-from samebits.verify.program import Memory, bound_outputs, difference, num_rows, one_node, run_once
+from samebits.verify.program import Memory, difference, num_rows
 
 Results = tuple[HostTensor, ...]
 
@@ -102,19 +103,17 @@ def shared_buffer_findings(backend: Backend, op: Op, call: Inputs, tier: Tier) -
         return
     first, second = pairs[0]
     num_rows = len(plain[first])
-    executable = backend.compile(one_node(op, bound.specs, bound.attrs, {}), tier)
+    together = OneOp(backend, op, bound.specs, bound.attrs, tier)
     both = np.concatenate([plain[first], plain[second]])
     base = backend.alloc(spec_of(both))
     backend.copy_in(base, both)
-    executable.bind(first, backend.view(base, ("slice", 0, 0, num_rows)))
-    executable.bind(second, backend.view(base, ("slice", 0, num_rows, 2 * num_rows)))
-    for name, tensor in bound.tensors.items():
-        if name not in (first, second):
-            executable.bind(name, backend.adopt(copy_tensor(tensor)))
-    run_once(backend, executable, {})
+    halves = {first: ("slice", 0, 0, num_rows), second: ("slice", 0, num_rows, 2 * num_rows)}
+    together.bind({name: backend.view(base, half) for name, half in halves.items()})
+    together.put({name: tensor for name, tensor in bound.tensors.items() if name not in halves})
+    together.run()
     fresh = execute(backend, op, {**bound.tensors, **bound.attrs}, tier).results
     for i, result in enumerate(op.active_results(bound.tensors, bound.attrs)):
-        if result.alias_of is None and not same_bytes(backend.copy_out(executable.output(i)), fresh[i]):
+        if result.alias_of is None and not same_bytes(together.result(i), fresh[i]):
             yield Finding("reruns", f"{result.name}: {first} and {second} in one buffer give other values")
             return
 
@@ -128,23 +127,22 @@ def _compile(
     tier: Tier,
     not_compared: list[str],
 ) -> Replay:
-    """The executable for all calls; on a backend without open sizes, for those that are as large as the first."""
+    """The op compiled for all calls; on a backend without open sizes, for those that are as large as the first."""
     kinds: dict[str, InputKind] = {}
     if manner.constants:
         kinds |= dict.fromkeys(constant_names(op, calls[0].inputs), "weight")
         kinds |= dict.fromkeys((name for name in CACHES if name in calls[0].bound.tensors), "cache")
     attrs = calls[0].bound.attrs
-    graph = one_node(op, signature.specs, attrs, kinds)
     try:
-        return Replay(backend, op, graph, backend.compile(graph, tier), manner, calls, tier)
+        return Replay(backend, op, OneOp(backend, op, signature.specs, attrs, tier, kinds), manner, calls, tier)
     except Unsupported as error:
         if not calls[0].dims:
             raise
         reason = f"reruns, other sizes: {one_line(error)}"
         not_compared += [reason] if reason not in not_compared else []
-    graph = one_node(op, fixed_specs(signature.specs, calls[0].dims), attrs, kinds)
+    specs = fixed_specs(signature.specs, calls[0].dims)
     alike = [call for call in calls if call.dims == calls[0].dims]
-    return Replay(backend, op, graph, backend.compile(graph, tier), manner, alike, tier)
+    return Replay(backend, op, OneOp(backend, op, specs, attrs, tier, kinds), manner, alike, tier)
 
 
 def order_of(num_calls: int) -> list[int]:
@@ -153,21 +151,15 @@ def order_of(num_calls: int) -> list[int]:
 
 
 class Replay:
-    """An executable and the memory of its calls."""
+    """A compiled op and the memory of its calls."""
 
     def __init__(
-        self,
-        backend: Backend,
-        op: Op,
-        graph: Graph,
-        executable: Executable,
-        manner: Manner,
-        calls: list[Call],
-        tier: Tier,
+        self, backend: Backend, op: Op, compiled: OneOp, manner: Manner, calls: list[Call], tier: Tier
     ) -> None:
-        self._backend, self._op, self._executable, self._manner = backend, op, executable, manner
+        self._backend, self._op, self._compiled, self._manner = backend, op, compiled, manner
         self._calls, self._tier = calls, tier
-        self._outputs = bound_outputs(op, calls[0].bound, graph) if manner.binds_outputs else {}
+        own = compiled.own_results() if manner.binds_outputs else {}
+        self._outputs = {i: value.name for i, value in own.items()}
         self._memories: dict[tuple[str, str], Memory] = {}
         self._bound_rows: dict[str, int] = {}
 
@@ -197,7 +189,7 @@ class Replay:
             i: self._place(value, call, None, number, pattern, spec_from=call.want[i])
             for i, value in self._outputs.items()
         }
-        run_once(self._backend, self._executable, call.dims)
+        self._compiled.run(call.dims)
         after: dict[str, HostTensor] = {}
         for name, memory in tensors.items():
             after[name], strays = memory.inspect(may_change=name in self._op.writes)
@@ -209,7 +201,7 @@ class Replay:
                 got, strays = outputs[i].inspect(may_change=True)
                 yield from strays
             else:
-                got = self._backend.copy_out(self._executable.output(i))
+                got = self._compiled.result(i)
             yield from self._judge(call, i, got)
 
     def _place(
@@ -233,7 +225,7 @@ class Replay:
         rows = num_rows(shown)
         view = self._memories[key].fill(tensor, rows, number % places if places else 0, pattern)
         if not self._manner.keeps or self._bound_rows.get(name) != rows:
-            self._executable.bind(name, view)
+            self._compiled.bind({name: view})
             self._bound_rows[name] = rows
         return self._memories[key]
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 
 from samebits.backends.interface import Backend
+from samebits.backends.one_op import OneOp
 from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor
 from samebits.core.shapes import upper
@@ -21,7 +22,7 @@ from samebits.passes.plan_memory import spec_bytes
 from samebits.verify.harness import PATTERNS, same_bytes
 from samebits.verify.input_sets import Inputs, fewer_rows
 from samebits.verify.model import Finding, one_line
-from samebits.verify.program import Memory, bound_outputs, difference, num_rows, one_node, run_once
+from samebits.verify.program import Memory, difference, num_rows
 
 OTHER_EVERY = 8  # launches of the second executable among those of the first
 POISON_EVERY = 11  # in between, outputs keep the results of the launch before
@@ -76,24 +77,23 @@ def soak_findings(backend: Backend, op: Op, inputs: Inputs, tier: Tier, num_runs
 
 
 class Launches:
-    """An executable whose inputs stay as they are, and what its launches must leave in memory."""
+    """A compiled op whose inputs stay as they are, and what its launches must leave in memory."""
 
     def __init__(self, backend: Backend, op: Op, inputs: Inputs, tier: Tier) -> None:
         self._backend, self._op, self._tier = backend, op, tier
         self._bound: Bound = bind(op, **inputs)
-        graph = one_node(op, self._bound.specs, self._bound.attrs, {})
-        self._executable = backend.compile(graph, tier)
+        self._call = OneOp(backend, op, self._bound.specs, self._bound.attrs, tier)
         self._num_poisonings = 0
         self._inputs: dict[str, Memory] = {}
         for name, tensor in self._bound.tensors.items():
             self._inputs[name] = self._memory(name, tensor)
-            self._executable.bind(name, self._inputs[name].fill(tensor, num_rows(tensor), 0, PATTERNS[0]))
+            self._call.bind({name: self._inputs[name].fill(tensor, num_rows(tensor), 0, PATTERNS[0])})
         self._specs = self._bound.result_specs()
         self._outputs: dict[int, Memory] = {}
-        for i, value in bound_outputs(op, self._bound, graph).items():
+        for i, value in self._call.own_results().items():
             rows = upper(self._specs[i].shape[0])
-            self._outputs[i] = Memory(backend, value, self._specs[i], rows, 1)
-            self._executable.bind(value, self._outputs[i].fill(None, rows, 0, PATTERNS[0]))
+            self._outputs[i] = Memory(backend, value.name, self._specs[i], rows, 1)
+            self._call.bind({value.name: self._outputs[i].fill(None, rows, 0, PATTERNS[0])})
         self._first: dict[int, HostTensor] = {}
         self._wanted: dict[int, HostTensor] = {}  # whole buffers, guards and all
 
@@ -108,7 +108,7 @@ class Launches:
                 self._inputs[name].fill(tensor, num_rows(tensor), 0, PATTERNS[0])
         if is_poisoned:
             self._poison()
-        run_once(self._backend, self._executable, None)
+        self._call.run()
         if not self._first:
             self._first = {i: self._result(i) for i in range(len(self._specs))}
             self._expect()
@@ -139,12 +139,12 @@ class Launches:
     def _result(self, index: int) -> HostTensor:
         memory = self._place(index)
         if memory is None:
-            return self._backend.copy_out(self._executable.output(index))
+            return self._call.result(index)
         return memory.inspect(may_change=True)[0]
 
     def _is_same(self, index: int) -> bool:
         memory = self._place(index)
-        buffer = self._executable.output(index) if memory is None else memory.base
+        buffer = self._call.executable.output(index) if memory is None else memory.base
         return same_bytes(self._backend.peek(buffer), self._wanted[index])
 
     def _judge(self, index: int) -> Finding | None:
