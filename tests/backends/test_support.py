@@ -74,12 +74,12 @@ def test_batch_sizes_are_symbols_to_a_kernel() -> None:
 def test_strongest_tier_respects_what_the_probe_refuted() -> None:
     backend = ReferenceBackend()
     sound = Caps("x")
-    flushes = Caps("x", refuted={Tier.PORTABLE: "flushes denormals"})
+    contracts = Caps("x", refuted={Tier.PORTABLE: "contracts sums"})
     assert strongest_tier(backend, sound, GEMM, SPECS, {}) is Tier.PORTABLE
-    assert strongest_tier(backend, flushes, GEMM, SPECS, {}) is Tier.INVARIANT
+    assert strongest_tier(backend, contracts, GEMM, SPECS, {}) is Tier.INVARIANT
     assert strongest_tier(TwoKernels(), sound, GEMM, SPECS, {}) is None
-    with pytest.raises(Unsupported, match="reference cannot keep portable: flushes denormals"):
-        check_tier(backend, flushes, Tier.PORTABLE)
+    with pytest.raises(Unsupported, match="reference cannot keep portable: contracts sums"):
+        check_tier(backend, contracts, Tier.PORTABLE)
 
 
 def test_a_kernel_whose_parameters_are_not_the_ops_fails_at_import() -> None:

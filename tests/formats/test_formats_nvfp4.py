@@ -84,13 +84,13 @@ def test_tensor_scale_is_the_reciprocal_of_gs():
     assert packed.scale.dtype == np.float32
 
 
-@pytest.mark.parametrize("magnitude", [1e-45, 1e-38, 1e-36, 1e-34, 1e30, 2.0**127])
+@pytest.mark.parametrize("magnitude", [1e-45, 1e-38, 1e-6, 1e-4, 1e30, 2.0**127])
 def test_extreme_magnitudes_stay_finite(magnitude):
     x = np.full((1, 32), magnitude, np.float32)
     packed = NVFP4.pack(x)
     assert np.isfinite(packed.unpack()).all()
-    assert packed.scale >= np.float32(2.0**-125)
-    if magnitude >= 1e-34:
+    assert packed.scale >= np.float32(2.0**-30)
+    if magnitude >= 1e-4:
         np.testing.assert_allclose(packed.unpack(), x, rtol=1e-6)
 
 

@@ -47,7 +47,7 @@ BOUNDS = {
     "paged_attention": 2.0,  # of sum p * (1 + size of s) * |v| / l, and the same without v for the lse
     "merge_state": 3.0,  # of the weighted sum of |v|, magnified by |s_a - s_b|
 }
-BELOW_NORMAL = 2.0**-130  # errors of results or factors that underflowed are not counted
+BELOW_SETTLED = 2.0**-49  # what settling a result or a factor may cost is not counted
 FLOAT16_OVERFLOWS = 65520.0
 HALF_ULP = {"f32": (2.0**-24, 2.0**-150), "f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}
 
@@ -61,7 +61,7 @@ def distance(got: HostTensor, want: Expect) -> np.ndarray:
     same = (g == w) | (np.isnan(g) & np.isnan(w))
     relative, absolute = HALF_ULP.get(format_of(got).name, (0.0, 0.0))
     with np.errstate(invalid="ignore"):
-        over = np.abs(g - w) - want.slack - (relative * np.abs(w) + absolute) - BELOW_NORMAL
+        over = np.abs(g - w) - want.slack - (relative * np.abs(w) + absolute) - BELOW_SETTLED
     over = np.where(same, 0.0, np.where(np.isnan(over), np.inf, np.maximum(over, 0.0)))
     unit = np.broadcast_to(np.asarray(want.unit, np.float64), g.shape) * 2.0**-24
     return np.where(over == 0, 0.0, over / np.where(unit > 0, unit, 2.0**-1000))

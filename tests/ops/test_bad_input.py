@@ -65,7 +65,7 @@ BAD: list[tuple[str, str, Change, str, str, str]] = [
     ("rms_norm", PLAIN, give(weight=np.zeros(95, np.float32)), "weight", "shape [95]", "[K=96]"),
     ("rms_norm", PLAIN, lambda i: {"x": misaligned(i["x"])}, "x", "a misaligned buffer", "a multiple of 4"),
     ("rms_norm", PLAIN, give(gain=1.0), "gain", "an unknown argument", "one of bias, eps, weight, x"),
-    ("rms_norm", PLAIN, give(eps=-1e-5), "eps", "-1e-05", "1e-30 or more"),
+    ("rms_norm", PLAIN, give(eps=-1e-5), "eps", "-1e-05", "2^-50 or more"),
     ("rms_norm", PLAIN, give(eps=float("nan")), "eps", "nan", "a finite float32 number"),
     ("rms_norm", PLAIN, give(eps=1e300), "eps", "1e+300", "a finite float32 number"),
     ("rms_norm", PLAIN, give(eps="1e-5"), "eps", "'1e-5'", "float"),
@@ -79,7 +79,7 @@ BAD: list[tuple[str, str, Change, str, str, str]] = [
     ("fused_add_rms_norm", PLAIN, read_only("residual"), "residual", "a read-only buffer", "written in place"),
     ("fused_add_rms_norm", PLAIN, give(weight=None), "weight", "nothing", "a tensor K"),
     ("fused_add_rms_norm", PLAIN, give(weight=np.zeros(3, np.float32)), "weight", "shape [3]", "[K=96]"),
-    ("fused_add_rms_norm", PLAIN, give(eps=-1.0), "eps", "-1.0", "1e-30 or more"),
+    ("fused_add_rms_norm", PLAIN, give(eps=-1.0), "eps", "-1.0", "2^-50 or more"),
     # choosing and sampling
     ("top_k", PLAIN, give(k=0), "k", "0", "1 or more"),
     ("top_k", PLAIN, give(k=65), "k", "65", "at most the row length 64"),

@@ -49,7 +49,6 @@ KEPT = {
         ["slice_columns", "slice_columns", "concat_columns"],
     ),
     "operands swapped": (lambda b, x: (b.add(x, b.mul(x, x)), b.add(b.mul(x, x), x)), ["mul", "add", "add"]),
-    "zeros of both signs": (lambda b, x: (b.scale(x, factor=0.0), b.scale(x, factor=-0.0)), ["scale", "scale"]),
 }
 
 

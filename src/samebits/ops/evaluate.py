@@ -162,7 +162,7 @@ def check_attr(op: Op, attr: Attr, value: Any) -> Any:
     if attr.kind is float and type(value) in (int, float, np.float32, np.float64):
         if not abs(value) <= LARGEST_FLOAT32:  # NaN too: it compares false
             raise BadInput(op.name, attr.name, value, "a finite float32 number")
-        value = float(value) if abs(value) >= SMALLEST else 0.0
+        value = float(value)
     elif attr.kind is int and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = int(value)
     if not isinstance(value, attr.kind) or (isinstance(value, bool) and attr.kind is not bool):
@@ -170,7 +170,7 @@ def check_attr(op: Op, attr: Attr, value: Any) -> Any:
     needed = attr.accepts(value) if attr.accepts else None
     if needed:
         raise BadInput(op.name, attr.name, repr(value), needed)
-    return value
+    return 0.0 if attr.kind is float and abs(value) < SMALLEST else value
 
 
 def call_arguments(bound: Bound) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def gemm(x: Window, weight: Window, bias: Window | None = None) -> tuple[np.ndar
         codes = dev.quantize(lanes) if weight.format == "q8_0" else None
         for w_rows in dev.strips(weight.num_rows):
             tile = float_tile(lanes, weight, w_rows) if codes is None else quantized_tile(*codes, weight, w_rows)
-            y[np.ix_(x_rows, w_rows)] = tile
+            y[np.ix_(x_rows, w_rows)] = dev.settle(tile)  # what a bias is added to is a result of its own
     return (y if bias is None else dev.add(y, bias.vector().astype(F)),)
 
 

@@ -97,7 +97,7 @@ def append_paged_kv_cache(
     for part, new in enumerate((key, value)):
         target, rows = cache.rows(part, *cells)
         lanes = dev.unpack(new, np.arange(new.num_rows))
-        target.scatter(rows.reshape(-1), lanes.astype(target.buffer.dtype))
+        target.scatter(rows.reshape(-1), dev.rounded(lanes, "f16").astype(target.buffer.dtype))
     return (k_cache,) if v_cache is None else (k_cache, v_cache)
 
 

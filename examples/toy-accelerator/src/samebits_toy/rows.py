@@ -66,8 +66,8 @@ def rms_norm(x: Window, weight: Window | None = None, bias: Window | None = None
     one_over_width = F(1.0 / width if width else 0.0)  # a constant of the kernel, rounded on the host
 
     def strip(_: np.ndarray, a: np.ndarray) -> np.ndarray:
-        mean = dev.mul(dev.row_sum(dev.mul(a, a)), one_over_width)
-        y = dev.mul(a, dev.rsqrt(dev.add(mean, F(eps)))[:, None])
+        mean = dev.mul(dev.settle(dev.row_sum(dev.mul(a, a))), one_over_width)
+        y = dev.settle(dev.mul(a, dev.rsqrt(dev.add(mean, F(eps)))[:, None]))
         y = y if weight is None else dev.mul(y, weight.vector().astype(F))
         return y if bias is None else dev.add(y, bias.vector().astype(F))
 
