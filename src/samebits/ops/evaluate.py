@@ -18,7 +18,7 @@ from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settled
 from samebits.core.shapes import Env, TensorSpec, describe, match_shape
 from samebits.formats.nvfp4 import SMALLEST_SCALE
-from samebits.ops.record import FLOATS, Attr, Op, Tensor
+from samebits.ops.record import CACHES, FLOATS, Attr, Op, Tensor
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -55,9 +55,10 @@ def bind(op: Op, /, *args: Any, **kwargs: Any) -> Bound:
     tensors = {t.name: given[t.name] for t in op.inputs if given.get(t.name) is not None}
     specs = {name: _host_spec(op, name, value) for name, value in tensors.items()}
     attrs, env = bind_specs(op, specs, given)
-    for name, value in tensors.items():
-        _check_storage(op, name, value)
-        tensors[name] = _settled(op, name, value)
+    for tensor in op.inputs:
+        if tensor.name in tensors:
+            _check_storage(op, tensor.name, tensors[tensor.name])
+            tensors[tensor.name] = _settled(op, tensor, tensors[tensor.name])
     bound = Bound(op, tensors, attrs, env)
     bound.result_specs()  # a size that the results cannot have is refused here
     if op.check is not None:
@@ -146,13 +147,20 @@ def _check_storage(op: Op, name: str, value: HostTensor) -> None:
         raise BadInput(op.name, name, "a read-only buffer", "one that can be written in place")
 
 
-def _settled(op: Op, name: str, value: HostTensor) -> HostTensor:
-    """The input with settled floats; itself where they are, or where the op writes it. Codes of a block stay."""
+def _settled(op: Op, tensor: Tensor, value: HostTensor) -> HostTensor:
+    """The input with settled floats: itself where they are, or where the op writes it.
+
+    Codes of a block stay as they are, and so does a cache that the op only moves or writes to: cells that nobody wrote
+    hold anything.
+    """
     if isinstance(value, Packed):
         if not (value.scale == 0 or abs(value.scale) >= SMALLEST_SCALE):
-            raise BadInput(op.name, name, f"a tensor scale of {value.scale:g}", "0, or 2^-30 and more")
+            raise BadInput(op.name, tensor.name, f"a tensor scale of {value.scale:g}", "0, or 2^-30 and more")
         return value
-    return settled(value, in_place=name in op.writes) if dtype_name(value) in FLOATS else value
+    is_written = tensor.name in op.writes
+    if dtype_name(value) not in FLOATS or (tensor.formats == CACHES and (is_written or op.smallest is None)):
+        return value
+    return settled(value, in_place=is_written)
 
 
 def check_attr(op: Op, attr: Attr, value: Any) -> Any:
