@@ -10,9 +10,11 @@ import torch
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.dense import as_operand, narrow, operand_fault
+from samebits.kernels.triton.dense import as_operand, operand_fault
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import UNFUSED
+from samebits.kernels.triton.rows import store_narrow, widen
+from samebits.kernels.triton.settling import settle
 
 MOST_TOKENS = 8
 ROWS = 2
@@ -100,8 +102,8 @@ def _gemv(
         total = _add16(total, tl.reshape(cuts, [R, 1, 16]))
     y = tl.reshape(total, [R])
     if bias_ptr is not None:
-        y = y + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)
-    tl.store(y_ptr + token * N + row, narrow(y, y_ptr.dtype.element_ty), mask=row < N)
+        y = settle(y) + widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))
+    store_narrow(y_ptr + token * N + row, y, row < N)
     tl.store(fault_ptr, code, mask=tl.max(tl.max(refused, axis=1)) != 0)
 
 
