@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ INTERFACE_VERSION = 1
 
 @dataclass(frozen=True)
 class Caps:
-    """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it flushes denormals, say)."""
+    """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it contracts sums, say)."""
 
     device: str
     memory_bytes: int | None = None
@@ -185,6 +186,11 @@ class Backend(ABC):
 
     def stopwatch(self) -> Stopwatch | None:
         """Times on the device's own clock. Optional: without it benchmarks use the host's."""
+        return None
+
+    def flushing(self) -> AbstractContextManager[None] | None:
+        """Inside it, subnormals count as zero in all arithmetic, where a backend can be asked for that; verify compares
+        the bits. Optional."""
         return None
 
     def set_threads(self, count: int) -> None:
