@@ -116,7 +116,7 @@ def test_flushing_kernels_flush_in_every_instruction_and_the_others_in_none(arch
 
 def test_a_triton_that_cannot_be_asked_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("samebits.kernels.triton.flushing.HOOK", "a_hook_of_another_version")
-    with pytest.raises(Unsupported, match="this Triton has no .*a_hook_of_another_version"), flushing():
+    with pytest.raises(Unsupported, match=r"this Triton has no .*a_hook_of_another_version"), flushing():
         pass
 
 

@@ -149,8 +149,9 @@ def query_runs(q_ptr, lane, D: tl.constexpr, FORMAT: tl.constexpr, fault_ptr):
     for j in tl.static_range(8):
         x = tl.load(q_ptr + lane * 8 + j, mask=lane * 8 + j < D, other=0.0).to(tl.float32)
         x = as_operand(x, FORMAT)
-        bad |= in_range(x, FORMAT) == 0
-        q += (x,)
+        good = in_range(x, FORMAT)
+        bad |= good == 0
+        q += (tl.where(good, x, 0.0),)  # so that no key or value is blamed for it
     fault_where(fault_ptr, BAD_QUERY, bad)
     return q
 
