@@ -30,7 +30,7 @@ def run_sum(x_row, w_row, x_mask, w_mask, first, K: tl.constexpr):
     refused = tl.zeros([x_row.shape[0]], tl.int32)
     for i in tl.static_range(RUN):
         a, bad = as_operand(tl.load(x_row + first + i, mask=x_mask & (first + i < K), other=0.0), DTYPE)
-        b, _ = as_operand(tl.load(w_row + first + i, mask=w_mask & (first + i < K), other=0.0), DTYPE)
+        b = widen(tl.load(w_row + first + i, mask=w_mask & (first + i < K), other=0.0))
         total = total + a[:, None] * b[None, :]
         refused = refused | bad.to(tl.int32)
     return total, refused
