@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 import triton
 import triton.language as tl
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 
+from samebits.core.errors import Unsupported
 from samebits.kernels.triton import elementary, elementwise
+from samebits.kernels.triton.flushing import flushing
 from samebits.kernels.triton.registry import UNFUSED
+from samebits.kernels.triton.rows import store_narrow
 
 TOOL = Path(__file__).parents[2] / "tools" / "compile_kernels.py"
 FEW = "rms_norm,rope_and_append,gemm_q8,sample"  # something of everything
@@ -75,3 +79,49 @@ def test_canonical_arithmetic_is_compiled_as_written(target: GPUTarget) -> None:
     assert [word for word in refused if word in text] == []
     fused = triton.compile(source, target=target, options={"enable_fp_fusion": True}).asm[language]
     assert any(word in fused for word in refused), "the test no longer knows a contraction when it sees one"
+
+
+@triton.jit
+def mixed_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    """Canonical arithmetic, inline assembly, a maximum that keeps NaN and a rounding to float16."""
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    y = elementary.exp(x) - tl.maximum(x, 1.0, propagate_nan=tl.PropagateNan.ALL)
+    y = tl.inline_asm_elementwise("{ fma.rn.f32 $0, $1, $2, $1; }", "=f,f,f", [y, x], tl.float32, True, 1)
+    store_narrow(y_ptr + i, y, i < BLOCK)
+
+
+COMPUTES = re.compile(r"(?<![\w.])(?:add|sub|mul|fma|min|max|abs|neg|setp\.\w+)[.\w]*\.f32(?=\s)")
+
+
+@pytest.mark.parametrize("arch", [80, 90])
+def test_flushing_kernels_flush_in_every_instruction_and_the_others_in_none(arch: int) -> None:
+    signature = {"x_ptr": "*fp32", "y_ptr": "*fp16", "BLOCK": "constexpr"}
+    source = triton.compiler.ASTSource(mixed_kernel, signature, {"BLOCK": 256})
+
+    def compiled(**mode: str) -> triton.compiler.CompiledKernel:
+        return triton.compile(source, target=GPUTarget("cuda", arch, 32), options={**UNFUSED, **mode})
+
+    plain = compiled()
+    with flushing():
+        mode = knobs.compilation.instrumentation_mode  # what a launch adds to a kernel's options
+        made = compiled(instrumentation_mode=mode)
+    instructions = {text: COMPUTES.findall(text) for text in (plain.asm["ptx"], made.asm["ptx"])}
+    assert len(instructions[plain.asm["ptx"]]) == len(instructions[made.asm["ptx"]]) > 10
+    assert ".ftz" not in plain.asm["ptx"]
+    assert [i for i in instructions[made.asm["ptx"]] if ".ftz" not in i] == []
+    assert made.hash != plain.hash, "the two would take each other's place in the cache"
+    assert compiled().asm["ptx"] == plain.asm["ptx"]
+
+
+def test_a_triton_that_cannot_be_asked_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("samebits.kernels.triton.flushing.HOOK", "a_hook_of_another_version")
+    with pytest.raises(Unsupported, match=r"this Triton has no .*a_hook_of_another_version"), flushing():
+        pass
+
+
+def test_flushing_ends_with_its_block() -> None:
+    with pytest.raises(ZeroDivisionError), flushing():
+        raise ZeroDivisionError
+    assert knobs.runtime.add_stages_inspection_hook is None
+    assert knobs.compilation.instrumentation_mode == ""

@@ -16,7 +16,7 @@ from samebits.kernels.triton import elementary
 F = np.float32
 ONE_ARGUMENT = ("exp", "recip", "rsqrt", "log", "log2", "sigmoid", "tanh", "erf", "erfc", "softplus", "round_to_int")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, np.inf, -np.inf, np.nan, 2.0**-149, -(2.0**-149), 2.0**-130, 2.0**-126, 2.0**126]
-EDGES = [-87.0, 88.0, 0.625, -0.625, 5.5, -5.5, 1.0, -1.0, 0.41421356, 0.70710677, 0.5, 1.5, 2.5, -2.5, 3.4028235e38]
+EDGES = [-34.5, 88.0, 0.625, -0.625, 5.5, -5.5, 1.0, -1.0, 0.41421356, 0.70710677, 0.5, 1.5, 2.5, -2.5, 3.4028235e38]
 
 
 @triton.jit

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from kernel_results import TIERS, differences
 
 from samebits.backends.discovery import get
-from samebits.backends.support import choose_kernel
-from samebits.core.errors import Unsupported
-from samebits.core.format import Packed, copy_tensor
-from samebits.core.tiers import Tier
+from samebits.core.format import Packed
 from samebits.kernels.triton import attention_prefill
 from samebits.kernels.triton.attention_portable import paged_attention
-from samebits.ops import OPS, Op, bind, evaluate, make_inputs
+from samebits.ops import OPS, Op, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.checks import verify_case
-from samebits.verify.harness import execute, same_bytes
 from samebits.verify.model import Task
-from samebits.verify.tolerance import as_numbers, outside, steps_of
 
 LARGEST_BYTES = 32 << 10  # of all inputs of a case: the interpreter takes seconds for more
 TINY_BYTES = 4 << 10  # of a case that is run in every way that should give the same bits
 MOST_CASES = 4  # of an op, or one more, evenly taken: `samebits verify` runs them all
 SLOW = ("gemm_silu_q8",)  # half a minute a case: one must do
-TIERS = (Tier.PORTABLE, Tier.INVARIANT, Tier.FAST)
 
 
 def cases_up_to(op: Op, most_bytes: int) -> list[Case]:
@@ -38,34 +32,6 @@ def cases_up_to(op: Op, most_bytes: int) -> list[Case]:
 def num_bytes(inputs: dict[str, Any]) -> int:
     arrays = [x.data if isinstance(x, Packed) else x for x in inputs.values()]
     return sum(x.nbytes for x in arrays if isinstance(x, np.ndarray))
-
-
-def differences(op: Op, case: Case) -> Iterator[str]:
-    """What is wrong with a case's results: one run of each kernel, at the strongest tier it is chosen for."""
-    backend = get("cuda").backend
-    inputs = make_inputs(op, case)
-    copies = {k: copy_tensor(v) if isinstance(v, (np.ndarray, Packed)) else v for k, v in inputs.items()}
-    wanted = evaluate(bind(op, **copies))
-    bound = bind(op, **inputs)
-    seen = set()
-    for tier in TIERS:
-        try:
-            kernel = choose_kernel(backend, op, bound.specs, bound.attrs, tier)
-        except Unsupported as error:
-            yield f"{case.id}: {error}"
-            continue
-        if kernel.name in seen:
-            continue
-        seen.add(kernel.name)
-        outcome = execute(backend, op, inputs, tier)
-        yield from (f"{case.id}: {kernel.name}: {f.check}: {f.where}" for f in outcome.findings)
-        for result, got, want in zip(op.results, outcome.results, wanted, strict=False):
-            if tier is Tier.PORTABLE:
-                right = same_bytes(got, want)
-            else:
-                right = not outside(as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance)).any()
-            if not right:
-                yield f"{case.id}: {kernel.name}: {result.name} differs"
 
 
 @pytest.mark.parametrize("op", list(OPS), ids=lambda op: op.name)

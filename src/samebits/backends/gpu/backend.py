@@ -6,6 +6,7 @@ With TRITON_INTERPRET=1 the `cuda` backend runs on the host, in Triton's interpr
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from samebits.backends.gpu.buffers import GpuBuffer, copy_into, empty, resolved, to_device, to_host
 from samebits.backends.gpu.executable import GpuExecutable
 from samebits.backends.gpu.memory import explained
-from samebits.backends.gpu.probe import refuted_tiers, require_gpu
+from samebits.backends.gpu.probe import probed, require_gpu
 from samebits.backends.gpu.timing import GpuStopwatch
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
@@ -25,6 +26,7 @@ from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.record import KernelTable
 from samebits.kernels.triton.faults import raise_if_any
+from samebits.kernels.triton.flushing import flushing
 from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.table import triton_kernels
 from samebits.ops.evaluate import spec_of
@@ -45,7 +47,8 @@ class GpuBackend(Backend):
         facts = torch.cuda.get_device_properties(device)
         arch = facts.gcnArchName if torch.version.hip else f"sm_{facts.major}{facts.minor}"
         features = (arch, f"{facts.multi_processor_count} multiprocessors", f"torch {torch.__version__}")
-        return Caps(facts.name, facts.total_memory, features, refuted_tiers(device))
+        found, refuted = probed(device)
+        return Caps(facts.name, facts.total_memory, (*features, *found), refuted)
 
     def kernels(self) -> tuple[KernelTable, ...]:
         return (triton_kernels(),)
@@ -84,6 +87,9 @@ class GpuBackend(Backend):
 
     def stopwatch(self) -> GpuStopwatch | None:
         return GpuStopwatch(self.device) if self.device.type == "cuda" else None
+
+    def flushing(self) -> AbstractContextManager[None] | None:
+        return None if INTERPRETED else flushing()
 
     def compile(self, graph: Graph, tier: Tier) -> GpuExecutable:
         return GpuExecutable(graph, choose_kernels(self, graph, tier), self.device)

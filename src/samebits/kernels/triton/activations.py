@@ -6,10 +6,11 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.elementary import recip, round_to_int
+from samebits.ops import quantize
 
-INV_127 = tl.constexpr(float(1.0 / 127.0))
-SMALLEST_AMAX = tl.constexpr(2.0**-100)
-LARGEST_AMAX = tl.constexpr(2.0**126)
+INV_127 = tl.constexpr(float(quantize.INV_127))
+SMALLEST_AMAX = tl.constexpr(float(quantize.SMALLEST_AMAX))
+LARGEST_AMAX = tl.constexpr(float(quantize.LARGEST_AMAX))
 
 
 @triton.jit

@@ -6,22 +6,14 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention_args import BAD_COUNT, BAD_PAGE, BAD_TABLE
-from samebits.kernels.triton.elementary import bits, from_bits
-from samebits.kernels.triton.rows import fault_where
+from samebits.kernels.triton.rows import fault_where, narrow, widen
+from samebits.kernels.triton.settling import settle
 
 CUT = tl.constexpr(256)
 RUN = tl.constexpr(16)
 NEG_INF = tl.constexpr(float("-inf"))
-SMALLEST_BF16 = tl.constexpr(2.0**-63)
 LARGEST_BF16 = tl.constexpr(2.0**63)
 LARGEST_F32 = tl.constexpr(3.4028234663852886e38)
-
-
-@triton.jit
-def round_bf16(x):
-    """float32 to the nearest bfloat16, even on ties, as float32; finite x."""
-    pattern = bits(x)
-    return from_bits((pattern + 0x7FFF + ((pattern >> 16) & 1)) & -65536)
 
 
 @triton.jit
@@ -30,8 +22,7 @@ def as_operand(x, FORMAT: tl.constexpr):
     if FORMAT == "f16":
         return x.to(tl.float16).to(tl.float32)
     if FORMAT == "bf16":
-        rounded = round_bf16(x)
-        return tl.where(tl.abs(rounded) < SMALLEST_BF16, 0.0, rounded)
+        return widen(narrow(x, tl.bfloat16))
     return x
 
 
@@ -44,20 +35,9 @@ def in_range(x, FORMAT: tl.constexpr):
 
 
 @triton.jit
-def stored_float(x, FORMAT: tl.constexpr):
-    """A cached number as an operand: float32, tiny bfloat16 values as +0."""
-    x = x.to(tl.float32)
-    if FORMAT == "bf16":
-        x = tl.where(tl.abs(x) < SMALLEST_BF16, 0.0, x)
-    return x
-
-
-@triton.jit
-def store_rounded(ptr, x, mask):
-    """x in the pointer's own type, rounded to nearest even."""
-    if ptr.dtype.element_ty == tl.bfloat16:
-        x = round_bf16(x)
-    tl.store(ptr, x.to(ptr.dtype.element_ty), mask=mask)
+def settled_score(score, FORMAT: tl.constexpr):
+    """A score of q and k before it is scaled; those of float16 keys are multiples of 2^-48, so they are settled."""
+    return score if FORMAT == "f16" else settle(score)
 
 
 @triton.jit

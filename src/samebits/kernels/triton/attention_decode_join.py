@@ -13,12 +13,12 @@ from samebits.kernels.triton.attention_common import (
     RUN,
     refuse_counts,
     sequences,
-    store_rounded,
 )
 from samebits.kernels.triton.attention_work import decode_tiles
 from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip
-from samebits.kernels.triton.rows import fault_where
+from samebits.kernels.triton.rows import fault_where, store_narrow
+from samebits.kernels.triton.settling import settle
 
 AT_ONCE = tl.constexpr(16)
 
@@ -81,14 +81,14 @@ def decode_join(
         out = out * tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)
         fault_where(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
         to = row.to(tl.int64) * (NUM_PARTS * HEADS) + number
-        store_rounded(out_ptr + to * V_DIM + column, out, column < V_DIM)
+        store_narrow(out_ptr + to * V_DIM + column, out, column < V_DIM)
         if LSE:
             lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
-            tl.store(lse_ptr + to + one, tl.where(seen, lse, NEG_INF))
+            tl.store(lse_ptr + to + one, settle(tl.where(seen, lse, NEG_INF)))
     token = tl.maximum(used, 0) + seq
     while token < num_tokens:
         to = token.to(tl.int64) * (NUM_PARTS * HEADS) + number
-        store_rounded(out_ptr + to * V_DIM + column, tl.zeros([V_PAD], tl.float32), column < V_DIM)
+        store_narrow(out_ptr + to * V_DIM + column, tl.zeros([V_PAD], tl.float32), column < V_DIM)
         if LSE:
             tl.store(lse_ptr + to + one, tl.full([1], NEG_INF, tl.float32))
         token += tl.num_programs(0)

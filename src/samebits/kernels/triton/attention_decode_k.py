@@ -14,6 +14,7 @@ from samebits.kernels.triton.attention_common import (
     in_range,
     page_of,
     sequences,
+    settled_score,
 )
 from samebits.kernels.triton.attention_work import decode_share, decode_tiles
 from samebits.kernels.triton.chaining import wait_for_previous
@@ -148,8 +149,9 @@ def query_runs(q_ptr, lane, D: tl.constexpr, FORMAT: tl.constexpr, fault_ptr):
     for j in tl.static_range(8):
         x = tl.load(q_ptr + lane * 8 + j, mask=lane * 8 + j < D, other=0.0).to(tl.float32)
         x = as_operand(x, FORMAT)
-        bad |= in_range(x, FORMAT) == 0
-        q += (x,)
+        good = in_range(x, FORMAT)
+        bad |= good == 0
+        q += (tl.where(good, x, 0.0),)  # so that no key or value is blamed for it
     fault_where(fault_ptr, BAD_QUERY, bad)
     return q
 
@@ -160,7 +162,7 @@ def score_tile(
     entry, tile, last, low, length, k_page, num_pages, scale, cap, inv_cap,
     page_size: tl.constexpr, TABLE: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr,
     HEADS: tl.constexpr, H_PAD: tl.constexpr, K_SLOT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr,
-    SHUFFLE: tl.constexpr,
+    FORMAT: tl.constexpr, SHUFFLE: tl.constexpr,
 ):  # fmt: skip
     """One tile's scores to s [tile, 16, H_PAD]; (the largest so far, what is wrong so far)."""
     LEVELS: tl.constexpr = 3 if D_PAD == 64 else (4 if D_PAD == 128 else 5)
@@ -177,7 +179,8 @@ def score_tile(
     kept = position < length
     if WINDOW:
         kept &= position >= low
-    s = head_scores(split8(k.to(tl.float32)), q, lane, HEADS, LEVELS, SHUFFLE) * scale
+    score = head_scores(split8(k.to(tl.float32)), q, lane, HEADS, LEVELS, SHUFFLE)
+    s = settled_score(score, FORMAT) * scale
     if CAP:
         s = soft_capped(s, cap, inv_cap)
     if SLOPES:
@@ -248,7 +251,7 @@ def decode_scores(
                     largest, wrong = score_tile(
                         largest, wrong, q, k_base, s_base, slopes, indices_ptr, fault_ptr,
                         entry, tile, last, low, length, k_page, num_pages, scale, cap, inv_cap,
-                        page_size, TABLE, WINDOW, CAP, SLOPES, HEADS, H_PAD, K_SLOT, D, D_PAD, SHUFFLE,
+                        page_size, TABLE, WINDOW, CAP, SLOPES, HEADS, H_PAD, K_SLOT, D, D_PAD, FORMAT, SHUFFLE,
                     )  # fmt: skip
                     tile += 1
             else:
@@ -256,7 +259,7 @@ def decode_scores(
                     largest, wrong = score_tile(
                         largest, wrong, q, k_base, s_base, slopes, indices_ptr, fault_ptr,
                         entry, tile, last, low, length, k_page, num_pages, scale, cap, inv_cap,
-                        page_size, TABLE, WINDOW, CAP, SLOPES, HEADS, H_PAD, K_SLOT, D, D_PAD, SHUFFLE,
+                        page_size, TABLE, WINDOW, CAP, SLOPES, HEADS, H_PAD, K_SLOT, D, D_PAD, FORMAT, SHUFFLE,
                     )  # fmt: skip
             fault_where(fault_ptr, BAD_SCORE, wrong)
             stretch = tl.program_id(0) + seq * NUM_PARTS + part

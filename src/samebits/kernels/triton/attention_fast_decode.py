@@ -184,11 +184,13 @@ def decode(
         head = item % KV_HEADS
         row = item // KV_HEADS * BLOCK_M + tl.arange(0, BLOCK_M)
         num_rows = count * GROUP
-        query = load_queries(q, row, num_rows, first, head, q_token, q_head, fault, q_code, D, BLOCK_D, GROUP)
+        query = load_queries(
+            q, row, num_rows, first, head, q_token, q_head, fault, q_code, D, BLOCK_D, GROUP, k.dtype.element_ty
+        )
         start = origin + block * BLOCK_N
         acc, m, total = walk(
             tl.zeros([BLOCK_M, BLOCK_D], tl.float32), tl.full([BLOCK_M], NEG_INF, tl.float32),
-            tl.zeros([BLOCK_M], tl.float32), query.to(k.dtype.element_ty),
+            tl.zeros([BLOCK_M], tl.float32), query,
             k + head * head_stride, v + head * head_stride, length - count + row // GROUP,
             begin, start, tl.minimum(start + taken * BLOCK_N, length), length,
             entry, kv_indices, num_pages, page_stride, slot_stride, scale, cap, window,

@@ -13,6 +13,7 @@ import triton
 from samebits.core.errors import BadInput
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
+from samebits.kernels.triton.attention_args import BAD_QUERY
 from samebits.kernels.triton.attention_fast_decode import decode
 from samebits.kernels.triton.attention_fast_prefill import prefill
 from samebits.kernels.triton.chaining import chained
@@ -21,7 +22,6 @@ from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.scratch import counters
 
 OP = "paged_attention"
-BAD_QUERY = fault(OP, "q", "NaN or Inf", "finite values")
 BAD_PAGE = fault(OP, "kv_indices", "an index out of range", "0 .. pages of the cache - 1")
 LARGEST_HEAD = 256
 FEW_ROWS = 64  # a sequence of more rows (queries x group) goes to the prefill kernel where that one is launched
@@ -208,7 +208,7 @@ def _launch_decode(shared: _Launch, most_rows: int, shape: Shape) -> None:
     part_o = torch.empty((slots, shared.constants["BLOCK_D"]), dtype=torch.float32, device=device)
     part_ml = torch.empty((slots, 2), dtype=torch.float32, device=device)
     decode[(grid,)](
-        *shared.tensors, part_o, part_ml, counters(device), fault_word(device), BAD_QUERY, BAD_PAGE,
+        *shared.tensors, part_o, part_ml, counters(device), fault_word(device), BAD_QUERY.value, BAD_PAGE,
         *shared.sizes, *shared.strides, *shared.logits, most_rows, shape.share, **_how(shape, shared.constants),
         MERGED=merged, PARTS=min(shape.parts, max(2, 8192 // (merged * shared.constants["BLOCK_D"]))),
         **chained(device), **FUSED,
@@ -221,6 +221,6 @@ def _launch_prefill(shared: _Launch, shape: Shape) -> None:
     num_tiles = num_rows // shape.block_m + min(shared.sizes[0], num_rows // (FEW_ROWS + 1))
     grid = num_tiles * (shared.constants["HEADS"] // shared.constants["GROUP"])
     prefill[(grid,)](
-        *shared.tensors, fault_word(shared.q.device), BAD_QUERY, *shared.sizes, *shared.strides, *shared.logits,
+        *shared.tensors, fault_word(shared.q.device), BAD_QUERY.value, *shared.sizes, *shared.strides, *shared.logits,
         FEW_ROWS, **_how(shape, shared.constants), **FUSED,
     )  # fmt: skip

@@ -41,8 +41,9 @@ def prefill(
         )
         num_rows = count * GROUP
         row = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-        query = load_queries(q, row, num_rows, first, head, q_token, q_head, fault, q_code, D, BLOCK_D, GROUP)
-        query = query.to(k.dtype.element_ty)
+        query = load_queries(
+            q, row, num_rows, first, head, q_token, q_head, fault, q_code, D, BLOCK_D, GROUP, k.dtype.element_ty
+        )
         q_position = length - count + row // GROUP
         lowest = length - count + tile * BLOCK_M // GROUP
         highest = length - count + (tl.minimum((tile + 1) * BLOCK_M, num_rows) - 1) // GROUP

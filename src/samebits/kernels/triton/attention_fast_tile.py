@@ -9,6 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from samebits.kernels.triton.attention_common import in_range
+from samebits.kernels.triton.rows import narrow, store_narrow, widen
+
 LOG2E = tl.constexpr(1.4426950408889634)
 NEG_INF = tl.constexpr(float("-inf"))
 
@@ -64,15 +67,18 @@ def row_offsets(
 
 
 @triton.jit
-def load_queries(q, row, num_rows, first, head, q_token, q_head, fault, code, D, BLOCK_D: tl.constexpr, GROUP):
-    """The tile's queries [rows, BLOCK_D] as stored, zeros outside; a value that is not finite is a fault."""
+def load_queries(
+    q, row, num_rows, first, head, q_token, q_head, fault, code, D, BLOCK_D: tl.constexpr, GROUP, dtype: tl.constexpr
+):
+    """The tile's queries [rows, BLOCK_D] in the keys' type, zeros outside; one that this cannot be is a fault."""
     d = tl.arange(0, BLOCK_D)
     inside = (row < num_rows)[:, None] & (d < D)[None, :]
     start = (first + row // GROUP).to(tl.int64) * q_token + (head * GROUP + row % GROUP) * q_head
     x = tl.load(q + start[:, None] + d[None, :], mask=inside, other=0.0)
-    bad = tl.abs(x.to(tl.float32)) < float("inf")
-    tl.store(fault + tl.zeros_like(inside).to(tl.int32), code, mask=bad == 0)
-    return x
+    operand = narrow(widen(x), dtype)
+    good = in_range(widen(operand), "bf16" if dtype == tl.bfloat16 else "f16")
+    tl.store(fault + tl.zeros_like(inside).to(tl.int32), code, mask=good == 0)
+    return operand
 
 
 @triton.jit
@@ -178,6 +184,6 @@ def store_rows(
     divisor = tl.where(any_seen, total, 1.0)
     at = (first + row // GROUP).to(tl.int64) * HEADS + query_head
     y = tl.where(any_seen[:, None], acc / divisor[:, None], 0.0)
-    tl.store(out + at[:, None] * D + d[None, :], y.to(out.dtype.element_ty), mask=inside[:, None] & (d < D)[None, :])
+    store_narrow(out + at[:, None] * D + d[None, :], y, inside[:, None] & (d < D)[None, :])
     if HAS_LSE:
-        tl.store(lse + at, tl.where(any_seen, m + tl.log2(divisor), NEG_INF), mask=inside)
+        store_narrow(lse + at, tl.where(any_seen, m + tl.log2(divisor), NEG_INF), inside)

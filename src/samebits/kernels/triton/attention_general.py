@@ -21,14 +21,14 @@ from samebits.kernels.triton.attention_common import (
     refuse_counts,
     sequence_of,
     sequences,
-    store_rounded,
-    stored_float,
+    settled_score,
 )
 from samebits.kernels.triton.attention_scores import chain16, codes_at, scale_at, scores
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip, soft_capped
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import UNFUSED
-from samebits.kernels.triton.rows import fault_where
+from samebits.kernels.triton.rows import fault_where, store_narrow
+from samebits.kernels.triton.settling import settle
 
 TILE_ELEMENTS = 512  # head elements times heads of a program: bounds its registers
 
@@ -80,7 +80,8 @@ def kept_scores(
         fault_where(fault_ptr, BAD_MASK, kept & (at >= mask_size))
         kept &= tl.load(mask_ptr + at, mask=kept & (at < mask_size), other=0) != 0
     page, slot, kept = page_of(pages[0], entry, positions, kept, pages[2], pages[1], fault_ptr, TABLE)
-    s = scores(q_ptrs, keys[0], page * keys[1] + slot * keys[2], real, kept, fault_ptr, FORMAT, D, D_PAD) * scale
+    score = scores(q_ptrs, keys[0], page * keys[1] + slot * keys[2], real, kept, fault_ptr, FORMAT, D, D_PAD)
+    s = settled_score(score, FORMAT) * scale
     if CAP:
         s = soft_capped(s, cap, inv_cap)
     if SLOPES:
@@ -98,7 +99,7 @@ def weighted(p, v_ptr, cells, kept, columns, V_DIM: tl.constexpr, FORMAT: tl.con
         d = scale_at(v_ptr + cells[:, None], columns[None, :] // 32, readable, FORMAT)
         p = (p[:, :, None] * d[None, :, :]).to(tl.float16).to(tl.float32)
     else:
-        v = stored_float(tl.load(v_ptr + cells[:, None] + columns[None, :], mask=readable, other=0.0), FORMAT)
+        v = tl.load(v_ptr + cells[:, None] + columns[None, :], mask=readable, other=0.0).to(tl.float32)
         fault_where(fault_ptr, BAD_VALUE, in_range(v, FORMAT) == 0)
         p = as_operand(p, FORMAT)[:, :, None]
     return p * v[None, :, :]
@@ -192,10 +193,11 @@ def attend_general(
     seen = total > 0.0
     out = out * tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)[:, None]
     out_ptrs = out_ptr + (token.to(tl.int64) * num_heads + heads[:, None]) * V_DIM + columns[None, :]
-    store_rounded(out_ptrs, out, real[:, None] & (columns < V_DIM)[None, :])
+    store_narrow(out_ptrs, out, real[:, None] & (columns < V_DIM)[None, :])
     if LSE:
         lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
-        tl.store(lse_ptr + token.to(tl.int64) * num_heads + heads, tl.where(seen, lse, NEG_INF), mask=real)
+        lse = settle(tl.where(seen, lse, NEG_INF))
+        tl.store(lse_ptr + token.to(tl.int64) * num_heads + heads, lse, mask=real)
 
 
 def power_of_two(n: int) -> int:

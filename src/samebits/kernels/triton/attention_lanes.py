@@ -24,6 +24,7 @@ from samebits.kernels.triton.attention_lanes_values import add_range, store_out,
 from samebits.kernels.triton.attention_work import tile_item, tile_total
 from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip
+from samebits.kernels.triton.settling import settle
 
 SHARED_ROWS = 64  # after the scores of a program: [16, M] maxima, [16, M] sums of runs, [M] inverses
 
@@ -134,4 +135,4 @@ def attend_lanes(
             if LSE:
                 lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
                 to += query.to(tl.int64) * NUM_HEADS + row % HEADS
-                store_lane(lse_ptr + to, tl.where(seen, lse, NEG_INF), real)
+                store_lane(lse_ptr + to, settle(tl.where(seen, lse, NEG_INF)), real)

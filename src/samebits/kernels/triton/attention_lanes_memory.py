@@ -10,10 +10,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention_common import round_bf16, store_rounded
 from samebits.kernels.triton.elementary import bits, from_bits
 from samebits.kernels.triton.registry import INTERPRETED
-from samebits.kernels.triton.rows import widen
+from samebits.kernels.triton.rows import narrow, store_narrow, widen
+from samebits.kernels.triton.settling import settle_to
 
 M, N = tl.constexpr(64), tl.constexpr(64)  # rows of a tile, positions of a tile
 THREADS = tl.constexpr(128)
@@ -179,10 +179,8 @@ def load_columns(pointers, kept):
 
 @triton.jit
 def pattern_of(x, dtype: tl.constexpr):
-    """The bits of float32 x rounded to a 16-bit type, below 2^16; finite x."""
-    if dtype == tl.bfloat16:
-        return (bits(round_bf16(x)) >> 16) & 0xFFFF
-    return x.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
+    """The bits of float32 x rounded to a 16-bit type, below 2^16."""
+    return narrow(x, dtype).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
 
 
 @triton.jit
@@ -193,16 +191,20 @@ def _store_words(pointers, words, kept):
 
 @triton.jit
 def store_columns(pointers, x, kept):
-    """Eight float32 lanes side by side in the pointers' own type, rounded to nearest even."""
+    """Eight float32 lanes side by side in the pointers' own type, settled and rounded to nearest even."""
+    DTYPE: tl.constexpr = pointers.dtype.element_ty
     if EMULATE:
         for n in tl.static_range(8):
-            store_rounded(pointers + n, x[n], kept)
-    elif pointers.dtype.element_ty == tl.float32:
-        _store_words(pointers, (bits(x[0]), bits(x[1]), bits(x[2]), bits(x[3])), kept)
-        _store_words(pointers + 4, (bits(x[4]), bits(x[5]), bits(x[6]), bits(x[7])), kept)
+            store_narrow(pointers + n, x[n], kept)
     else:
-        words = ()
-        for n in tl.static_range(4):
-            low = pattern_of(x[2 * n], pointers.dtype.element_ty)
-            words += (low | (pattern_of(x[2 * n + 1], pointers.dtype.element_ty) << 16),)
-        _store_words(pointers, words, kept)
+        y = ()
+        for n in tl.static_range(8):
+            y += (settle_to(x[n], DTYPE),)
+        if tl.float32 == DTYPE:
+            _store_words(pointers, (bits(y[0]), bits(y[1]), bits(y[2]), bits(y[3])), kept)
+            _store_words(pointers + 4, (bits(y[4]), bits(y[5]), bits(y[6]), bits(y[7])), kept)
+        else:
+            words = ()
+            for n in tl.static_range(4):
+                words += (pattern_of(y[2 * n], DTYPE) | (pattern_of(y[2 * n + 1], DTYPE) << 16),)
+            _store_words(pointers, words, kept)

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention_args import BAD_PAGE, BAD_QUERY
-from samebits.kernels.triton.attention_common import NEG_INF, as_operand, in_range
+from samebits.kernels.triton.attention_common import NEG_INF, as_operand, in_range, settled_score
 from samebits.kernels.triton.attention_lanes_memory import (
     COMMIT,
     ROW_BYTES,
@@ -153,7 +153,7 @@ def score_range(
             for i in tl.static_range(8):
                 query = first + (row + i) // HEADS
                 q_position = length - rows + query
-                s = dots[4 * i + j] * scale
+                s = settled_score(dots[4 * i + j], FORMAT) * scale
                 if CAP:
                     s = soft_capped(s, cap, inv_cap)
                 if SLOPES:

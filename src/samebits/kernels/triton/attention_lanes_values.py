@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention_args import BAD_PAGE, BAD_VALUE
-from samebits.kernels.triton.attention_common import CUT, LARGEST_F32, SMALLEST_BF16
+from samebits.kernels.triton.attention_common import CUT, LARGEST_F32
 from samebits.kernels.triton.attention_lanes_memory import (
     ROW_BYTES,
     THREADS,
@@ -30,6 +30,7 @@ from samebits.kernels.triton.attention_lanes_tiles import (
     value_places,
 )
 from samebits.kernels.triton.elementary import (
+    EXP_LOWEST,
     EXP_POLY,
     LN2_HIGH,
     LN2_LOW,
@@ -46,22 +47,19 @@ from samebits.kernels.triton.rows import fault_where, narrow, widen
 @triton.jit
 def negative_exp(x):
     """`exp` for x <= 0."""
-    clamped = tl.maximum(x, -87.0)
+    clamped = tl.maximum(x, EXP_LOWEST)
     shifted = clamped * LOG2E + ROUND_MAGIC
     n = shifted - ROUND_MAGIC
     r = (clamped - n * LN2_HIGH) - n * LN2_LOW
     mantissa = 1.0 + (r + (r * r) * horner(r, EXP_POLY))
     result = from_bits(bits(mantissa) + ((bits(shifted) - ROUND_MAGIC_BITS) << 23))
-    return tl.where(x < -87.0, 0.0, result)
+    return tl.where(x < EXP_LOWEST, 0.0, result)
 
 
 @triton.jit
 def weight(p, FORMAT: tl.constexpr):
     """as_operand for 0 <= p <= 1."""
-    if FORMAT == "bf16":
-        rounded = widen(narrow(p, tl.bfloat16))
-        return tl.where(rounded < SMALLEST_BF16, 0.0, rounded)
-    return p.to(tl.float16).to(tl.float32)
+    return widen(narrow(p, tl.bfloat16 if FORMAT == "bf16" else tl.float16))
 
 
 @triton.jit

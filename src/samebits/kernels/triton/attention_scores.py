@@ -7,7 +7,7 @@ import triton.language as tl
 
 from samebits.kernels.triton.activations import int8_blocks
 from samebits.kernels.triton.attention_args import BAD_QUERY, BAD_SCORE
-from samebits.kernels.triton.attention_common import as_operand, in_range, stored_float
+from samebits.kernels.triton.attention_common import as_operand, in_range
 from samebits.kernels.triton.rows import fault_where
 
 BLOCK = tl.constexpr(32)
@@ -46,7 +46,7 @@ def run_of_8(q_ptrs, k_ptrs, first, real, readable, fault_ptr, FORMAT: tl.conste
         d = first + i
         q = as_operand(tl.load(q_ptrs + d, mask=real & (d < D), other=0.0).to(tl.float32), FORMAT)
         fault_where(fault_ptr, BAD_QUERY, in_range(q, FORMAT) == 0)
-        k = stored_float(tl.load(k_ptrs + d, mask=readable & (d < D), other=0.0), FORMAT)
+        k = tl.load(k_ptrs + d, mask=readable & (d < D), other=0.0).to(tl.float32)
         fault_where(fault_ptr, BAD_SCORE, in_range(k, FORMAT) == 0)
         node = node + q[:, None] * k[None, :]
     return node

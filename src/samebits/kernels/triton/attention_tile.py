@@ -23,12 +23,13 @@ from samebits.kernels.triton.attention_common import (
     page_of,
     refuse_counts,
     sequences,
-    store_rounded,
+    settled_score,
 )
 from samebits.kernels.triton.attention_work import tile_item, tile_total
 from samebits.kernels.triton.chaining import wait_for_previous
 from samebits.kernels.triton.elementary import LOG2E, exp, log2, recip, soft_capped
-from samebits.kernels.triton.rows import fault_where
+from samebits.kernels.triton.rows import fault_where, store_narrow
+from samebits.kernels.triton.settling import settle
 
 
 @triton.jit
@@ -98,7 +99,8 @@ def tile_scores(
         indices_ptr, entry, positions, positions < length, page_size, num_pages, fault_ptr, TABLE
     )
     cells = page * k_page + slot * k_slot + head * k_head
-    s = tile_dots(q_ptrs, k_ptr, real, cells, readable, zero, D, SLICES, FORMAT) * scale
+    score = tile_dots(q_ptrs, k_ptr, real, cells, readable, zero, D, SLICES, FORMAT)
+    s = settled_score(score, FORMAT) * scale
     if CAP:
         s = soft_capped(s, cap, inv_cap)
     if SLOPES:
@@ -253,7 +255,7 @@ def attend_tiles(
             fault_where(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
             to = (first + query).to(tl.int64) * (NUM_PARTS * HEADS) + q_heads
             out_ptrs = out_ptr + to[:, None] * V_DIM + column[None, :]
-            store_rounded(out_ptrs, out, real[:, None] & (column < V_DIM)[None, :])
+            store_narrow(out_ptrs, out, real[:, None] & (column < V_DIM)[None, :])
             if LSE:
                 lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
-                tl.store(lse_ptr + to, tl.where(seen, lse, NEG_INF), mask=real)
+                tl.store(lse_ptr + to, settle(tl.where(seen, lse, NEG_INF)), mask=real)

@@ -12,7 +12,8 @@ from samebits.kernels.triton.elementary import bits, from_bits, recip, round_to_
 from samebits.kernels.triton.faults import fault
 from samebits.kernels.triton.quantize import LARGEST_AMAX, SMALLEST_AMAX, block_factors, largest_magnitude
 from samebits.kernels.triton.rope import turned
-from samebits.kernels.triton.rows import fault_where, narrow, widen
+from samebits.kernels.triton.rows import fault_where, settled_narrow, widen
+from samebits.kernels.triton.settling import settle
 from samebits.kernels.triton.tensors import Blocks
 
 OP = "append_paged_kv_cache"
@@ -22,7 +23,6 @@ NO_PAGE = tl.constexpr(fault(OP, "kv_indices", "a page that is not there", "0 ..
 NOT_STORABLE = tl.constexpr(
     fault(OP, "key or value", "NaN, Inf or a value beyond the cache's range", "finite values it can hold")
 )
-SMALLEST_BF16 = tl.constexpr(2.0**-63)
 LARGEST_BF16 = tl.constexpr(2.0**63)
 
 
@@ -89,22 +89,21 @@ def cell_of(
 
 @triton.jit
 def _store_plain(target_ptrs, e, y, mask, fault_ptr):
-    """float32 y rounded for use in products, see docs/numerics.md, section 2."""
-    stored = widen(narrow(y, target_ptrs.dtype.element_ty))
-    magnitude = tl.abs(stored)
+    """float32 y, settled and rounded for use in products, see docs/numerics.md, section 2."""
+    stored = settled_narrow(y, target_ptrs.dtype.element_ty)
+    magnitude = tl.abs(widen(stored))
     if target_ptrs.dtype.element_ty == tl.bfloat16:
         refused = (magnitude <= LARGEST_BF16) == 0
-        stored = tl.where(magnitude < SMALLEST_BF16, 0.0, stored)
     else:
         refused = (magnitude < float("inf")) == 0
-    tl.store(target_ptrs + e, narrow(stored, target_ptrs.dtype.element_ty), mask=mask)
+    tl.store(target_ptrs + e, stored, mask=mask)
     fault_where(fault_ptr, NOT_STORABLE, refused & mask)
 
 
 @triton.jit
 def _store_scales(block_ptrs, scale, refused, mask, fault_ptr):
     """Scales of blocks [heads, blocks] as float16 before their codes; one is refused by its values or by itself."""
-    d = scale.to(tl.float16)
+    d = settled_narrow(scale, tl.float16)
     pattern = d.to(tl.int16, bitcast=True).to(tl.int32)
     tl.store(block_ptrs, (pattern & 255).to(tl.uint8), mask=mask)
     tl.store(block_ptrs + 1, ((pattern >> 8) & 255).to(tl.uint8), mask=mask)
@@ -160,7 +159,10 @@ def store_heads(
     head_stride, fault_ptr, D: tl.constexpr, BLOCKS: tl.constexpr, R: tl.constexpr, INTERLEAVE: tl.constexpr,
     HEADS: tl.constexpr, FORMAT: tl.constexpr,
 ):  # fmt: skip
-    """HEADS heads of a token, turned where R > 0, into its cell; BLOCKS is a head in blocks of 32, a power of two."""
+    """HEADS heads of a token, turned where R > 0, into its cell; BLOCKS is a head in blocks of 32, a power of two.
+
+    What rope makes is settled before it is encoded; plain formats do that as they store.
+    """
     cell = cache_ptr + page * page_stride + slot * slot_stride
     source = x_ptr + token * x_token
     if FORMAT == "plain":
@@ -177,9 +179,13 @@ def store_heads(
         if FORMAT == "q8_0":
             e = _per_lane(block) * 32 + tl.arange(0, 32)[None, None, :]
             y = turned(sources, e, _per_lane(mask) & (e < D), row_ptr, turns, R, INTERLEAVE)
+            if R > 0:
+                y = settle(y)
             _store_q8_0(head_ptrs, block, y, mask, fault_ptr)
         else:
             e = _per_lane(block) * 32 + tl.arange(0, 16)[None, None, :]
             low = turned(sources, e, _per_lane(mask) & (e < D), row_ptr, turns, R, INTERLEAVE)
             high = turned(sources, e + 16, _per_lane(mask) & (e + 16 < D), row_ptr, turns, R, INTERLEAVE)
+            if R > 0:
+                low, high = settle(low), settle(high)
             _store_q4_0(head_ptrs, block, low, high, mask, fault_ptr)

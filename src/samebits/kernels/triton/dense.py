@@ -8,13 +8,12 @@ import triton.language as tl
 
 from samebits.kernels.record import Request
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.registry import INTERPRETED, UNFUSED
+from samebits.kernels.triton.registry import UNFUSED
+from samebits.kernels.triton.rows import fault_where, narrow, widen
 
 ON_AMD = torch.version.hip is not None
 FLOAT_WEIGHTS = ("f32", "f16", "bf16")
-SMALLEST_BF16 = tl.constexpr(2.0**-63)
 LARGEST_BF16 = tl.constexpr(2.0**63)
-EMULATE = tl.constexpr(INTERPRETED)
 INFINITY = tl.constexpr(float("inf"))
 
 # As numpy names the types in the reference's message.
@@ -34,49 +33,51 @@ def float_weight(request: Request) -> str | None:
 
 
 @triton.jit
-def narrow(x, DTYPE: tl.constexpr):
-    """float32 to DTYPE, to nearest even. The interpreter cuts bfloat16 off instead, so there the bits are rounded."""
-    if EMULATE and tl.bfloat16 == DTYPE:
-        pattern = x.to(tl.int32, bitcast=True)
-        rounded = (pattern + 0x7FFF + ((pattern >> 16) & 1)) & -65536
-        return tl.where(x == x, rounded.to(tl.float32, bitcast=True), x).to(DTYPE)
-    return x.to(DTYPE)
-
-
-@triton.jit
 def as_operand(x, DTYPE: tl.constexpr):
     """x rounded to DTYPE for use in a product: (its value in float32, whether it is refused)."""
-    value = narrow(x.to(tl.float32), DTYPE).to(tl.float32)
-    magnitude = tl.abs(value)
+    value = widen(narrow(widen(x), DTYPE))
     if tl.bfloat16 == DTYPE:
-        return tl.where(magnitude < SMALLEST_BF16, 0.0, value), (magnitude <= LARGEST_BF16) == 0
-    return value, (magnitude < INFINITY) == 0
+        return value, (tl.abs(value) <= LARGEST_BF16) == 0
+    return value, (tl.abs(value) < INFINITY) == 0
 
 
 @triton.jit
-def _narrow(x_ptr, y_ptr, fault_ptr, code, size, stride_x, BLOCK: tl.constexpr):
-    row = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+def refuse_row(x_row, fault_ptr, code, K, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
+    """A fault where one of the K elements of a row is no operand."""
+    refused = tl.zeros([BLOCK], tl.int1)
+    first = 0
+    while first < K:
+        at = first + tl.arange(0, BLOCK)
+        _, wrong = as_operand(tl.load(x_row + at, mask=at < K, other=0.0), DTYPE)
+        refused = refused | wrong
+        first += BLOCK
+    fault_where(fault_ptr, code, refused)
+
+
+@triton.jit
+def _narrow(x_ptr, y_ptr, fault_ptr, code, size, stride_x, STORE: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * stride_x + at, mask=at < size, other=0.0)
-    value = narrow(x.to(tl.float32), y_ptr.dtype.element_ty)
-    tl.store(y_ptr + row * size + at, value, mask=at < size)
-    refused = (tl.abs(value.to(tl.float32)) < INFINITY) == 0
+    value, refused = as_operand(x, y_ptr.dtype.element_ty)
+    if STORE:
+        tl.store(y_ptr + row * size + at, value.to(y_ptr.dtype.element_ty), mask=at < size)
     tl.store(fault_ptr, code, mask=tl.max(refused.to(tl.int32)) != 0)
 
 
 def narrowed(x: torch.Tensor, dtype: torch.dtype, op_name: str, multiple: int = 1) -> torch.Tensor:
-    """x [T, K] rounded to a 16-bit type, contiguous; x itself where it is that already.
+    """x [T, K] rounded to a 16-bit type, contiguous; x itself where it is that already. A fault where it is no operand.
 
     Its rows are a multiple of `multiple`; what is in those beyond T is not defined.
     """
     num_rows, size = x.shape
     padded = -(-num_rows // multiple) * multiple
-    if x.dtype == dtype and padded == num_rows:
-        return x.contiguous()
-    y = torch.empty(padded, size, dtype=dtype, device=x.device)
+    is_there = x.dtype == dtype and padded == num_rows
+    y = x.contiguous() if is_there else torch.empty(padded, size, dtype=dtype, device=x.device)
     if x.numel():
         block = min(triton.next_power_of_2(size), 4096)
-        grid = (triton.cdiv(size, block), num_rows)
-        word = fault_word(x.device)
-        _narrow[grid](x, y, word, operand_fault(op_name, dtype), size, x.stride(0), BLOCK=block, num_warps=8, **UNFUSED)
+        code, word = operand_fault(op_name, dtype), fault_word(x.device)
+        _narrow[(num_rows, triton.cdiv(size, block))](
+            x, y, word, code, size, x.stride(0), STORE=not is_there, BLOCK=block, num_warps=8, **UNFUSED
+        )
     return y

@@ -10,10 +10,12 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.dense import as_operand, float_weight, narrow, operand_fault
+from samebits.kernels.triton.dense import as_operand, float_weight, operand_fault
 from samebits.kernels.triton.dense_gemv import MOST_TOKENS, gemv_exact
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
+from samebits.kernels.triton.rows import store_narrow, widen
+from samebits.kernels.triton.settling import settle
 
 RUN = tl.constexpr(16)
 RUNS = tl.constexpr(16)
@@ -28,7 +30,7 @@ def run_sum(x_row, w_row, x_mask, w_mask, first, K: tl.constexpr):
     refused = tl.zeros([x_row.shape[0]], tl.int32)
     for i in tl.static_range(RUN):
         a, bad = as_operand(tl.load(x_row + first + i, mask=x_mask & (first + i < K), other=0.0), DTYPE)
-        b, _ = as_operand(tl.load(w_row + first + i, mask=w_mask & (first + i < K), other=0.0), DTYPE)
+        b = widen(tl.load(w_row + first + i, mask=w_mask & (first + i < K), other=0.0))
         total = total + a[:, None] * b[None, :]
         refused = refused | bad.to(tl.int32)
     return total, refused
@@ -71,9 +73,9 @@ def _gemm(
     w_row = w_ptr + row.to(tl.int64) * stride_w
     y, refused = tile_sum(x_row, w_row, token < num_tokens, row < N, K)
     if bias_ptr is not None:
-        y = y + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
+        y = settle(y) + widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))[None, :]
     at = token.to(tl.int64)[:, None] * N + row[None, :]
-    tl.store(y_ptr + at, narrow(y, y_ptr.dtype.element_ty), mask=(token < num_tokens)[:, None] & (row < N)[None, :])
+    store_narrow(y_ptr + at, y, (token < num_tokens)[:, None] & (row < N)[None, :])
     tl.store(fault_ptr, code, mask=tl.max(refused) != 0)
 
 

@@ -10,9 +10,11 @@ import torch
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.dense import as_operand, narrow, operand_fault
+from samebits.kernels.triton.dense import as_operand, operand_fault
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import UNFUSED
+from samebits.kernels.triton.rows import store_narrow, widen
+from samebits.kernels.triton.settling import settle
 
 MOST_TOKENS = 8
 ROWS = 2
@@ -92,16 +94,15 @@ def _gemv(
             w = tl.load(w_row + k, mask=(row < N)[:, None, None] & (k < K), other=0.0)
             x = tl.load(x_row + k, mask=k < K, other=0.0)
             a, bad = as_operand(x, DTYPE)
-            b, _ = as_operand(w, DTYPE)
-            a = tl.broadcast_to(a, [R, 256, V])
+            a, b = tl.broadcast_to(a, [R, 256, V]), widen(w)
             runs = _chain8(runs, a, b) if V == 8 else _chain4(runs, a, b)
             refused = refused | tl.max(bad.to(tl.int32), axis=2)
         cuts = _add16(tl.zeros([R, 16], tl.float32), tl.reshape(runs, [R, 16, 16]))
         total = _add16(total, tl.reshape(cuts, [R, 1, 16]))
     y = tl.reshape(total, [R])
     if bias_ptr is not None:
-        y = y + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)
-    tl.store(y_ptr + token * N + row, narrow(y, y_ptr.dtype.element_ty), mask=row < N)
+        y = settle(y) + widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))
+    store_narrow(y_ptr + token * N + row, y, row < N)
     tl.store(fault_ptr, code, mask=tl.max(tl.max(refused, axis=1)) != 0)
 
 

@@ -12,6 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from samebits.kernels.triton.dense import ON_AMD
 from samebits.kernels.triton.registry import FUSED
+from samebits.kernels.triton.rows import settled_narrow
 
 LARGEST_COPY = 64 << 10  # bytes of a result's tile in shared memory beside the pipeline
 GROUP = 16
@@ -64,12 +65,12 @@ def _many(
             row = n * BN + tl.arange(0, BN)
             acc += tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
         if WHOLE:
-            y_desc.store([t * BT, n * BN], acc.to(y_desc.dtype))
+            y_desc.store([t * BT, n * BN], settled_narrow(acc, y_desc.dtype))
         else:
             # In halves the copy through shared memory leaves room for the pipeline.
             left, right = tl.split(tl.permute(tl.reshape(acc, [BT, 2, BN // 2]), [0, 2, 1]))
-            y_desc.store([t * BT, n * BN], left.to(y_desc.dtype))
-            y_desc.store([t * BT, n * BN + BN // 2], right.to(y_desc.dtype))
+            y_desc.store([t * BT, n * BN], settled_narrow(left, y_desc.dtype))
+            y_desc.store([t * BT, n * BN + BN // 2], settled_narrow(right, y_desc.dtype))
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,17 @@ import triton.language as tl
 from samebits.core.shapes import upper
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
-from samebits.kernels.triton.dense import INFINITY, ON_AMD, narrow, narrowed, operand_fault
+from samebits.kernels.triton.dense import ON_AMD, narrowed, operand_fault, refuse_row
 from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.faults import fault_word
 from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
+from samebits.kernels.triton.rows import narrow, store_narrow, widen
 
 EMULATE = tl.constexpr(INTERPRETED)
 MOST_FEW = 16
 MOST_PADDED = 1024  # so many tokens are copied to fill tiles: reads beyond the last row are slow
 TILE_TOKENS = 64
+CHECKED = tl.constexpr(1024)  # elements of a row that are looked at together
 
 
 @triton.jit
@@ -52,7 +54,17 @@ def _few(
     BK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """BN rows of the weight times BT tokens; a program streams its rows through a pipeline of STAGES tiles."""
+    """BN rows of the weight times BT tokens; a program streams its rows through a pipeline of STAGES tiles.
+
+    The last program of a tile of tokens looks for operands that are refused, beside the others: none waits for it.
+    """
+    if tl.program_id(0) == tl.num_programs(0) - 1:
+        at = tl.program_id(1) * BT
+        last = tl.minimum(at + BT, num_tokens)
+        while at < last:
+            refuse_row(x_ptr + at.to(tl.int64) * stride_x, fault_ptr, code, K, w_ptr.dtype.element_ty, CHECKED)
+            at += 1
+        return
     row = tl.program_id(0) * BN + tl.arange(0, BN)
     token = tl.program_id(1) * BT + tl.arange(0, BT)
     w_row = w_ptr + row.to(tl.int64) * stride_w
@@ -62,16 +74,13 @@ def _few(
         k = first + tl.arange(0, BK)
         w = tl.load(w_row[:, None] + k[None, :], mask=(row < N)[:, None] & (k < K)[None, :], other=0.0)
         x = tl.load(x_row[:, None] + k[None, :], mask=(token < num_tokens)[:, None] & (k < K)[None, :], other=0.0)
-        acc = _dot(w, tl.trans(narrow(x.to(tl.float32), w.dtype)), acc)
-    # An operand that is not finite makes its token's sums so.
-    refused = tl.max(((tl.abs(acc) < INFINITY) == 0).to(tl.int32)) != 0
+        acc = _dot(w, tl.trans(narrow(widen(x), w.dtype)), acc)
     y = tl.trans(acc)
     if bias_ptr is not None:
-        y += tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
+        y += widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))[None, :]
     at = token.to(tl.int64)[:, None] * N + row[None, :]
     inside = (token < num_tokens)[:, None] & (row < N)[None, :]
-    tl.store(y_ptr + at, narrow(y, y_ptr.dtype.element_ty), mask=inside)
-    tl.store(fault_ptr, code, mask=refused)
+    store_narrow(y_ptr + at, y, inside)
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ def few(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, y: tor
     num_tokens = x.shape[0]
     n, k = weight.shape
     tiles = few_for(num_tokens, n)
-    _few[(triton.cdiv(n, tiles.rows), triton.cdiv(num_tokens, tiles.tokens))](
+    _few[(triton.cdiv(n, tiles.rows) + 1, triton.cdiv(num_tokens, tiles.tokens))](
         x,
         weight,
         bias,

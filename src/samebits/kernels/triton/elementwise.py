@@ -76,9 +76,8 @@ def _binary(x: torch.Tensor, y: torch.Tensor, multiply: bool) -> torch.Tensor:
     return z
 
 
-def _unary(
-    x: torch.Tensor, dtype: torch.dtype, kind: str, factor: float = 1.0, inv_factor: float = 1.0
-) -> torch.Tensor:
+def unary(x: torch.Tensor, dtype: torch.dtype, kind: str, factor: float = 1.0, inv_factor: float = 1.0) -> torch.Tensor:
+    """x in another type: as it is ("cast"), times a factor ("scale") or capped at it ("cap"); settled."""
     y = torch.empty(x.shape, dtype=dtype, device=x.device)
     if y.numel() == 0:
         return y
@@ -103,16 +102,16 @@ def mul(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 @implements("scale", tier=Tier.PORTABLE)
 def scale(x: torch.Tensor, *, factor: float = 1.0) -> torch.Tensor:
-    return _unary(x, x.dtype, "scale", factor)
+    return unary(x, x.dtype, "scale", factor)
 
 
 @implements("cast", tier=Tier.PORTABLE)
 def cast(x: torch.Tensor, *, format: str = "f32") -> torch.Tensor:
-    return _unary(x, DTYPES[format], "cast")
+    return unary(x, DTYPES[format], "cast")
 
 
 @implements("soft_cap", tier=Tier.PORTABLE)
 def soft_cap(x: torch.Tensor, *, cap: float = 30.0) -> torch.Tensor:
     if cap == 0:
-        return _unary(x, x.dtype, "cast")
-    return _unary(x, x.dtype, "cap", cap, float(host_recip(np.array(cap, np.float32))))
+        return unary(x, x.dtype, "cast")
+    return unary(x, x.dtype, "cap", cap, float(host_recip(np.array(cap, np.float32))))

@@ -13,7 +13,8 @@ from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.gemv_terms import e4m3
-from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
+from samebits.kernels.triton.registry import UNFUSED, implements
+from samebits.kernels.triton.rows import store_narrow
 from samebits.kernels.triton.tensors import DTYPES, Blocks, Tiled
 from samebits.kernels.triton.weights import PLANES, tile_weight, tiled_offsets
 
@@ -143,15 +144,6 @@ def value(code, d, m, scale, FORMAT: tl.constexpr):
 
 
 @triton.jit
-def narrowed(x, dtype: tl.constexpr, BY_HAND: tl.constexpr):
-    """float32 to nearest even; BY_HAND in the interpreter, which cuts bfloat16 off."""
-    if BY_HAND and dtype == tl.bfloat16:
-        pattern = x.to(tl.int32, bitcast=True)
-        return ((pattern + (0x7FFF + ((pattern >> 16) & 1))) >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
-    return x.to(dtype)
-
-
-@triton.jit
 def embed_kernel(
     ids_ptr,
     data_ptr,
@@ -165,7 +157,6 @@ def embed_kernel(
     TILED: tl.constexpr,
     FAULT: tl.constexpr,
     FORMAT: tl.constexpr,
-    BY_HAND: tl.constexpr,
 ):
     index = tl.program_id(0)
     e = tl.program_id(1) * SPAN + tl.arange(0, SPAN)
@@ -178,7 +169,7 @@ def embed_kernel(
     else:
         code, d, m = raw_element(data_ptr + row * row_stride, e, keep, FORMAT)
     y = tl.where(inside, value(code, d, m, scale, FORMAT), 0.0)
-    tl.store(y_ptr + index.to(tl.int64) * K + e, narrowed(y, y_ptr.dtype.element_ty, BY_HAND), mask=e < K)
+    store_narrow(y_ptr + index.to(tl.int64) * K + e, y, e < K)
     tl.store(fault_ptr, FAULT, mask=(inside == 0) & (chosen != -1))
 
 
@@ -207,7 +198,6 @@ def embed_blocks(table: Blocks | Tiled, ids: torch.Tensor, *, format: str = "f32
         TILED=tiled,
         FAULT=OUT_OF_RANGE,
         FORMAT=table.format.name,
-        BY_HAND=INTERPRETED,
         num_warps=4,
         **UNFUSED,
     )

@@ -10,11 +10,12 @@ from samebits.core.format import BLOCK
 from samebits.kernels.triton.activations import int8_blocks
 from samebits.kernels.triton.elementary import bits, from_bits, sigmoid
 from samebits.kernels.triton.faults import fault, fault_word
+from samebits.kernels.triton.gemv_checks import activation_faults, not_finite
 from samebits.kernels.triton.registry import FUSED, UNFUSED
+from samebits.kernels.triton.rows import fault_where
+from samebits.kernels.triton.settling import settle
 
-LARGEST = tl.constexpr(3.0e38)
-
-_NOT_FINITE = "NaN, Inf or a magnitude above 2^126"
+_NOT_FINITE = "NaN, Inf or a magnitude above 2^80"
 QUANTIZE_FAULT = fault("quantize_q8", "x", _NOT_FINITE, "finite values")
 
 
@@ -25,7 +26,6 @@ def _widen(
     x_ptr,
     row_scale_ptr,
     fault_ptr,
-    code,
     num_tokens,
     stride_codes,
     stride_scales,
@@ -33,21 +33,23 @@ def _widen(
     ALL: tl.constexpr,
     BLOCKS: tl.constexpr,
     HALVES: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
 ):
     """Blocks of a token as float16, divided by a power of two of the token's own, so that none leaves the range."""
     token = tl.program_id(0).to(tl.int64)
     every = tl.arange(0, ALL)
     all_scales = tl.load(scales_ptr + token * stride_scales + every, mask=every < NB, other=0.0)
-    refused = tl.max((tl.abs(all_scales) <= LARGEST).to(tl.int32) ^ 1) != 0
     power = bits(tl.max(tl.abs(all_scales))) & 0x7F800000
     power = tl.where(power == 0, 0x3F800000, power)
     block = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
     j = tl.arange(0, 32)
     inside = (block < NB)[:, None] & (j >= 0)[None, :]
     place = block[:, None] * 32 + j[None, :]
-    codes = tl.load(codes_ptr + token * stride_codes + place, mask=inside, other=0).to(tl.float32)
+    codes = tl.load(codes_ptr + token * stride_codes + place, mask=inside, other=0)
+    fault_where(fault_ptr, BAD_CODES, tl.max((codes == -128).to(tl.int32), axis=1) != 0)
     scale = tl.load(scales_ptr + token * stride_scales + block, mask=block < NB, other=0.0)
-    x = (codes * (scale * from_bits(0x7F000000 - power))[:, None]).to(tl.float16)
+    x = (codes.to(tl.float32) * (scale * from_bits(0x7F000000 - power))[:, None]).to(tl.float16)
     if HALVES:
         half = (j // 16)[None, :] * (num_tokens * (NB * 16)) + block[:, None] * 16 + (j % 16)[None, :]
         tl.store(x_ptr + token * (NB * 16) + half, x, mask=inside)
@@ -55,7 +57,7 @@ def _widen(
         tl.store(x_ptr + token * (NB * 32) + place, x, mask=inside)
     if tl.program_id(1) == 0:
         tl.store(row_scale_ptr + token, from_bits(power))
-        tl.store(fault_ptr, code, mask=refused)
+        fault_where(fault_ptr, BAD_SCALES, not_finite(all_scales))
 
 
 def widened(codes: torch.Tensor, scales: torch.Tensor, op_name: str, halves: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,7 +73,6 @@ def widened(codes: torch.Tensor, scales: torch.Tensor, op_name: str, halves: boo
         x,
         row_scale,
         fault_word(codes.device),
-        fault(op_name, "scales", "NaN or Inf", "finite values"),
         num_tokens,
         codes.stride(0),
         scales.stride(0),
@@ -79,6 +80,7 @@ def widened(codes: torch.Tensor, scales: torch.Tensor, op_name: str, halves: boo
         ALL=triton.next_power_of_2(nb),
         BLOCKS=blocks,
         HALVES=halves,
+        **activation_faults(op_name),
         num_warps=4,
         **FUSED,
     )
@@ -93,7 +95,7 @@ def _silu_blocks(x_ptr, codes_ptr, scales_ptr, fault_ptr, code, HB: tl.constexpr
     inside = (block < HB)[:, None] & (at >= 0)
     gate = tl.load(x_ptr + token * (HB * 64) + at, mask=inside, other=0.0)
     up = tl.load(x_ptr + token * (HB * 64) + HB * 32 + at, mask=inside, other=0.0)
-    codes, scale, refused = int8_blocks((gate * sigmoid(gate)) * up)
+    codes, scale, refused = int8_blocks(settle((gate * sigmoid(gate)) * up))
     tl.store(codes_ptr + token * (HB * 32) + at, codes, mask=inside)
     tl.store(scales_ptr + token * HB + block, scale, mask=block < HB)
     tl.store(fault_ptr, code, mask=tl.max(refused.to(tl.int32)) != 0)

@@ -9,6 +9,7 @@ import triton.language as tl
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import (
+    EXP_LOWEST,
     EXP_POLY,
     LN2_HIGH,
     LN2_LOW,
@@ -34,13 +35,13 @@ BLOCK = 1024  # results of a program, of one row
 def sigmoid_of_number(x):
     """sigmoid(x) for x that is a number, without what exp does for arguments above 0."""
     magnitude = tl.abs(x)
-    clamped = tl.maximum(-magnitude, -87.0)
+    clamped = tl.maximum(-magnitude, EXP_LOWEST)
     shifted = clamped * LOG2E + ROUND_MAGIC
     n = shifted - ROUND_MAGIC
     r = (clamped - n * LN2_HIGH) - n * LN2_LOW
     mantissa = 1.0 + (r + (r * r) * horner(r, EXP_POLY))
     # the magic's own bits leave the word in the shift
-    t = tl.where(magnitude > 87.0, 0.0, from_bits(bits(mantissa) + (bits(shifted) << 23)))
+    t = tl.where(magnitude > -EXP_LOWEST, 0.0, from_bits(bits(mantissa) + (bits(shifted) << 23)))
     share = recip(1.0 + t)
     return tl.where(x < 0.0, t * share, share)
 

@@ -18,6 +18,7 @@ from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.dequant import ON_NVIDIA, dequantized, planes_of, values
 from samebits.kernels.triton.fast_activations import silu_blocks, widened
 from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
+from samebits.kernels.triton.rows import store_narrow
 from samebits.kernels.triton.scratch import counters
 from samebits.kernels.triton.tensors import Blocks, Tiled
 from samebits.kernels.triton.weights import PREPACK, tile_weight
@@ -98,7 +99,7 @@ def _finish(acc, row, token, row_scale_ptr, bias_ptr, y_ptr, num_tokens, N, scal
     if bias_ptr is not None:
         y += tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
     at = token.to(tl.int64)[:, None] * N + row[None, :]
-    tl.store(y_ptr + at, y, mask=(token < num_tokens)[:, None] & (row < N)[None, :])
+    store_narrow(y_ptr + at, y, (token < num_tokens)[:, None] & (row < N)[None, :])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from samebits.kernels.triton.gemm_int8_acts import arranged
 from samebits.kernels.triton.gemm_int8_dot import gemm_dot
 from samebits.kernels.triton.gemm_int8_lanes import gemm_lanes
 from samebits.kernels.triton.gemm_int8_terms import KINDS
+from samebits.kernels.triton.gemv_checks import activation_faults
 from samebits.kernels.triton.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.tensors import Tiled
 from samebits.kernels.triton.weights import CHUNK, TILE, plane_views
@@ -78,8 +79,13 @@ def shape_for(num_tokens: int, num_rows: int, num_blocks: int) -> Shape:
     return replace(shape, groups=1) if num_blocks % CHUNK else shape
 
 
-def gemm_int8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None) -> torch.Tensor:
-    """(codes * scales) @ weight^T + bias, float32 [T, N]; codes int8 [T, K], scales float32 [T, K / 32]."""
+def gemm_int8(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op: str = "gemm_q8"
+) -> torch.Tensor:
+    """(codes * scales) @ weight^T + bias, float32 [T, N]; codes int8 [T, K], scales float32 [T, K / 32].
+
+    op: whose faults codes and scales that quantize_q8 does not make are.
+    """
     num_tokens, (num_rows, k) = codes.shape[0], weight.shape
     nb = k // BLOCK
     y = torch.empty(num_tokens, num_rows, dtype=torch.float32, device=codes.device)
@@ -88,10 +94,10 @@ def gemm_int8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: to
     if nb == 0:
         return y.zero_() if bias is None else y.copy_(bias)
     if not (ON_NVIDIA or INTERPRETED):
-        _dot(codes, scales, weight, bias, y, None, None, (0, 0))
+        dot(codes, scales, weight, bias, y, op)
         return y
     shape = shape_for(num_tokens, num_rows, nb)
-    words, sa, asum = arranged(codes, scales, weight.format.name, shape.token_tiles)
+    words, sa, asum = arranged(codes, scales, weight.format.name, shape.token_tiles, op)
     multiply(words, sa, asum, weight, bias, y, shape)
     return y
 
@@ -153,26 +159,30 @@ def grouped_int8(
     """
     y = torch.zeros(codes.shape[0], weight.shape[1], dtype=torch.float32, device=codes.device)
     if y.numel() and codes.shape[1]:
-        _dot(codes, scales, weight, None, y, seg_indptr, weight_indices, faults)
+        dot(codes, scales, weight, None, y, None, seg_indptr, weight_indices, faults)
     return y
 
 
-def _dot(
+def dot(
     codes: torch.Tensor,
     scales: torch.Tensor,
     weight: Tiled,
     bias: torch.Tensor | None,
     y: torch.Tensor,
-    seg_indptr: torch.Tensor | None,
-    weight_indices: torch.Tensor | None,
-    faults: tuple[int, int],
+    op: str | None,
+    seg_indptr: torch.Tensor | None = None,
+    weight_indices: torch.Tensor | None = None,
+    faults: tuple[int, int] = (0, 0),
 ) -> None:
-    """Fills y [T, N] by tl.dot: one weight, or those of the segments."""
+    """Fills y [T, N] by tl.dot: one weight, or those of the segments.
+
+    op: whose faults codes and scales that quantize_q8 does not make are; None where they come from there.
+    """
     num_tokens, num_rows = y.shape
     num_segments = 0 if seg_indptr is None else seg_indptr.shape[0] - 1
     # a segment may begin a tile of its own: that many more at the most
     token_tiles = triton.cdiv(num_tokens, DOT_TOKENS) + num_segments
-    gemm_dot[(triton.cdiv(num_rows, DOT_ROWS), token_tiles)](
+    gemm_dot[(triton.cdiv(num_rows, DOT_ROWS) + (op is not None), token_tiles)](
         codes,
         scales,
         *planes_of(weight, words=False),
@@ -195,6 +205,8 @@ def _dot(
         GROUPED=seg_indptr is not None,
         INDICES=weight_indices is not None,
         BIAS=bias is not None,
+        CHECKED=op is not None,
+        **activation_faults(op or "gemm_q8"),
         BT=DOT_TOKENS,
         BN=DOT_ROWS,
         **UNFUSED,

@@ -11,12 +11,15 @@ from samebits.kernels.triton.activations import int8_blocks
 from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import sigmoid
 from samebits.kernels.triton.faults import fault, fault_word
+from samebits.kernels.triton.gemv_checks import activation_faults, lowest_codes, not_finite
 from samebits.kernels.triton.registry import UNFUSED
+from samebits.kernels.triton.rows import fault_where
+from samebits.kernels.triton.settling import settle
 
 BLOCKS_PER_PROGRAM = 32
 MOST_PROGRAMS = 1024  # beyond it a program arranges several blocks
 WITH_OFFSETS = ("q4_1", "q5_1", "q4_k", "q5_k")
-REFUSED = ("x", "NaN, Inf or a magnitude above 2^126", "finite values")
+REFUSED = ("x", "NaN, Inf or a magnitude above 2^80", "finite values")
 SILU_FAULT = fault("quantize_q8", *REFUSED)
 
 
@@ -41,7 +44,7 @@ def _quantize(
     inside = (b < nb)[:, None]
     x = tl.load(x_ptr + token * stride + k, mask=inside, other=0.0).to(tl.float32)
     if GATED:
-        x = (x * sigmoid(x)) * tl.load(x_ptr + token * stride + nb * 32 + k, mask=inside, other=0.0)
+        x = settle((x * sigmoid(x)) * tl.load(x_ptr + token * stride + nb * 32 + k, mask=inside, other=0.0))
     codes, scales, refused = int8_blocks(x)
     tl.store(codes_ptr + token * nb * 32 + k, codes, mask=inside)
     tl.store(scales_ptr + token * nb + b, scales, mask=b < nb)
@@ -55,6 +58,7 @@ def _arrange(
     words_ptr,
     sa_ptr,
     asum_ptr,
+    fault_ptr,
     T,
     nb,
     codes_stride,
@@ -62,9 +66,13 @@ def _arrange(
     NT: tl.constexpr,
     ASUM: tl.constexpr,
     BLOCKS: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
     CHAINED: tl.constexpr,
 ):
     """Activations in the order of gemm_lanes, tokens padded with zeros to tiles of 8 * NT.
+
+    What is refused is looked for here: every code and scale passes once, and gemm_lanes reads them again and again.
 
     words      int32 [tiles, nb, NT, 8 tokens, 4, 2]: words t and 4 + t of a token's block
     sa, asum   float32 [tiles, nb, 8 * NT]
@@ -76,10 +84,13 @@ def _arrange(
     token = tile * (8 * NT) + slot
     inside = (token < T) & (b < nb)
     at = (tile * nb + b) * (8 * NT) + slot
-    tl.store(sa_ptr + at, tl.load(scales_ptr + token * scales_stride + b, mask=inside, other=0.0), mask=b < nb)
+    scales = tl.load(scales_ptr + token * scales_stride + b, mask=inside, other=0.0)
+    fault_where(fault_ptr, BAD_SCALES, not_finite(scales))
+    tl.store(sa_ptr + at, scales, mask=b < nb)
     word = tl.arange(0, 8)[None, None, :]
     source = token[:, :, None] * codes_stride + b[:, :, None] * 8 + word
     words = tl.load(codes_ptr + source, mask=inside[:, :, None], other=0)
+    fault_where(fault_ptr, BAD_CODES, tl.max((lowest_codes(words) != 0).to(tl.int32), axis=2) != 0)
     halves = tl.permute(tl.reshape(words, [BLOCKS, 8 * NT, 2, 4]), (0, 1, 3, 2))
     tl.store(words_ptr + at[:, :, None] * 8 + word, tl.reshape(halves, words.shape), mask=(b < nb)[:, :, None])
     if ASUM:
@@ -120,10 +131,11 @@ def silu_quantized(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def arranged(
-    codes: torch.Tensor, scales: torch.Tensor, format_name: str, width: int
+    codes: torch.Tensor, scales: torch.Tensor, format_name: str, width: int, op: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Activations as gemm_lanes reads them, in tiles of 8 * width tokens: words, scales, sums of the codes.
+    """Activations of an op as gemm_lanes reads them, in tiles of 8 * width tokens: words, scales, sums of the codes.
 
+    Stores the op's faults for codes and scales that quantize_q8 does not make.
     Formats without an offset need no sums: theirs are the scales once more.
     """
     num_tokens, nb = scales.shape
@@ -140,6 +152,7 @@ def arranged(
         words,
         floats[0],
         floats[-1],
+        fault_word(codes.device),
         num_tokens,
         nb,
         source.stride(0),
@@ -147,6 +160,7 @@ def arranged(
         NT=width,
         ASUM=with_sums,
         BLOCKS=blocks,
+        **activation_faults(op),
         **chained(codes.device),
         **UNFUSED,
     )

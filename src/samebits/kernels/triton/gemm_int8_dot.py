@@ -9,7 +9,10 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.gemm_int8_terms import HALVES, OFFSET, SUPER, term
-from samebits.kernels.triton.gemm_int8_words import e4m3
+from samebits.kernels.triton.gemv_checks import not_finite
+from samebits.kernels.triton.gemv_terms import e4m3
+from samebits.kernels.triton.rows import fault_where
+from samebits.kernels.triton.settling import settle
 
 
 @triton.jit
@@ -68,7 +71,7 @@ def _row_scales(planes, block, shared, r, inside, scale, FORMAT: tl.constexpr, K
         sub = tl.load(sub_ptr + row * 2, mask=inside, other=0)
         second = tl.load(sub_ptr + row * 2 + 1, mask=inside, other=0)
         if FORMAT == "nvfp4":
-            sub, second = e4m3(sub), e4m3(second)
+            sub, second = e4m3(sub.to(tl.int32)), e4m3(second.to(tl.int32))
         else:
             sub = sub.to(tl.int8, bitcast=True).to(tl.float32)
             second = second.to(tl.int8, bitcast=True).to(tl.float32)
@@ -119,6 +122,22 @@ def _segment(indptr_ptr, num_segments, index, BT: tl.constexpr):
     return found, first, falls
 
 
+@triton.jit
+def _check_tile(acts, token, token_inside, nb, fault_ptr, BAD_CODES: tl.constexpr, BAD_SCALES: tl.constexpr):
+    """Faults for codes and scales of a tile of tokens that quantize_q8 does not make."""
+    acts_ptr, scales_ptr, acts_stride, scales_stride = acts
+    lowest, wrong = tl.zeros([token.shape[0], 32], tl.int1), tl.zeros([token.shape[0]], tl.int1)
+    k = tl.arange(0, 32)[None, :]
+    b = 0
+    while b < nb:
+        a = tl.load(acts_ptr + (token * acts_stride)[:, None] + b * 32 + k, mask=token_inside[:, None], other=0)
+        lowest |= a == -128
+        wrong |= not_finite(tl.load(scales_ptr + token * scales_stride + b, mask=token_inside, other=0.0))
+        b += 1
+    fault_where(fault_ptr, BAD_CODES, lowest)
+    fault_where(fault_ptr, BAD_SCALES, wrong)
+
+
 @triton.jit(do_not_specialize=["T", "N", "nb", "num_segments", "num_weights"])
 def gemm_dot(
     acts_ptr,
@@ -149,10 +168,16 @@ def gemm_dot(
     GROUPED: tl.constexpr,
     INDICES: tl.constexpr,
     BIAS: tl.constexpr,
+    CHECKED: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
     BT: tl.constexpr,
     BN: tl.constexpr,
 ):
-    """y [T, N]; rows of no segment are left alone. GROUPED: tokens of segment s take weight s, or indices[s]."""
+    """y [T, N]; rows of no segment are left alone. GROUPED: tokens of segment s take weight s, or indices[s].
+
+    CHECKED: the last program of a tile of tokens looks for what is refused, beside the others.
+    """
     if GROUPED:
         segment, first, falls = _segment(indptr_ptr, num_segments, tl.program_id(1), BT)
         tl.store(fault_ptr, order_code, mask=falls)
@@ -175,6 +200,10 @@ def gemm_dot(
     token_inside = token < stop
     tile = expert.to(tl.int64) * tl.cdiv(N, 16) + row // 16 if GROUPED else (row // 16).to(tl.int64)
     acts = (acts_ptr, scales_ptr, acts_stride, scales_stride)
+    if CHECKED:
+        if tl.program_id(0) == tl.num_programs(0) - 1:
+            _check_tile(acts, token, token_inside, nb, fault_ptr, BAD_CODES, BAD_SCALES)
+            return
     planes = (codes_ptr, high_ptr, d_ptr, m_ptr, sub_ptr, msub_ptr)
     total = tl.zeros([BT, BN], tl.float32)
     b = 0
@@ -188,6 +217,6 @@ def gemm_dot(
             b += 1
         total += part
     if BIAS:
-        total += tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
+        total = settle(total) + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
     inside = token_inside[:, None] & (row < N)[None, :]
-    tl.store(y_ptr + (token * N)[:, None] + row[None, :], total, mask=inside)
+    tl.store(y_ptr + (token * N)[:, None] + row[None, :], settle(total), mask=inside)

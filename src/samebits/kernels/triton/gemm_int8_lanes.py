@@ -21,6 +21,7 @@ from samebits.kernels.triton.gemm_int8_tiles import (
     tile_pointers,
 )
 from samebits.kernels.triton.gemm_int8_words import pair
+from samebits.kernels.triton.settling import settle
 
 
 @triton.jit
@@ -189,8 +190,8 @@ def _program(token_tiles, row_groups):
 @triton.jit
 def _store(y, bias_ptr, y_ptr, row, token, T, N, BIAS: tl.constexpr):
     if BIAS:
-        y = y + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)
-    tl.store(y_ptr + token * N + row, y, mask=(row < N) & (token < T))
+        y = settle(y) + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)
+    tl.store(y_ptr + token * N + row, settle(y), mask=(row < N) & (token < T))
 
 
 @triton.jit(do_not_specialize=["T", "N", "nb"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.gemm_int8_words import BYTES, e4m3, nibble_words, shift_right
+from samebits.kernels.triton.gemm_int8_words import BYTES, nibble_words, shift_right
+from samebits.kernels.triton.gemv_terms import e4m3
 
 
 @triton.jit
@@ -117,7 +118,7 @@ def row_scales(scales, shared, scale, FORMAT: tl.constexpr):
     if FORMAT == "nvfp4":
         d0 = tl.full(scales[0].shape, 0.0, tl.float32) + scale
         d = (d0, d0)
-        return d, d, (e4m3(scales[0]), e4m3(scales[1])), (e4m3(scales[2]), e4m3(scales[3]))
+        return d, d, (_e4m3(scales[0]), _e4m3(scales[1])), (_e4m3(scales[2]), _e4m3(scales[3]))
     elif FORMAT == "q6_k":
         sub = (_signed(scales[0]), _signed(scales[1]))
         return shared, shared, sub, (_signed(scales[2]), _signed(scales[3]))
@@ -131,6 +132,11 @@ def row_scales(scales, shared, scale, FORMAT: tl.constexpr):
         if (FORMAT == "q4_1") | (FORMAT == "q5_1"):
             m = (scales[2].to(tl.float32), scales[3].to(tl.float32))
         return d, m, d, d
+
+
+@triton.jit
+def _e4m3(byte):
+    return e4m3(byte.to(tl.int32))
 
 
 @triton.jit

@@ -64,11 +64,3 @@ def nibble_words(low, high_low, high_high, FORMAT: tl.constexpr):
     if FORMAT == "q6_k":
         return less(first, 32), less(second, 32)
     return first, second
-
-
-@triton.jit
-def e4m3(byte):
-    """uint8 patterns of float8_e4m3fn to float32, exact."""
-    wide = byte.to(tl.int32)
-    magnitude = ((wide & 127) << 20).to(tl.float32, bitcast=True) * 2.0**120
-    return tl.where(wide > 127, -magnitude, magnitude)

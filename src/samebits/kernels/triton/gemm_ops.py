@@ -6,6 +6,7 @@ import torch
 
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Request
+from samebits.kernels.triton.elementwise import unary
 from samebits.kernels.triton.faults import fault
 from samebits.kernels.triton.gemm_int8 import gemm_int8
 from samebits.kernels.triton.gemm_int8_acts import REFUSED, quantized, silu_quantized
@@ -43,10 +44,11 @@ def gemm_silu_q8_blocks(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     if codes.shape[0] <= MOST_FEW:
         return gemv_silu_q8(codes, scales, tiled(weight))
-    return silu_quantized(gemm_int8(codes, scales, tiled(weight), None))
+    return silu_quantized(gemm_int8(codes, scales, tiled(weight), None, "gemm_silu_q8"))
 
 
 @implements("gemm", tier=Tier.PORTABLE, when=block_weight, prepack=PREPACK)
 def gemm_blocks(x: torch.Tensor, weight: Blocks | Tiled, bias: torch.Tensor | None = None) -> torch.Tensor:
     codes, scales = quantized(x, GEMM_FAULT)
-    return gemm_q8_blocks(codes, scales, weight, bias).to(x.dtype)
+    y = gemm_q8_blocks(codes, scales, weight, bias)
+    return y if x.dtype == y.dtype else unary(y, x.dtype, "cast")

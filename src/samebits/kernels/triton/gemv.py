@@ -29,7 +29,7 @@ MAX_TOKENS = 8
 TOKENS_CHUNKS = 8  # and so warps of a program for two to eight tokens
 RESIDENT = 3  # programs of gemv_one.py that q4_0's registers let a multiprocessor hold
 FEW_REGISTERS = ("q4_0", "nvfp4")  # formats that leave room for them also where K has several groups
-REFUSED = fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^126", "finite values")
+REFUSED = fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^80", "finite values")
 
 
 def one_token_config(weight: Tiled, device: torch.device) -> tuple[int, int]:

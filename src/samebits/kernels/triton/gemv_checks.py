@@ -1,4 +1,4 @@
-"""What the products for a few tokens refuse: codes and scales that quantize_q8 does not make."""
+"""What products on int8 blocks refuse: codes and scales that quantize_q8 does not make."""
 
 from __future__ import annotations
 
@@ -11,9 +11,21 @@ from samebits.kernels.triton.rows import fault_where
 
 
 def activation_faults(op: str) -> dict[str, int]:
-    """The faults of an op that takes int8 blocks, as check_activations takes them."""
+    """The faults of an op that takes int8 blocks, as kernels that check them take them."""
     codes = fault(op, "codes", "-128", "-127 .. 127, as quantize_q8 makes them")
     return {"BAD_CODES": codes, "BAD_SCALES": fault(op, "scales", "NaN or Inf", "finite values")}
+
+
+@triton.jit
+def lowest_codes(words):
+    """int32, not 0 where one of the four codes of a word is -128."""
+    x = words ^ SIGNS
+    return (x - ONES) & ~x & SIGNS  # a byte of 0 borrows
+
+
+@triton.jit
+def not_finite(scales):
+    return (tl.abs(scales) < float("inf")) == 0
 
 
 @triton.jit
@@ -27,11 +39,9 @@ def check_activations(
     at = tl.arange(0, LANES)[:, None] * 4 + tl.arange(0, 4)[None, :]
     found = tl.zeros([LANES, 4], tl.int32)
     for start in tl.static_range(0, NB * 8, LANES * 4):
-        x = tl.load(a_ptr + start + at, mask=start + at < NB * 8, other=0) ^ SIGNS
-        found = found | ((x - ONES) & ~x & SIGNS)  # a byte of 0 borrows
+        found = found | lowest_codes(tl.load(a_ptr + start + at, mask=start + at < NB * 8, other=0))
     refused = tl.zeros([LANES, 4], tl.int1)
     for start in tl.static_range(0, NB, LANES * 4):
-        scale = tl.load(sa_ptr + start + at, mask=start + at < NB, other=0.0)
-        refused = refused | ((tl.abs(scale) < float("inf")) == 0)
+        refused = refused | not_finite(tl.load(sa_ptr + start + at, mask=start + at < NB, other=0.0))
     fault_where(fault_ptr, BAD_CODES, found != 0)
     fault_where(fault_ptr, BAD_SCALES, refused)

@@ -12,6 +12,7 @@ from samebits.kernels.triton.gemv_checks import check_activations
 from samebits.kernels.triton.gemv_chunks import add_in_order, chunk_sums, load_chunk
 from samebits.kernels.triton.gemv_shared import copy_activations
 from samebits.kernels.triton.gemv_terms import plane_pointers
+from samebits.kernels.triton.settling import settle
 
 
 @triton.jit
@@ -21,8 +22,8 @@ def store_rows(y_ptr, bias_ptr, total, tile, last, N, BIAS: tl.constexpr):
     row = tile * 16 + lane
     keep = (lane < 16) & (row < N) & last
     if BIAS:
-        total = total + tl.load(bias_ptr + row, mask=keep, other=0).to(tl.float32)
-    tl.store(y_ptr + row, total, mask=keep)
+        total = settle(total) + tl.load(bias_ptr + row, mask=keep, other=0).to(tl.float32)
+    tl.store(y_ptr + row, settle(total), mask=keep)
 
 
 @triton.jit
@@ -101,7 +102,7 @@ def silu_kernel(y_ptr, codes_ptr, scales_ptr, fault_ptr, blocks, FAULT: tl.const
     wait_for_previous(CHAINED)
     gate = tl.load(y_ptr + row * 64 + column, mask=inside[:, None], other=0.0)
     up = tl.load(y_ptr + row * 64 + blocks * 32 + column, mask=inside[:, None], other=0.0)
-    codes, scale, refused = int8_blocks((gate * sigmoid(gate)) * up)
+    codes, scale, refused = int8_blocks(settle((gate * sigmoid(gate)) * up))
     tl.store(codes_ptr + row * 32 + column, codes, mask=inside[:, None])
     tl.store(scales_ptr + row + block, scale, mask=inside)
     tl.store(fault_ptr, FAULT, mask=tl.max((refused & inside).to(tl.int32), axis=0) != 0)

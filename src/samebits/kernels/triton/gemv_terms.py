@@ -20,7 +20,7 @@ PTX_HERE = not INTERPRETED and torch.version.hip is None  # whether NVIDIA's inl
 SHIFTS = {"q4_0": 4, "q5_0": 3, "q6_k": 2}
 MAGIC_BITS = tl.constexpr(0x4B400000)  # of 1.5 * 2^23
 MAGIC = tl.constexpr(1.5 * 2.0**23)
-E4M3_BIAS = tl.constexpr(2.0**120)
+E4M3_BIAS = tl.constexpr(2.0**8)  # what its exponents are below those of float16
 ONES = tl.constexpr(0x01010101)
 SIGNS = tl.constexpr(-0x7F7F7F80)  # 0x80 in every byte
 NIBBLE_SIGNS = tl.constexpr(-0x77777778)  # 8 in every nibble
@@ -235,9 +235,12 @@ def sum_value(total, SHIFT: tl.constexpr):
 
 @triton.jit
 def e4m3(byte):
-    """float32 of an e4m3 number in an int32; its NaN is not one here."""
-    pattern = ((byte & 0x7F) << 20) | ((byte & 0x80) << 24)
-    return pattern.to(tl.float32, bitcast=True) * E4M3_BIAS
+    """float32 of an e4m3 number in an int32; its NaN is not one here.
+
+    By way of float16, whose subnormals every device converts; as a pattern of float32 some would be subnormal there.
+    """
+    pattern = ((byte & 0x7F) << 7) | ((byte & 0x80) << 8)
+    return pattern.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32) * E4M3_BIAS
 
 
 @triton.jit

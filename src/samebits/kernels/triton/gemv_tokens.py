@@ -11,6 +11,7 @@ from samebits.kernels.triton.elementary import sigmoid
 from samebits.kernels.triton.gemv_checks import check_activations
 from samebits.kernels.triton.gemv_mma import tile_rows
 from samebits.kernels.triton.gemv_terms import plane_pointers
+from samebits.kernels.triton.settling import settle
 
 
 @triton.jit
@@ -64,8 +65,8 @@ def tokens_kernel(
     row, token = tile * 16 + tl.arange(0, 128) % 16, tl.arange(0, 128) // 16
     keep = (token < tokens) & (row < N)
     if BIAS:
-        total = total + tl.load(bias_ptr + row, mask=keep, other=0).to(tl.float32)
-    tl.store(y_ptr + token.to(tl.int64) * N + row, total, mask=keep)
+        total = settle(total) + tl.load(bias_ptr + row, mask=keep, other=0).to(tl.float32)
+    tl.store(y_ptr + token.to(tl.int64) * N + row, settle(total), mask=keep)
 
 
 @triton.jit
@@ -103,14 +104,14 @@ def tokens_silu_kernel(
     total = tile_rows(parts_ptr, planes, a_ptr, sa_ptr, tokens, scale, NB, FORMAT, SHIFT, C, MASK, CHAINED)
     sums_ptr += block * 512
     result = tl.arange(0, 128)
-    tl.store(sums_ptr + result // 16 * 64 + part * 16 + result % 16, total)
+    tl.store(sums_ptr + result // 16 * 64 + part * 16 + result % 16, settle(total))
     tl.debug_barrier()
     if tl.atomic_add(counter_ptr + block, 1, sem="acq_rel") == 3:
         token = tl.arange(0, 8)
         at = token[:, None] * 64 + tl.arange(0, 32)[None, :]
         gate = tl.load(sums_ptr + at, cache_modifier=".cg")
         up = tl.load(sums_ptr + at + 32, cache_modifier=".cg")
-        codes, block_scale, refused = int8_blocks((gate * sigmoid(gate)) * up)
+        codes, block_scale, refused = int8_blocks(settle((gate * sigmoid(gate)) * up))
         unit = token * (H // 32) + block
         tl.store(codes_ptr + unit[:, None] * 32 + tl.arange(0, 32)[None, :], codes, mask=(token < tokens)[:, None])
         tl.store(scales_ptr + unit, block_scale, mask=token < tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from samebits.core.tiers import Tier
+from samebits.kernels.triton.elementwise import unary
 from samebits.kernels.triton.faults import fault
 from samebits.kernels.triton.gemm_int8 import grouped_int8
 from samebits.kernels.triton.gemm_int8_acts import REFUSED, quantized
@@ -29,4 +30,4 @@ def grouped_gemm_blocks(
 ) -> torch.Tensor:
     codes, scales = quantized(x, X_FAULT)
     y = grouped_int8(codes, scales, tiled(weight), seg_indptr, weight_indices, (ORDER_FAULT, RANGE_FAULT))
-    return y.to(x.dtype)
+    return y if x.dtype == y.dtype else unary(y, x.dtype, "cast")

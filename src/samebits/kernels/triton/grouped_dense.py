@@ -7,10 +7,11 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.dense import float_weight, narrow, operand_fault
+from samebits.kernels.triton.dense import float_weight, operand_fault
 from samebits.kernels.triton.dense_exact import tile_sum
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
+from samebits.kernels.triton.rows import store_narrow
 
 GROUP_FAULT = fault("grouped_gemm", "weight_indices", "an index out of range", "indices of weights")
 
@@ -66,7 +67,7 @@ def _grouped(
             w_row = w_ptr + group.to(tl.int64) * stride_e + row.to(tl.int64) * stride_w
             y, refused = tile_sum(x_row, w_row, kept, row < N, K)
             at = token.to(tl.int64)[:, None] * N + row[None, :]
-            tl.store(y_ptr + at, narrow(y, y_ptr.dtype.element_ty), mask=kept[:, None] & (row < N)[None, :])
+            store_narrow(y_ptr + at, y, kept[:, None] & (row < N)[None, :])
             tl.store(fault_ptr, operand_code, mask=tl.max(refused) != 0)
 
 

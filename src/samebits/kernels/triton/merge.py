@@ -10,7 +10,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.elementary import exp, log2, recip
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
-from samebits.kernels.triton.softmax import rounded
+from samebits.kernels.triton.rows import store_narrow
 from samebits.ops import state
 
 LN2 = tl.constexpr(float(state.LN2))
@@ -47,14 +47,14 @@ def merge_rows(
     w_a, w_b = exp((s_a - shift) * LN2), exp((s_b - shift) * LN2)
     total = w_a + w_b
     safe = tl.where(total > 0.0, total, 1.0)
-    tl.store(s_ptr + row, highest + log2(safe), mask=is_row)
+    store_narrow(s_ptr + row, highest + log2(safe), is_row)
     norm = tl.where(total > 0.0, recip(safe), 0.0)
     at = row.to(tl.int64)[:, None] * width + column[None, :]
     inside = is_row[:, None] & (column[None, :] < width)
     v_a = tl.load(va_ptr + at, mask=inside, other=0.0).to(tl.float32)
     v_b = tl.load(vb_ptr + at, mask=inside, other=0.0).to(tl.float32)
     v = (_weighted(v_a, w_a[:, None]) + _weighted(v_b, w_b[:, None])) * norm[:, None]
-    tl.store(v_ptr + at, rounded(v, v_ptr.dtype.element_ty), mask=inside)
+    store_narrow(v_ptr + at, v, inside)
 
 
 @implements("merge_state", tier=Tier.PORTABLE)

@@ -18,14 +18,15 @@ from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.row_sum import in_shared_memory, row_sum
 from samebits.kernels.triton.rows import (
     load_wide,
-    narrow,
     num_rows,
     row_start,
     rows_of,
+    settled_narrow,
     store_narrow,
     sum_of_slots,
     widen,
 )
+from samebits.kernels.triton.settling import settle
 
 WIDEST = 32768  # elements of a row whose cuts one program holds
 
@@ -85,20 +86,22 @@ def norm_kernel(
         weights = load_steps(weight_ptr + first, first, width)
     wait_for_previous(CHAINED)
     steps = load_steps(x_ptr + row_start(row, GROUP, outer, inner) + first, first, width)
-    centre = tl.zeros([CUTS, 1], tl.float32)
     if CENTRED:
         slots = tl.zeros([CUTS, 16], tl.float32)
         for i in tl.static_range(16):
             slots += steps[i]
-        centre = sum_of_rows(slots, R, ASM) * inv_k
+        centre = settle(sum_of_rows(slots, R, ASM)) * inv_k
+        centred = ()
+        for i in tl.static_range(16):
+            centred = centred + (tl.where(first + i * 16 < width, settle(steps[i] - centre), 0.0),)  # noqa: RUF005
+        steps = centred
     slots = tl.zeros([CUTS, 16], tl.float32)
     for i in tl.static_range(16):
-        x = tl.where(first + i * 16 < width, steps[i] - centre, 0.0)
-        slots += x * x
-    factor = rsqrt(sum_of_rows(slots, R, ASM) * inv_k + eps)
+        slots += steps[i] * steps[i]
+    factor = rsqrt(settle(sum_of_rows(slots, R, ASM)) * inv_k + eps)
     for i in tl.static_range(16):
         inside = first + i * 16 < width
-        y = (steps[i] - centre) * factor
+        y = settle(steps[i] * factor)
         if weight_ptr is not None:
             y = y * weights[i]
         if bias_ptr is not None:
@@ -119,7 +122,7 @@ def add_to_residual(x_ptrs, residual_ptrs, first, width):
         totals = totals + (total,)  # noqa: RUF005  (Triton has no unpacking)
     steps, slots = (), tl.zeros(first.shape, tl.float32)
     for i in tl.static_range(16):
-        stored = narrow(totals[i], residual_ptrs.dtype.element_ty)
+        stored = settled_narrow(totals[i], residual_ptrs.dtype.element_ty)
         tl.store(residual_ptrs + i * 16, stored, mask=first + i * 16 < width)
         steps = steps + (widen(stored),)  # noqa: RUF005
         slots += widen(stored) * widen(stored)
@@ -138,10 +141,10 @@ def add_norm_kernel(
     weights = load_steps(weight_ptr + first, first, width)
     wait_for_previous(CHAINED)
     steps, slots = add_to_residual(x_ptrs, residual_ptrs, first, width)
-    factor = rsqrt(sum_of_rows(slots, R, ASM) * inv_k + eps)
+    factor = rsqrt(settle(sum_of_rows(slots, R, ASM)) * inv_k + eps)
     for i in tl.static_range(16):
         inside = first + i * 16 < width
-        y = (steps[i] * factor) * weights[i]
+        y = settle(steps[i] * factor) * weights[i]
         store_narrow(y_ptr + row * K + first + i * 16, y, inside)
 
 

@@ -15,11 +15,12 @@ from samebits.kernels.triton.quantize import block_factors, largest_magnitude
 from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.row_sum import in_shared_memory, row_sum
 from samebits.kernels.triton.rows import fault_where, load_wide, num_rows, row_start, rows_of, sum_of_slots
+from samebits.kernels.triton.settling import settle
 
 MOST_BLOCKS = 64  # of 32 elements, that are read again at a time
 FEW_ROWS = 512  # up to which the time of one row counts, not the number of instructions
 NOT_FINITE = tl.constexpr(
-    fault("add_rms_norm_q8", "x", "NaN, Inf or a magnitude above 2^126 in the normalised row", "finite values")
+    fault("add_rms_norm_q8", "x", "NaN, Inf or a magnitude above 2^80 in the normalised row", "finite values")
 )
 
 
@@ -28,7 +29,8 @@ def store_steps(codes_ptr, scales_ptr, fault_ptr, steps, weights, factor, first,
     """The blocks of a row that threads hold as norm.py says: steps 2b and 2b + 1 make block b of each cut."""
     slot = tl.arange(0, CUTS * 16)
     for b in tl.static_range(8):
-        low, high = (steps[2 * b] * factor) * weights[2 * b], (steps[2 * b + 1] * factor) * weights[2 * b + 1]
+        low = settle(settle(steps[2 * b] * factor) * weights[2 * b])
+        high = settle(settle(steps[2 * b + 1] * factor) * weights[2 * b + 1])
         largest = tl.maximum(bits(low) & 0x7FFFFFFF, bits(high) & 0x7FFFFFFF)
         amax = tl.max(tl.reshape(largest, [CUTS, 16]), axis=1)[:, None]
         amax = from_bits(tl.reshape(tl.broadcast_to(amax, [CUTS, 16]), [CUTS * 16]))
@@ -57,7 +59,7 @@ def few_rows_kernel(
     residual_ptrs = residual_ptr + row_start(row, RESIDUAL_GROUP, residual_outer, residual_inner) + first
     wait_for_previous(CHAINED)
     steps, slots = add_to_residual(x_ptrs, residual_ptrs, first, K)
-    factor = rsqrt(row_sum(slots, ASM) * inv_k + eps)
+    factor = rsqrt(settle(row_sum(slots, ASM)) * inv_k + eps)
     codes_ptr += row * K
     scales_ptr += row * (K // 32)
     store_steps(codes_ptr, scales_ptr, fault_ptr, steps, weights, factor, first, K, CUTS)
@@ -75,12 +77,13 @@ def many_rows_kernel(
     residual_row = residual_ptr + row_start(row, RESIDUAL_GROUP, residual_outer, residual_inner)
     wait_for_previous(CHAINED)
     _, slots = add_to_residual(x_ptr + row_start(row, GROUP, outer, inner) + first, residual_row + first, first, K)
-    factor = rsqrt(sum_of_slots(slots, 1) * inv_k + eps)[:, None]
+    factor = rsqrt(settle(sum_of_slots(slots, 1)) * inv_k + eps)[:, None]
     tl.debug_barrier()  # the row was stored by other threads
     for start in tl.static_range(0, K // 32, BLOCKS):
         block = start + tl.arange(0, BLOCKS)[:, None]
         column = block * 32 + tl.arange(0, 32)[None, :]
-        y = (load_wide(residual_row + column, column < K) * factor) * load_wide(weight_ptr + column, column < K)
+        y = settle(load_wide(residual_row + column, column < K) * factor)
+        y = settle(y * load_wide(weight_ptr + column, column < K))
         to_code, scale, refused = block_factors(largest_magnitude(y, 1)[:, None])
         tl.store(codes_ptr + row * K + column, round_to_int(y * to_code).to(tl.int8), mask=column < K)
         tl.store(scales_ptr + row * (K // 32) + block, scale, mask=block * 32 < K)

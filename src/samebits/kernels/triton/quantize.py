@@ -17,7 +17,7 @@ from samebits.ops import quantize
 INV_127 = tl.constexpr(float(quantize.INV_127))
 SMALLEST_AMAX = tl.constexpr(float(quantize.SMALLEST_AMAX))
 LARGEST_AMAX = tl.constexpr(float(quantize.LARGEST_AMAX))
-NOT_FINITE = tl.constexpr(fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^126", "finite values"))
+NOT_FINITE = tl.constexpr(fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^80", "finite values"))
 BLOCKS = 16  # of a program, one after another in a row
 
 

@@ -32,7 +32,7 @@ def table_row(pos_ids_ptr, token, table_ptr, num_positions, fault_ptr, R: tl.con
 
 @triton.jit
 def turned(x_ptrs, e, mask, row_ptr, turns, R: tl.constexpr, INTERLEAVE: tl.constexpr):
-    """Elements `e` of heads that start at x_ptrs, after rope where R > 0; float32."""
+    """Elements `e` of heads that start at x_ptrs, after rope where R > 0; float32, not settled there."""
     x = load_wide(x_ptrs + e, mask)
     if R > 0:
         rotary = (e < 2 * R) & turns

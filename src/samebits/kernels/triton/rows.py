@@ -8,6 +8,7 @@ import triton.language as tl
 
 from samebits.kernels.triton.elementary import bits, from_bits
 from samebits.kernels.triton.registry import INTERPRETED
+from samebits.kernels.triton.settling import settle_to
 
 # The interpreter cuts bfloat16 off instead of rounding, so there the bits are made by hand.
 BF16_BY_HAND = tl.constexpr(INTERPRETED)
@@ -54,12 +55,18 @@ def widen(x):
 
 @triton.jit
 def narrow(x, dtype: tl.constexpr):
-    """float32 to a float type, to nearest even; NaN is not kept by hand."""
+    """float32 to a float type, to nearest even; not settled."""
     if BF16_BY_HAND and dtype == tl.bfloat16:
         pattern = bits(x)
-        rounded = (pattern + 0x7FFF + ((pattern >> 16) & 1)) >> 16
+        rounded = tl.where(x == x, pattern + 0x7FFF + ((pattern >> 16) & 1), pattern) >> 16
         return rounded.to(tl.int16).to(tl.bfloat16, bitcast=True)
     return x.to(dtype)
+
+
+@triton.jit
+def settled_narrow(x, dtype: tl.constexpr):
+    """float32 to a float type, settled and to nearest even: what a result of an op is stored as."""
+    return narrow(settle_to(x, dtype), dtype)
 
 
 @triton.jit
@@ -75,12 +82,12 @@ def load_wide(pointers, mask):
 
 @triton.jit
 def store_narrow(pointers, x, mask):
-    """float32 x rounded to the type that the pointers point to."""
-    tl.store(pointers, narrow(x, pointers.dtype.element_ty), mask=mask)
+    """float32 x, settled and rounded to the type that the pointers point to."""
+    tl.store(pointers, settled_narrow(x, pointers.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def fault_where(fault_ptr, code: tl.constexpr, refused):
+def fault_where(fault_ptr, code, refused):
     """Stores a fault's number where any of `refused` is true, without a reduction."""
     tl.store(fault_ptr + refused.to(tl.int32) * 0, code, mask=refused)
 

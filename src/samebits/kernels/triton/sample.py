@@ -24,6 +24,7 @@ from samebits.kernels.triton.select import FINISH_WARPS, index_bits, narrow_tile
 from samebits.kernels.triton.select_finish import finish_count, finish_mass
 from samebits.kernels.triton.select_keys import LOWEST, index_of, load_row, place_of, value_of
 from samebits.kernels.triton.select_passes import LAST, STATE_FIELDS, TOP, narrow_count, narrow_mass
+from samebits.kernels.triton.settling import settle
 from samebits.kernels.triton.threefry import gumbel
 
 BLOCK = 2048
@@ -52,12 +53,12 @@ def shape_rows(
         check_shape(fault_ptr, bias, counts)
     tl.store(finite_ptr + row * tl.num_programs(1) + part, has_finite(x))
     if HAS_BIAS:
-        x = x + bias
+        x = settle(x + bias)
     if HAS_COUNTS:
         r = tl.load(repetition_ptr + row)
         repeated = tl.where(x > 0.0, x * recip(r), x * r)
         lowered = repeated - counts.to(tl.float32) * tl.load(frequency_ptr + row)
-        x = tl.where(counts > 0, lowered - tl.load(presence_ptr + row), x)
+        x = settle(tl.where(counts > 0, lowered - tl.load(presence_ptr + row), x))
     tl.store(y_ptr + row * length + at, x, mask=inside)
 
 

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.elementary import bits, exp, from_bits
+from samebits.kernels.triton.settling import settle
 
 LOWEST = tl.constexpr(-(2**63))  # below every place
 MASS_ONE = tl.constexpr(2.0**28)
@@ -52,5 +53,5 @@ def mass_of(x, top):
 
 @triton.jit
 def load_row(x_ptr, at, length, factor):
-    """x * factor as float32, -Inf outside the row."""
-    return tl.load(x_ptr + at, mask=at < length, other=float("-inf")).to(tl.float32) * factor
+    """x * factor as float32, settled, -Inf outside the row."""
+    return settle(tl.load(x_ptr + at, mask=at < length, other=float("-inf")).to(tl.float32) * factor)

@@ -17,6 +17,7 @@ from samebits.kernels.triton.select_keys import (
     place_of,
     value_at,
 )
+from samebits.kernels.triton.settling import settle
 
 CAPACITY = 4096  # places that the second half holds in registers
 LIST = tl.constexpr(CAPACITY)
@@ -97,8 +98,8 @@ def _weigh(
 
 @triton.jit
 def _guess(a, b, share):
-    """A value between two; b where there is none."""
-    value = a + (b - a) * share
+    """A settled value between two; b where there is none. Any will do, if all comparisons see the same number."""
+    value = settle(a + (b - a) * share)
     return tl.where(value == value, value, b)
 
 

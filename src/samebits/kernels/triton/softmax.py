@@ -9,29 +9,18 @@ import triton.language as tl
 
 from samebits.core.numerics import elementary as canonical
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.elementary import bits, exp, recip, soft_capped
+from samebits.kernels.triton.elementary import exp, recip, soft_capped
 from samebits.kernels.triton.faults import fault, fault_word
-from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
+from samebits.kernels.triton.registry import UNFUSED, implements
+from samebits.kernels.triton.rows import store_narrow
 
 SHORT = 4096  # the longest row of the first way
 CUT = tl.constexpr(256)
 PART = 4096  # elements a program of the second way reads
 CUTS_OF_PART = PART // 256
 
-# The interpreter cuts bfloat16 off instead of rounding, so there the bits are made by hand.
-BF16_BY_HAND = tl.constexpr(INTERPRETED)
-
 BAD_X = tl.constexpr(fault("softmax", "x", "NaN or +Inf, in x or in x * scale", "finite values or -Inf"))
 BAD_SINKS = tl.constexpr(fault("softmax", "sinks", "NaN or +Inf", "finite values or -Inf"))
-
-
-@triton.jit
-def rounded(x, dtype: tl.constexpr):
-    """float32 to a float type, to nearest even; finite x."""
-    if BF16_BY_HAND and dtype == tl.bfloat16:
-        pattern = bits(x)
-        return ((pattern + 0x7FFF + ((pattern >> 16) & 1)) >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
-    return x.to(dtype)
 
 
 @triton.jit
@@ -109,7 +98,7 @@ def softmax_row(
     for c in tl.static_range(C):
         total = total + tl.max(tl.where(tl.arange(0, C) == c, cuts, 0.0), axis=0)
     y = exp(s - shift) * _normalizer(total + exp(sink - shift))
-    tl.store(y_ptr + row * length + at, rounded(y, y_ptr.dtype.element_ty), mask=at < length)
+    store_narrow(y_ptr + row * length + at, y, at < length)
 
 
 @triton.jit
@@ -173,7 +162,7 @@ def part_results(
     at = part * PART + tl.arange(0, PART)
     s, _ = _scores(x_ptr + row * x_stride, mask_ptr, at, length, scale, cap, inv_cap, HAS_MASK, HAS_CAP)
     y = exp(s - shift) * norm
-    tl.store(y_ptr + row * length + at, rounded(y, y_ptr.dtype.element_ty), mask=at < length)
+    store_narrow(y_ptr + row * length + at, y, at < length)
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
