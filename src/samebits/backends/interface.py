@@ -136,6 +136,7 @@ class Backend(ABC):
 
     name: str
     interface_version: int = INTERFACE_VERSION
+    flushing_compiles: bool = False  # whether `flushing` compiles kernels anew: then verify asks on named cases only
 
     @abstractmethod
     def probe(self) -> Caps:

@@ -14,6 +14,7 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, format_of
+from samebits.core.numerics.rounding import are_operands
 from samebits.core.numerics.settling import settle, settled
 from samebits.core.protocols import Checkpoint, Hyperparameters
 from samebits.core.shapes import TensorSpec, upper
@@ -54,13 +55,18 @@ def is_norm(name: str) -> bool:
 
 
 def load_weight(checkpoint: Checkpoint, name: str, joined: Mapping[str, tuple[str, ...]]) -> HostTensor:
-    """One graph input, settled: a tensor of the checkpoint, or the rows of several one after another."""
+    """One graph input, settled: a tensor of the checkpoint, or the rows of several one after another.
+
+    BadInput for a value that no op could compute with: NaN, Inf, or one beyond 2^63 in bfloat16.
+    """
     if name in joined:
         return _concatenated([load_weight(checkpoint, part, {}) for part in joined[name]])
     tensor = checkpoint.tensor(name)
     offset = checkpoint.hyperparameters.norm_weight_offset
     if isinstance(tensor, Packed):
         return tensor
+    if not are_operands(tensor):
+        raise BadInput("model", name, "NaN, Inf or a value beyond the type's range", f"finite {tensor.dtype} values")
     if offset and is_norm(name):
         return settle(tensor.astype(np.float32) + np.float32(offset))
     return settled(tensor)

@@ -16,7 +16,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, Codes, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.numerics.rounding import as_operand, widen
+from samebits.core.numerics.rounding import are_operands, as_operand, widen
 from samebits.core.numerics.settling import settle
 from samebits.core.numerics.sums import stream_dot
 from samebits.ops.cases import default_inputs
@@ -98,6 +98,17 @@ def matmul(x: np.ndarray, weight: HostTensor, where: str) -> np.ndarray:
     return settle(dense_matmul(x, weight, where))
 
 
+def check_weight(where: str, weight: HostTensor) -> None:
+    """BadInput for a plain weight that no product allows; kernels do not look for it again."""
+    if not isinstance(weight, Packed) and not are_operands(weight):
+        given = "NaN, Inf or a value beyond the type's range"
+        raise BadInput(where, "weight", given, f"finite {weight.dtype} values")
+
+
+def _check(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None) -> None:
+    check_weight("gemm", weight)
+
+
 def _decompose_bias(b: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     y = b.gemm(x, weight)
     return y if bias is None else b.add(y, bias)
@@ -135,6 +146,7 @@ def _model_cases() -> list[Case]:
         *_model_cases(),
     ],
     invariant_axes=("T",),
+    check=_check,
     decompose=_decompose_bias,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
     space=GEMM_SPACE,
@@ -147,6 +159,7 @@ def gemm(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None = None) -> n
 
 
 def _check_groups(x: Any, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None) -> None:
+    check_weight("grouped_gemm", weight)
     check_indptr("grouped_gemm", "seg_indptr", seg_indptr, len(x))
     num_segments = len(seg_indptr) - 1
     if weight_indices is None:

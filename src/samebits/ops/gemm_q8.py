@@ -63,7 +63,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
         Tensor("bias", "N", FLOATS, "added last", optional=True),
     ],
     results=[Result("y", "T N", "f32")],
-    tolerance=Tolerance(4e-3, 1e-6, "codes are given: a sum in any order, scales in 16 bits at the least"),
+    tolerance=Tolerance(2e-2, 1e-6, "codes are given, but operands may be kept in 16 bits, and sums cancel"),
     cases=[
         *(_case(f"small-{f}", 3, 40, 512, f) for f in BLOCK_WEIGHTS),
         *(_case(f"bias-{f}", 2, 16, 256, f, given=("bias",)) for f in ("q8_0", "q4_1")),

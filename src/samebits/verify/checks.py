@@ -205,6 +205,8 @@ class Examination:
 
     def _flushed(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
         """Other bits where subnormals count as zero."""
+        if self._backend.flushing_compiles and self._dice is not None:
+            return
         flushing = self._backend.flushing()
         if flushing is None:
             self._not_compared.append("flush: this backend cannot be asked to flush subnormals")

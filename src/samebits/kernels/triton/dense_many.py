@@ -11,8 +11,9 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from samebits.kernels.triton.dense import ON_AMD
-from samebits.kernels.triton.registry import FUSED
+from samebits.kernels.triton.registry import UNFUSED
 from samebits.kernels.triton.rows import settled_narrow
+from samebits.kernels.triton.settling import settle
 
 LARGEST_COPY = 64 << 10  # bytes of a result's tile in shared memory beside the pipeline
 GROUP = 16
@@ -63,7 +64,8 @@ def _many(
             acc *= (tl.load(scale_ptr + token, mask=token < num_tokens, other=0.0) * scale)[:, None]
         if bias_ptr is not None:
             row = n * BN + tl.arange(0, BN)
-            acc += tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
+            # Settling also keeps Triton from starting the sum with the bias where K fits one step.
+            acc = settle(acc) + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
         if WHOLE:
             y_desc.store([t * BT, n * BN], settled_narrow(acc, y_desc.dtype))
         else:
@@ -154,5 +156,5 @@ def many(
         FLATTEN=shape is LARGEST,
         WHOLE=whole,
         num_warps=shape.warps,
-        **FUSED,
+        **UNFUSED,
     )

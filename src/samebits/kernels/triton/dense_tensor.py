@@ -18,8 +18,9 @@ from samebits.kernels.record import Request
 from samebits.kernels.triton.dense import ON_AMD, narrowed, operand_fault, refuse_row
 from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.faults import fault_word
-from samebits.kernels.triton.registry import FUSED, INTERPRETED, implements
+from samebits.kernels.triton.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.rows import narrow, store_narrow, widen
+from samebits.kernels.triton.settling import settle
 
 EMULATE = tl.constexpr(INTERPRETED)
 MOST_FEW = 16
@@ -77,7 +78,7 @@ def _few(
         acc = _dot(w, tl.trans(narrow(widen(x), w.dtype)), acc)
     y = tl.trans(acc)
     if bias_ptr is not None:
-        y += widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))[None, :]
+        y = settle(y) + widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))[None, :]
     at = token.to(tl.int64)[:, None] * N + row[None, :]
     inside = (token < num_tokens)[:, None] & (row < N)[None, :]
     store_narrow(y_ptr + at, y, inside)
@@ -124,7 +125,7 @@ def few(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, y: tor
         BK=tiles.k,
         STAGES=tiles.stages,
         num_warps=tiles.warps,
-        **FUSED,
+        **UNFUSED,
     )
 
 

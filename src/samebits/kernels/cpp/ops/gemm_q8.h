@@ -101,12 +101,14 @@ void multiply_by_dots(const BlockProduct& p, Worker& worker) {
     char* memory = alone ? worker.scratch + kPartTokens * kUnitRows * 4 : p.shared;
     const size_t part_bytes = size_t(kPartTokens / 8 * p.blocks) * sizeof(TokenBlock<8>);
     int64_t first = 0, last = p.blocks;
+    bool fine = true;
     if (!alone) worker.share(p.blocks, first, last);
     each_tile(p.tokens, p.blocks, memory, [&](int64_t t, auto* x) {
         constexpr int T = tile_tokens(decltype(x)(nullptr));
-        fill_token_blocks<W, T>(p.codes + t * p.codes_stride, p.codes_stride, p.scales + t * p.scales_stride,
-                                p.scales_stride, first, last, x);
+        fine &= fill_token_blocks<W, T>(p.codes + t * p.codes_stride, p.codes_stride, p.scales + t * p.scales_stride,
+                                        p.scales_stride, first, last, x);
     });
+    if (!fine) worker.fail(kNotQuantized);
     if (!alone) worker.barrier();
     each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens,
                                                                 float* to, int64_t stride) {
@@ -130,8 +132,9 @@ INLINE float sum_of_codes(const int8_t* codes) {
     return float(int(_mm_cvtsi128_si64(halves) + _mm_extract_epi64(halves, 1)) - kBias8 * kBlock);
 }
 
-// Tokens first .. last - 1 into their tile; those beyond the product are zeros.
-INLINE void fill_tiles(const BlockProduct& p, int64_t first, int64_t last, int8_t* codes, float* scales, float* sums) {
+// Tokens first .. last - 1 into their tile, those beyond the product are zeros; false as with fill_token_blocks.
+INLINE bool fill_tiles(const BlockProduct& p, int64_t first, int64_t last, int8_t* codes, float* scales, float* sums) {
+    bool fine = true;
     for (int64_t t = first; t < last; t++)
         for (int64_t b = 0; b < p.blocks; b++) {
             const int64_t at = (t / kTileTokens * p.blocks + b) * kTileTokens + t % kTileTokens;
@@ -140,7 +143,9 @@ INLINE void fill_tiles(const BlockProduct& p, int64_t first, int64_t last, int8_
             else memset(codes + at * kBlock, 0, kBlock);
             scales[at] = t < p.tokens ? p.scales[t * p.scales_stride + b] : 0.0f;
             sums[at] = t < p.tokens ? sum_of_codes(from) : 0.0f;
+            if (t < p.tokens) fine &= is_quantized(from, scales[at]);
         }
+    return fine;
 }
 
 template <class W>
@@ -151,7 +156,7 @@ void multiply_by_tiles(const BlockProduct& p, Worker& worker) {
     float* sums = scales + padded * p.blocks;
     int64_t first, last;
     worker.share(padded, first, last);
-    fill_tiles(p, first, last, codes, scales, sums);
+    if (!fill_tiles(p, first, last, codes, scales, sums)) worker.fail(kNotQuantized);
     worker.barrier();
     float* results = reinterpret_cast<float*>(worker.scratch);
     int32_t* products = reinterpret_cast<int32_t*>(results + kPartTokens * kUnitRows);

@@ -17,13 +17,23 @@ struct TokenBlock {
 template <class W>
 constexpr int dot_bias = W::is_8bit ? kBias8 : W::bias;
 
-// Blocks first .. last - 1 of T tokens into the order that tiles read.
+// Whether quantize_q8 makes such a block: no code is -128, and its scale is finite.
+INLINE bool is_quantized(const int8_t* codes, float scale) {
+    int8_t lowest = 0;
+    for (int k = 0; k < kBlock; k++) lowest = codes[k] < lowest ? codes[k] : lowest;
+    return lowest > -128 && scale - scale == 0.0f;
+}
+constexpr Failure kNotQuantized{"codes", "-128, or a scale that is NaN or Inf", "what quantize_q8 makes"};
+
+// Blocks first .. last - 1 of T tokens into the order that tiles read; false where one is not as quantize_q8 makes it.
 template <class W, int T>
-INLINE void fill_token_blocks(const int8_t* codes, int64_t codes_stride, const float* scales, int64_t scales_stride,
+INLINE bool fill_token_blocks(const int8_t* codes, int64_t codes_stride, const float* scales, int64_t scales_stride,
                               int64_t first, int64_t last, TokenBlock<T>* to) {
+    bool fine = true;
     for (int64_t b = first; b < last; b++)
         for (int t = 0; t < T; t++) {
             const int8_t* from = codes + t * codes_stride + b * kBlock;
+            fine &= is_quantized(from, scales[t * scales_stride + b]);
             TokenBlock<T>& block = to[b];
             int low = 0, high = 0;
             for (int k = 0; k < 16; k++) low += from[k];
@@ -35,6 +45,7 @@ INLINE void fill_token_blocks(const int8_t* codes, int64_t codes_stride, const f
             block.start[0][t] = -dot_bias<W> * (halves ? low : low + high);
             block.start[1][t] = halves ? -dot_bias<W> * high : 0;
         }
+    return fine;
 }
 
 // Whether the two halves of a block are summed apart: for the format, or for two shorter chains of instructions.
