@@ -13,6 +13,7 @@ import triton.language as tl
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
+from samebits.backends.gpu.backend import CudaBackend
 from samebits.core.errors import Unsupported
 from samebits.kernels.triton import elementary, elementwise
 from samebits.kernels.triton.flushing import flushing
@@ -118,10 +119,14 @@ def test_a_triton_that_cannot_be_asked_says_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("samebits.kernels.triton.flushing.HOOK", "a_hook_of_another_version")
     with pytest.raises(Unsupported, match=r"this Triton has no .*a_hook_of_another_version"), flushing():
         pass
+    assert CudaBackend().flushing() is None, "verify would stop at it"
 
 
 def test_flushing_ends_with_its_block() -> None:
+    with flushing():
+        assert CudaBackend().flushing() is None, "it is in use"
     with pytest.raises(ZeroDivisionError), flushing():
         raise ZeroDivisionError
+    assert CudaBackend().flushing() is not None
     assert knobs.runtime.add_stages_inspection_hook is None
     assert knobs.compilation.instrumentation_mode == ""

@@ -26,7 +26,7 @@ from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.record import KernelTable
 from samebits.kernels.triton.faults import raise_if_any
-from samebits.kernels.triton.flushing import flushing
+from samebits.kernels.triton.flushing import flushing, refusal
 from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.table import triton_kernels
 from samebits.ops.evaluate import spec_of
@@ -89,7 +89,7 @@ class GpuBackend(Backend):
         return GpuStopwatch(self.device) if self.device.type == "cuda" else None
 
     def flushing(self) -> AbstractContextManager[None] | None:
-        return None if INTERPRETED else flushing()
+        return None if INTERPRETED or refusal() else flushing()
 
     def compile(self, graph: Graph, tier: Tier) -> GpuExecutable:
         return GpuExecutable(graph, choose_kernels(self, graph, tier), self.device)

@@ -41,23 +41,31 @@ def _add_flushing(_backend: Any, stages: dict[str, Callable[..., Any]], options:
         stages["ptx"] = lambda source, metadata: flushed(make_ptx(source, metadata))
 
 
+def refusal() -> str | None:
+    """Why kernels cannot be asked to flush here; None where they can."""
+    if torch.version.hip is not None:
+        return "flushing subnormals can be asked of CUDA kernels only, not of ROCm's"
+    if not (hasattr(knobs.runtime, HOOK) and hasattr(knobs.compilation, "instrumentation_mode")):
+        return f"flushing subnormals cannot be asked for: this Triton has no knobs.runtime.{HOOK}"
+    if knobs.compilation.instrumentation_mode or getattr(knobs.runtime, HOOK) is not None:
+        return f"flushing subnormals cannot be asked for: knobs.runtime.{HOOK} is in use"
+    return None
+
+
 @contextmanager
 def flushing() -> Iterator[None]:
     """Kernels launched inside count float32 subnormals as zero; they are compiled and kept beside the others.
 
     Unsupported where Triton or the device gives no way to ask for it.
     """
-    if torch.version.hip is not None:
-        raise Unsupported("flushing subnormals can be asked of CUDA kernels only, not of ROCm's")
-    if not (hasattr(knobs.runtime, HOOK) and hasattr(knobs.compilation, "instrumentation_mode")):
-        raise Unsupported(f"flushing subnormals cannot be asked for: this Triton has no knobs.runtime.{HOOK}")
-    hook_before, mode_before = getattr(knobs.runtime, HOOK), knobs.compilation.instrumentation_mode
-    if mode_before or hook_before is not None:
-        raise Unsupported(f"flushing subnormals cannot be asked for: knobs.runtime.{HOOK} is in use")
+    reason = refusal()
+    if reason is not None:
+        raise Unsupported(reason)
+    mode_before = knobs.compilation.instrumentation_mode
     setattr(knobs.runtime, HOOK, _add_flushing)
     knobs.compilation.instrumentation_mode = MODE
     try:
         yield
     finally:
-        setattr(knobs.runtime, HOOK, hook_before)
+        setattr(knobs.runtime, HOOK, None)
         knobs.compilation.instrumentation_mode = mode_before
