@@ -178,7 +178,7 @@ def check_attr(op: Op, attr: Attr, value: Any) -> Any:
     needed = attr.accepts(value) if attr.accepts else None
     if needed:
         raise BadInput(op.name, attr.name, repr(value), needed)
-    return 0.0 if attr.kind is float and abs(value) < SMALLEST else value
+    return 0.0 if isinstance(value, float) and abs(value) < SMALLEST else value
 
 
 def call_arguments(bound: Bound) -> dict[str, Any]:

@@ -38,9 +38,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
         Result("y_codes", "T 32*HB", "i8", "-127 .. 127"),
         Result("y_scales", "T HB", "f32", "one per block"),
     ],
-    tolerance=Tolerance(
-        4e-2, 1e-6, "operands in 16 bits, sums that cancel, a code beyond a tie", steps=3
-    ),
+    tolerance=Tolerance(4e-2, 1e-6, "operands in 16 bits, sums that cancel, a code beyond a tie", steps=3),
     cases=[
         *(_case(f"small-{f}", 3, 64, 256, f) for f in BLOCK_WEIGHTS),
         _case("one-token", 1, 96, 64, "q8_0"),

@@ -36,6 +36,8 @@ from samebits.passes.plan_memory import spec_bytes
 class GpuBackend(Backend):
     """One GPU, the first that torch sees (CUDA_VISIBLE_DEVICES chooses)."""
 
+    flushing_compiles = True
+
     @cached_property
     def device(self) -> torch.device:
         return torch.device("cpu") if INTERPRETED else require_gpu(self.name)

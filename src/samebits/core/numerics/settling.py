@@ -22,11 +22,11 @@ def unsettled(x: np.ndarray) -> np.ndarray:
 
     By their bits, so that a host that flushes subnormals sees them too. float16 has no magnitude below 2^-24.
     """
-    pattern = x.view(np.uint32 if x.dtype == np.float32 else np.uint16)
     if x.dtype == np.float16:
-        return pattern == 0x8000
-    smallest = np.array(SMALLEST).astype(x.dtype).view(pattern.dtype)
-    return ((pattern << 1) < (smallest << 1)) & (pattern != 0)  # without the sign
+        return x.view(np.uint16) == 0x8000
+    pattern: np.ndarray = x.view(np.uint32 if x.dtype == np.float32 else np.uint16)
+    smallest: np.ndarray = np.array(SMALLEST).astype(x.dtype).view(pattern.dtype)
+    return (np.left_shift(pattern, 1) < np.left_shift(smallest, 1)) & (pattern != 0)  # without the sign
 
 
 def settled(x: np.ndarray, in_place: bool = False) -> np.ndarray:
