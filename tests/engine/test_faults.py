@@ -145,3 +145,26 @@ def test_options_that_would_spoil_the_order_are_refused(lab: Lab, options: dict[
     with pytest.raises(BadInput, match=message):
         engine.generate([5], LONG, **options)
     assert engine.is_idle
+
+
+def test_what_a_device_noted_of_a_failed_step_is_not_told_by_the_next(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, noted = lab.engine(), [False]
+
+    def sync() -> None:
+        if noted[0]:
+            noted[0] = False
+            raise BadInput("gemm", "x", "NaN", "finite values")
+
+    def draw(plan: StepPlan, result: StepResult) -> Any:
+        noted[0] = True  # a kernel of the step stored a fault, and then something else went wrong
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(engine.runner.backend, "sync", sync)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_draw", draw)
+        first = start(engine, next(iter(WATCHED)))
+        engine.step()
+    assert first.error == "MemoryError: no room"
+    assert noted == [False]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import inf, isnan
 from typing import TypeVar
 
 import numpy as np
 
 from samebits.cache import PageCache
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.delivery import Delivery
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Generation, Job
@@ -139,6 +140,8 @@ class Engine:
             result = self._run(plan)
             drawn = self._draw(plan, result)
         except BaseException as error:
+            with suppress(SamebitsError):  # what the device noted of this step must not be told by the next
+                self.runner.backend.sync()
             reason = reason_of(error)
             for job in dict.fromkeys(self._jobs[s] for s in plan.sequences):
                 self._fail(job, reason)
