@@ -36,6 +36,7 @@ NORM_CASES = [
     Case("mul-add", rows(4, 64), given=ALL),
     Case("odd-width", rows(2, 257), given=("weight",)),
     Case("tiny-rows", rows(3, 96), extra={"magnitude": 1e-3}),  # eps outweighs the row
+    Case("contrast", rows(3, 96), given=("weight",), extra={"values": "contrast"}),
     Case("one-element", rows(3, 1), given=("weight",)),
     Case("zero-rows", rows(0, 64), given=("weight",)),
     *(Case(name, rows(8, m[0]), {"eps": 1e-6}, given=("weight",)) for name, m in MODELS.items()),

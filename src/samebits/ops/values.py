@@ -116,6 +116,11 @@ def _faint(stream: Stream, shape: Shape) -> np.ndarray:
     return stream.normal(shape) * np.exp2(powers.astype(np.float32))
 
 
+def _contrast(stream: Stream, shape: Shape) -> np.ndarray:
+    """About half of the elements around 2^12, the others around 2^-44: what one makes of the other must be settled."""
+    return stream.normal(shape) * np.where(_some(stream, shape, 2), F(2.0**12), F(2.0**-44))
+
+
 def _edges(stream: Stream, shape: Shape) -> np.ndarray:
     """Where float16 and bfloat16 end, between other values beyond float16."""
     chosen = np.array(EDGES, np.float32)[stream.child("which").integers(0, len(EDGES), shape)]
@@ -170,6 +175,7 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
     "low": lambda stream, shape: stream.normal(shape, 100.0) - F(20_000),
     "bounds": _bounds,
     "faint": _faint,
+    "contrast": _contrast,
     "edges": _edges,
     "nan": _nan,
     "infinite": _infinite,
