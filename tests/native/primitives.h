@@ -167,11 +167,14 @@ inline void check_halves(const Inputs& in) {
         for (int j = 0; j < 16; j++) lane[j] = uint16_t(16 * i + j);
         add(hash, load_f16(lane));
     });
-    each("load_bf16_operand", 65536 / 16, [](Hash& hash, int i) {
+    each("settle-bf16", 65536 / 16, [](Hash& hash, int i) {  // every exponent, and both signs
         uint16_t lane[16];
         for (int j = 0; j < 16; j++) lane[j] = uint16_t(16 * i + j);
-        add(hash, load_bf16_operand(lane));
+        add(hash, settle(load_bf16(lane)));
+        add(hash, settle_f16(load_bf16(lane)));
     });
+    pairs("settle", in.any, [](F a, F) { return settle(a); });
+    pairs("settle-small", in.small, [](F a, F b) { return settle(a * b); });
     each("gather_f16", kVectors, [&](Hash& hash, int i) { add(hash, gather_f16(in.chars() + i, 34)); });
     const Format formats[] = {Format::f16, Format::bf16};
     for (const Format format : formats)

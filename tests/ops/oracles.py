@@ -140,7 +140,7 @@ def gelu_and_mul(i: dict, case: Case) -> list[Expect]:
 
 def rms(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -> Expect:
     y = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight if x.size else x
-    return Expect(y + bias, np.abs(y) + np.abs(bias))
+    return Expect(y + bias, np.abs(y) + np.abs(bias), 2.0**-50 * np.abs(weight))  # settled before the weight
 
 
 def rms_norm(i: dict, case: Case) -> list[Expect]:
@@ -158,7 +158,7 @@ def layer_norm(i: dict, case: Case) -> list[Expect]:
     lost = np.abs(x).mean(axis=-1, keepdims=True) / np.sqrt(
         x.var(axis=-1, keepdims=True) + eps
     )  # by taking off the mean
-    return [Expect(y.value + bias, y.unit + lost * np.abs(weight) + np.abs(bias))]
+    return [Expect(y.value + bias, y.unit + lost * np.abs(weight) + np.abs(bias), y.slack)]
 
 
 def fused_add_rms_norm(i: dict, case: Case) -> list[Expect]:
