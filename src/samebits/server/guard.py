@@ -88,19 +88,23 @@ class Guard:
         self._notes[what][address] += 1
 
     async def watch(self) -> None:
-        """Looks at all connections, again and again, until it is cancelled; at most one log line a second."""
+        """Looks at all connections, again and again, until it is cancelled; at most one log line a second, and a last."""
         self._max_connections = room_for(self._limits.max_connections)
         loop = asyncio.get_running_loop()
         next_line = loop.time()
-        while True:
-            try:
-                self._sweep(loop.time())
-                if self._notes and loop.time() >= next_line:
-                    next_line = loop.time() + 1
-                    self._say()
-            except Exception:
-                log.exception("looking after connections failed")
-            await asyncio.sleep(TICK_SECONDS)
+        try:
+            while True:
+                try:
+                    self._sweep(loop.time())
+                    if self._notes and loop.time() >= next_line:
+                        next_line = loop.time() + 1
+                        self._say()
+                except Exception:
+                    log.exception("looking after connections failed")
+                await asyncio.sleep(TICK_SECONDS)
+        finally:
+            if self._notes:
+                self._say()
 
     def _sweep(self, now: float) -> None:
         for connection in [c for own in self._by_address.values() for c in own]:
