@@ -11,7 +11,7 @@ from op_helpers import as_bytes, case_of, inputs_of
 
 from samebits.core.errors import BadInput
 from samebits.core.format import Packed
-from samebits.ops import OPS, call, make_inputs
+from samebits.ops import OPS, bind, call, make_inputs
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -281,3 +281,12 @@ def test_a_shared_page_that_is_only_read_is_allowed():
     inputs = inputs_of(ATTEND, "decode")
     inputs["kv_indices"][3] = inputs["kv_indices"][0]
     assert np.isfinite(call(OPS[ATTEND], **inputs)).all()
+
+
+def test_a_refused_call_does_not_settle_what_it_would_update() -> None:
+    x, residual = np.full((1, 32), np.nan, np.float32), np.full((1, 32), 2.0**-60, np.float32)
+    with pytest.raises(BadInput, match="normalised row"):
+        bind(OPS["add_rms_norm_q8"], x, residual, np.ones(32, np.float32))
+    assert (residual == np.float32(2.0**-60)).all()
+    bind(OPS["add_rms_norm_q8"], np.ones_like(x), residual, np.ones(32, np.float32))
+    assert (residual == 0).all()

@@ -58,11 +58,15 @@ def bind(op: Op, /, *args: Any, **kwargs: Any) -> Bound:
     for tensor in op.inputs:
         if tensor.name in tensors:
             _check_storage(op, tensor.name, tensors[tensor.name])
-            tensors[tensor.name] = _settled(op, tensor, tensors[tensor.name])
+            if tensor.name not in op.writes:
+                tensors[tensor.name] = _settled(op, tensor, tensors[tensor.name])
     bound = Bound(op, tensors, attrs, env)
     bound.result_specs()  # a size that the results cannot have is refused here
     if op.check is not None:
         op.check(**call_arguments(bound))
+    for tensor in op.inputs:
+        if tensor.name in op.writes and tensor.name in tensors:
+            _settled(op, tensor, tensors[tensor.name])  # in place, and last: a call that is refused changes nothing
     return bound
 
 

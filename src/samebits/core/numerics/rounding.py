@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.numerics.settling import parts
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
@@ -38,9 +39,9 @@ def narrow(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def are_operands(x: np.ndarray) -> bool:
     """Whether products allow all elements of a float32, float16 or bfloat16 array: finite, up to 2^63 in bfloat16."""
-    pattern: np.ndarray = x.view(np.uint32 if x.dtype == F32 else np.uint16)
+    word = np.uint32 if x.dtype == F32 else np.uint16
     sign, largest = (0x80000000, 0x7F7FFFFF) if x.dtype == F32 else (0x8000, 0x7BFF if x.dtype == F16 else 0x5F00)
-    return bool(np.bitwise_and(pattern, sign - 1).max(initial=0) <= largest)
+    return all(np.bitwise_and(part.view(word), sign - 1).max(initial=0) <= largest for part in parts(x))
 
 
 def as_operand(x: np.ndarray, dtype: np.dtype, where: str, argument: str) -> np.ndarray:

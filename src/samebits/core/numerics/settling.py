@@ -31,16 +31,16 @@ def unsettled(x: np.ndarray) -> np.ndarray:
 
 def settled(x: np.ndarray, in_place: bool = False) -> np.ndarray:
     """A float array of any format with +0 for what is not settled: x itself where all is, or where it may change."""
-    if not any(unsettled(part).any() for part in _parts(x)):
+    if not any(unsettled(part).any() for part in parts(x)):
         return x
     result = x if in_place else x.copy()
-    for part in _parts(result):
+    for part in parts(result):
         part[unsettled(part)] = 0
     return result
 
 
-def _parts(x: np.ndarray) -> list[np.ndarray]:
-    """Views that make up x."""
+def parts(x: np.ndarray) -> list[np.ndarray]:
+    """Views that make up x, CHUNK elements each where it is contiguous."""
     if not x.flags.c_contiguous:
         return [x]
     flat = x.reshape(-1)
