@@ -16,7 +16,7 @@ from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.record import FLOATS, Case
 from samebits.verify.harness import execute, same_bytes
 from samebits.verify.locate import with_nan_of
-from samebits.verify.tolerance import as_numbers, outside, steps_of
+from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 TIERS = (Tier.PORTABLE, Tier.INVARIANT, Tier.FAST)
 
@@ -45,7 +45,8 @@ def differences(op: Op, case: Case) -> Iterator[str]:
             if tier is Tier.PORTABLE:
                 right = same_bytes(with_nan_of(got, want), want)
             else:
-                right = not outside(as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance)).any()
+                steps, usual = steps_of(want, op.tolerance), usual_sizes(bound)
+                right = not outside(as_numbers(got), as_numbers(want), op.tolerance, steps, usual).any()
             if not right:
                 yield f"{case.id}: {kernel.name}: {result.name} differs"
             if not all_settled(got):

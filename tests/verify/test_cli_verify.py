@@ -218,8 +218,9 @@ def test_hours_go_on_with_further_seeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the workers")
-def test_an_interrupted_run_leaves_no_file_and_no_worker(tmp_path: Path) -> None:
-    options = ["--backend", "planted:Hang", "--op", "mul", "--json", str(tmp_path / "r")]
+def test_an_interrupted_run_reports_what_ran_and_leaves_no_certificate_and_no_worker(tmp_path: Path) -> None:
+    files = ["--json", str(tmp_path / "r"), "--certificate", str(tmp_path / "c")]
+    options = ["--backend", "planted:Hang", "--op", "mul", *files]
     process = subprocess.Popen(
         [*COMMAND, *options],
         stdout=subprocess.PIPE,
@@ -237,9 +238,11 @@ def test_an_interrupted_run_leaves_no_file_and_no_worker(tmp_path: Path) -> None
         started = children.read_text().split()
     process.send_signal(signal.SIGINT)
     output = b"".join(process.communicate(timeout=20))
-    assert process.returncode != 0
+    assert process.returncode == 130
     assert b"Traceback" not in output
-    assert list(tmp_path.iterdir()) == []
+    assert b"cases did not run" in output
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+    assert json.loads((tmp_path / "r").read_text())["set"] == "part"
     assert not [pid for pid in started if b"spawn_main" in _command_of(pid)]
 
 

@@ -15,12 +15,12 @@ from samebits.core.format import FORMATS, HostTensor, Packed, copy_tensor
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Kernel, KernelTable
-from samebits.ops import OPS, make_inputs
+from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.record import Tolerance
 from samebits.verify.checks import Examination
 from samebits.verify.harness import GUARD_ROWS, PATTERNS, Watched, execute, filled, raw_bytes, same_bytes
 from samebits.verify.locate import axis_labels, first_difference
-from samebits.verify.tolerance import outside
+from samebits.verify.tolerance import outside, usual_sizes
 
 SPECS = [TensorSpec((5, 64), f) for f in ("f32", "f16", "bf16", "i32", "i8", "u32", "q8_0", "q4_0")]
 CACHE_OP = OPS["append_paged_kv_cache"]
@@ -222,5 +222,14 @@ def test_equal_tensors_and_other_shapes() -> None:
 def test_outside_holds_infinities_to_equality_and_sizes_rows_by_their_root_mean_square() -> None:
     want = np.array([[1.0, -np.inf, np.nan, 0.0], [1.0, 1.0, 1.0, 1.0]])
     got = np.array([[1.05, np.inf, np.nan, 0.03], [1.2, 1.0, np.nan, 1.0]])
-    wrong = outside(got, want, Tolerance(0.1, 0.0, "test"), 0.0)
+    wrong = outside(got, want, Tolerance(0.1, 0.0, "test"), 0.0, 0.0)
     assert wrong.tolist() == [[False, True, False, False], [True, False, True, False]]
+
+
+def test_a_product_that_cancels_is_sized_by_its_terms() -> None:
+    x = np.array([[1.0, 1.0], [3.0, 4.0]], np.float32)
+    weight = np.array([[1.0, -1.0]], np.float32)
+    usual = usual_sizes(bind(OPS["gemm"], x=x, weight=weight))
+    assert np.allclose(usual, [[np.sqrt(2.0)], [5.0]])
+    want, tolerance = np.array([[0.0], [-1.0]]), Tolerance(0.1, 0.0, "test")
+    assert outside(want + 0.2, want, tolerance, 0.0, usual).tolist() == [[True], [False]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -55,15 +56,16 @@ def _tier(text: str) -> str:
 
 
 def run_tasks(tasks: list[Task], backend: str, jobs: int, seconds: float, console: Console) -> list[Result]:
-    """All results, in the order of the tasks, with a progress bar where someone is looking."""
+    """Results in the order of the tasks, with a progress bar where someone is looking; Ctrl-C keeps those so far."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     by_case: dict[tuple[str, str], list[Result]] = {}
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("verifying", total=len(tasks))
-        for results in Pool(backend, jobs, seconds).run(tasks):
-            by_case[results[0].op, results[0].case] = results
-            progress.update(bar, advance=1, description=results[0].op)
-    return [r for t in tasks for r in by_case[t.op, t.case]]
+        with suppress(KeyboardInterrupt):
+            for results in Pool(backend, jobs, seconds).run(tasks):
+                by_case[results[0].op, results[0].case] = results
+                progress.update(bar, advance=1, description=results[0].op)
+    return [r for t in tasks for r in by_case.get((t.op, t.case), [])]
 
 
 def verify(
@@ -92,6 +94,7 @@ def verify(
     """Prove that a backend computes what the reference defines. Sizes such as --m 32 --n 128 --k 64 make a case.
 
     Exit status: 0 if nothing failed and every stated range was reached, 1 otherwise, 2 for a mistake in the call.
+    Ctrl-C ends the run early: the verdicts so far are reported, no certificate is written, and the status is 130.
     """
     console = Console()
     tiers = (_tier(tier),) if tier else TIERS
@@ -111,22 +114,33 @@ def verify(
     is_whole = op is None and case is None and preset is None and tier is None
     gaps: list[str] = unreached(tasks) if case is None and preset is None and not context.args else []
     last_seed = seed
-    while hours is not None and time.monotonic() - started < hours * 3600:
+    missing = _num_missing(tasks, results)
+    while hours is not None and not missing and time.monotonic() - started < hours * 3600:
         last_seed += 1
         more = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=False, seed=last_seed)
-        results += run_tasks(more, backend, jobs, seconds, console)
-    run_set = "part" if not is_whole else "full" if full else "quick"
+        further = run_tasks(more, backend, jobs, seconds, console)
+        missing = _num_missing(more, further)
+        results += further
+    run_set = "part" if not is_whole or missing else "full" if full else "quick"
     run = Run(found, results, time.monotonic() - started, run_set, (seed, last_seed))
     print_summary(console, run)
     for gap in gaps:
         console.print(f"[red]not reached[/] {gap}", highlight=False)
     if json_file:
         write_json(json_file, as_json(run))
-    if certificate_file:
+    if certificate_file and not missing:
         write_json(certificate_file, certificate(run))
     if html_file:
         write_atomically(html_file, html_page(run))
+    if missing:
+        console.print(f"[red]interrupted[/]: {missing} cases did not run", highlight=False)
+        sys.exit(130)
     sys.exit(1 if run.failures or gaps else 0)
+
+
+def _num_missing(tasks: list[Task], results: list[Result]) -> int:
+    """Cases without a verdict: an interrupted run has some."""
+    return len({(t.op, t.case) for t in tasks} - {(r.op, r.case) for r in results})
 
 
 def _time(

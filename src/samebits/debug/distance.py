@@ -67,5 +67,5 @@ def tensor_diff(label: Label, node: Node, result: int, got: HostTensor, want: Ho
         max_ulp=max_ulp(got, want, both),
         relative=(noise / signal) ** 0.5 if signal else None,
         one_sided=int((np.isfinite(x) != np.isfinite(y)).sum()),
-        is_close=not outside(x, y, op.tolerance, steps_of(want, op.tolerance)).any(),
+        is_close=not outside(x, y, op.tolerance, steps_of(want, op.tolerance), usual=0.0).any(),
     )

@@ -105,6 +105,21 @@ def check_weight(where: str, weight: HostTensor) -> None:
         raise BadInput(where, "weight", given, f"finite {weight.dtype} values")
 
 
+def product_size(x: np.ndarray, weight: HostTensor) -> np.ndarray:
+    """The root mean square of x @ weight^T over random signs, at least: |x| |w| / sqrt(K); float64 [T, N].
+
+    What rounding in a product's terms moves is a part of this, however near to zero the terms cancel.
+    """
+    norms = [np.sqrt((as_finite_f64(a) ** 2).sum(axis=-1)) for a in (x, weight)]
+    return np.asarray(np.outer(*norms) / np.sqrt(x.shape[-1]))
+
+
+def as_finite_f64(x: HostTensor) -> np.ndarray:
+    """Values in float64, 0 for those that are not finite."""
+    values = (x.unpack() if isinstance(x, Packed) else x).astype(np.float64)
+    return np.where(np.isfinite(values), values, 0.0)
+
+
 def _check(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None) -> None:
     check_weight("gemm", weight)
 
@@ -149,6 +164,7 @@ def _model_cases() -> list[Case]:
     check=_check,
     decompose=_decompose_bias,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
+    usual_size=lambda x, weight, **_: product_size(x, weight),
     space=GEMM_SPACE,
     smallest=-123,
 )
@@ -180,6 +196,16 @@ def _grouped_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]
     return inputs
 
 
+def _grouped_size(
+    x: np.ndarray, weight: HostTensor, seg_indptr: np.ndarray, weight_indices: np.ndarray | None = None
+) -> np.ndarray:
+    """`product_size` of every row with its segment's matrix."""
+    groups = np.arange(len(seg_indptr) - 1) if weight_indices is None else weight_indices
+    sizes = [np.zeros((0, weight.shape[1]))]
+    sizes += [product_size(x[seg_indptr[s] : seg_indptr[s + 1]], weight[int(g)]) for s, g in enumerate(groups)]
+    return np.concatenate(sizes)
+
+
 def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     dims = {"T": sum(lengths), "E": e, "N": n, "K": k, "S": len(lengths)}
     return Case(case_id, dims, {}, {"weight": fmt}, extra={"lengths": lengths}, **kw)
@@ -205,6 +231,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
     make_inputs=_grouped_inputs,
     equivalents=segment_equivalents,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
+    usual_size=_grouped_size,
     space=GROUPED_SPACE,
     smallest=-123,
 )

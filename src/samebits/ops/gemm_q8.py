@@ -14,7 +14,7 @@ from samebits.core.format import BLOCK, HostTensor, Packed
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
-from samebits.ops.gemm import int8_matmul
+from samebits.ops.gemm import int8_matmul, product_size
 from samebits.ops.gemm_spaces import GEMM_Q8_SPACE
 from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS, Case, Op, Result, Tensor, Tolerance, define_op
@@ -36,6 +36,11 @@ def check_blocks(where: str, codes: np.ndarray, scales: np.ndarray) -> None:
 
 def _check(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None) -> None:
     check_blocks("gemm_q8", codes, scales)
+
+
+def _usual_size(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
+    blocks = codes.reshape(*scales.shape, BLOCK) * scales[..., None].astype(np.float64)
+    return product_size(blocks.reshape(codes.shape), weight)
 
 
 def _decompose_bias(b: Any, codes: Any, scales: Any, weight: Any, bias: Any = None) -> Any:
@@ -77,6 +82,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     make_inputs=block_inputs,
     decompose=_decompose_bias,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
+    usual_size=_usual_size,
     space=GEMM_Q8_SPACE,
     smallest=-113,
 )

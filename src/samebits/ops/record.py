@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 import samebits.formats  # noqa: F401  (fills FORMATS)
 from samebits.core.format import HostTensor
 from samebits.core.registry import Registry
@@ -83,8 +85,8 @@ class Result:
 class Tolerance:
     """What `fast` may deviate, and why that much.
 
-    |got - want| <= absolute + relative * max(|want|, root mean square of want's row); an integer result, or a
-    code of a quantized one, may differ by `steps`.
+    |got - want| <= absolute + relative * max(|want|, root mean square of want's row, the op's `usual_size`); an
+    integer result, or a code of a quantized one, may differ by `steps`.
     """
 
     relative: float
@@ -132,6 +134,7 @@ class Op:
     smallest: int | None = None  # no intermediate but 0 is below 2^smallest; None for an op that computes no float
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
+    usual_size: Callable[..., np.ndarray] | None = None  # of each element of the one result, whatever cancels in it
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -200,6 +203,7 @@ def define_op(
     smallest: int | None = None,
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
+    usual_size: Callable[..., np.ndarray] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated reference as an op of its own name; returns the reference unchanged."""
 
@@ -228,6 +232,7 @@ def define_op(
             smallest=smallest,
             operations=operations,
             cache_bytes=cache_bytes,
+            usual_size=usual_size,
         )
         OPS.add(op.name, op, aliases)
         return reference

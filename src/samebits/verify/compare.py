@@ -11,12 +11,12 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, format_of
-from samebits.ops import Op
+from samebits.ops import Op, bind
 from samebits.ops.record import FLOATS
 from samebits.verify.artifacts import Artifact, find_artifacts, read_artifact
 from samebits.verify.harness import raw_bytes
 from samebits.verify.locate import axis_labels, first_difference
-from samebits.verify.tolerance import as_numbers, outside, steps_of
+from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 CACHES = ("k_cache", "v_cache")  # inputs whose unwritten cells hold NaN poison
 
@@ -96,7 +96,8 @@ def difference(of: Artifact, name: str, got: HostTensor, wrong: np.ndarray | Non
 def beyond_tolerance(of: Artifact, name: str, got: HostTensor) -> str | None:
     """The first element of a result that is further from the artifact's than the op's tolerance, in words."""
     want, tolerance = of.outputs[name], of.op.tolerance
-    wrong = outside(as_numbers(got), as_numbers(want), tolerance, steps_of(want, tolerance))
+    usual = usual_sizes(bind(of.op, **of.inputs, **of.attrs))
+    wrong = outside(as_numbers(got), as_numbers(want), tolerance, steps_of(want, tolerance), usual)
     return difference(of, name, got, wrong) if wrong.any() else None
 
 

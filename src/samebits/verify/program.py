@@ -14,7 +14,7 @@ from samebits.ops import Bound, Op
 from samebits.verify.harness import GUARD_ROWS, filled, same_bytes
 from samebits.verify.locate import axis_labels, first_difference
 from samebits.verify.model import Finding
-from samebits.verify.tolerance import as_numbers, outside, steps_of
+from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 
 class Memory:
@@ -88,7 +88,7 @@ def difference(
     if where is None:
         return None, True
     if got.shape == want.shape:
-        far = outside(as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance))
+        far = outside(as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance), usual_sizes(bound))
         if not far.any():
             return None, False
         where = first_difference(got, want, labels, far)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.core.format import HostTensor, Packed
+from samebits.ops import Bound
 from samebits.ops.record import Tolerance
 
 # Of a row of a graph's values where bits are not promised: what rounding in many nodes may move it, far below what a
@@ -28,14 +29,23 @@ def steps_of(want: HostTensor, tolerance: Tolerance) -> np.ndarray | float:
     return float(tolerance.steps) if want.dtype.kind in "iu" else 0.0
 
 
-def outside(got: np.ndarray, want: np.ndarray, tolerance: Tolerance, steps: np.ndarray | float) -> np.ndarray:
+def usual_sizes(bound: Bound) -> np.ndarray | float:
+    """What the op's `usual_size` says of a call: of its result's shape, or 0."""
+    size = bound.op.usual_size
+    return 0.0 if size is None else size(**bound.tensors, **bound.attrs)
+
+
+def outside(
+    got: np.ndarray, want: np.ndarray, tolerance: Tolerance, steps: np.ndarray | float, usual: np.ndarray | float
+) -> np.ndarray:
     """Where the rule of `Tolerance` is broken; places that are not finite must be equal."""
     finite = np.isfinite(want)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     squares = np.where(finite, want, 0.0) ** 2
     size = np.sqrt(squares.mean(axis=-1, keepdims=True)) if want.ndim and want.shape[-1] else np.zeros(1)
     with np.errstate(invalid="ignore"):
-        bound = tolerance.absolute + tolerance.relative * np.maximum(np.abs(want), size) + steps
+        least = np.maximum(size, usual)
+        bound = tolerance.absolute + tolerance.relative * np.maximum(np.abs(want), least) + steps
         close = np.abs(got - want) <= bound
     return ~np.where(finite, close, same)
 
