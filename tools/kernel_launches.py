@@ -23,7 +23,7 @@ from triton.runtime.jit import JITFunction
 
 from samebits.backends.support import hide_batch
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Kernel, KernelTable, Request
+from samebits.kernels.record import Kernel, KernelTable, OpCall
 from samebits.ops import Bound, Op, bind, make_inputs
 from samebits.ops.record import Case
 
@@ -135,8 +135,8 @@ def chosen_kernels(table: KernelTable, op: Op, bound: Bound) -> list[Kernel]:
     """The kernels that serve the call, one for each tier, without repetition."""
     chosen: dict[str, Kernel] = {}
     for tier in Tier:
-        request = Request(op, hide_batch(op, bound.specs), bound.attrs, tier)
-        kernel = next((k for k in table[op.name] if k.refusal(request) is None), None)
+        call = OpCall(op, hide_batch(op, bound.specs), bound.attrs, tier)
+        kernel = next((k for k in table[op.name] if k.refusal(call) is None), None)
         if kernel is not None:
             chosen[kernel.name] = kernel
     return list(chosen.values())

@@ -11,7 +11,7 @@ from samebits.backends.support import candidates, check_tier, choose_kernel, hid
 from samebits.core.errors import Unsupported
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
-from samebits.kernels.record import KernelTable, Request
+from samebits.kernels.record import KernelTable, OpCall
 from samebits.ops import OPS, bind
 
 GEMM = OPS["gemm"]
@@ -41,17 +41,17 @@ class TwoKernels(ReferenceBackend):
         return (table,)
 
 
-def request(tier: Tier, n: int = 8, fmt: str = "f16") -> Request:
-    return Request(GEMM, {**SPECS, "weight": TensorSpec((n, 64), fmt)}, {}, tier)
+def call(tier: Tier, n: int = 8, fmt: str = "f16") -> OpCall:
+    return OpCall(GEMM, {**SPECS, "weight": TensorSpec((n, 64), fmt)}, {}, tier)
 
 
 def test_the_first_kernel_that_agrees_is_taken_and_the_others_say_why() -> None:
     backend = TwoKernels()
-    assert candidates(backend, request(Tier.FAST, n=64))[0].run.__name__ == "wide"
-    kernel, reasons = candidates(backend, request(Tier.FAST, fmt="f32"))
+    assert candidates(backend, call(Tier.FAST, n=64))[0].run.__name__ == "wide"
+    kernel, reasons = candidates(backend, call(Tier.FAST, fmt="f32"))
     assert kernel.run.__name__ == "exact"
     assert reasons == ["N below 64"]
-    assert candidates(backend, request(Tier.PORTABLE, n=64))[1] == ["toy/wide claims only fast", "f32 only"]
+    assert candidates(backend, call(Tier.PORTABLE, n=64))[1] == ["toy/wide claims only fast", "f32 only"]
 
 
 def test_a_request_nobody_serves_is_refused_with_every_reason() -> None:
@@ -94,7 +94,7 @@ def test_a_kernel_whose_parameters_are_not_the_ops_fails_at_import() -> None:
 def test_the_reference_serves_every_op_at_every_tier() -> None:
     for op in OPS:
         for tier in (Tier.FAST, Tier.INVARIANT, Tier.PORTABLE):
-            assert candidates(ReferenceBackend(), Request(op, {}, {}, tier))[0] is not None
+            assert candidates(ReferenceBackend(), OpCall(op, {}, {}, tier))[0] is not None
 
 
 def test_bound_calls_know_their_result_specs() -> None:

@@ -10,7 +10,7 @@ from tiny_models import HEAD
 
 from samebits.backends.reference import ReferenceBackend, reference_kernels
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Kernel, KernelTable, Request
+from samebits.kernels.record import Kernel, KernelTable, OpCall
 from samebits.ops import OPS, bind, evaluate
 
 
@@ -34,7 +34,7 @@ class Planted(ReferenceBackend):
         results = evaluate(bind(OPS[self.op], **arguments))
         return self.wrong(results, arguments)
 
-    def when(self, request: Request) -> str | None:
+    def when(self, call: OpCall) -> str | None:
         return None
 
     def wrong(self, results: tuple[Any, ...], arguments: dict[str, Any]) -> tuple[Any, ...]:
@@ -97,5 +97,5 @@ class NoRope(Planted):
 
     op = "rope"
 
-    def when(self, request: Request) -> str | None:
+    def when(self, call: OpCall) -> str | None:
         return "rope: no table in constant memory"

@@ -8,15 +8,15 @@ import pytest
 
 from samebits.backends.reference import ReferenceBackend
 from samebits.core.tiers import Tier
-from samebits.kernels.record import KernelTable, Request
+from samebits.kernels.record import KernelTable, OpCall
 from samebits.ops import OPS, bind, evaluate
 from samebits.verify.checks import verify_case
 from samebits.verify.model import Result, Task
 from samebits.verify.select import find_case
 
 
-def only_nhd(request: Request) -> str | None:
-    return None if request.attrs["layout"] == "NHD" else "NHD only"
+def only_nhd(call: OpCall) -> str | None:
+    return None if call.attrs["layout"] == "NHD" else "NHD only"
 
 
 class OnlyNhd(ReferenceBackend):

@@ -1,4 +1,4 @@
-"""The one table that dispatch, `samebits support` and `samebits explain` read: request -> kernel or reasons."""
+"""The one table that dispatch, `samebits support` and `samebits explain` read: call -> kernel or reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samebits.core.errors import Unsupported
 from samebits.core.shapes import Dim, Sym, TensorSpec, match_shape, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
-from samebits.kernels.record import Kernel, Request
+from samebits.kernels.record import Kernel, OpCall
 from samebits.ops.record import OPS, Op
 
 
@@ -36,24 +36,24 @@ def _hide(dims: str, shape: tuple[Dim, ...], axes: tuple[str, ...]) -> tuple[Dim
     )
 
 
-def candidates(backend: Backend, request: Request) -> tuple[Kernel | None, list[str]]:
-    """(the first kernel that serves the request, the reasons of all before it)."""
+def candidates(backend: Backend, call: OpCall) -> tuple[Kernel | None, list[str]]:
+    """(the first kernel that serves the call, the reasons of all before it)."""
     reasons: list[str] = []
     for table in backend.kernels():
-        for kernel in table[request.op.name]:
-            reason = kernel.refusal(request)
+        for kernel in table[call.op.name]:
+            reason = kernel.refusal(call)
             if reason is None:
                 return kernel, reasons
             reasons.append(reason)
-    return None, reasons or [f"{backend.name} has no kernel for {request.op.name}"]
+    return None, reasons or [f"{backend.name} has no kernel for {call.op.name}"]
 
 
 def choose_kernel(
     backend: Backend, op: Op, specs: Mapping[str, TensorSpec], attrs: Mapping[str, Any], tier: Tier
 ) -> Kernel:
     """The kernel for a call; Unsupported with every refusal when there is none."""
-    request = Request(op, hide_batch(op, specs), attrs, tier)
-    kernel, reasons = candidates(backend, request)
+    call = OpCall(op, hide_batch(op, specs), attrs, tier)
+    kernel, reasons = candidates(backend, call)
     if kernel is None:
         given = ", ".join(f"{name}: {spec.format}" for name, spec in specs.items())
         raise Unsupported(f"{backend.name}: {op.name}({given}) at {tier.label}: {'; '.join(reasons)}")
@@ -80,7 +80,7 @@ def strongest_tier(
     for tier in sorted(Tier, reverse=True):
         if tier in caps.refuted:
             continue
-        kernel, _ = candidates(backend, Request(op, hide_batch(op, specs), attrs, tier))
+        kernel, _ = candidates(backend, OpCall(op, hide_batch(op, specs), attrs, tier))
         if kernel is not None:
             return tier
     return None

@@ -14,7 +14,7 @@ from rich.table import Table
 from samebits.backends.discovery import Found, discover, get
 from samebits.backends.support import candidates, hide_batch, strongest_tier
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.ops import OPS, Bound, Op, bind, make_inputs
 
 
@@ -45,16 +45,16 @@ def calls_by_format(op: Op) -> dict[str, Bound]:
 def matrix(ops: list[Op], backends: list[Found]) -> Iterator[Support]:
     """The whole table, one cell at a time."""
     for op in ops:
-        for fmt, call in calls_by_format(op).items():
+        for fmt, bound in calls_by_format(op).items():
             for found in backends:
                 if found.backend is None or found.caps is None:
                     yield Support(op.name, fmt, found.name, None, found.reason)
                     continue
-                tier = strongest_tier(found.backend, found.caps, op, call.specs, call.attrs)
+                tier = strongest_tier(found.backend, found.caps, op, bound.specs, bound.attrs)
                 reason = None
                 if tier is None:
-                    request = Request(op, hide_batch(op, call.specs), call.attrs, Tier.NONE)
-                    reason = "; ".join(candidates(found.backend, request)[1])
+                    call = OpCall(op, hide_batch(op, bound.specs), bound.attrs, Tier.NONE)
+                    reason = "; ".join(candidates(found.backend, call)[1])
                 yield Support(op.name, fmt, found.name, tier.label if tier is not None else None, reason)
 
 

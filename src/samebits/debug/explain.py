@@ -14,7 +14,7 @@ from samebits.debug.labels import Label, label_values
 from samebits.debug.prepare import device_of, rewritten
 from samebits.engine.plan import supports, tiers_to_try
 from samebits.graph import Graph, Node
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.ops import OPS
 from samebits.passes import place
 
@@ -132,7 +132,7 @@ def explain(graph: Graph, architecture: str, found: Found, asked: Tier | None, f
 def _plan(found: Found, node: Node, label: Label, graph: Graph, tier: Tier) -> NodePlan:
     op = OPS[node.op.name]
     specs = hide_batch(op, {name: value.spec for name, value in node.inputs.items()})
-    kernel, reasons = candidates(device_of(found), Request(op, specs, node.attrs, tier))
+    kernel, reasons = candidates(device_of(found), OpCall(op, specs, node.attrs, tier))
     weight = next((v.spec for v in node.inputs.values() if v.name in graph.weights), None)
     return NodePlan(
         label=label.text,

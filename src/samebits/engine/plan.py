@@ -14,7 +14,7 @@ from samebits.core.tiers import Tier
 from samebits.engine.placed import PlacedExecutable
 from samebits.engine.weights import Packer
 from samebits.graph import Graph, Node
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.ops import OPS
 from samebits.passes.pipeline import run_pipeline
 from samebits.passes.place import Placement, place
@@ -31,7 +31,7 @@ def supports(backend: Backend, tier: Tier) -> Callable[[Node], str | None]:
         key = (node.op.name, given, tuple(node.attrs.items()))
         if key not in answers:
             op = OPS[node.op.name]
-            kernel, reasons = candidates(backend, Request(op, hide_batch(op, dict(given)), node.attrs, tier))
+            kernel, reasons = candidates(backend, OpCall(op, hide_batch(op, dict(given)), node.attrs, tier))
             answers[key] = None if kernel else "; ".join(reasons)
         return answers[key]
 

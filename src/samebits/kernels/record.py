@@ -13,7 +13,7 @@ from samebits.ops.record import OPS, Op
 
 
 @dataclass(frozen=True)
-class Request:
+class OpCall:
     """What a kernel may know when it is chosen: formats, static sizes and attrs, never a batch size.
 
     Dimensions along the op's invariant axes are symbols here.
@@ -29,7 +29,7 @@ class Request:
 class Kernel:
     """`run` takes the op's inputs and attrs in the language's own tensors and returns its results as a tuple.
 
-    when(request) returns nothing, or the reason why this kernel cannot serve it.
+    when(call) returns nothing, or the reason why this kernel cannot serve it.
     prepack[input](tensor) rearranges a constant input once at load, from host to host or, where the backend packs on
     its device, there; others are taken as they are. All kernels that read one weight must agree on its packing, so that
     one packed table serves an embedding and a tied head.
@@ -39,18 +39,18 @@ class Kernel:
     language: str
     tier: Tier
     run: Callable[..., Any]
-    when: Callable[[Request], str | None] | None = None
+    when: Callable[[OpCall], str | None] | None = None
     prepack: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return f"{self.language}/{self.run.__name__}"
 
-    def refusal(self, request: Request) -> str | None:
-        """Nothing if the kernel serves the request, else the reason."""
-        if self.tier < request.tier:
+    def refusal(self, call: OpCall) -> str | None:
+        """Nothing if the kernel serves the call, else the reason."""
+        if self.tier < call.tier:
             return f"{self.name} claims only {self.tier.label}"
-        return self.when(request) if self.when else None
+        return self.when(call) if self.when else None
 
 
 class KernelTable:
@@ -74,7 +74,7 @@ class KernelTable:
         op_name: str,
         *,
         tier: Tier,
-        when: Callable[[Request], str | None] | None = None,
+        when: Callable[[OpCall], str | None] | None = None,
         prepack: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Registers the decorated function; its parameters must be the op's, or the import fails.

@@ -6,14 +6,14 @@ import numpy as np
 
 from samebits.core.numerics.elementary import erfc, sigmoid
 from samebits.core.numerics.settling import settle
-from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, Attr, Case, Input, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
 from samebits.ops.spaces import distinct, row_space
 
 F = np.float32
 SQRT_2_OVER_PI = F(0.7978845608028654)
 SQRT_HALF = F(0.7071067811865476)
-GATED = [Tensor("x", "... 2*H", FLOATS, "gate in the first half, up in the second")]
+GATED = [Input("x", "... 2*H", FLOATS, "gate in the first half, up in the second")]
 GATED_TOLERANCE = Tolerance(2.0**-7, 1e-5, "one elementary function and two products, then one rounding (bf16: 2^-8)")
 
 

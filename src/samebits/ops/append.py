@@ -24,7 +24,7 @@ from samebits.ops.paged import (
     page_table,
 )
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import CACHES, FLOATS, INDEX, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import CACHES, FLOATS, INDEX, Input, Result, Tolerance, define_op
 
 OP = "append_paged_kv_cache"
 
@@ -104,10 +104,10 @@ def _storage(cache: HostTensor) -> np.ndarray:
 
 @define_op(
     inputs=[
-        Tensor("key", "T Hkv D", FLOATS, "new keys, after rope"),
-        Tensor("value", "T Hkv Dv", FLOATS, "new values; absent for an MLA cache", optional=True),
-        Tensor("batch_indices", "T", INDEX, "sequence of each token"),
-        Tensor("positions", "T", INDEX, "position of each token in its sequence"),
+        Input("key", "T Hkv D", FLOATS, "new keys, after rope"),
+        Input("value", "T Hkv Dv", FLOATS, "new values; absent for an MLA cache", optional=True),
+        Input("batch_indices", "T", INDEX, "sequence of each token"),
+        Input("positions", "T", INDEX, "position of each token in its sequence"),
         K_CACHE,
         KV_LAST,
         V_CACHE,

@@ -42,7 +42,7 @@ from samebits.ops.paged import (
     page_table,
 )
 from samebits.ops.ragged import check_indptr
-from samebits.ops.record import FLOATS, INDEX, Attr, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, INDEX, Attr, Input, Result, Tolerance, define_op
 from samebits.ops.softmax import check_sinks, normalizer, not_negative, shifted_exp, soft_capped
 
 F = np.float32
@@ -194,16 +194,16 @@ def _check(q: np.ndarray, qo_indptr: np.ndarray, **given: Any) -> None:
 @define_op(
     aliases=("batch_prefill_with_kv_cache", "batch_prefill_attention", "batch_decode_with_kv_cache"),
     inputs=[
-        Tensor("q", "T Hq D", FLOATS, "queries, after rope; the last ones of each sequence"),
+        Input("q", "T Hq D", FLOATS, "queries, after rope; the last ones of each sequence"),
         K_CACHE,
-        Tensor("qo_indptr", "B+1", INDEX, "queries of sequence b: rows qo_indptr[b] .. qo_indptr[b+1] - 1"),
+        Input("qo_indptr", "B+1", INDEX, "queries of sequence b: rows qo_indptr[b] .. qo_indptr[b+1] - 1"),
         KV_LAST,
         V_CACHE,
         KV_INDPTR,
         KV_INDICES,
-        Tensor("alibi_slopes", "Hq", ("f32",), "slope * (kv position - q position) is added", optional=True),
-        Tensor("sinks", "Hq", ("f32",), "one more logit a head, in the sum only", optional=True),
-        Tensor("custom_mask", "NM", ("bool",), "true keeps; [queries, length] of every sequence, flat", optional=True),
+        Input("alibi_slopes", "Hq", ("f32",), "slope * (kv position - q position) is added", optional=True),
+        Input("sinks", "Hq", ("f32",), "one more logit a head, in the sum only", optional=True),
+        Input("custom_mask", "NM", ("bool",), "true keeps; [queries, length] of every sequence, flat", optional=True),
     ],
     attrs=[
         LAYOUT,

@@ -12,7 +12,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import rounded
 from samebits.core.shapes import build_shape
 from samebits.ops.blocks import ANY_BYTES, any_blocks
-from samebits.ops.record import FLOATS, Case, Op, Tensor
+from samebits.ops.record import FLOATS, Case, Input, Op
 from samebits.ops.values import contents, with_special
 
 DISTINCT_ROWS = 257  # of a drawn weight: a prime, so that tiles do not repeat
@@ -34,7 +34,7 @@ def default_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     }
 
 
-def default_input(tensor: Tensor, case: Case, stream: Stream) -> HostTensor:
+def default_input(tensor: Input, case: Case, stream: Stream) -> HostTensor:
     shape = build_shape(tensor.dims_choices[case.extra.get(f"{tensor.name}_dims", 0)], case.dims)
     sizes = tuple(int(d) for d in shape)  # type: ignore[arg-type]
     name = case.formats.get(tensor.name, tensor.formats[0])
@@ -50,7 +50,7 @@ def default_input(tensor: Tensor, case: Case, stream: Stream) -> HostTensor:
     return np.zeros(sizes, FORMATS[name].dtype)
 
 
-def _drawn(tensor: Tensor, shape: tuple[int, ...], name: str, kind: str, stream: Stream) -> HostTensor:
+def _drawn(tensor: Input, shape: tuple[int, ...], name: str, kind: str, stream: Stream) -> HostTensor:
     """A float tensor of a drawn case. Rows of a weight come from a pool: packing 10^5 of them would take seconds."""
     if not tensor.raw or len(shape) < 2:
         return in_format(contents(kind, stream, shape, name), name)

@@ -13,7 +13,7 @@ from samebits.ops.kv_cases import filled_inputs, kv_extra
 from samebits.ops.kv_spaces import COPY_SPACE
 from samebits.ops.paged import K_CACHE, V_CACHE
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import CACHES, EXACT, INDEX, Case, Op, Result, Tensor, define_op
+from samebits.ops.record import CACHES, EXACT, INDEX, Case, Input, Op, Result, define_op
 
 OP = "copy_kv_pages"
 
@@ -50,8 +50,8 @@ def _case(case_id: str, num_copies: int = 3, **kw: Any) -> Case:
 @define_op(
     inputs=[
         K_CACHE,
-        Tensor("sources", "N", INDEX, "pages to read; one may be copied several times"),
-        Tensor("targets", "N", INDEX, "pages to write, each once, none of them a source"),
+        Input("sources", "N", INDEX, "pages to read; one may be copied several times"),
+        Input("targets", "N", INDEX, "pages to write, each once, none of them a source"),
         V_CACHE,
     ],
     results=[

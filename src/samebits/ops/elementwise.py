@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.core.numerics.settling import settle
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op, float_format
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, Tolerance, define_op, float_format
 from samebits.ops.sizes import float_cases, rows
 from samebits.ops.space import choice
 from samebits.ops.spaces import FINITE, distinct, row_space
@@ -13,8 +13,8 @@ from samebits.ops.spaces import FINITE, distinct, row_space
 ONE_ROUNDING = Tolerance(2.0**-7, 1e-6, "one float32 operation, then one rounding to the output type (bf16: 2^-8)")
 OTHER = ("... K", "K")
 BINARY = [
-    Tensor("x", "... K", FLOATS, "left operand"),
-    Tensor("y", OTHER, FLOATS, "right operand, or one row for all"),
+    Input("x", "... K", FLOATS, "left operand"),
+    Input("y", OTHER, FLOATS, "right operand, or one row for all"),
 ]
 BINARY_CASES = [
     *float_cases("x", "y"),
@@ -59,7 +59,7 @@ def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @define_op(
-    inputs=[Tensor("x", "... K", FLOATS, "input")],
+    inputs=[Input("x", "... K", FLOATS, "input")],
     attrs=[Attr("factor", float, 1.0, "rounded to float32 first")],
     results=[Result("y", "... K", "=x")],
     tolerance=ONE_ROUNDING,
@@ -76,7 +76,7 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
 
 
 @define_op(
-    inputs=[Tensor("x", "... K", FLOATS, "input")],
+    inputs=[Input("x", "... K", FLOATS, "input")],
     attrs=[Attr("format", str, "f32", "the format to round to", float_format)],
     results=[Result("y", "... K", "@format")],
     tolerance=EXACT,

@@ -12,7 +12,7 @@ from samebits.core.numerics.rounding import widen
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Op, Result, Tensor, define_op, float_format
+from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Op, Result, define_op, float_format
 from samebits.ops.space import Row, Space, choice, size
 from samebits.ops.spaces import MAKING, WEIGHT_KINDS, number
 
@@ -66,8 +66,8 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
 @define_op(
     aliases=("embedding_lookup",),
     inputs=[
-        Tensor("table", "V K", WEIGHTS, "one row per id", raw=True),
-        Tensor("ids", "T", INDEX, "0 .. V-1; anything else is an error, never a read"),
+        Input("table", "V K", WEIGHTS, "one row per id", raw=True),
+        Input("ids", "T", INDEX, "0 .. V-1; anything else is an error, never a read"),
     ],
     attrs=[Attr("format", str, "f32", "of the result", float_format)],
     results=[Result("y", "T K", "@format")],

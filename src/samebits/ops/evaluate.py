@@ -18,7 +18,7 @@ from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settled
 from samebits.core.shapes import Env, TensorSpec, describe, match_shape
 from samebits.formats.nvfp4 import SMALLEST_SCALE
-from samebits.ops.record import CACHES, FLOATS, Attr, Op, Tensor
+from samebits.ops.record import CACHES, FLOATS, Attr, Input, Op
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -82,7 +82,7 @@ def bind_specs(op: Op, specs: Mapping[str, TensorSpec], attrs: Mapping[str, Any]
     return {a.name: check_attr(op, a, attrs.get(a.name, a.default)) for a in op.attrs}, env
 
 
-def _match_spec(op: Op, tensor: Tensor, spec: TensorSpec, env: Env) -> None:
+def _match_spec(op: Op, tensor: Input, spec: TensorSpec, env: Env) -> None:
     """Binds the tensor's dimensions in `env`."""
     if spec.format not in tensor.formats:
         raise BadInput(op.name, tensor.name, spec.format, " or ".join(tensor.formats))
@@ -151,7 +151,7 @@ def _check_storage(op: Op, name: str, value: HostTensor) -> None:
         raise BadInput(op.name, name, "a read-only buffer", "one that can be written in place")
 
 
-def _settled(op: Op, tensor: Tensor, value: HostTensor) -> HostTensor:
+def _settled(op: Op, tensor: Input, value: HostTensor) -> HostTensor:
     """The input with settled floats: itself where they are, or where the op writes it.
 
     Codes of a block stay as they are, and so does a cache that the op only moves or writes to: cells that nobody wrote

@@ -14,7 +14,7 @@ from samebits.ops.kv_cases import append_case, append_inputs
 from samebits.ops.kv_equivalents import append_equivalents
 from samebits.ops.kv_spaces import ROPE_APPEND_SPACE
 from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE
-from samebits.ops.record import FLOATS, INDEX, OPS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, INDEX, OPS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.rope import rope, rope_table
 
 APPEND, ROPE = OPS["append_paged_kv_cache"], OPS["rope"]
@@ -73,12 +73,12 @@ def _cache_bytes(key: np.ndarray, pos_ids: Any, table: Any, interleave: bool, **
 
 @define_op(
     inputs=[
-        Tensor("key", "T Hkv D", FLOATS, "new keys, before rope"),
-        Tensor("value", "T Hkv Dv", FLOATS, "new values; absent for an MLA cache", optional=True),
-        Tensor("pos_ids", "T", INDEX, "position of each token, a row of the table"),
-        Tensor("table", "P_table R 2", ("f32",), "rope_table(): cos and sin; the rotary size is 2R"),
-        Tensor("batch_indices", "T", INDEX, "sequence of each token"),
-        Tensor("positions", "T", INDEX, "position of each token in its sequence"),
+        Input("key", "T Hkv D", FLOATS, "new keys, before rope"),
+        Input("value", "T Hkv Dv", FLOATS, "new values; absent for an MLA cache", optional=True),
+        Input("pos_ids", "T", INDEX, "position of each token, a row of the table"),
+        Input("table", "P_table R 2", ("f32",), "rope_table(): cos and sin; the rotary size is 2R"),
+        Input("batch_indices", "T", INDEX, "sequence of each token"),
+        Input("positions", "T", INDEX, "position of each token in its sequence"),
         K_CACHE,
         KV_LAST,
         V_CACHE,

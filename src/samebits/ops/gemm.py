@@ -24,7 +24,7 @@ from samebits.ops.equivalents import segment_equivalents
 from samebits.ops.gemm_spaces import GEMM_SPACE, GROUPED_SPACE
 from samebits.ops.quantize import int8_blocks
 from samebits.ops.ragged import check_index_range, check_indptr
-from samebits.ops.record import FLOATS, INDEX, WEIGHTS, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, INDEX, WEIGHTS, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
 
 F = np.float32
@@ -145,9 +145,9 @@ def _model_cases() -> list[Case]:
 @define_op(
     aliases=("matmul",),
     inputs=[
-        Tensor("x", "T K", FLOATS, "activations"),
-        Tensor("weight", "N K", WEIGHTS, "one row per output", raw=True),
-        Tensor("bias", "N", FLOATS, "added last", optional=True),
+        Input("x", "T K", FLOATS, "activations"),
+        Input("weight", "N K", WEIGHTS, "one row per output", raw=True),
+        Input("bias", "N", FLOATS, "added last", optional=True),
     ],
     results=[Result("y", "T N", "=x")],
     tolerance=GEMM_TOLERANCE,
@@ -213,10 +213,10 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
 
 @define_op(
     inputs=[
-        Tensor("x", "T K", FLOATS, "activations, segment after segment"),
-        Tensor("weight", "E N K", WEIGHTS, "one matrix per group", raw=True),
-        Tensor("seg_indptr", "S+1", INDEX, "segment s is rows seg_indptr[s] .. seg_indptr[s+1] - 1"),
-        Tensor("weight_indices", "S", INDEX, "which matrix a segment takes; its own number if absent", optional=True),
+        Input("x", "T K", FLOATS, "activations, segment after segment"),
+        Input("weight", "E N K", WEIGHTS, "one matrix per group", raw=True),
+        Input("seg_indptr", "S+1", INDEX, "segment s is rows seg_indptr[s] .. seg_indptr[s+1] - 1"),
+        Input("weight_indices", "S", INDEX, "which matrix a segment takes; its own number if absent", optional=True),
     ],
     results=[Result("y", "T N", "=x")],
     tolerance=GEMM_TOLERANCE,

@@ -17,12 +17,12 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.gemm import int8_matmul, product_size
 from samebits.ops.gemm_spaces import GEMM_Q8_SPACE
 from samebits.ops.quantize import quantize_q8
-from samebits.ops.record import BLOCK_WEIGHTS, FLOATS, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import BLOCK_WEIGHTS, FLOATS, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.values import contents
 
 BLOCKS = (
-    Tensor("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
-    Tensor("scales", "T NB", ("f32",), "one per block"),
+    Input("codes", "T 32*NB", ("i8",), "activations in int8 blocks of 32"),
+    Input("scales", "T NB", ("f32",), "one per block"),
 )
 
 
@@ -64,8 +64,8 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
 @define_op(
     inputs=[
         *BLOCKS,
-        Tensor("weight", "N 32*NB", BLOCK_WEIGHTS, "one row per output", raw=True),
-        Tensor("bias", "N", FLOATS, "added last", optional=True),
+        Input("weight", "N 32*NB", BLOCK_WEIGHTS, "one row per output", raw=True),
+        Input("bias", "N", FLOATS, "added last", optional=True),
     ],
     results=[Result("y", "T N", "f32")],
     tolerance=Tolerance(2e-2, 1e-6, "codes are given, but operands may be kept in 16 bits, and sums cancel"),

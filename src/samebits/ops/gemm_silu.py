@@ -14,7 +14,7 @@ from samebits.ops.activation import silu_and_mul
 from samebits.ops.gemm_q8 import BLOCKS, block_inputs, check_blocks, gemm_q8
 from samebits.ops.gemm_spaces import GEMM_SILU_SPACE
 from samebits.ops.quantize import quantize_q8
-from samebits.ops.record import BLOCK_WEIGHTS, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import BLOCK_WEIGHTS, Case, Input, Result, Tolerance, define_op
 
 
 def _decompose(b: Any, codes: Any, scales: Any, weight: Any) -> Any:
@@ -32,7 +32,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
 @define_op(
     inputs=[
         *BLOCKS,
-        Tensor("weight", "64*HB 32*NB", BLOCK_WEIGHTS, "rows of the gate, then as many of the up projection", raw=True),
+        Input("weight", "64*HB 32*NB", BLOCK_WEIGHTS, "rows of the gate, then as many of the up projection", raw=True),
     ],
     results=[
         Result("y_codes", "T 32*HB", "i8", "-127 .. 127"),

@@ -11,7 +11,7 @@ from samebits.core.numerics.elementary import rsqrt
 from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settle
 from samebits.core.numerics.sums import row_sum
-from samebits.ops.record import FLOATS, Attr, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, Attr, Case, Input, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS, float_cases, rows
 from samebits.ops.spaces import distinct, row_space
 
@@ -26,9 +26,9 @@ def _large_enough(x: float) -> str | None:
 
 EPS = Attr("eps", float, 1e-5, "added to the mean square", _large_enough)
 EPS_VALUES = distinct({"eps": (1e-5, 1e-6, 1e-12, 2.0**-50, 0.1)})
-X = Tensor("x", "... K", FLOATS, "rows to normalise")
-WEIGHT = Tensor("weight", "K", FLOATS, "multiplies the normalised row", optional=True)
-BIAS = Tensor("bias", "K", FLOATS, "is added last", optional=True)
+X = Input("x", "... K", FLOATS, "rows to normalise")
+WEIGHT = Input("weight", "K", FLOATS, "multiplies the normalised row", optional=True)
+BIAS = Input("bias", "K", FLOATS, "is added last", optional=True)
 
 NORM_CASES = [
     *(replace(case, given=("weight",)) for case in float_cases("x", "weight")),
@@ -86,9 +86,9 @@ def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: 
 @define_op(
     aliases=("fused_add_rmsnorm",),
     inputs=[
-        Tensor("x", "... K", FLOATS, "what the last layer adds"),
-        Tensor("residual", "... K", FLOATS, "residual stream, updated in place", raw=True),
-        Tensor("weight", "K", FLOATS, "multiplies the normalised row"),
+        Input("x", "... K", FLOATS, "what the last layer adds"),
+        Input("residual", "... K", FLOATS, "residual stream, updated in place", raw=True),
+        Input("weight", "K", FLOATS, "multiplies the normalised row"),
     ],
     attrs=[EPS],
     results=[

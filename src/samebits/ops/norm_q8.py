@@ -10,7 +10,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK
 from samebits.ops.norm import EPS, EPS_VALUES, fused_add_rms_norm
 from samebits.ops.quantize import LARGEST_AMAX, quantize_q8
-from samebits.ops.record import FLOATS, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, Case, Input, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
 from samebits.ops.spaces import row_space
 
@@ -36,9 +36,9 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
 
 @define_op(
     inputs=[
-        Tensor("x", "... 32*NB", FLOATS, "what the last layer adds"),
-        Tensor("residual", "... 32*NB", FLOATS, "residual stream, updated in place", raw=True),
-        Tensor("weight", "32*NB", FLOATS, "multiplies the normalised row"),
+        Input("x", "... 32*NB", FLOATS, "what the last layer adds"),
+        Input("residual", "... 32*NB", FLOATS, "residual stream, updated in place", raw=True),
+        Input("weight", "32*NB", FLOATS, "multiplies the normalised row"),
     ],
     attrs=[EPS],
     results=[

@@ -19,7 +19,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, HostTensor, Packed, format_of
 from samebits.ops.ragged import check_index_range, check_indptr
-from samebits.ops.record import CACHES, INDEX, Attr, Tensor
+from samebits.ops.record import CACHES, INDEX, Attr, Input
 
 LAYOUTS = ("NHD", "HND")
 CACHE_DIMS = ("P I J Dk_stored", "P 2 I J Dk_stored", "P ps Dk_stored")
@@ -30,13 +30,13 @@ def layout_name(name: str) -> str | None:
 
 
 LAYOUT = Attr("layout", str, "NHD", "order of slots and heads inside a page", layout_name)
-K_CACHE = Tensor("k_cache", CACHE_DIMS, CACHES, "split, unified or MLA cache, see ops/paged.py", raw=True)
-V_CACHE = Tensor("v_cache", "P I J Dv_stored", CACHES, "values of a split cache", optional=True, raw=True)
-KV_INDPTR = Tensor(
+K_CACHE = Input("k_cache", CACHE_DIMS, CACHES, "split, unified or MLA cache, see ops/paged.py", raw=True)
+V_CACHE = Input("v_cache", "P I J Dv_stored", CACHES, "values of a split cache", optional=True, raw=True)
+KV_INDPTR = Input(
     "kv_indptr", "B+1", INDEX, "pages of sequence b: kv_indices[kv_indptr[b] : kv_indptr[b+1]]", optional=True
 )
-KV_INDICES = Tensor("kv_indices", "NI", INDEX, "page ids in token order; absent: page b is sequence b", optional=True)
-KV_LAST = Tensor("kv_last_page_len", "B", INDEX, "tokens in the last page, 1 .. ps (0 for a sequence without pages)")
+KV_INDICES = Input("kv_indices", "NI", INDEX, "page ids in token order; absent: page b is sequence b", optional=True)
+KV_LAST = Input("kv_last_page_len", "B", INDEX, "tokens in the last page, 1 .. ps (0 for a sequence without pages)")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK
 from samebits.core.numerics.elementary import recip, round_to_int
-from samebits.ops.record import FLOATS, Case, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, Case, Input, Result, Tolerance, define_op
 from samebits.ops.spaces import FINITE, row_space
 
 F = np.float32
@@ -34,7 +34,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
 
 
 @define_op(
-    inputs=[Tensor("x", "... 32*NB", FLOATS, "rows of whole blocks of 32")],
+    inputs=[Input("x", "... 32*NB", FLOATS, "rows of whole blocks of 32")],
     results=[
         Result("codes", "... 32*NB", "i8", "-127 .. 127"),
         Result("scales", "... NB", "f32", "one per block"),

@@ -4,7 +4,7 @@ The conformance cases, the support matrix, the docs table and the functional API
 An op is declared by decorating its reference, which is its definition:
 
     @define_op(
-        inputs=[Tensor("x", "... K", FLOATS), Tensor("weight", "K", FLOATS, optional=True)],
+        inputs=[Input("x", "... K", FLOATS), Input("weight", "K", FLOATS, optional=True)],
         attrs=[Attr("eps", float, 1e-5)],
         results=[Result("y", "... K", "=x")],
         ...)
@@ -35,7 +35,7 @@ INDEX = ("i32",)
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Input:
     """An input. Float inputs reach the reference widened to float32 unless `raw`."""
 
     name: str
@@ -118,7 +118,7 @@ class Op:
     name: str
     summary: str
     reference: Callable[..., Any]
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[Input, ...]
     attrs: tuple[Attr, ...]
     results: tuple[Result, ...]
     tolerance: Tolerance
@@ -142,7 +142,7 @@ class Op:
         return tuple(r.alias_of for r in self.results if r.alias_of)
 
     @property
-    def format_axis(self) -> Tensor:
+    def format_axis(self) -> Input:
         """The input whose format the support matrix varies: the first raw one, else the first float one."""
         raw = [t for t in self.inputs if t.raw]
         return raw[0] if raw else self.inputs[0]
@@ -177,7 +177,7 @@ def _result_format(result: Result, specs: dict[str, TensorSpec], attrs: dict[str
     return result.format
 
 
-def _check_signature(function: Callable[..., Any], inputs: Iterable[Tensor], attrs: Iterable[Attr]) -> None:
+def _check_signature(function: Callable[..., Any], inputs: Iterable[Input], attrs: Iterable[Attr]) -> None:
     """The reference's parameters are the record's, in order: inputs by position, attrs by keyword."""
     found = [(p.name, p.kind is p.KEYWORD_ONLY) for p in inspect.signature(function).parameters.values()]
     stated = [(t.name, False) for t in inputs] + [(a.name, True) for a in attrs]
@@ -187,7 +187,7 @@ def _check_signature(function: Callable[..., Any], inputs: Iterable[Tensor], att
 
 def define_op(
     *,
-    inputs: list[Tensor],
+    inputs: list[Input],
     results: list[Result],
     tolerance: Tolerance,
     cases: list[Case],

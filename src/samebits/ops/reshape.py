@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Dim, Env, TensorSpec
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Result, Tensor, define_op, positive
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, define_op, positive
 from samebits.ops.space import Row, Space, choice, size
 from samebits.ops.spaces import MAKING, at_least_one, number, row_space, volume
 
@@ -39,7 +39,7 @@ def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
 
 
 @define_op(
-    inputs=[Tensor("x", "T K", FLOATS, "heads side by side")],
+    inputs=[Input("x", "T K", FLOATS, "heads side by side")],
     attrs=[Attr("heads", int, 1, "how many", positive)],
     results=[Result("y", "T heads D", "=x")],
     tolerance=EXACT,
@@ -63,7 +63,7 @@ def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
 
 
 @define_op(
-    inputs=[Tensor("x", "T H D", FLOATS, "heads")],
+    inputs=[Input("x", "T H D", FLOATS, "heads")],
     results=[Result("y", "T K", "=x")],
     tolerance=EXACT,
     cases=[
@@ -102,7 +102,7 @@ def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
 
 
 @define_op(
-    inputs=[Tensor("x", "... K", FLOATS, "rows")],
+    inputs=[Input("x", "... K", FLOATS, "rows")],
     attrs=[
         Attr("start", int, 0, "first column", _not_negative),
         Attr("stop", int, 0, "one past the last", _not_negative),
@@ -137,7 +137,7 @@ CONCAT_SPACE = replace(
 
 
 @define_op(
-    inputs=[Tensor("a", "... K", FLOATS, "left columns"), Tensor("b", "... N", FLOATS, "right columns, same format")],
+    inputs=[Input("a", "... K", FLOATS, "left columns"), Input("b", "... N", FLOATS, "right columns, same format")],
     results=[Result("y", "... M", "=a")],
     tolerance=EXACT,
     cases=[

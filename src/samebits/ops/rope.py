@@ -14,7 +14,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import FLOATS, INDEX, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, INDEX, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
 from samebits.ops.space import Space, choice, size
 from samebits.ops.spaces import MAKING, at_least_one, number
@@ -135,9 +135,9 @@ def _case(case_id: str, heads: int, head: int, rotary: int, attrs: dict[str, Any
 @define_op(
     aliases=("apply_rope_pos_ids",),
     inputs=[
-        Tensor("x", "T H D", FLOATS, "query or key heads"),
-        Tensor("pos_ids", "T", INDEX, "position of each token, a row of the table"),
-        Tensor("table", "P R 2", ("f32",), "rope_table(): cos and sin; the rotary size is 2R"),
+        Input("x", "T H D", FLOATS, "query or key heads"),
+        Input("pos_ids", "T", INDEX, "position of each token, a row of the table"),
+        Input("table", "P R 2", ("f32",), "rope_table(): cos and sin; the rotary size is 2R"),
     ],
     attrs=[Attr("interleave", bool, False, "pairs (2i, 2i+1) instead of (i, i+R)")],
     results=[Result("y", "T H D", "=x")],

@@ -14,7 +14,7 @@ from samebits.ops.fused import rope_and_append
 from samebits.ops.kv_equivalents import append_equivalents
 from samebits.ops.kv_spaces import ROPE_BOTH_SPACE
 from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE
-from samebits.ops.record import FLOATS, INDEX, OPS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, INDEX, OPS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.rope import rope
 
 PARTS = OPS["rope_and_append"]
@@ -53,13 +53,13 @@ def _cache_bytes(query: Any, **rest: Any) -> int:
 
 @define_op(
     inputs=[
-        Tensor("query", "T Hq D", FLOATS, "query heads, before rope"),
-        Tensor("key", "T Hkv D", FLOATS, "new keys, before rope"),
-        Tensor("value", "T Hkv Dv", FLOATS, "new values"),
-        Tensor("pos_ids", "T", INDEX, "position of each token, a row of the table"),
-        Tensor("table", "P_table R 2", ("f32",), "rope_table(): cos and sin; the rotary size is 2R"),
-        Tensor("batch_indices", "T", INDEX, "sequence of each token"),
-        Tensor("positions", "T", INDEX, "position of each token in its sequence"),
+        Input("query", "T Hq D", FLOATS, "query heads, before rope"),
+        Input("key", "T Hkv D", FLOATS, "new keys, before rope"),
+        Input("value", "T Hkv Dv", FLOATS, "new values"),
+        Input("pos_ids", "T", INDEX, "position of each token, a row of the table"),
+        Input("table", "P_table R 2", ("f32",), "rope_table(): cos and sin; the rotary size is 2R"),
+        Input("batch_indices", "T", INDEX, "sequence of each token"),
+        Input("positions", "T", INDEX, "position of each token in its sequence"),
         K_CACHE,
         KV_LAST,
         V_CACHE,

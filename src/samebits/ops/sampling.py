@@ -18,7 +18,7 @@ from samebits.core.numerics.elementary import exp, log, recip
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_no_nan
-from samebits.ops.record import EXACT, FLOATS, INDEX, Case, Op, Result, Tensor, define_op
+from samebits.ops.record import EXACT, FLOATS, INDEX, Case, Input, Op, Result, define_op
 from samebits.ops.sampling_space import SAMPLE_SPACE, drawn_inputs
 from samebits.ops.select import ranking
 
@@ -129,19 +129,19 @@ def _sizes(b: int, v: int) -> dict[str, int]:
 
 @define_op(
     inputs=[
-        Tensor("logits", "B V", FLOATS, "one row per sequence; -Inf is allowed, NaN is not"),
-        Tensor("seed", "B 2", ("u32",), "low and high word of the request's seed"),
-        Tensor("sample_index", ROW, INDEX, "which of n samples of a request"),
-        Tensor("position", ROW, INDEX, "position of the token to draw"),
-        Tensor("temperature", ROW, ("f32",), "0 is argmax"),
-        Tensor("top_k", ROW, INDEX, "0 is off"),
-        Tensor("top_p", ROW, ("f32",), "1 is off"),
-        Tensor("min_p", ROW, ("f32",), "0 is off"),
-        Tensor("bias", "B V", ("f32",), "added to the logits first", optional=True),
-        Tensor("counts", "B V", INDEX, "how often each token was seen", optional=True),
-        Tensor("repetition", ROW, ("f32",), "with counts; 1 is off", optional=True),
-        Tensor("presence", ROW, ("f32",), "with counts; 0 is off", optional=True),
-        Tensor("frequency", ROW, ("f32",), "with counts; 0 is off", optional=True),
+        Input("logits", "B V", FLOATS, "one row per sequence; -Inf is allowed, NaN is not"),
+        Input("seed", "B 2", ("u32",), "low and high word of the request's seed"),
+        Input("sample_index", ROW, INDEX, "which of n samples of a request"),
+        Input("position", ROW, INDEX, "position of the token to draw"),
+        Input("temperature", ROW, ("f32",), "0 is argmax"),
+        Input("top_k", ROW, INDEX, "0 is off"),
+        Input("top_p", ROW, ("f32",), "1 is off"),
+        Input("min_p", ROW, ("f32",), "0 is off"),
+        Input("bias", "B V", ("f32",), "added to the logits first", optional=True),
+        Input("counts", "B V", INDEX, "how often each token was seen", optional=True),
+        Input("repetition", ROW, ("f32",), "with counts; 1 is off", optional=True),
+        Input("presence", ROW, ("f32",), "with counts; 0 is off", optional=True),
+        Input("frequency", ROW, ("f32",), "with counts; 0 is off", optional=True),
     ],
     results=[Result("tokens", "B", "i32")],
     tolerance=EXACT,

@@ -13,7 +13,7 @@ from samebits.core.format import HostTensor
 from samebits.core.numerics.counter import Stream
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_no_nan
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Op, Result, Tensor, define_op, positive
+from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Op, Result, define_op, positive
 from samebits.ops.sizes import rows
 from samebits.ops.space import Factor, Row, Space, size
 from samebits.ops.spaces import FINITE, number, row_space
@@ -68,7 +68,7 @@ def _with_k(space: Space) -> Space:
 
 
 K_ATTR = Attr("k", int, 1, "how many", positive)
-X = Tensor("x", "... K", FLOATS, "no NaN")
+X = Input("x", "... K", FLOATS, "no NaN")
 
 
 @define_op(

@@ -11,7 +11,7 @@ from samebits.core.numerics.elementary import exp, recip, tanh
 from samebits.core.numerics.settling import settle
 from samebits.core.numerics.sums import row_sum
 from samebits.ops.cases import default_inputs
-from samebits.ops.record import FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import FLOATS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.sizes import float_cases, rows
 from samebits.ops.space import choice
 from samebits.ops.spaces import FINITE, distinct, row_space
@@ -59,7 +59,7 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
 
 
 @define_op(
-    inputs=[Tensor("x", "... K", FLOATS, "input")],
+    inputs=[Input("x", "... K", FLOATS, "input")],
     attrs=[Attr("cap", float, 30.0, "largest magnitude of the result; 0 is off", not_negative)],
     results=[Result("y", "... K", "=x")],
     tolerance=Tolerance(2.0**-7, 1e-5, "one tanh and two products, then one rounding (bf16: 2^-8)"),
@@ -113,9 +113,9 @@ SOFTMAX_SPACE = row_space(
 
 @define_op(
     inputs=[
-        Tensor("x", "... K", FLOATS, "logits; -Inf is allowed"),
-        Tensor("mask", ("... K", "K"), ("bool",), "true keeps", optional=True),
-        Tensor("sinks", "...", FLOATS, "one more logit a row, in the sum but not in the result", optional=True),
+        Input("x", "... K", FLOATS, "logits; -Inf is allowed"),
+        Input("mask", ("... K", "K"), ("bool",), "true keeps", optional=True),
+        Input("sinks", "...", FLOATS, "one more logit a row, in the sum but not in the result", optional=True),
     ],
     attrs=[
         Attr("scale", float, 1.0, "multiplies x first"),

@@ -13,7 +13,7 @@ from samebits.core.numerics.elementary import exp, log2
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.paged import layout_name
-from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Op, Result, Tensor, Tolerance, define_op
+from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.softmax import normalizer
 from samebits.ops.space import Space, choice, size
 from samebits.ops.spaces import number, volume
@@ -64,10 +64,10 @@ SIZES = {"T": 5, "H": 4, "D": 32}
 
 @define_op(
     inputs=[
-        Tensor("v_a", "T H D", FLOATS, "partial output"),
-        Tensor("s_a", "T H", ("f32",), "its log-sum-exp, base 2; -Inf for an empty state"),
-        Tensor("v_b", "T H D", FLOATS, "the other partial output"),
-        Tensor("s_b", "T H", ("f32",), "its log-sum-exp"),
+        Input("v_a", "T H D", FLOATS, "partial output"),
+        Input("s_a", "T H", ("f32",), "its log-sum-exp, base 2; -Inf for an empty state"),
+        Input("v_b", "T H D", FLOATS, "the other partial output"),
+        Input("s_b", "T H", ("f32",), "its log-sum-exp"),
     ],
     results=[Result("v", "T H D", "=v_a"), Result("s", "T H", "f32", "log-sum-exp of both, base 2")],
     tolerance=Tolerance(2.0**-7, 1e-5, "two exponentials and a quotient, then one rounding (bf16: 2^-8)"),
@@ -130,7 +130,7 @@ CONVERT_SPACE = Space(
 
 
 @define_op(
-    inputs=[Tensor("cache", "... A B D", CACHES, "a split or unified cache in any format", raw=True)],
+    inputs=[Input("cache", "... A B D", CACHES, "a split or unified cache in any format", raw=True)],
     attrs=[
         Attr("source", str, "NHD", "layout it is in", layout_name),
         Attr("target", str, "HND", "layout to give", layout_name),

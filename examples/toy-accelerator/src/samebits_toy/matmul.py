@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits_toy import device as dev
 from samebits_toy.memory import Window
 
 F = np.float32
 
 
-def can_multiply(request: Request) -> str | None:
-    fmt = request.inputs["weight"].format
+def can_multiply(call: OpCall) -> str | None:
+    fmt = call.inputs["weight"].format
     return None if fmt in ("f32", "f16", "bf16", "q8_0") else f"toy-tiles gemm has no {fmt} weights"
 
 

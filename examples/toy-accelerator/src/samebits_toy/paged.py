@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits_toy import device as dev
 from samebits_toy.memory import Window
 
@@ -68,8 +68,8 @@ class Pages:
         return self.ids[self.indptr[sequence] + positions // page_size].astype(np.int64), positions % page_size
 
 
-def f16_cache(request: Request) -> str | None:
-    k, v = request.inputs["k_cache"], request.inputs.get("v_cache")
+def f16_cache(call: OpCall) -> str | None:
+    k, v = call.inputs["k_cache"], call.inputs.get("v_cache")
     if len(k.shape) == 3:
         return "toy-tiles has no MLA cache"
     formats = {k.format, v.format if v else k.format}
@@ -101,13 +101,13 @@ def append_paged_kv_cache(
     return (k_cache,) if v_cache is None else (k_cache, v_cache)
 
 
-def plain_attention(request: Request) -> str | None:
-    attrs = request.attrs
-    asked = {name: name in request.inputs for name in ("alibi_slopes", "sinks", "custom_mask")}
+def plain_attention(call: OpCall) -> str | None:
+    attrs = call.attrs
+    asked = {name: name in call.inputs for name in ("alibi_slopes", "sinks", "custom_mask")}
     asked |= {"window_left": attrs["window_left"] >= 0, "logits_soft_cap": attrs["logits_soft_cap"] != 0}
     asked["return_lse"] = attrs["return_lse"]
     extras = [name for name, is_asked in asked.items() if is_asked]
-    return f"toy-tiles attention has no {', '.join(extras)}" if extras else f16_cache(request)
+    return f"toy-tiles attention has no {', '.join(extras)}" if extras else f16_cache(call)
 
 
 @dev.table.implements("paged_attention", tier=Tier.PORTABLE, when=plain_attention)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits_toy import device as dev
 from samebits_toy.memory import Window
 
@@ -29,8 +29,8 @@ def row_or_rows(y: Window, x: Window, rows: np.ndarray) -> np.ndarray:
     return y.vector().astype(F) if len(y.shape) < len(x.shape) else dev.unpack(y, rows)
 
 
-def is_matrix(request: Request) -> str | None:
-    rank = len(request.inputs["x"].shape)
+def is_matrix(call: OpCall) -> str | None:
+    rank = len(call.inputs["x"].shape)
     return None if rank > 1 else "toy-tiles holds a vector as a column: rows need a tensor of two axes or more"
 
 
@@ -74,11 +74,11 @@ def rms_norm(x: Window, weight: Window | None = None, bias: Window | None = None
     return by_strips(x, width, strip)
 
 
-def plain_softmax(request: Request) -> str | None:
-    for name, is_asked in (("sinks", "sinks" in request.inputs), ("soft_cap", request.attrs["soft_cap"] != 0)):
+def plain_softmax(call: OpCall) -> str | None:
+    for name, is_asked in (("sinks", "sinks" in call.inputs), ("soft_cap", call.attrs["soft_cap"] != 0)):
         if is_asked:
             return f"toy-tiles softmax has no {name}"
-    return is_matrix(request)
+    return is_matrix(call)
 
 
 def masked(x: Window, mask: Window | None, rows: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -117,8 +117,8 @@ def softmax(
     return by_strips(x, x.shape[-1], strip)
 
 
-def unpackable(request: Request) -> str | None:
-    fmt = request.inputs["table"].format
+def unpackable(call: OpCall) -> str | None:
+    fmt = call.inputs["table"].format
     return None if fmt in ("f32", "f16", "bf16", "q8_0") else f"toy-tiles unpacks f32, f16, bf16 and q8_0, not {fmt}"
 
 

@@ -16,7 +16,7 @@ from samebits.core.format import BLOCK, FORMATS
 from samebits.core.tiers import Tier
 from samebits.kernels.cpp import native
 from samebits.kernels.cpp.weights import FORMAT_CODES, pack_rows
-from samebits.kernels.record import Kernel, KernelTable, Request
+from samebits.kernels.record import Kernel, KernelTable, OpCall
 from samebits.ops.record import OPS, Attr, Op
 
 # Native numbers of named choices, in the order of runtime/tensor.h and of the kernels.
@@ -36,9 +36,9 @@ PREPACK = {
 }
 
 
-def _whole_blocks(request: Request) -> str | None:
+def _whole_blocks(call: OpCall) -> str | None:
     """Rows are decoded in blocks of 32; NVFP4 has some of half as many."""
-    table = request.inputs["table"]
+    table = call.inputs["table"]
     width = table.shape[-1]
     if FORMATS[table.format].is_block and isinstance(width, int) and width % BLOCK:
         return f"cpp/embedding takes {table.format} tables whose width is a multiple of {BLOCK}, not {width}"

@@ -12,7 +12,7 @@ import triton
 
 from samebits.core.errors import BadInput
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.attention_args import BAD_QUERY
 from samebits.kernels.triton.attention_fast_decode import decode
 from samebits.kernels.triton.attention_fast_prefill import prefill
@@ -77,9 +77,9 @@ def multiprocessors(device: torch.device) -> int:
     return 3 if device.type == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def served(request: Request) -> str | None:
+def served(call: OpCall) -> str | None:
     """16-bit K and V of one format and head size, a positive scale; no alibi, no custom mask, no MLA."""
-    inputs, attrs = request.inputs, request.attrs
+    inputs, attrs = call.inputs, call.attrs
     k = inputs["k_cache"]
     v = inputs.get("v_cache", k)
     if k.format not in ("f16", "bf16") or v.format != k.format:

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED
 from samebits.kernels.triton.rows import fault_where, narrow, widen
@@ -26,9 +26,9 @@ def operand_fault(op_name: str, dtype: torch.dtype) -> int:
     return fault(op_name, "x", "NaN, Inf or a value beyond the type's range", needed)
 
 
-def float_weight(request: Request) -> str | None:
+def float_weight(call: OpCall) -> str | None:
     """Serves weights in f32, f16 and bf16."""
-    name = request.inputs["weight"].format
+    name = call.inputs["weight"].format
     return None if name in FLOAT_WEIGHTS else f"a weight in {name}, not one of {', '.join(FLOAT_WEIGHTS)}"
 
 

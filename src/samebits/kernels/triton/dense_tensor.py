@@ -14,7 +14,7 @@ import triton.language as tl
 
 from samebits.core.shapes import upper
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.dense import ON_AMD, narrowed, operand_fault, refuse_row
 from samebits.kernels.triton.dense_many import many
 from samebits.kernels.triton.faults import fault_word
@@ -129,8 +129,8 @@ def few(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, y: tor
     )
 
 
-def _when(request: Request) -> str | None:
-    weight = request.inputs["weight"]
+def _when(call: OpCall) -> str | None:
+    weight = call.inputs["weight"]
     if weight.format not in ("f16", "bf16"):
         return f"a weight in {weight.format}, not f16 or bf16"
     n, k = map(upper, weight.shape)

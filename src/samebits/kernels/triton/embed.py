@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementwise import BLOCK, place
 from samebits.kernels.triton.faults import fault, fault_word
@@ -33,8 +33,8 @@ def embed_kernel(
     store_narrow(y_ptr + token * K + column, row, column < K)
 
 
-def _plain(request: Request) -> str | None:
-    fmt = request.inputs["table"].format
+def _plain(call: OpCall) -> str | None:
+    fmt = call.inputs["table"].format
     return None if fmt in FLOATS else f"a table in {fmt}"
 
 

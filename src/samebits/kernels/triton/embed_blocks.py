@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.gemv_terms import e4m3
 from samebits.kernels.triton.registry import UNFUSED, implements
@@ -173,8 +173,8 @@ def embed_kernel(
     tl.store(fault_ptr, FAULT, mask=(inside == 0) & (chosen != -1))
 
 
-def block_table(request: Request) -> str | None:
-    fmt = request.inputs["table"].format
+def block_table(call: OpCall) -> str | None:
+    fmt = call.inputs["table"].format
     return None if fmt in PLANES else f"table {fmt}: only block formats"
 
 

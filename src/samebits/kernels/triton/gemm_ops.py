@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.elementwise import unary
 from samebits.kernels.triton.faults import fault
 from samebits.kernels.triton.gemm_int8 import gemm_int8
@@ -23,9 +23,9 @@ def tiled(weight: Blocks | Tiled) -> Tiled:
     return weight if isinstance(weight, Tiled) else tile_weight(weight)
 
 
-def block_weight(request: Request) -> str | None:
+def block_weight(call: OpCall) -> str | None:
     """The products here take weights in block formats."""
-    name = request.inputs["weight"].format
+    name = call.inputs["weight"].format
     return None if name in PLANES else f"the weight is {name}, not a block format"
 
 

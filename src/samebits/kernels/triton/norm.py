@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.chaining import chained, wait_for_previous
 from samebits.kernels.triton.elementary import rsqrt
 from samebits.kernels.triton.registry import UNFUSED, implements
@@ -164,8 +164,8 @@ def _norm(
     return y
 
 
-def too_wide(request: Request) -> str | None:
-    width = request.inputs["x"].shape[-1]
+def too_wide(call: OpCall) -> str | None:
+    width = call.inputs["x"].shape[-1]
     return f"rows of {width}: {WIDEST} at most" if isinstance(width, int) and width > WIDEST else None
 
 

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Request
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.faults import fault, fault_word
 from samebits.kernels.triton.registry import UNFUSED, implements
 from samebits.kernels.triton.select_finish import finish_count, keep_winners, sort_winners
@@ -65,8 +65,8 @@ def _find_last(op: str, x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Te
     return state, lists
 
 
-def _small_k(request: Request) -> str | None:
-    k = request.attrs["k"]
+def _small_k(call: OpCall) -> str | None:
+    k = call.attrs["k"]
     return None if k <= CAPACITY else f"k is {k}; top_k of triton sorts at most {CAPACITY}"
 
 
