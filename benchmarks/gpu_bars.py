@@ -64,18 +64,18 @@ class Model:
     """A random model on the device, at one tier."""
 
     def __init__(self, fmt: str, tier: str, backend: str, shape: str) -> None:
-        self._hyperparameters = SHAPES[shape]
+        self._config = SHAPES[shape]
         limits = Limits(
             max_tokens=LONG_PROMPT,
             max_sequences=SEQUENCES,
             num_pages=SEQUENCES * (PROMPT + 128) // 16,
             max_positions=LONG_PROMPT + 128,
         )
-        checkpoint = RandomCheckpoint(self._hyperparameters, fmt)
+        checkpoint = RandomCheckpoint(self._config, fmt)
         self.runner = Runner(checkpoint, discovery.get(backend), limits, tier)
 
     def _seconds(self, row: Row, start: int, count: int, has_logits: bool = True) -> float:
-        batch = step_batch(row, self.runner.limits, self._hyperparameters.vocab_size, start, count, has_logits)
+        batch = step_batch(row, self.runner.limits, self._config.vocab_size, start, count, has_logits)
         started = time.perf_counter()
         self.runner.run(batch).wait()
         return time.perf_counter() - started

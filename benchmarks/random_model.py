@@ -15,8 +15,9 @@ import numpy as np
 from samebits.bench.random_weights import random_weight
 from samebits.bench.shapes import SHAPES
 from samebits.core.format import FORMATS, Packed
-from samebits.core.protocols import Hyperparameters
-from samebits.loaders.naming import gguf_name, shapes
+from samebits.models.llama import LLAMA
+from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.rope import ROPE_TABLE
 
 NAMES = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16")
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # kinds of tokens
@@ -24,15 +25,15 @@ SPECIALS = ("<unk>", "<s>", "</s>")
 SPACE = "\u2581"  # how SentencePiece writes it
 
 
-def add_metadata(writer: gguf.GGUFWriter, shape: Hyperparameters) -> None:
+def add_metadata(writer: gguf.GGUFWriter, shape: Decoder) -> None:
     writer.add_context_length(shape.context_len)
     writer.add_embedding_length(shape.hidden_size)
     writer.add_block_count(shape.num_layers)
     writer.add_feed_forward_length(shape.ffn_size)
     writer.add_head_count(shape.num_heads)
     writer.add_head_count_kv(shape.num_kv_heads)
-    writer.add_rope_dimension_count(shape.rotary_dims)
-    writer.add_rope_freq_base(shape.rope_theta)
+    writer.add_rope_dimension_count(shape.ropes[ROPE_TABLE].dims)
+    writer.add_rope_freq_base(shape.ropes[ROPE_TABLE].theta)
     writer.add_layer_norm_rms_eps(shape.rms_eps)
     writer.add_vocab_size(shape.vocab_size)
     tokens = [*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -46,12 +47,12 @@ def add_metadata(writer: gguf.GGUFWriter, shape: Hyperparameters) -> None:
     writer.add_unk_token_id(0)
 
 
-def write_model(shape: Hyperparameters, fmt: str, path: Path) -> Path:
+def write_model(shape: Decoder, fmt: str, path: Path) -> Path:
     """Norms are ones, all else is random in the format. Written beside the target: it is there whole or not at all."""
     partial = path.with_name(f".{path.name}.part")
     writer = gguf.GGUFWriter(partial, "llama")
     add_metadata(writer, shape)
-    tensors = {gguf_name(name): size for name, size in shapes(shape).items()}
+    tensors = {stored.name: stored.shape for stored in LLAMA.tensors(shape, is_gguf=True).values()}
     for name, size in tensors.items():
         stored = fmt if len(size) > 1 else "f32"
         byte_shape = (*size[:-1], FORMATS[stored].row_bytes(size[-1]))

@@ -28,11 +28,16 @@ SIZES |= dict(num_attention_heads=4, num_key_value_heads=2, max_position_embeddi
 SIZES |= dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA31 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 LLAMA31 |= dict(original_max_position_embeddings=64)  # wavelengths 6 to 1100: kept, on the ramp, and divided
+SHORT, LONG = [1.0, 1.1, 1.3, 1.7], [1.0, 1.9, 3.1, 6.3]  # of the four frequencies of a head of 8
+YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64)
+YARN |= dict(beta_fast=8.0, beta_slow=1.0)  # so that four frequencies are kept, on the ramp, and divided
+CONFIGS = {"Gemma3": "Gemma3TextConfig"}  # where it is not the family's name
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What one folder holds. `gguf_types`: a GGUF file with matrices of each of these types."""
+    """What one folder holds. `family` and "Config" or "ForCausalLM" are transformers' classes, but for a config whose
+    class has another name. `gguf_types`: a GGUF file with matrices of each of these types."""
 
     family: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -69,19 +74,52 @@ RECIPES = {
         ),
         gguf_types=("f32",),
     ),
+    "gemma3": Recipe(
+        "Gemma3",
+        dict(
+            num_hidden_layers=4,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            intermediate_size=32,
+            head_dim=8,
+            query_pre_attn_scalar=32,
+            sliding_window=WINDOW,
+            rope_parameters=dict(
+                full_attention=dict(rope_type="linear", rope_theta=1e5, factor=4.0),
+                sliding_attention=dict(rope_type="default", rope_theta=100.0),
+            ),
+        ),
+        gguf_types=("f32",),
+    ),
+    "phi3": Recipe(
+        "Phi3",
+        dict(
+            rope_parameters=dict(rope_type="longrope", rope_theta=500.0, short_factor=SHORT, long_factor=LONG),
+            original_max_position_embeddings=32,  # less than the prompt: the long factors hold
+        ),
+        gguf_types=("f32",),
+    ),
+    "phi3_short": Recipe(
+        "Phi3",
+        dict(
+            rope_parameters=dict(rope_type="longrope", rope_theta=500.0, short_factor=SHORT, long_factor=LONG),
+            original_max_position_embeddings=128,
+            sliding_window=WINDOW,
+        ),
+    ),
+    "yarn": Recipe("Qwen2", dict(rope_parameters=YARN), gguf_types=("f32",)),
 }
 
 
 def make_model(recipe: Recipe, seed: int) -> Any:
     """A model in float32 whose every parameter is random and exact in the recipe's dtype."""
     torch.manual_seed(seed)
-    config = getattr(transformers, f"{recipe.family}Config")(**{**SIZES, **recipe.config})
+    config = getattr(transformers, CONFIGS.get(recipe.family, f"{recipe.family}Config"))(**{**SIZES, **recipe.config})
     config._attn_implementation = "eager"
     model = getattr(transformers, f"{recipe.family}ForCausalLM")(config).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 1:  # norms and biases start as constants, which would hide their absence
-                centre = 1.0 if name.endswith("norm.weight") and recipe.family != "Gemma2" else 0.0
+                centre = 1.0 if name.endswith("norm.weight") and not recipe.family.startswith("Gemma") else 0.0
                 parameter.copy_(centre + 0.3 * torch.randn_like(parameter))
             is_halved = "f16" in recipe.gguf_types  # so that its f16 file holds the same values
             parameter.copy_(parameter.to(torch.float16 if is_halved else recipe.dtype).float())
@@ -114,7 +152,7 @@ def permuted(rows: np.ndarray, num_heads: int) -> np.ndarray:
 
 
 def folded_scalar(config: Any) -> float:
-    """What Q is multiplied by, as GGUF has no key for the query scalar and readers take the head size.
+    """What queries are multiplied by, as GGUF has no key for the query scalar and readers take the head size.
 
     A power of two, so that the folding is exact.
     """
@@ -138,11 +176,35 @@ def gguf_tensor(name: str, array: np.ndarray, family: str, config: Any) -> np.nd
         return permuted(array, config.num_attention_heads)
     if family == "Llama" and "k_proj" in name:
         return permuted(array, config.num_key_value_heads)
-    if family == "Gemma2" and name.endswith("norm.weight"):
+    if family == "Gemma3" and name.endswith("q_norm.weight"):  # a norm undoes what is folded in before it
+        return (array + np.float32(1)) * np.float32(folded_scalar(config))
+    if family.startswith("Gemma") and name.endswith("norm.weight"):
         return array + np.float32(1)
     if family == "Gemma2" and "q_proj" in name:
         return array * np.float32(folded_scalar(config))
     return array
+
+
+def add_scaling(writer: gguf.GGUFWriter, rope: dict[str, Any], head_dim: int, config: Any) -> None:
+    """What the converter writes of a rotation for long contexts."""
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_divisors(rope, head_dim))
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    if rope["rope_type"] == "longrope":
+        original = config.original_max_position_embeddings
+        factor = config.max_position_embeddings / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(float(np.sqrt(1 + np.log(factor) / np.log(original))))
+        for kind in ("short", "long"):
+            writer.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32))
 
 
 def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
@@ -157,7 +219,8 @@ def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    rope = config.rope_parameters.get("full_attention", config.rope_parameters)
+    writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_vocab_size(config.vocab_size)
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
@@ -167,11 +230,11 @@ def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
         writer.add_sliding_window(config.sliding_window)
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if config.rope_parameters["rope_type"] == "linear":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(config.rope_parameters["factor"])
-    if config.rope_parameters["rope_type"] == "llama3":
-        writer.add_tensor("rope_freqs.weight", rope_divisors(config.rope_parameters, head_dim))
+    if family == "Gemma3":
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_uint32("gemma3.attention.sliding_window_pattern", 3)
+        writer.add_float32("gemma3.rope.freq_base_swa", config.rope_parameters["sliding_attention"]["rope_theta"])
+    add_scaling(writer, rope, head_dim, config)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], config.num_hidden_layers)
     for name, parameter in model.named_parameters():  # a tied head is not among them
         array = gguf_tensor(name, parameter.detach().numpy(), family, config)

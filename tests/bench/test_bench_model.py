@@ -22,7 +22,7 @@ from samebits.bench.plot import model_page
 from samebits.bench.report import print_run, text_bar
 from samebits.bench.results import Row
 from samebits.cli.main import app
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 
 ROWS = ("--prompts", "24,4096", "--depths", "0,20", "--batches", "3", "--decode-tokens", "2", "--repeats", "2")
 
@@ -100,7 +100,7 @@ def test_sequences_of_a_batch_are_those_of_single_runs(bench_model_file: Path) -
     checkpoint = open_checkpoint(bench_model_file)
     together = Ours(settings_for(bench_model_file), checkpoint, [row])
     together.seconds(row, "")
-    vocab = checkpoint.hyperparameters.vocab_size
+    vocab = checkpoint.config.vocab_size
     last = step_batch(row, together.runner.limits, vocab, 21, 1)
     batched = together.runner.run(last).logits
     alone = Ours(settings_for(bench_model_file), checkpoint, [Row("prefill", 22)])

@@ -10,7 +10,7 @@ import pytest
 from samebits.bench.peer import open_peer
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 
 PYTHON = os.environ.get("SAMEBITS_PEER_PYTHON")
 ROWS = (Row("prefill", 20), Row("decode", 2), Row("decode", 2, depth=30), Row("decode", 2, num_sequences=3, depth=16))

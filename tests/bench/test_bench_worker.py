@@ -13,7 +13,7 @@ from samebits.bench import peer as peer_module
 from samebits.bench.peer import WORKER, WorkerPeer, open_peer
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable, UnknownName
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 
 LOAD = {"path": "m.gguf", "threads": 2, "shape": {}}
 COMMAND = [sys.executable, str(WORKER), "bench_fake_peer"]

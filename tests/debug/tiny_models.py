@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from samebits.loaders.hf_config import read_hf_config
-from samebits.loaders.naming import hf_name, shapes
+from samebits.loaders.fields import Fields
+from samebits.models.checkpoint import read_config
 
 Command = Callable[..., tuple[int, str, str]]  # arguments -> (exit status, standard output, standard error)
 TOKENS = "5,17,3,90,41,8"
@@ -38,12 +38,12 @@ EXTRA: dict[str, dict[str, Any]] = {
 def write_tiny(folder: Path, model_type: str, num_layers: int = 2) -> Path:
     """Writes config.json and model.safetensors; the weights depend on nothing but the model."""
     config = {**BASE, **EXTRA[model_type], "model_type": model_type, "num_hidden_layers": num_layers}
-    _, hp = read_hf_config(config, "config")
+    architecture, parsed = read_config(Fields(config, "config"), False, {})
     rng = np.random.default_rng(7)
     tensors = {}
-    for name, shape in shapes(hp).items():
-        scale = 1.0 if len(shape) == 1 else 0.2
-        tensors[hf_name(name, hp.has_post_norms)] = (scale * rng.standard_normal(shape)).astype(np.float32)
+    for stored in architecture.tensors(parsed, is_gguf=False).values():
+        scale = 1.0 if len(stored.needed) == 1 else 0.2
+        tensors[stored.name] = (scale * rng.standard_normal(stored.needed)).astype(np.float32)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     save_file(tensors, folder / "model.safetensors")

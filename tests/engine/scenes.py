@@ -15,7 +15,7 @@ from samebits.engine.job import Generation, Job
 from samebits.engine.rows import POOLINGS, Embedding, Scoring, TextJob
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy, Scheduler
 

@@ -11,7 +11,7 @@ from samebits import SamplingParams
 from samebits.backends.discovery import default_name, get
 from samebits.engine.engine import Engine
 from samebits.engine.runner import Runner
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy
 

@@ -13,7 +13,7 @@ from samebits.core.errors import Unsupported
 from samebits.engine import runner
 from samebits.engine.engine import Engine
 from samebits.kernels.record import KernelTable
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 
 LIMITS = Limits(max_tokens=64, max_sequences=1, num_pages=8, max_positions=128)

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 from gguf_writer import ARRAY, BOOL, CODES, F32, F64, STRING, File, byte_level_vocab, scored_vocab, tiny_model
 from test_loader_fuzz import EDITS, edited
 
-from samebits.loaders.checkpoint import describe
 from samebits.loaders.gguf import parse_gguf
+from samebits.models.checkpoint import describe
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2")
 VOCABS = (byte_level_vocab, scored_vocab)
@@ -31,7 +31,7 @@ def run(data: bytes) -> None:
     with only_own_errors():
         checkpoint = describe(parse_gguf(data, PATH))
         checkpoint.check()
-        for name in checkpoint.names():
+        for name in checkpoint.tensors:
             checkpoint.tensor(name)
     with only_own_errors():
         tokenizer = describe(parse_gguf(data, PATH)).tokenizer()

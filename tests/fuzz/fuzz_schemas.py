@@ -29,7 +29,7 @@ from processes import descendants
 from random_tiny import write_random_tiny
 
 from samebits.core.errors import BadInput
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 from samebits.server.errors import ApiError
 from samebits.server.grammar import MAX_KEPT, Grammars
 from samebits.server.model import vocabulary_of
@@ -131,7 +131,7 @@ class Target:
         path = write_random_tiny(folder / "random.gguf")
         checkpoint = open_checkpoint(path)
         self.tokenizer = checkpoint.tokenizer()
-        vocab_size = checkpoint.hyperparameters.vocab_size
+        vocab_size = checkpoint.config.vocab_size
         vocabulary = vocabulary_of(path, vocab_size, self.tokenizer.special)
         self.grammars, self.loop = Grammars(vocabulary, COMPILE_SECONDS), asyncio.new_event_loop()
 

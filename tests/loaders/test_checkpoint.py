@@ -1,4 +1,4 @@
-"""Checkpoints from GGUF: hyperparameters, names and the lines for what does not fit."""
+"""Checkpoints from GGUF: configuration, names and the lines for what does not fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from gguf_writer import ARRAY, F32, STRING, U32, File, byte_level_vocab, tensor, tiny_model
 
 from samebits.core.errors import BadInput
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
+from samebits.models.parts.rope import ROPE_TABLE, Rope
 
 
 def opened(tmp_path: Path, file: File) -> Any:
@@ -20,9 +21,16 @@ def opened(tmp_path: Path, file: File) -> Any:
 
 def test_a_llama_file(tmp_path: Path) -> None:
     checkpoint = opened(tmp_path, tiny_model())
-    hp = checkpoint.hyperparameters
-    assert checkpoint.architecture == "llama"
-    assert (hp.num_layers, hp.hidden_size, hp.ffn_size, hp.num_heads, hp.num_kv_heads, hp.head_size) == (
+    config = checkpoint.config
+    assert checkpoint.architecture.name == "llama"
+    assert (
+        config.num_layers,
+        config.hidden_size,
+        config.ffn_size,
+        config.num_heads,
+        config.num_kv_heads,
+        config.head_size,
+    ) == (
         2,
         64,
         96,
@@ -30,15 +38,16 @@ def test_a_llama_file(tmp_path: Path) -> None:
         2,
         16,
     )
-    assert (hp.context_len, hp.rope_theta, hp.rotary_dims, hp.query_scalar) == (128, 10000.0, 16, 16.0)
-    assert (hp.rope_is_interleaved, hp.tie_embeddings, hp.rope_scaling.kind) == (True, True, "none")
-    assert hp.vocab_size == len(byte_level_vocab()["tokenizer.ggml.tokens"][1])
+    assert (config.context_len, config.query_scalar) == (128, 16.0)
+    assert config.ropes == {ROPE_TABLE: Rope(10000.0, 16)}
+    assert (config.rope_is_interleaved, config.is_tied) == (True, True)
+    assert config.vocab_size == len(byte_level_vocab()["tokenizer.ggml.tokens"][1])
     assert checkpoint.tensor("layers.1.attn.k").shape == (32, 64)
     assert checkpoint.tensor("layers.0.ffn.down").shape == (64, 96)
     assert checkpoint.tensor("layers.0.ffn.down").format.name == "q8_0"
-    assert np.shares_memory(checkpoint.tensor("head"), checkpoint.tensor("embed"))
-    assert {"embed", "norm", "head", "layers.1.ffn_norm"} <= set(checkpoint.names())
-    assert all(checkpoint.tensor(name).shape for name in checkpoint.names())
+    assert {"embed", "norm", "layers.1.ffn_norm"} <= set(checkpoint.tensors)
+    assert checkpoint.spec("head") is None
+    assert all(checkpoint.tensor(name).shape == checkpoint.spec(name).shape for name in checkpoint.tensors)
 
 
 def test_an_untied_head(tmp_path: Path) -> None:
@@ -46,7 +55,7 @@ def test_an_untied_head(tmp_path: Path) -> None:
     vocab_size = file.tensors[0].dims[1]
     file.tensors.append(tensor("output.weight", (vocab_size, 64), 1))
     checkpoint = opened(tmp_path, file)
-    assert not checkpoint.hyperparameters.tie_embeddings
+    assert not checkpoint.config.is_tied
     assert checkpoint.tensor("head").dtype == np.float16
 
 
@@ -54,10 +63,10 @@ def test_an_untied_head(tmp_path: Path) -> None:
     ("architecture", "flags", "names"),
     [
         ("qwen2", {"has_qkv_bias": True, "rope_is_interleaved": False}, ["attn.q_bias", "attn.v_bias"]),
-        ("qwen3", {"has_qk_norm": True, "has_qkv_bias": False}, ["attn.q_norm", "attn.k_norm"]),
+        ("qwen3", {"has_qkv_bias": False}, ["attn.q_norm", "attn.k_norm"]),
         (
             "gemma2",
-            {"has_post_norms": True, "norm_weight_offset": 0.0, "embed_scale": 8.0, "activation": "gelu_tanh",
+            {"embed_scale": 8.0, "activation": "gelu_tanh",
              "attn_soft_cap": 50.0, "final_soft_cap": 30.0},
             ["post_attn_norm", "post_ffn_norm"],
         ),
@@ -65,41 +74,40 @@ def test_an_untied_head(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_other_architectures(tmp_path: Path, architecture: str, flags: dict[str, Any], names: list[str]) -> None:
     checkpoint = opened(tmp_path, tiny_model(architecture))
-    assert checkpoint.architecture == architecture
-    assert {key: getattr(checkpoint.hyperparameters, key) for key in flags} == flags
+    assert checkpoint.architecture.name == architecture
+    assert {key: getattr(checkpoint.config, key) for key in flags} == flags
     for name in names:
         assert checkpoint.tensor(f"layers.1.{name}").ndim == 1
 
 
 def test_gemma2_windows_and_the_scalar_of_its_largest(tmp_path: Path) -> None:
     file = tiny_model("gemma2", **{"gemma2.attention.sliding_window": (U32, 64)})
-    hp = opened(tmp_path, file).hyperparameters
-    assert (hp.sliding_window, hp.sliding_layers, hp.query_scalar) == (64, (True, False), 16.0)
+    config = opened(tmp_path, file).config
+    assert ([layer.window for layer in config.layers], config.query_scalar) == ([64, None], 16.0)
 
 
 def test_llama31_factors_come_as_a_tensor(tmp_path: Path) -> None:
     file = tiny_model()
     file.tensors.append(tensor("rope_freqs.weight", (8,)))
     checkpoint = opened(tmp_path, file)
-    assert checkpoint.hyperparameters.rope_scaling.kind == "factors"
+    assert checkpoint.config.ropes[ROPE_TABLE].scaling.kind == "factors"
     assert checkpoint.tensor("rope_freqs").shape == (8,)
 
 
 def test_rope_scaling_of_metadata(tmp_path: Path) -> None:
     linear = {"llama.rope.scaling.type": (STRING, "linear"), "llama.rope.scaling.factor": (F32, 4.0)}
-    scaling = opened(tmp_path, tiny_model(**linear)).hyperparameters.rope_scaling
+    scaling = opened(tmp_path, tiny_model(**linear)).config.ropes[ROPE_TABLE].scaling
     assert (scaling.kind, scaling.factor) == ("linear", 4.0)
     yarn = {"llama.rope.scaling.type": (STRING, "yarn"), "llama.rope.scaling.factor": (F32, 2.0)}
     yarn["llama.rope.scaling.original_context_length"] = (U32, 64)
-    scaling = opened(tmp_path, tiny_model(**yarn)).hyperparameters.rope_scaling
-    assert (scaling.kind, scaling.factor, scaling.original_context_len) == ("yarn", 2.0, 64)
+    scaling = opened(tmp_path, tiny_model(**yarn)).config.ropes[ROPE_TABLE].scaling
+    assert (scaling.kind, scaling.factor, scaling.original_len) == ("yarn", 2.0, 64)
 
 
 WRONG_METADATA = {
     "unknown architecture": ({"general.architecture": (STRING, "mamba")}, "architecture: got 'mamba'; needs one of"),
     "architecture of a wrong type": ({"general.architecture": (U32, 3)}, "general.architecture: got 3; needs a string"),
     "experts": ({"llama.expert_count": (U32, 8)}, "expert_count: got 8"),
-    "parts": ({"split.count": (U32, 3)}, "split.count: got 3"),
     "no layers": ({"llama.block_count": (U32, 0)}, "llama.block_count: got 0"),
     "layers as text": ({"llama.block_count": (STRING, "2")}, "llama.block_count: got '2'; needs an integer"),
     "heads by layer": ({"llama.attention.head_count_kv": ((ARRAY, U32), [2, 2])}, "got a ndarray of 2"),

@@ -38,7 +38,7 @@ def test_inspect_a_gguf_file(cli: Any, tmp_path: Path) -> None:
     found = json.loads(out)
     assert status == 0
     assert found["metadata"]["tokenizer.ggml.tokens"]["length"] == 265
-    assert found["model"]["hyperparameters"]["num_layers"] == 2
+    assert found["model"]["config"]["num_layers"] == 2
     assert found["model"]["memory"]["kv_bytes_per_1k_tokens_f16"] == 1000 * 2 * 2 * 2 * 16 * 2
     assert found["totals"]["q8_0"]["tensors"] == 6
     assert sum(t["bytes"] for t in found["tensors"]) == found["model"]["memory"]["weight_bytes"]

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from samebits import LLM
 from samebits.cli import model_options
 from samebits.cli.main import main
-from samebits.loaders import integrity, open_checkpoint
+from samebits.loaders import integrity
 from samebits.loaders import pull as pull_module
 from samebits.loaders.cache import MODELS, PackagedModel
 from samebits.loaders.integrity import Damaged, check_known, is_checked, note_path
+from samebits.models.checkpoint import open_checkpoint
 
 DATA = tiny_model().build()
 SHA256 = hashlib.sha256(DATA).hexdigest()

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.core.errors import SamebitsError
-from samebits.loaders.checkpoint import describe
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
+from samebits.models.checkpoint import describe
 
 MODELS = {"llama": byte_level_vocab, "qwen2": byte_level_vocab, "gemma2": scored_vocab}
 TEXT = "hi <|im_start|> h\u00e9llo aaaa\n"
@@ -39,11 +39,11 @@ def use_everything(data: bytes) -> None:
     file = parse_gguf(data, Path("x.gguf"))
     checkpoint = describe(file)
     checkpoint.check()
-    for name in checkpoint.names():
+    for name in checkpoint.tensors:
         assert checkpoint.tensor(name).shape
     tokenizer = checkpoint.tokenizer()
     ids = tokenizer.encode(TEXT)
-    assert all(0 <= i < checkpoint.hyperparameters.vocab_size for i in ids)
+    assert all(0 <= i < checkpoint.config.vocab_size for i in ids)
     tokenizer.decode(ids)
 
 

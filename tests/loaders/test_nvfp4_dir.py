@@ -17,9 +17,9 @@ from samebits.core.errors import BadInput
 from samebits.engine.engine import Engine
 from samebits.engine.runner import Runner
 from samebits.formats import NVFP4, Packed
-from samebits.loaders import open_checkpoint
-from samebits.loaders.hf_config import read_hf_config
-from samebits.loaders.naming import hf_name, shapes
+from samebits.loaders.fields import Fields
+from samebits.loaders.quantization import quantization_of
+from samebits.models.checkpoint import open_checkpoint, read_config
 from samebits.models.parts import Limits
 
 Tensors = dict[str, np.ndarray]
@@ -58,12 +58,13 @@ DOWN = "model.layers.1.mlp.down_proj"
 
 
 def float_weights() -> Tensors:
-    hp = read_hf_config(CONFIG, "config")[1]
+    architecture, config = read_config(Fields(CONFIG, "config"), False, {})
     rng = np.random.default_rng(3)
     made = {}
-    for i, (name, shape) in enumerate(shapes(hp).items()):
+    for i, stored in enumerate(architecture.tensors(config, is_gguf=False).values()):
+        shape = stored.shape
         x = rng.standard_normal(shape) * (1.0 if len(shape) == 1 else 0.05 * 2.0 ** (i % 3))  # so that scales differ
-        made[hf_name(name, False)] = x.astype(ml_dtypes.bfloat16)
+        made[stored.name] = x.astype(ml_dtypes.bfloat16)
     return made
 
 
@@ -116,9 +117,9 @@ def logits(path: Path) -> np.ndarray:
 def test_the_bytes_are_those_of_our_format(tmp_path: Path, method: str) -> None:
     weights = float_weights()
     checkpoint = open_checkpoint(write(tmp_path / "m", quantized(weights, method), QUANTIZED[method]))
-    for name in checkpoint.names():
-        x, got = weights[hf_name(name, False)], checkpoint.tensor(name)
-        if not is_layer(hf_name(name, False)):
+    for name, stored in checkpoint.tensors.items():
+        x, got = weights[stored.name], checkpoint.tensor(name)
+        if not is_layer(stored.name):
             assert np.array_equal(got, x)
             continue
         want = NVFP4.pack(x.astype(np.float32))
@@ -169,7 +170,7 @@ def test_the_file_of_modelopt_serves_where_the_config_is_silent(tmp_path: Path) 
 )
 def test_other_quantizations_are_refused(quantization: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        read_hf_config(CONFIG | {"quantization_config": quantization}, "config.json")
+        quantization_of(CONFIG | {"quantization_config": quantization}, "config.json")
 
 
 def without(name: str) -> Callable[[Tensors], None]:

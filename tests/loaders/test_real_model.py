@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 from samebits.cli.main import app
 from samebits.core.errors import SamebitsError
 from samebits.core.format import Packed
-from samebits.loaders import FileCheckpoint, Tokenizer, open_checkpoint
+from samebits.loaders import Tokenizer
 from samebits.loaders.cache import resolve
+from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
+from samebits.models.parts import ROPE_TABLE
 
 CASES = json.loads((Path(__file__).parent / "data" / "smollm2_tokens.json").read_text())["cases"]
 
@@ -44,13 +46,20 @@ def tokenizer() -> Tokenizer:
     return checkpoint().tokenizer()
 
 
-def test_hyperparameters() -> None:
-    hp = checkpoint().hyperparameters
-    assert (hp.num_layers, hp.hidden_size, hp.ffn_size, hp.num_heads, hp.num_kv_heads) == (30, 576, 1536, 9, 3)
-    assert (hp.head_size, hp.vocab_size, hp.context_len, hp.rope_theta) == (64, 49152, 8192, 1e5)
-    assert np.float32(hp.rms_eps) == np.float32(1e-5)
-    assert hp.tie_embeddings
-    assert hp.rope_is_interleaved
+def test_configuration() -> None:
+    config = checkpoint().config
+    assert (config.num_layers, config.hidden_size, config.ffn_size, config.num_heads, config.num_kv_heads) == (
+        30,
+        576,
+        1536,
+        9,
+        3,
+    )
+    assert (config.head_size, config.vocab_size, config.context_len) == (64, 49152, 8192)
+    assert config.ropes[ROPE_TABLE].theta == 1e5
+    assert np.float32(config.rms_eps) == np.float32(1e-5)
+    assert config.is_tied
+    assert config.rope_is_interleaved
 
 
 def test_every_tensor_equals_an_independent_reader() -> None:

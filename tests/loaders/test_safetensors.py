@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
 from samebits.core.errors import BadInput, SamebitsError
-from samebits.loaders import open_checkpoint
-from samebits.loaders.hf_config import read_hf_config
+from samebits.loaders.fields import Fields
 from samebits.loaders.safetensors_dir import open_safetensors
+from samebits.models.checkpoint import open_checkpoint, read_config
+from samebits.models.parts import ROPE_TABLE
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",
@@ -63,16 +64,21 @@ def folder(path: Path, config: dict[str, Any], tensors: dict[str, np.ndarray]) -
     return path
 
 
-def hyperparameters(**changes: Any) -> Any:
-    return read_hf_config(CONFIG | changes, "config.json")[1]
+def config_of(**changes: Any) -> Any:
+    return read_config(Fields(CONFIG | changes, "config.json"), False, {})[1]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_one_file(tmp_path: Path, dtype: Any) -> None:
     checkpoint = open_checkpoint(folder(tmp_path, CONFIG, weights(dtype)))
-    hp = checkpoint.hyperparameters
-    assert checkpoint.architecture == "llama"
-    assert (hp.head_size, hp.rope_theta, hp.rope_is_interleaved, hp.tie_embeddings) == (16, 500000.0, False, False)
+    config = checkpoint.config
+    assert checkpoint.architecture.name == "llama"
+    assert (config.head_size, config.ropes[ROPE_TABLE].theta, config.rope_is_interleaved, config.is_tied) == (
+        16,
+        500000.0,
+        False,
+        False,
+    )
     q = checkpoint.tensor("layers.1.attn.q")
     assert isinstance(q, np.ndarray)
     assert q.dtype == dtype
@@ -91,8 +97,8 @@ def test_shards(tmp_path: Path) -> None:
     weight_map = {name: file for file, part in halves.items() for name in part}
     index.write_text(json.dumps({"weight_map": weight_map}))
     checkpoint = open_checkpoint(tmp_path)
-    for ours, theirs in checkpoint.sources.items():
-        assert np.array_equal(checkpoint.tensor(ours), tensors[theirs])
+    for ours, stored in checkpoint.tensors.items():
+        assert np.array_equal(checkpoint.tensor(ours), tensors[stored.name])
     for bad, expected in (
         ("../model-1.safetensors", "inside"),
         ("/etc/x.safetensors", "inside"),
@@ -120,33 +126,39 @@ def test_gemma2(tmp_path: Path) -> None:
     config |= {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "tie_word_embeddings": True}
     norms = (*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
     checkpoint = open_checkpoint(folder(tmp_path, config, weights(norms=norms)))
-    hp = checkpoint.hyperparameters
-    assert (hp.norm_weight_offset, hp.query_scalar, hp.activation, hp.embed_scale) == (1.0, 224.0, "gelu_tanh", 8.0)
-    assert (hp.sliding_window, hp.sliding_layers) == (32, (True, False))
-    assert checkpoint.sources["layers.0.ffn_norm"].endswith("pre_feedforward_layernorm.weight")
-    assert checkpoint.sources["layers.0.post_attn_norm"].endswith("post_attention_layernorm.weight")
+    config = checkpoint.config
+    assert (config.query_scalar, config.activation, config.embed_scale) == (224.0, "gelu_tanh", 8.0)
+    assert windows(config) == [32, None]
+    stored = checkpoint.tensors
+    assert stored["layers.0.ffn_norm"].name.endswith("pre_feedforward_layernorm.weight")
+    assert stored["layers.0.post_attn_norm"].name.endswith("post_attention_layernorm.weight")
+    assert {name for name, tensor in stored.items() if tensor.plus} == {n for n in stored if n.endswith("norm")}
 
 
 def test_rope_scaling_in_both_spellings() -> None:
     for changes in ({"rope_scaling": LLAMA3}, {"rope_parameters": LLAMA3 | {"rope_theta": 7.0}}):
-        hp = hyperparameters(**changes)
-        scaling = hp.rope_scaling
-        assert (scaling.kind, scaling.factor, scaling.original_context_len) == ("llama3", 8.0, 8192)
-        assert hp.rope_theta == (7.0 if "rope_parameters" in changes else 500000.0)
-    assert hyperparameters(rope_scaling={"type": "linear", "factor": 2}).rope_scaling.factor == 2.0
-    assert hyperparameters(rope_scaling=None).rope_scaling.kind == "none"
+        config = config_of(**changes)
+        scaling = config.ropes[ROPE_TABLE].scaling
+        assert (scaling.kind, scaling.factor, scaling.original_len) == ("llama3", 8.0, 8192)
+        assert config.ropes[ROPE_TABLE].theta == (7.0 if "rope_parameters" in changes else 500000.0)
+    assert config_of(rope_scaling={"type": "linear", "factor": 2}).ropes[ROPE_TABLE].scaling.factor == 2.0
+    assert config_of(rope_scaling=None).ropes[ROPE_TABLE].scaling.kind == "none"
+
+
+def windows(config: Any) -> list[int | None]:
+    return [layer.window for layer in config.layers]
 
 
 def test_windows_and_biases() -> None:
-    assert hyperparameters(model_type="mistral", sliding_window=16).sliding_layers == (True, True)
-    assert hyperparameters(model_type="mistral", sliding_window=None).sliding_window is None
-    assert hyperparameters(sliding_window=16).sliding_window is None
-    assert hyperparameters(model_type="qwen2", sliding_window=16, use_sliding_window=False).sliding_window is None
-    qwen = hyperparameters(model_type="qwen2", sliding_window=16, use_sliding_window=True, max_window_layers=1)
-    assert (qwen.sliding_layers, qwen.has_qkv_bias, qwen.has_out_bias) == ((False, True), True, False)
-    biased = hyperparameters(attention_bias=True)
+    assert windows(config_of(model_type="mistral", sliding_window=16)) == [16, 16]
+    assert windows(config_of(model_type="mistral", sliding_window=None)) == [None, None]
+    assert windows(config_of(sliding_window=16)) == [None, None]
+    switched_off = config_of(model_type="qwen2", sliding_window=16, use_sliding_window=False)
+    assert windows(switched_off) == [None, None]
+    qwen = config_of(model_type="qwen2", sliding_window=16, use_sliding_window=True, max_window_layers=1)
+    assert (windows(qwen), qwen.has_qkv_bias, qwen.has_out_bias) == ([None, 16], True, False)
+    biased = config_of(attention_bias=True)
     assert (biased.has_qkv_bias, biased.has_out_bias) == (True, True)
-    assert hyperparameters(model_type="qwen3").has_qk_norm
 
 
 @pytest.mark.parametrize(
@@ -162,7 +174,6 @@ def test_windows_and_biases() -> None:
         ({"vocab_size": None}, "vocab_size: got nothing"),
         ({"hidden_act": "relu"}, "hidden_act: got 'relu'"),
         ({"mlp_bias": True}, "mlp_bias"),
-        ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, "rope_type: got 'dynamic'"),
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": 0.5}}, "high_freq_factor: got 0.5"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "one rotation for all layers"),
@@ -172,7 +183,7 @@ def test_windows_and_biases() -> None:
 )
 def test_wrong_configs(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(BadInput, match=expected):
-        read_hf_config(CONFIG | changes, "config.json")
+        config_of(**changes)
 
 
 def test_missing_tensors_and_formats(tmp_path: Path) -> None:

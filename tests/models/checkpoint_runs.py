@@ -11,14 +11,25 @@ from pathlib import Path
 import numpy as np
 
 from samebits.backends.discovery import get
-from samebits.core.protocols import Checkpoint
 from samebits.engine.runner import Runner
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import Checkpoint, open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler.step import StepBatch
 
 DATA = Path(__file__).parent / "data"
-NAMES = ("llama", "llama31", "mistral", "qwen2", "qwen3", "qwen3_bf16", "gemma2")
+NAMES = (
+    "llama",
+    "llama31",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "qwen3_bf16",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "phi3_short",
+    "yarn",
+)
 EXACT_NAMES = tuple(name for name in NAMES if name != "qwen3_bf16")  # float32 weights: nothing is rounded to 16 bits
 PAGE_SIZE = 4  # small, so that prompts and windows end inside pages
 NUM_PAGES = 48  # two prompts' worth at that size

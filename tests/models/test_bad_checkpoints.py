@@ -14,9 +14,7 @@ from checkpoint_runs import DATA, make_runner
 from safetensors.numpy import load_file, save_file
 
 from samebits.core.errors import SamebitsError
-from samebits.loaders import open_checkpoint
-from samebits.models import ARCHITECTURES, build_model
-from samebits.models.parts import Limits
+from samebits.models.checkpoint import open_checkpoint
 
 UP = "model.layers.1.mlp.up_proj.weight"
 K = "model.layers.0.self_attn.k_proj.weight"
@@ -65,10 +63,10 @@ FOLDERS: list[tuple[str, dict[str, Any], dict[str, np.ndarray | None], str, str]
     ("llama", {}, {K: np.zeros((24, 32), np.int8)}, f"tensor {K}: got format i8", "f32, f16, bf16 or "),
     (
         "llama",
-        {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "factor": 2.0}},
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
         {},
-        "rope_parameters: rope_type: got 'longrope'",
-        "default, linear, llama3 or yarn",
+        "rope_parameters: rope_type: got 'dynamic'",
+        "default, linear, llama3, yarn or longrope",
     ),
     ("llama", {"rope_parameters": {"rope_type": "llama3"}}, {}, "rope_parameters: factor: got nothing", "a number"),
     ("llama", {"mlp_bias": True}, {}, "mlp_bias: got True", "not supported"),
@@ -96,7 +94,7 @@ GGUF_FILES: list[tuple[str, bytes, bytes, str, str]] = [
         "one of llama",
     ),
     ("llama", b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight", "blk.1.ffn_up.weight (layers.1.ffn.up)", "shape 48x32"),
-    ("qwen2", b"linear", b"spiral", "qwen2.rope.scaling.type: got 'spiral'", "none, linear or yarn"),
+    ("qwen2", b"linear", b"spiral", "qwen2.rope.scaling.type: got 'spiral'", "none, linear, yarn or longrope"),
 ]
 
 
@@ -109,22 +107,8 @@ def test_gguf(tmp_path: Path, name: str, old: bytes, new: bytes, problem: str, n
     assert need in message.split("; needs ")[1]
 
 
-def test_rope_scaling_that_is_read_but_not_computed(tmp_path: Path) -> None:
-    """A yarn checkpoint can be inspected; running it is refused."""
-    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
-    checkpoint = open_checkpoint(damaged_folder(tmp_path, "llama", {"rope_parameters": yarn}))
-    message = refusal(lambda: make_runner(checkpoint))
-    assert message == "model: rope scaling: got yarn; needs none, linear, llama3 or factors"
-
-
-def test_unknown_architecture_of_a_graph() -> None:
-    hp = open_checkpoint(DATA / "llama").hyperparameters
-    message = refusal(lambda: build_model("rwkv7", hp, lambda _: None, Limits(1, 1, 1)))
-    assert message == f"unknown architecture 'rwkv7'; known: {', '.join(sorted(ARCHITECTURES))}"
-
-
 def test_tensor_that_a_graph_needs_and_a_checkpoint_does_not_offer() -> None:
     checkpoint = open_checkpoint(DATA / "llama")
-    kept = {name: shape for name, shape in checkpoint.needed.items() if name != "layers.1.ffn.down"}
-    message = refusal(lambda: make_runner(replace(checkpoint, needed=kept)))
+    kept = {name: stored for name, stored in checkpoint.tensors.items() if name != "layers.1.ffn.down"}
+    message = refusal(lambda: make_runner(replace(checkpoint, tensors=kept)))
     assert message == "model: tensor layers.1.ffn.down: got nothing; needs a tensor of the checkpoint"

@@ -20,7 +20,7 @@ from checkpoint_runs import (
     whole_prompt,
 )
 
-from samebits.loaders import open_checkpoint
+from samebits.models.checkpoint import open_checkpoint
 
 # Largest error over the largest logit, as measured, by the format of keys and values; tests allow twice that.
 MEASURED = {
@@ -31,8 +31,13 @@ MEASURED = {
     "qwen3": {"f32": 1.3e-6, "f16": 1.1e-3, "q8_0": 2.3e-2},
     "qwen3_bf16": {"f32": 7.6e-3, "f16": 8.9e-3, "q8_0": 1.8e-2},  # activations enter products as bf16
     "gemma2": {"f32": 6.0e-7, "f16": 4.8e-4, "q8_0": 1.1e-2},
+    "gemma3": {"f32": 4.5e-7, "f16": 4.2e-4, "q8_0": 6.5e-3},
+    "phi3": {"f32": 2.3e-6, "f16": 2.3e-3, "q8_0": 6.1e-2},
+    "phi3_short": {"f32": 1.9e-6, "f16": 2.4e-3, "q8_0": 5.2e-2},
+    "yarn": {"f32": 2.1e-6, "f16": 2.7e-3, "q8_0": 6.2e-2},
 }
 GGUF_MEASURED = {"llama/model-f32.gguf": 1.7e-6, "llama31/model-f32.gguf": 1.7e-6, "qwen2/model-f16.gguf": 1.8e-3}
+GGUF_MEASURED |= {"gemma3/model-f32.gguf": 4.5e-7, "phi3/model-f32.gguf": 1.5e-6, "yarn/model-f32.gguf": 2.1e-6}
 CUTS = (7, 8, 20, *range(34, 40))  # a chunk, a token, chunks across pages and windows, then token by token
 
 

@@ -20,9 +20,9 @@ from samebits.engine.rows import Score
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
 from samebits.engine.weights import Progress
-from samebits.loaders import open_checkpoint
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
 from samebits.loaders.tokenizer import TextTooLong
+from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy
 
@@ -73,7 +73,7 @@ class LLM:
         with collector_paused():
             checkpoint = open_checkpoint(resolve(str(model)))
             self._template = checkpoint.chat_template()
-            longest = checkpoint.hyperparameters.context_len
+            longest = checkpoint.config.context_len
             length = min(longest if context_len is None else context_len, longest)
             if length < 1:
                 raise BadInput("LLM", "context_len", length, "1 or more")

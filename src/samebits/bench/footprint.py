@@ -71,7 +71,7 @@ def measure_here(settings: Settings) -> Footprint:
     started = time.perf_counter()
     with collector_paused():  # in the order of `LLM`, and as there nothing else is kept
         checkpoint = settings.open()
-        context = Row("prefill", min(CHUNK_TOKENS, checkpoint.hyperparameters.context_len))
+        context = Row("prefill", min(CHUNK_TOKENS, checkpoint.config.context_len))
         short = Row("prefill", min(SHORT_PROMPT, context.num_tokens))
         without_tokenizer = resident_bytes()
         tokenizer = checkpoint.tokenizer()

@@ -15,7 +15,7 @@ from samebits.bench.peer import Peer
 from samebits.bench.plan import fitting
 from samebits.bench.results import Row, RowResult
 from samebits.bench.rounds import measure_row
-from samebits.loaders import FileCheckpoint
+from samebits.models.checkpoint import FileCheckpoint
 from samebits.verify.report import environment
 
 OpenPeers = Callable[[FileCheckpoint], Iterable[Peer]]
@@ -70,7 +70,7 @@ def bench_model(
 ) -> ModelRun:
     """All rows that fit the model's context. Peers are closed at the end, whatever happens."""
     warning, checkpoint = busy_line(), settings.open()
-    kept, left_out = fitting(tuple(rows), checkpoint.hyperparameters.context_len)
+    kept, left_out = fitting(tuple(rows), checkpoint.config.context_len)
     progress("load and memory", 0, len(kept))
     footprint = measure(settings)
     ours = Ours(settings, checkpoint, kept)

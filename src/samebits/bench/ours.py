@@ -14,8 +14,8 @@ from samebits.bench.plan import limits_for
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
 from samebits.engine.runner import Runner
-from samebits.loaders import FileCheckpoint, open_checkpoint
 from samebits.loaders.cache import resolve
+from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler.step import StepBatch
 
@@ -45,10 +45,8 @@ class Settings:
 
 def weight_bytes(checkpoint: FileCheckpoint) -> int:
     """Bytes of weights that a step reads: all but an embedding that is no head, of which it takes single rows."""
-    needed = {checkpoint.entry(name).name: checkpoint.entry(name).num_bytes for name in checkpoint.names()}
-    if not checkpoint.hyperparameters.tie_embeddings:
-        del needed[checkpoint.entry("embed").name]
-    return sum(needed.values())
+    read = [name for name in checkpoint.tensors if name != "embed" or checkpoint.config.is_tied]
+    return sum(map(checkpoint.num_bytes, read))
 
 
 def step_batch(row: Row, limits: Limits, vocab_size: int, start: int, count: int, has_logits: bool = True) -> StepBatch:
@@ -81,7 +79,7 @@ class Ours:
         self.found = settings.device()
         limits = limits_for(rows, settings.k_format, settings.v_format)
         self.runner = Runner(checkpoint, self.found, limits, settings.numerics)
-        self._vocab_size = checkpoint.hyperparameters.vocab_size
+        self._vocab_size = checkpoint.config.vocab_size
         same = limits.k_format == limits.v_format
         self.settings = (limits.k_format if same else f"{limits.k_format}/{limits.v_format}",)
         self._filled: tuple[int, int] | None = None  # sequences and tokens of each that the cache holds

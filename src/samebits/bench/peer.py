@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 from samebits.bench.llama_bench import LlamaBench
 from samebits.bench.results import Row, Side
 from samebits.core.errors import Unavailable, UnknownName
-from samebits.loaders import FileCheckpoint
+from samebits.models.checkpoint import FileCheckpoint
 
 WORKER = Path(__file__).with_name("peers") / "worker.py"
 PACKAGES = {"llama.cpp": ("llama_cpp_side", "llama_cpp"), "transformers": ("transformers_side", "transformers")}
@@ -111,6 +111,6 @@ def open_peer(name: str, python: str | None, checkpoint: FileCheckpoint, threads
                 f"{name}: {package} is not installed here; name an interpreter that has it, --peer-python"
             )
         return LlamaBench(tool, checkpoint.path, threads)
-    shape = {**asdict(checkpoint.hyperparameters), "architecture": checkpoint.architecture}
+    shape = {**asdict(checkpoint.config), "architecture": checkpoint.architecture.hf[0]}
     load = {"path": str(checkpoint.path), "threads": threads, "shape": shape}
     return WorkerPeer(name, [python or sys.executable, str(WORKER), module], load)

@@ -34,7 +34,7 @@ class Serving:
         self, settings: Settings, policies: Mapping[str, Policy], max_sequences: int, context: int, pages: int | None
     ) -> None:
         self.checkpoint, self.found = settings.open(), settings.device()
-        longest = min(context, self.checkpoint.hyperparameters.context_len)
+        longest = min(context, self.checkpoint.config.context_len)
         limits = Limits(
             max_tokens=max(p.max_step_tokens(max_sequences) for p in policies.values()),
             max_sequences=max_sequences,

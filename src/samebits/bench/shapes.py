@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from samebits.core.protocols import Hyperparameters
+from samebits.models.parts.decoder import Decoder, Layer
+from samebits.models.parts.rope import ROPE_TABLE, Rope
 
 
-def llama(
-    num_layers: int, hidden: int, ffn: int, heads: int, kv_heads: int, vocab: int, context: int
-) -> Hyperparameters:
+def llama(num_layers: int, hidden: int, ffn: int, heads: int, kv_heads: int, vocab: int, context: int) -> Decoder:
     """A llama with an untied head."""
     head = hidden // heads
-    return Hyperparameters(
+    return Decoder(
         num_layers=num_layers,
         hidden_size=hidden,
         ffn_size=ffn,
@@ -20,8 +19,8 @@ def llama(
         vocab_size=vocab,
         context_len=context,
         rms_eps=1e-5,
-        rope_theta=10000.0,
-        rotary_dims=head,
+        ropes={ROPE_TABLE: Rope(10000.0, head)},
+        layers=(Layer(),) * num_layers,
         rope_is_interleaved=True,
         query_scalar=float(head),
     )

@@ -31,8 +31,8 @@ from samebits.cli.bench_options import (
 )
 from samebits.core.errors import UnknownName
 from samebits.core.tiers import Tier
-from samebits.loaders import FileCheckpoint
 from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.models.checkpoint import FileCheckpoint
 from samebits.verify.report import environment, write_atomically
 
 app = typer.Typer(

@@ -33,8 +33,8 @@ def explain(
     asked = Tier.parse(numerics) if numerics else None
     found = get(backend or default_name())
     checkpoint = open_model(model)
-    graph = step_graph(checkpoint, min(NUM_TOKENS, checkpoint.hyperparameters.context_len))
-    explanation = explain_graph(graph, checkpoint.architecture, found, asked, fused)
+    graph = step_graph(checkpoint, min(NUM_TOKENS, checkpoint.config.context_len))
+    explanation = explain_graph(graph, checkpoint.architecture.name, found, asked, fused)
     typer.echo(json.dumps(explanation.as_json(), indent=1) if as_json else as_text(explanation, every_layer))
     if problem := explanation.problem():
         raise Unsupported(problem)

@@ -15,12 +15,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from samebits.core.errors import SamebitsError
-from samebits.core.protocols import Hyperparameters
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
-from samebits.loaders.checkpoint import FileCheckpoint, describe, open_file
+from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.safetensors_dir import SafetensorsDir
 from samebits.loaders.texts import Texts
+from samebits.models.checkpoint import FileCheckpoint, describe
+from samebits.models.parts.decoder import Decoder
 
 SHOWN_ITEMS = 4
 SHOWN_CHARS = 200
@@ -41,22 +42,22 @@ def shortened(value: Any) -> Any:
     return value
 
 
-def kv_bytes_per_1k(hp: Hyperparameters) -> int:
+def kv_bytes_per_1k(config: Decoder) -> int:
     """Bytes of f16 keys and values for 1000 tokens, every layer keeping all of them."""
-    return 1000 * hp.num_layers * 2 * hp.num_kv_heads * hp.head_size * KV_BYTES
+    return 1000 * config.num_layers * 2 * config.num_kv_heads * config.head_size * KV_BYTES
 
 
 def model_facts(checkpoint: FileCheckpoint, weight_bytes: int) -> dict[str, Any]:
-    """Architecture, hyperparameters and memory."""
-    hp = checkpoint.hyperparameters
-    per_1k = kv_bytes_per_1k(hp)
+    """Architecture, configuration and memory."""
+    config = checkpoint.config
+    per_1k = kv_bytes_per_1k(config)
     return {
-        "architecture": checkpoint.architecture,
-        "hyperparameters": asdict(hp),
+        "architecture": checkpoint.architecture.name,
+        "config": asdict(config),
         "memory": {
             "weight_bytes": weight_bytes,
             "kv_bytes_per_1k_tokens_f16": per_1k,
-            "full_context_bytes": weight_bytes + per_1k * hp.context_len // 1000,
+            "full_context_bytes": weight_bytes + per_1k * config.context_len // 1000,
         },
     }
 
@@ -141,7 +142,7 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
     totals = {k: f"{v['tensors']} tensors, {_size(v['bytes'])}" for k, v in found["totals"].items()}
     console.print(_pairs("by format", totals))
     if model := found["model"]:
-        console.print(_pairs(f"model: {model['architecture']}", model["hyperparameters"]))
+        console.print(_pairs(f"model: {model['architecture']}", model["config"]))
         console.print(_pairs("memory", {k: _size(v) for k, v in model["memory"].items()}))
     if found["tokenizer"]:
         console.print(_pairs("tokenizer", found["tokenizer"]))
@@ -151,7 +152,7 @@ def inspect(
     model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, a GGUF file, a safetensors file or folder, an address."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
 ) -> None:
-    """Show a model file: metadata, tensors, hyperparameters, tokenizer, memory needed."""
+    """Show a model file: metadata, tensors, configuration, tokenizer, memory needed."""
     path: Path = resolve(model)
     found = facts(open_file(path))
     if as_json:

@@ -40,7 +40,7 @@ def label_values(graph: Graph) -> dict[str, Label]:
     """A label, unique in the graph, for every value that a node defines."""
     places: dict[str, Place] = {v.name: _layer_of(v.name) for v in graph.inputs if LAYER.match(v.name)}
     memory = {v.name: v.name for v in graph.inputs if graph.kinds.get(v.name) == "cache"}  # value -> its cache
-    named = graph.weights - {ROPE_TABLE}
+    named = frozenset(name for name in graph.weights if not name.startswith(ROPE_TABLE))
     labels: dict[str, Label] = {}
     taken: set[str] = set()
     counts: Counter[str] = Counter()

@@ -15,12 +15,11 @@ from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
 from samebits.engine.plan import supports, tiers_to_try
-from samebits.engine.weights import load_weight, make_rope_table, weight_spec
+from samebits.engine.weights import load_weight
 from samebits.graph import Graph
-from samebits.loaders import FileCheckpoint, open_checkpoint
 from samebits.loaders.cache import resolve
-from samebits.models import build_model
-from samebits.models.parts import ROPE_TABLE, Limits
+from samebits.models.checkpoint import FileCheckpoint, build_step, open_checkpoint
+from samebits.models.parts import Limits
 from samebits.passes import run_pipeline
 from samebits.scheduler.step import StepBatch
 
@@ -45,21 +44,20 @@ def choose_tokens(checkpoint: FileCheckpoint, prompt: str | None, tokens: str | 
             ids = [int(text) for text in tokens.split(",")]
         except ValueError:
             raise BadInput("prompt", "--tokens", repr(tokens[:80]), "token ids such as 1,2,3") from None
-    hp = checkpoint.hyperparameters
-    largest = min(hp.context_len, MAX_TOKENS)
+    config = checkpoint.config
+    largest = min(config.context_len, MAX_TOKENS)
     if not 1 <= len(ids) <= largest:
         raise BadInput("prompt", "tokens", len(ids), f"1 to {largest}")
-    wrong = next((i for i in ids if not 0 <= i < hp.vocab_size), None)
+    wrong = next((i for i in ids if not 0 <= i < config.vocab_size), None)
     if wrong is not None:
-        raise BadInput("prompt", "token id", wrong, f"0 to {hp.vocab_size - 1}")
+        raise BadInput("prompt", "token id", wrong, f"0 to {config.vocab_size - 1}")
     return tuple(ids)
 
 
 def step_graph(checkpoint: FileCheckpoint, num_tokens: int) -> Graph:
     """The model's step for one sequence of at most `num_tokens` tokens."""
     limits = Limits(num_tokens, 1, -(-num_tokens // PAGE_SIZE), PAGE_SIZE, max_positions=num_tokens)
-    hp = checkpoint.hyperparameters
-    return build_model(checkpoint.architecture, hp, weight_spec(checkpoint), limits)
+    return build_step(checkpoint, limits)
 
 
 @dataclass(frozen=True)
@@ -96,9 +94,7 @@ class Prefill:
                 return steps[name]
             if graph.kinds.get(name) == "cache":
                 return host_tensor(specs[name])
-            if name == ROPE_TABLE:
-                return make_rope_table(self.checkpoint, len(self.tokens))
-            return load_weight(self.checkpoint, name, graph.joined)
+            return load_weight(self.checkpoint, name, specs[name], graph.joined)
 
         return load
 

@@ -11,13 +11,12 @@ from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend, Buffer, Executable
 from samebits.cache import PageCopy
 from samebits.core.errors import BadInput, Unavailable
-from samebits.core.protocols import Checkpoint
 from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.engine.copier import PageCopier
 from samebits.engine.plan import compile_plan, make_plan, weight_packers
-from samebits.engine.weights import Progress, upload, weight_spec
-from samebits.models import build_model
+from samebits.engine.weights import Progress, upload
+from samebits.models.checkpoint import Checkpoint, build_step
 from samebits.models.parts import Limits
 from samebits.scheduler.step import StepBatch
 
@@ -68,17 +67,17 @@ class Runner:
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> None:
-        hp = checkpoint.hyperparameters
         if found.backend is None:
             raise Unavailable(found.reason)
-        graph = build_model(checkpoint.architecture, hp, weight_spec(checkpoint), limits)
+        graph = build_step(checkpoint, limits)
         plan = make_plan(found, graph, Tier.parse(numerics) if numerics else None)
         self.backend, self.limits = found.backend, limits
         if threads is not None:
             self.backend.set_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
         self.found, self.vocab_size = found, upper(self.graph.outputs[0].spec.shape[1])
-        self.window = hp.sliding_window if hp.sliding_layers and all(hp.sliding_layers) else None
+        windows = [layer.window for layer in checkpoint.config.layers]
+        self.window = None if None in windows else max(w for w in windows if w)
         self._executable = compile_plan(self.backend, plan)
         specs: dict[str, dict[str, TensorSpec]] = {"step": {}, "weight": {}, "cache": {}}
         for value in self.graph.inputs:

@@ -94,6 +94,11 @@ class SpecialNames:
         return value
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds a tokenizer of any kind, ours or not."""
+    return any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json"))
+
+
 def tokenizer_from_folder(folder: Path) -> Tokenizer:
     """The tokenizer of a folder with tokenizer.json."""
     path = folder / "tokenizer.json"

@@ -1,29 +1,14 @@
-"""One file per architecture; each builds a graph from ops."""
+"""One file per architecture, which states everything of it; this is the list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from samebits.models.architecture import Architecture
+from samebits.models.gemma2 import GEMMA2
+from samebits.models.gemma3 import GEMMA3
+from samebits.models.llama import LLAMA
+from samebits.models.mistral import MISTRAL
+from samebits.models.phi3 import PHI3
+from samebits.models.qwen2 import QWEN2
+from samebits.models.qwen3 import QWEN3
 
-from samebits.core.errors import UnknownName
-from samebits.core.protocols import Hyperparameters
-from samebits.core.shapes import TensorSpec
-from samebits.graph import Graph
-from samebits.models import gemma2, llama, qwen2, qwen3
-from samebits.models.parts import Limits, ModelParts
-
-ARCHITECTURES: dict[str, Callable[[ModelParts], Graph]] = {
-    "llama": llama.build,
-    "mistral": llama.build,
-    "qwen2": qwen2.build,
-    "qwen3": qwen3.build,
-    "gemma2": gemma2.build,
-}
-
-
-def build_model(
-    architecture: str, hp: Hyperparameters, weight_spec: Callable[[str], TensorSpec | None], limits: Limits
-) -> Graph:
-    """The graph of one step. Inputs: see models/parts.py; UnknownName for an architecture we do not have."""
-    if architecture not in ARCHITECTURES:
-        raise UnknownName("architecture", architecture, list(ARCHITECTURES))
-    return ARCHITECTURES[architecture](ModelParts(hp, weight_spec, limits))
+ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, GEMMA3, PHI3)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor
-from samebits.core.numerics.angles import MAX_ANGLE, rotary_frequencies, sin_cos
+from samebits.core.numerics.angles import MAX_ANGLE, natural_log, rotary_frequencies, sin_cos
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
@@ -29,6 +29,26 @@ def llama31_frequencies(
     return (1 - smooth) * frequencies / factor + smooth * frequencies
 
 
+def yarn_frequencies(
+    frequencies: np.ndarray, *, theta: float, factor: float, old_context_len: int, betas: tuple[float, float],
+    is_truncated: bool,
+) -> np.ndarray:  # fmt: skip
+    """YaRN's scaling: those that turn fewer than betas[1] times in the old context are divided by `factor`, those that
+    turn more than betas[0] times kept, a ramp over the dimensions between; float64."""
+    size = 2 * len(frequencies)
+
+    def dimension(num_turns: float) -> float:
+        return size * natural_log(old_context_len / (num_turns * 2 * math.pi)) / (2 * natural_log(theta))
+
+    first, last = (dimension(beta) for beta in betas)
+    if is_truncated:
+        first, last = float(math.floor(first)), float(math.ceil(last))
+    first, last = max(first, 0.0), min(last, size - 1.0)
+    last = last + 0.001 if first == last else last  # a ramp of no width would divide by zero
+    ramp = np.minimum(np.maximum((np.arange(size // 2) - first) / (last - first), 0.0), 1.0)
+    return ramp * frequencies / factor + (1 - ramp) * frequencies
+
+
 def rope_table(
     num_positions: int,
     rotary_dim: int,
@@ -39,11 +59,15 @@ def rope_table(
     low: float = 1.0,
     high: float = 4.0,
     old_context_len: int = 8192,
+    betas: tuple[float, float] = (32.0, 1.0),
+    is_truncated: bool = True,
     divisors: np.ndarray | None = None,
+    magnitude: float = 1.0,
 ) -> np.ndarray:
-    """float32 [num_positions, rotary_dim/2, 2] of (cos, sin). scaling: 'plain', 'linear' or 'llama31'.
+    """float32 [num_positions, rotary_dim/2, 2] of (cos, sin). scaling: 'plain', 'linear', 'llama31' or 'yarn'.
 
-    `divisors` [rotary_dim/2], where a checkpoint ships them, divide the frequencies instead.
+    `divisors` [rotary_dim/2], where a checkpoint ships them, divide the frequencies instead. `magnitude` multiplies
+    the whole table.
 
     Made once on the host in float64, the angle position * frequency rounded once; devices only read it.
     """
@@ -67,11 +91,21 @@ def rope_table(
         frequencies = llama31_frequencies(
             frequencies, factor=factor, low=low, high=high, old_context_len=old_context_len
         )
+    elif scaling == "yarn":
+        frequencies = yarn_frequencies(
+            frequencies,
+            theta=theta,
+            factor=factor,
+            old_context_len=old_context_len,
+            betas=betas,
+            is_truncated=is_truncated,
+        )
     elif scaling != "plain":
-        raise BadInput("rope_table", "scaling", repr(scaling), "'plain', 'linear' or 'llama31'")
+        raise BadInput("rope_table", "scaling", repr(scaling), "'plain', 'linear', 'llama31' or 'yarn'")
     angles = np.arange(num_positions, dtype=np.float64)[:, None] * frequencies
     sine, cosine = sin_cos(angles)
-    return settle(np.stack([cosine, sine], axis=-1))
+    table = np.stack([cosine, sine], axis=-1)
+    return settle(table if magnitude == 1 else table * np.float32(magnitude))
 
 
 def _check(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, interleave: bool) -> None:

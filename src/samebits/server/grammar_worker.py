@@ -19,7 +19,8 @@ from pathlib import Path
 
 import llguidance
 
-from samebits.loaders import Tokenizer, open_checkpoint
+from samebits.loaders import Tokenizer
+from samebits.loaders.files import open_file, read_tokenizer
 from samebits.server.grammar_wire import (
     ASK,
     COMPILED,
@@ -160,7 +161,10 @@ def main() -> None:
     """`grammar_worker.py FD SETTINGS`: FD is the control socket; SETTINGS in JSON: path, vocab_size, end, bounds."""
     control, settings = socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])
     bounds = Bounds(**settings["bounds"])
-    tokenizer = open_checkpoint(settings["path"]).tokenizer()
+    tokenizer = read_tokenizer(open_file(Path(settings["path"])))
+    if tokenizer is None:  # the server has it from the same file
+        os._exit(1)
+    tokenizer.fit_model(settings["vocab_size"])
     wrapped = llguidance.TokenizerWrapper(_Vocabulary(tokenizer, settings["end"]))
     library = llguidance.LLTokenizer(wrapped, n_vocab=settings["vocab_size"])
     wrapped.tokens = wrapped._gtokenizer.tokens = ()  # the library has its own

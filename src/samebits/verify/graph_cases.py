@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from samebits.core.protocols import Hyperparameters
 from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph
-from samebits.models import build_model
+from samebits.models import ARCHITECTURES
+from samebits.models.parts import ROPE_TABLE, ModelParts
+from samebits.models.parts.decoder import Decoder, Layer
+from samebits.models.parts.rope import Rope
 from samebits.verify.random_graphs import random_graph, random_rows
 from samebits.verify.scenes import LIMITS, VOCAB
 from samebits.verify.stated_graphs import STATED
@@ -31,8 +33,8 @@ class TinyModel:
     formats: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, Any] = field(default_factory=dict)
 
-    def hyperparameters(self) -> Hyperparameters:
-        return Hyperparameters(
+    def config(self) -> Decoder:
+        return Decoder(
             **{
                 "num_layers": 2,
                 "hidden_size": HIDDEN,
@@ -43,9 +45,8 @@ class TinyModel:
                 "vocab_size": VOCAB,
                 "context_len": LIMITS.max_positions,
                 "rms_eps": 1e-5,
-                "rope_theta": 10000.0,
-                "rotary_dims": HEAD,
-                "rope_is_interleaved": False,
+                "ropes": {ROPE_TABLE: Rope(10000.0, HEAD)},
+                "layers": (Layer(), Layer()),
                 "query_scalar": float(HEAD),
                 **self.features,
             }
@@ -53,41 +54,30 @@ class TinyModel:
 
     def spec(self, name: str) -> TensorSpec | None:
         """What the model's builder asks: a weight's spec, None for one that the model does not have."""
-        hp, part = self.hyperparameters(), name.rpartition(".")[2]
-        query, key = hp.num_heads * hp.head_size, hp.num_kv_heads * hp.head_size
-        rows = {"q": query, "k": key, "v": key, "o": HIDDEN, "gate": FFN, "up": FFN, "down": HIDDEN}
-        rows |= {"embed": VOCAB, "head": VOCAB}
-        columns = {"o": query, "down": FFN}
-        has = {"head": not hp.tie_embeddings, "q_norm": hp.has_qk_norm, "k_norm": hp.has_qk_norm}
-        if part.endswith("_bias"):
-            has[part] = hp.has_qkv_bias and part[0] in "qkv"
-            return TensorSpec((rows[part[0]],), "f32") if has[part] else None
-        if not has.get(part, True):
+        shape = ARCHITECTURES[self.architecture].shapes(self.config()).get(name)
+        if shape is None:
             return None
-        if part.endswith("norm"):
-            return TensorSpec((HEAD if part in ("q_norm", "k_norm") else HIDDEN,), "f32")
-        return TensorSpec((rows[part], columns.get(part, HIDDEN)), self.formats.get(part, self.weights))
+        last = name.rpartition(".")[2]
+        return TensorSpec(shape, self.formats.get(last, self.weights) if len(shape) > 1 else "f32")
 
     def graph(self, seed: int) -> Graph:
         """The graph of a step; the seed changes values only."""
         limits = replace(LIMITS, k_format=self.cache[0], v_format=self.cache[1])
-        return build_model(self.architecture, self.hyperparameters(), self.spec, limits)
+        return ARCHITECTURES[self.architecture].build(ModelParts(self.config(), self.spec, limits))
 
 
 GEMMA2 = {
     "attn_soft_cap": 20.0,
     "final_soft_cap": 15.0,
-    "sliding_window": 9,
-    "sliding_layers": (True, False),
+    "layers": (Layer(9), Layer()),
     "embed_scale": 16.0,
     "activation": "gelu_tanh",
-    "has_post_norms": True,
-    "tie_embeddings": True,
+    "is_tied": True,
 }
-MISTRAL = {"sliding_window": 11, "sliding_layers": (True, True), "rope_is_interleaved": True}
+MISTRAL = {"layers": (Layer(11), Layer(11)), "rope_is_interleaved": True}
 MODELS = {
-    "llama-q4_0": TinyModel("llama", "q4_0", ("f16", "f16"), features={"tie_embeddings": True}),
-    "qwen3-q8_0": TinyModel("qwen3", "q8_0", ("q8_0", "q8_0"), 6, 2, features={"has_qk_norm": True}),
+    "llama-q4_0": TinyModel("llama", "q4_0", ("f16", "f16"), features={"is_tied": True}),
+    "qwen3-q8_0": TinyModel("qwen3", "q8_0", ("q8_0", "q8_0"), 6, 2),
     "gemma2-bf16": TinyModel("gemma2", "bf16", ("f16", "bf16"), features=GEMMA2),
     "qwen2-q4_k": TinyModel("qwen2", "q4_k", ("q8_0", "q4_0"), 8, 1, {"v": "q6_k"}, {"has_qkv_bias": True}),
     "mistral-mixed": TinyModel("mistral", "q5_k", ("f32", "f16"), 8, 4, {"embed": "f16", "head": "q6_k"}, MISTRAL),

@@ -124,8 +124,8 @@ class Tensors:
 
     def _drawn(self, name: str, spec: TensorSpec) -> HostTensor:
         shape = tuple(upper(d) for d in spec.shape)
-        if name == ROPE_TABLE:
-            return rope_table(shape[0], 2 * shape[1])
+        if name.startswith(ROPE_TABLE):
+            return rope_table(shape[0], 2 * shape[1], theta=10000.0 if name == ROPE_TABLE else 100.0)
         values = Stream(f"scene/{name}", self._seed).normal(shape)
         if len(shape) == 1:
             return in_format(np.float32(1) + np.float32(0.25) * values, spec.format)

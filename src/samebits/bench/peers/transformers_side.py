@@ -18,7 +18,7 @@ CONFIG_NAMES = {  # ours -> theirs
     "vocab_size": "vocab_size",
     "context_len": "max_position_embeddings",
     "rms_eps": "rms_norm_eps",
-    "tie_embeddings": "tie_word_embeddings",
+    "is_tied": "tie_word_embeddings",
 }
 
 

@@ -34,6 +34,13 @@ def rotary_frequencies(theta: float, rotary_dim: int) -> np.ndarray:
         return np.array([float(p) for p in powers], np.float64)
 
 
+def natural_log(x: float) -> float:
+    """ln x of a number above 0: float64, the nearest to the real number."""
+    with localcontext() as context:
+        context.prec = 40
+        return float(Decimal(x).ln())
+
+
 def sin_cos(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(sin, cos) as float32 of float64 angles with |angle| <= 2^20."""
     n = (angle * TWO_OVER_PI + ROUND_MAGIC) - ROUND_MAGIC

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from samebits.core.errors import BadInput
-from samebits.core.protocols import Hyperparameters
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Value
+from samebits.models.parts.decoder import Decoder
 from samebits.ops.build import OpBuilder
 from samebits.ops.paged import stored_elements
-
-ROPE_TABLE = "rope_table"
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,8 @@ class Limits:
 class ModelParts:
     """A model's graph under construction. `weight_spec(name)` is None for a tensor the checkpoint lacks."""
 
-    def __init__(self, hp: Hyperparameters, weight_spec: Callable[[str], TensorSpec | None], limits: Limits) -> None:
-        self.hp, self.limits, self.b = hp, limits, OpBuilder()
+    def __init__(self, config: Decoder, weight_spec: Callable[[str], TensorSpec | None], limits: Limits) -> None:
+        self.config, self.limits, self.b = config, limits, OpBuilder()
         self._weight_spec = weight_spec
         self._weights: dict[str, Value] = {}
         self._caches: list[tuple[Value, Value]] = []
@@ -48,8 +46,10 @@ class ModelParts:
         steps = {"token_ids": tokens, "positions": tokens, "batch_indices": tokens, "out_rows": rows}
         steps |= {"qo_indptr": after, "kv_indptr": after, "kv_indices": pages, "kv_last_page_len": sequences}
         self.step = {name: self.b.input(name, TensorSpec((dim,), "i32")) for name, dim in steps.items()}
-        table = TensorSpec((limits.max_positions, hp.rotary_dims // 2, 2), "f32")
-        self.rope_table = self.b.input(ROPE_TABLE, table, kind="weight")
+        self.rope_tables = {
+            name: self.b.input(name, TensorSpec((limits.max_positions, rope.dims // 2, 2), "f32"), kind="weight")
+            for name, rope in config.ropes.items()
+        }
 
     def weight(self, name: str) -> Value:
         """The weight's value, an input of the graph under the checkpoint's name."""
@@ -67,18 +67,18 @@ class ModelParts:
         """Fresh inputs for the keys and values of a layer, NHD."""
         values = []
         for part, fmt in (("k", self.limits.k_format), ("v", self.limits.v_format)):
-            width = stored_elements(self.hp.head_size, fmt)
-            shape = (self.limits.num_pages, self.limits.page_size, self.hp.num_kv_heads, width)
+            width = stored_elements(self.config.head_size, fmt)
+            shape = (self.limits.num_pages, self.limits.page_size, self.config.num_kv_heads, width)
             values.append(self.b.input(f"layers.{layer}.{part}_cache", TensorSpec(shape, fmt), kind="cache"))
         return values[0], values[1]
 
     def embed(self) -> Value:
         """Token embeddings, scaled where the model asks for it."""
         rows = self.b.embedding(self.weight("embed"), self.step["token_ids"])
-        return rows if self.hp.embed_scale == 1 else self.b.scale(rows, factor=self.hp.embed_scale)
+        return rows if self.config.embed_scale == 1 else self.b.scale(rows, factor=self.config.embed_scale)
 
     def norm(self, x: Value, name: str) -> Value:
-        return self.b.rms_norm(x, self.weight(name), eps=self.hp.rms_eps)
+        return self.b.rms_norm(x, self.weight(name), eps=self.config.rms_eps)
 
     def linear(self, x: Value, name: str) -> Value:
         """x @ weight^T, plus the bias where the checkpoint has one."""
@@ -87,49 +87,47 @@ class ModelParts:
 
     def attention(self, x: Value, layer: int) -> Value:
         """Projections, rope, append, attention and the output projection of one layer."""
-        b, hp, name = self.b, self.hp, f"layers.{layer}.attn"
-        q = b.split_heads(self.linear(x, f"{name}.q"), heads=hp.num_heads)
-        k = b.split_heads(self.linear(x, f"{name}.k"), heads=hp.num_kv_heads)
-        v = b.split_heads(self.linear(x, f"{name}.v"), heads=hp.num_kv_heads)
+        b, c, name = self.b, self.config, f"layers.{layer}.attn"
+        q = b.split_heads(self.linear(x, f"{name}.q"), heads=c.num_heads)
+        k = b.split_heads(self.linear(x, f"{name}.k"), heads=c.num_kv_heads)
+        v = b.split_heads(self.linear(x, f"{name}.v"), heads=c.num_kv_heads)
         if self.has(f"{name}.q_norm"):
             q, k = self.norm(q, f"{name}.q_norm"), self.norm(k, f"{name}.k_norm")
-        q, k = (b.rope(h, self.step["positions"], self.rope_table, interleave=hp.rope_is_interleaved) for h in (q, k))
+        table = self.rope_tables[c.layers[layer].rope]
+        q, k = (b.rope(h, self.step["positions"], table, interleave=c.rope_is_interleaved) for h in (q, k))
         k_cache, v_cache = self.cache(layer)
-        table = {n: self.step[n] for n in ("kv_last_page_len", "kv_indptr", "kv_indices")}
+        pages = {n: self.step[n] for n in ("kv_last_page_len", "kv_indptr", "kv_indices")}
         places = {n: self.step[n] for n in ("batch_indices", "positions")}
-        k_cache, v_cache = b.append_paged_kv_cache(k, v, k_cache=k_cache, v_cache=v_cache, **places, **table)
+        k_cache, v_cache = b.append_paged_kv_cache(k, v, k_cache=k_cache, v_cache=v_cache, **places, **pages)
         self._caches.append((k_cache, v_cache))
         a = b.paged_attention(
             q,
             k_cache,
             self.step["qo_indptr"],
             v_cache=v_cache,
-            v_dim=hp.head_size,
-            sm_scale=1.0 / math.sqrt(hp.query_scalar),
-            logits_soft_cap=hp.attn_soft_cap or 0.0,
-            window_left=self._window(layer),
-            **table,
+            v_dim=c.head_size,
+            sm_scale=1.0 / math.sqrt(c.query_scalar),
+            logits_soft_cap=c.attn_soft_cap or 0.0,
+            window_left=(c.layers[layer].window or 0) - 1,
+            **pages,
         )
         return self.linear(b.merge_heads(a), f"{name}.o")
-
-    def _window(self, layer: int) -> int:
-        """Positions a query of this layer sees to its left; -1 for all."""
-        is_sliding = bool(self.hp.sliding_layers) and self.hp.sliding_layers[layer]
-        return self.hp.sliding_window - 1 if is_sliding and self.hp.sliding_window else -1
 
     def gated_ffn(self, x: Value, layer: int) -> Value:
         """down(activation(gate(x)) * up(x))."""
         name = f"layers.{layer}.ffn"
         both = self.b.concat_columns(self.linear(x, f"{name}.gate"), self.linear(x, f"{name}.up"))
-        gated = self.b.silu_and_mul(both) if self.hp.activation == "silu" else self.b.gelu_and_mul(both, form="tanh")
+        gated = (
+            self.b.silu_and_mul(both) if self.config.activation == "silu" else self.b.gelu_and_mul(both, form="tanh")
+        )
         return self.linear(gated, f"{name}.down")
 
     def finish(self, hidden: Value) -> Graph:
         """Outputs: logits of the rows asked for, their hidden states, then every layer's caches."""
-        b, hp = self.b, self.hp
+        b, c = self.b, self.config
         rows = b.embedding(self.norm(hidden, "norm"), self.step["out_rows"])
         head = "head" if self.has("head") else "embed"
         logits = self.linear(rows, head)
-        if hp.final_soft_cap:
-            logits = b.soft_cap(logits, cap=hp.final_soft_cap)
+        if c.final_soft_cap:
+            logits = b.soft_cap(logits, cap=c.final_soft_cap)
         return b.finish(logits, rows, *(cache for pair in self._caches for cache in pair))

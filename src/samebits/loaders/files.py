@@ -1,0 +1,80 @@
+"""A model's files, whatever model it is: its configuration, its tensors, its tokenizer and its chat template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from samebits.core.errors import BadInput
+from samebits.loaders.chat import ChatTemplate
+from samebits.loaders.fields import Fields
+from samebits.loaders.gguf import GgufFile, is_gguf, open_gguf
+from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
+from samebits.loaders.hf_tokenizer import has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.nvfp4_dir import join_parts
+from samebits.loaders.quantization import quantization_in, quantization_of
+from samebits.loaders.safetensors_dir import SafetensorsDir, open_safetensors
+from samebits.loaders.source import read_json
+from samebits.loaders.tokenizer import Tokenizer
+
+MAX_CONFIG_BYTES = 4 << 20
+ModelFile = GgufFile | SafetensorsDir
+
+
+def open_file(path: Path) -> ModelFile:
+    """The tensors at `path`: a GGUF file, a .safetensors file or a folder."""
+    try:
+        if path.is_dir() or (path.suffix == ".safetensors" and path.exists()):
+            return open_safetensors(path)
+        if is_gguf(path):
+            return open_gguf(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(str(path), "file", error, "a readable file") from None
+    raise BadInput(str(path), "file", "an unknown kind of file", "a GGUF file, a .safetensors file or their folder")
+
+
+def configuration(file: ModelFile) -> Fields:
+    """What a file says of its model: GGUF metadata, or the folder's config.json."""
+    if isinstance(file, GgufFile):
+        return Fields(file.metadata, str(file.path))
+    path = _folder(file.path) / "config.json"
+    return Fields(read_json(path, MAX_CONFIG_BYTES), str(path))
+
+
+def with_quantized(file: ModelFile, config: Fields) -> ModelFile:
+    """The same file, tensors that a quantization stores in parts joined; BadInput for one that is not ours."""
+    if isinstance(file, GgufFile):
+        return file
+    layout = quantization_of(config.values, config.where) or quantization_in(_folder(file.path))
+    return join_parts(file, layout) if layout else file
+
+
+def read_tokenizer(file: ModelFile) -> Tokenizer | None:
+    """The tokenizer that comes with the weights; None where there is none at all."""
+    if isinstance(file, GgufFile):
+        if "tokenizer.ggml.model" not in file.metadata:
+            return None
+        return tokenizer_from_gguf(file.metadata, str(file.path))
+    folder = _folder(file.path)
+    return tokenizer_from_folder(folder) if has_tokenizer(folder) else None
+
+
+def read_template(file: ModelFile) -> ChatTemplate | None:
+    """The chat template that comes with the weights, or None."""
+    source = _template_source(file)
+    return None if source is None else ChatTemplate(source, str(file.path))
+
+
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
+
+
+def _template_source(file: ModelFile) -> str | None:
+    if isinstance(file, SafetensorsDir):
+        return read_hf_template(_folder(file.path))
+    source: Any = file.metadata.get("tokenizer.chat_template")
+    if source is not None and not isinstance(source, str):
+        raise BadInput(str(file.path), "tokenizer.chat_template", type(source).__name__, "a string")
+    return source

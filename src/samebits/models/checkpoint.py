@@ -1,0 +1,179 @@
+"""A model's files as one checkpoint: what its architecture makes of a configuration and of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from samebits.core.errors import BadInput, Unavailable
+from samebits.core.format import HostTensor, Packed
+from samebits.core.shapes import TensorSpec
+from samebits.graph import Graph
+from samebits.loaders.chat import ChatTemplate
+from samebits.loaders.fields import Fields
+from samebits.loaders.files import ModelFile, configuration, open_file, read_template, read_tokenizer, with_quantized
+from samebits.loaders.gguf import GgufFile
+from samebits.loaders.integrity import check_known
+from samebits.loaders.source import TensorEntry
+from samebits.loaders.tokenizer import Tokenizer
+from samebits.models import ARCHITECTURES
+from samebits.models.architecture import Architecture, Stored
+from samebits.models.parts.builder import Limits, ModelParts
+from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.keys import Source
+
+
+class Checkpoint(Protocol):
+    """A model's weights under our names, whatever they come from. Matrices are [out, in]."""
+
+    @property
+    def architecture(self) -> Architecture: ...
+
+    @property
+    def config(self) -> Decoder: ...
+
+    def spec(self, name: str) -> TensorSpec | None:
+        """What `tensor` would give; None for a tensor that the model does not have."""
+        ...
+
+    def tensor(self, name: str) -> HostTensor:
+        """The tensor, its shape checked; may be a read-only view of the file."""
+        ...
+
+    def release(self, name: str) -> None:
+        """Says that the tensor was copied elsewhere: memory that its view of the file took may go."""
+        ...
+
+
+def build_step(checkpoint: Checkpoint, limits: Limits) -> Graph:
+    """The graph of one step. Inputs: see `ModelParts`."""
+    return checkpoint.architecture.build(ModelParts(checkpoint.config, checkpoint.spec, limits))
+
+
+@dataclass(frozen=True)
+class FileCheckpoint:
+    """The `Checkpoint` of a GGUF file or a Hugging Face folder.
+
+    tensors  every tensor that the model needs: our name, and where it lies
+    """
+
+    path: Path
+    file: ModelFile
+    architecture: Architecture
+    config: Decoder
+    tensors: dict[str, Stored]
+
+    def entry(self, name: str) -> TensorEntry:
+        """The file's tensor that holds ours; BadInput names file, tensor, what is there and what is needed."""
+        if name not in self.tensors:
+            raise BadInput(str(self.path), f"tensor {name}", "no such name", "a name of this architecture's tensors")
+        stored = self.tensors[name]
+        entry = self.file.tensors.get(stored.name)
+        shape = _text(stored.needed)
+        if entry is None:
+            raise BadInput(str(self.path), f"tensor {stored.name} ({name})", "nothing", f"shape {shape}")
+        if entry.shape != stored.needed:
+            raise BadInput(entry.file, f"tensor {entry.name} ({name})", f"shape {_text(entry.shape)}", f"shape {shape}")
+        return entry
+
+    def spec(self, name: str) -> TensorSpec | None:
+        if name not in self.tensors:
+            return None
+        stored = self.tensors[name]
+        return TensorSpec(stored.shape, "f32" if stored.plus else self.entry(name).format)
+
+    def tensor(self, name: str) -> HostTensor:
+        whole, stored = self.file.read(self.entry(name).name), self.tensors[name]
+        rows = slice(stored.first_row, stored.first_row + stored.shape[0])
+        tensor = whole if stored.shape == stored.needed else whole[rows]
+        if not stored.plus:
+            return tensor
+        if isinstance(tensor, Packed):
+            raise BadInput(str(self.path), f"tensor {name}", tensor.format.name, "a plain tensor")
+        return tensor.astype(np.float32) + np.float32(stored.plus)
+
+    def release(self, name: str) -> None:
+        self.file.release(self.entry(name).name)
+
+    def check(self) -> None:
+        """BadInput for the first tensor that is missing, in a wrong shape or in a format that is not ours."""
+        for name in self.tensors:
+            entry = self.entry(name)
+            if not entry.is_supported:
+                self.file.read(entry.name)
+
+    def num_bytes(self, name: str) -> int:
+        """Of a tensor, in the file."""
+        stored, entry = self.tensors[name], self.entry(name)
+        return entry.num_bytes * stored.shape[0] // stored.needed[0]
+
+    def find_tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that comes with the weights, with as many ids as the model has; None where there is none."""
+        tokenizer = read_tokenizer(self.file)
+        if tokenizer is not None:
+            tokenizer.fit_model(self.config.vocab_size)
+        return tokenizer
+
+    def tokenizer(self) -> Tokenizer:
+        """The same; Unavailable where there is none."""
+        tokenizer = self.find_tokenizer()
+        if tokenizer is None:
+            raise Unavailable(f"{self.path} has no tokenizer: give token ids instead of text")
+        return tokenizer
+
+    def chat_template(self) -> ChatTemplate | None:
+        """The template that comes with the weights, or None."""
+        return read_template(self.file)
+
+
+def describe(file: ModelFile) -> FileCheckpoint:
+    """The checkpoint of an open file, its tensors not yet checked; BadInput for a model that is not ours."""
+    fields, is_gguf = configuration(file), isinstance(file, GgufFile)
+    architecture, config = read_config(fields, is_gguf, file.tensors)
+    file = with_quantized(file, fields)
+    return FileCheckpoint(file.path, file, architecture, config, architecture.tensors(config, is_gguf))
+
+
+def read_config(fields: Fields, is_gguf: bool, tensors: Mapping[str, TensorEntry]) -> tuple[Architecture, Decoder]:
+    """What a file says of its model, `tensors` being those it holds; BadInput for a model that is not ours."""
+    architecture = _gguf_architecture(fields) if is_gguf else _hf_architecture(fields)
+    below = Fields(fields.values, fields.where, f"{architecture.name}." if is_gguf else "")
+    return architecture, architecture.read(Source(below, is_gguf, tensors))
+
+
+def open_checkpoint(path: str | Path) -> FileCheckpoint:
+    """The checkpoint at `path`, every tensor's presence, shape and format checked; nothing is loaded yet.
+
+    A file of the cache whose SHA-256 is known is Damaged unless it has it.
+    """
+    check_known(Path(path))
+    checkpoint = describe(open_file(Path(path)))
+    checkpoint.check()
+    return checkpoint
+
+
+def _gguf_architecture(fields: Fields) -> Architecture:
+    name = fields.text("general.architecture")
+    if name not in ARCHITECTURES:
+        raise fields.fail("general.architecture", repr(name), f"one of {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[name]
+
+
+def _hf_architecture(fields: Fields) -> Architecture:
+    """By model_type, or where it is absent by the name of the class."""
+    by_type = {a.hf[0]: a for a in ARCHITECTURES.values()}
+    by_class = {a.hf[1]: a.hf[0] for a in ARCHITECTURES.values()}
+    classes = fields.get("architectures")
+    named = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
+    model_type = fields.text("model_type", by_class.get(named, named or "nothing"))
+    if model_type not in by_type:
+        raise fields.fail("model_type", repr(model_type), f"one of {', '.join(by_type)}")
+    return by_type[model_type]
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,169 @@
+"""The configuration of a dense decoder: what all of them read, and what an architecture adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from samebits.core.protocols import ModelSize
+from samebits.models.parts.keys import (
+    MAX_CONTEXT,
+    MAX_HEAD_SIZE,
+    MAX_HEADS,
+    MAX_LAYERS,
+    MAX_WIDTH,
+    REQUIRED,
+    Key,
+    Source,
+    number,
+    whole,
+)
+from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope
+
+#                   GGUF                                 Hugging Face               bounds        where it is absent
+KEYS: dict[str, Key] = {
+    "num_layers":   whole("block_count",                 "num_hidden_layers",       1, MAX_LAYERS),
+    "hidden_size":  whole("embedding_length",            "hidden_size",             1, MAX_WIDTH),
+    "ffn_size":     whole("feed_forward_length",         "intermediate_size",       1, MAX_WIDTH),
+    "num_heads":    whole("attention.head_count",        "num_attention_heads",     1, MAX_HEADS),
+    "num_kv_heads": whole("attention.head_count_kv",     "num_key_value_heads",     1, MAX_HEADS,
+                          lambda known: known["num_heads"]),
+    "head_size":    whole("attention.key_length",        "head_dim",                1, MAX_HEAD_SIZE,
+                          lambda known: known["hidden_size"] // known["num_heads"]),
+    "context_len":  whole("context_length",              "max_position_embeddings", 1, MAX_CONTEXT),
+    "rms_eps":      number("attention.layer_norm_rms_epsilon", "rms_norm_eps",      1e-12, 1.0, 1e-6,
+                           gguf_default=REQUIRED),
+}  # fmt: skip
+ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+LAYER_TYPES = ("sliding_attention", "full_attention")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What sets a layer apart: the positions it looks back over, None for all, and the rotation it has."""
+
+    window: int | None = None
+    rope: str = ROPE_TABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder(ModelSize):
+    """What a dense decoder's graph is built from, the same for every kind of file.
+
+    ropes                rotations by the names of their tables
+    rope_is_interleaved  rotary pairs are (0, 1), (2, 3), ... (GGUF `llama` files), else (0, d/2), (1, d/2 + 1), ...
+    query_scalar         attention logits are multiplied by query_scalar ** -0.5
+    embed_scale          embeddings are multiplied by it
+    """
+
+    hidden_size: int
+    ffn_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_size: int
+    rms_eps: float
+    query_scalar: float
+    ropes: Mapping[str, Rope]
+    layers: tuple[Layer, ...]
+    rope_is_interleaved: bool = False
+    attn_soft_cap: float | None = None
+    final_soft_cap: float | None = None
+    embed_scale: float = 1.0
+    activation: str = "silu"
+    is_tied: bool = False
+    has_qkv_bias: bool = False
+    has_out_bias: bool = False
+
+    @property
+    def has_head(self) -> bool:
+        """Whether logits have a matrix of their own."""
+        return not self.is_tied
+
+    @property
+    def has_rope_freqs(self) -> bool:
+        return any(rope.scaling.kind == "factors" for rope in self.ropes.values())
+
+    @property
+    def has_rope_factors(self) -> bool:
+        return any(rope.scaling.long == "rope_factors.long" for rope in self.ropes.values())
+
+    def dims(self) -> dict[str, int]:
+        """What the letters of tensors' shapes mean."""
+        return {
+            "V": self.vocab_size,
+            "H": self.hidden_size,
+            "F": self.ffn_size,
+            "Q": self.num_heads * self.head_size,
+            "K": self.num_kv_heads * self.head_size,
+            "D": self.head_size,
+            "R": self.ropes[ROPE_TABLE].dims // 2,
+        }
+
+
+def read_decoder(source: Source, values: dict[str, Any], **given: Any) -> Decoder:
+    """The configuration of the values of `KEYS` and more, named as its fields; what is `given` is not looked for."""
+    head_size, num_layers = values["head_size"], values["num_layers"]
+    source.refuse("expert_count", "num_local_experts", "0: mixtures of experts are not supported")
+    source.refuse("attention.value_length", None, f"key_length, {head_size}", head_size)
+    source.refuse(None, "mlp_bias", "false: biases in the feed-forward part are not supported")
+    is_tied = _is_tied(source, given.pop("is_tied", False))
+    usual = {"query_scalar": float(head_size), "layers": (Layer(),) * num_layers, **_biases(source)}
+    if "ropes" not in given:
+        usual["ropes"] = {ROPE_TABLE: read_rope(source, rotary_dims(source, head_size), values["context_len"])}
+    known = {"vocab_size": source.vocab_size(), "is_tied": is_tied}
+    return _checked(source, Decoder(**usual | known | values | given))
+
+
+def windows(source: Source, window: int | None, is_sliding: list[bool]) -> tuple[Layer, ...]:
+    """Layers with a window where a config.json lists them so, else where `is_sliding` says it."""
+    types = None if source.is_gguf else source.fields.get("layer_types")
+    if types is not None:
+        count = len(is_sliding)
+        if not isinstance(types, list) or len(types) != count or any(t not in LAYER_TYPES for t in types):
+            raise source.fields.fail("layer_types", types, f"{count} of {' or '.join(LAYER_TYPES)}")
+        is_sliding = [t == LAYER_TYPES[0] for t in types]
+    return tuple(Layer(window if sliding else None) for sliding in is_sliding)
+
+
+def activation(source: Source, *keys: str, default: str) -> str:
+    """The first of the keys that a config.json has; GGUF stores none."""
+    key = next((k for k in keys if source.fields.has(k)), None) if not source.is_gguf else None
+    if key is None:
+        return default
+    name = source.fields.text(key)
+    if name not in ACTIVATIONS:
+        raise source.fields.fail(key, repr(name), f"one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def rotary_dims(source: Source, head_size: int) -> int:
+    """Elements of a head that are rotated."""
+    if source.is_gguf:
+        return int(source.fields.integer("rope.dimension_count", 2, MAX_HEAD_SIZE, head_size))
+    rope = source.fields.mapping("rope_parameters")
+    share = source.fields.number("partial_rotary_factor", 0.01, 1.0, 1.0)
+    return int(head_size * rope.number("partial_rotary_factor", 0.01, 1.0, share))
+
+
+def _is_tied(source: Source, default: bool) -> bool:
+    return "output.weight" not in source.tensors if source.is_gguf else source.flag("tie_word_embeddings", default)
+
+
+def _biases(source: Source) -> dict[str, bool]:
+    if source.is_gguf:
+        names = {"has_qkv_bias": "blk.0.attn_q.bias", "has_out_bias": "blk.0.attn_output.bias"}
+        return {flag: name in source.tensors for flag, name in names.items()}
+    return dict.fromkeys(("has_qkv_bias", "has_out_bias"), source.flag("attention_bias", False))
+
+
+def _checked(source: Source, c: Decoder) -> Decoder:
+    """The same configuration, if its values agree with one another."""
+    if c.head_size < 1:
+        raise source.fail("head size", c.head_size, "at least 1")
+    if c.num_heads % c.num_kv_heads:
+        raise source.fail("key and value heads", c.num_kv_heads, f"a divisor of the {c.num_heads} query heads")
+    for rope in c.ropes.values():
+        if rope.dims % 2 or rope.dims > c.head_size:
+            raise source.fail("rotary dimensions", rope.dims, f"an even number up to the head size {c.head_size}")
+    return c

@@ -1,0 +1,109 @@
+"""How a configuration is read: a key for every value, as GGUF and as Hugging Face spell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from samebits.core.errors import BadInput
+from samebits.loaders.fields import Fields
+from samebits.loaders.limits import MAX_VOCAB
+from samebits.loaders.source import TensorEntry
+from samebits.loaders.texts import Texts
+
+MAX_LAYERS = 1024
+MAX_WIDTH = 1 << 20
+MAX_HEADS = 4096
+MAX_HEAD_SIZE = 4096
+MAX_CONTEXT = 1 << 30
+Known = Mapping[str, Any]
+
+
+class _Mark:
+    """Stands where no value can."""
+
+
+REQUIRED, SAME = _Mark(), _Mark()
+
+
+@dataclass(frozen=True)
+class Key:
+    """A number in bounds. None as a spelling: files of that kind do not store it, and the default holds.
+
+    default       where the key is absent; a function of the values read before it where it depends on those
+    gguf_default  the same for GGUF, where that differs
+    may_be_off    a null, or a 0 in GGUF, is None and switches a feature off; elsewhere a null counts as absent
+    """
+
+    gguf: str | None
+    hf: str | None
+    low: float
+    high: float
+    default: Any = REQUIRED
+    is_whole: bool = False
+    gguf_default: Any = SAME
+    may_be_off: bool = False
+
+
+def whole(gguf: str | None, hf: str | None, low: int, high: int, default: Any = REQUIRED, **more: Any) -> Key:
+    return Key(gguf, hf, low, high, default, is_whole=True, **more)
+
+
+def number(gguf: str | None, hf: str | None, low: float, high: float, default: Any = REQUIRED, **more: Any) -> Key:
+    return Key(gguf, hf, low, high, default, **more)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a file says of its model: GGUF metadata below the architecture's prefix, or a config.json.
+
+    tensors  of the file, by its own names: GGUF tells some things only by a tensor that is there
+    """
+
+    fields: Fields
+    is_gguf: bool
+    tensors: Mapping[str, TensorEntry]
+
+    def values(self, keys: Mapping[str, Key]) -> dict[str, Any]:
+        """All values of a table, in its order; BadInput for one that is missing or out of bounds."""
+        known: dict[str, Any] = {}
+        for name, key in keys.items():
+            known[name] = self._value(key, known)
+        return known
+
+    def _value(self, key: Key, known: Known) -> Any:
+        fields, name = self.fields, key.gguf if self.is_gguf else key.hf
+        default = key.gguf_default if self.is_gguf and key.gguf_default is not SAME else key.default
+        if callable(default):
+            default = default(known)
+        if name is None:
+            return default
+        if key.may_be_off and fields.prefix + name in fields.values and fields.get(name) in (None, 0):
+            return None
+        more = () if default is REQUIRED else (default,)
+        if key.is_whole:
+            return fields.integer(name, int(key.low), int(key.high), *more)
+        return fields.number(name, key.low, key.high, *more)
+
+    def vocab_size(self) -> int:
+        """Of a config.json, or the rows of a GGUF file's embedding, which are the truth there."""
+        if not self.is_gguf:
+            return int(self.fields.integer("vocab_size", 1, MAX_VOCAB))
+        if (embed := self.tensors.get("token_embd.weight")) is not None and len(embed.shape) == 2:
+            return embed.shape[0]
+        tokens = self.fields.values.get("tokenizer.ggml.tokens")
+        num_tokens = len(tokens) if isinstance(tokens, Texts) and tokens else None
+        return int(self.fields.integer("vocab_size", 1, MAX_VOCAB, *([num_tokens] if num_tokens else [])))
+
+    def refuse(self, gguf: str | None, hf: str | None, needed: str, usual: object = None) -> None:
+        """BadInput where a key holds something but `usual`."""
+        name = gguf if self.is_gguf else hf
+        if name is not None and (given := self.fields.get(name)) not in (None, False, 0, usual):
+            raise self.fields.fail(name, given, needed)
+
+    def flag(self, hf: str, default: bool) -> bool:
+        return bool(self.fields.flag(hf, default))
+
+    def fail(self, what: str, given: object, needed: str) -> BadInput:
+        return BadInput(self.fields.where, what, given, needed)

@@ -1,0 +1,42 @@
+"""Phi-3 and Phi-3.5: Llama whose files join Q, K and V, and gate and up; longrope for contexts beyond the first."""
+
+from __future__ import annotations
+
+from samebits.models import llama
+from samebits.models.architecture import Architecture, Weight
+from samebits.models.parts import tensors as t
+from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
+from samebits.models.parts.keys import MAX_CONTEXT, REQUIRED, Source, number, whole
+
+#                            GGUF                               Hugging Face      bounds            where it is absent
+PHI3_KEYS = KEYS | {
+    "rms_eps":        number("attention.layer_norm_rms_epsilon", "rms_norm_eps",   1e-12, 1.0, 1e-5,
+                             gguf_default=REQUIRED),
+    "window":         whole("attention.sliding_window",         "sliding_window", 1, MAX_CONTEXT, None,
+                            may_be_off=True),
+}  # fmt: skip
+QKV, GATE_UP = ("Q", "K", "K"), ("F", "F")  # the rows that a joined tensor holds, in order
+TOP = (
+    *(w for w in t.TOP if w.name != "rope_freqs"),
+    Weight("rope_factors.short", "R", "rope_factors_short", "rope_factors_short", when="has_rope_factors"),
+    Weight("rope_factors.long",  "R", "rope_factors_long",  "rope_factors_long",  when="has_rope_factors"),
+)  # fmt: skip
+LAYER = (
+    *t.NORMS,
+    Weight("attn.q",   "Q H", "attn_qkv",    "self_attn.qkv_proj", parts=QKV, part=0),
+    Weight("attn.k",   "K H", "attn_qkv",    "self_attn.qkv_proj", parts=QKV, part=1),
+    Weight("attn.v",   "K H", "attn_qkv",    "self_attn.qkv_proj", parts=QKV, part=2),
+    Weight("attn.o",   "H Q", "attn_output", "self_attn.o_proj"),
+    Weight("ffn.gate", "F H", "ffn_up",      "mlp.gate_up_proj",   parts=GATE_UP, part=0),
+    Weight("ffn.up",   "F H", "ffn_up",      "mlp.gate_up_proj",   parts=GATE_UP, part=1),
+    Weight("ffn.down", "H F", "ffn_down",    "mlp.down_proj"),
+)  # fmt: skip
+
+
+def read(source: Source) -> Decoder:
+    values = source.values(PHI3_KEYS)
+    layers = windows(source, values.pop("window"), [True] * values["num_layers"])
+    return read_decoder(source, values, layers=layers, activation=activation(source, "hidden_act", default="silu"))
+
+
+PHI3 = Architecture("phi3", ("phi3", "Phi3ForCausalLM"), read, TOP, LAYER, llama.build)
