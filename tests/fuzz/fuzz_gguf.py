@@ -51,7 +51,7 @@ def seeds() -> list[bytes]:
 
 @cache
 def header_bytes(number: int) -> int:
-    return min(parse_gguf(seeds()[number], PATH).offsets.values())
+    return min(p.offset for p in parse_gguf(seeds()[number], PATH).places.values())
 
 
 def number_of(kind: int) -> st.SearchStrategy[Any]:

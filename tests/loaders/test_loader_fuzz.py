@@ -31,7 +31,7 @@ def valid(architecture: str) -> bytes:
 
 @cache
 def header_bytes(architecture: str) -> int:
-    return min(parse_gguf(valid(architecture), Path("x.gguf")).offsets.values())
+    return min(p.offset for p in parse_gguf(valid(architecture), Path("x.gguf")).places.values())
 
 
 def use_everything(data: bytes) -> None:

@@ -18,6 +18,7 @@ from samebits.loaders import cache, download
 from samebits.loaders import pull as pull_module
 from samebits.loaders.cache import MODELS, PackagedModel, address_of, cache_dir, cached_path, resolve
 from samebits.loaders.download import FetchFailed
+from samebits.loaders.gguf_parts import part_names
 from samebits.loaders.pull import pull
 
 DATA = bytes(range(256)) * 4096
@@ -88,6 +89,17 @@ def test_an_address(served: Served) -> None:
     pull(served.address, quiet)
     assert served.ranges == [None]
     assert sorted(p.suffix for p in path.parent.iterdir()) == [".gguf", ".json", ".lock"]
+
+
+def test_the_address_of_a_part_fetches_all_of_them(served: Served) -> None:
+    address = served.address.replace("m.gguf", "m-00002-of-00003.gguf")
+    first = pull(address, quiet)
+    assert first.name.endswith("-m-00001-of-00003.gguf")
+    assert [path.is_file() for path in map(first.with_name, part_names(first.name))] == [True] * 3
+    assert len(served.ranges) == 3
+    assert resolve(address).read_bytes() == DATA
+    with pytest.raises(BadInput, match="--sha256: got one checksum; needs none for a model in 3 parts"):
+        pull(address, quiet, "0" * 64)
 
 
 def test_a_broken_connection_is_taken_up_again(served: Served) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from samebits.core.errors import BadInput
+from samebits.loaders.gguf_parts import part_names
 
 HF_FILE = re.compile(r"^hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)/(?P<file>[\w.-]+(?:/[\w.-]+)*)$", re.ASCII)
 ALLOWED_SCHEMES = frozenset(("https",))
@@ -79,8 +80,9 @@ def cached_path(model: str) -> Path | None:
     address = address_of(model)
     if address is None:
         return None
+    first = part_names(address)[0]  # names the model: its parts lie side by side
     name = re.sub(r"[^\w.-]", "_", urlsplit(address).path.rsplit("/", 1)[-1], flags=re.ASCII)[-120:].lstrip(".")
-    return cache_dir() / f"{hashlib.sha256(address.encode()).hexdigest()[:12]}-{name or 'model'}"
+    return cache_dir() / f"{hashlib.sha256(first.encode()).hexdigest()[:12]}-{name or 'model'}"
 
 
 def resolve(model: str | Path) -> Path:

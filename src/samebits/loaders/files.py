@@ -8,26 +8,28 @@ from typing import Any
 from samebits.core.errors import BadInput
 from samebits.loaders.chat import ChatTemplate
 from samebits.loaders.fields import Fields
-from samebits.loaders.gguf import GgufFile, is_gguf, open_gguf
+from samebits.loaders.gguf import GgufFile, is_gguf
+from samebits.loaders.gguf_parts import open_gguf_model
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_tokenizer import has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.no_tokenizer import NoTokenizer, end_ids
 from samebits.loaders.nvfp4_dir import join_parts
 from samebits.loaders.quantization import quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import SafetensorsDir, open_safetensors
 from samebits.loaders.source import read_json
-from samebits.loaders.tokenizer import Tokenizer
+from samebits.loaders.tokenizer import SpecialTokens, Tokenizer
 
 MAX_CONFIG_BYTES = 4 << 20
 ModelFile = GgufFile | SafetensorsDir
 
 
 def open_file(path: Path) -> ModelFile:
-    """The tensors at `path`: a GGUF file, a .safetensors file or a folder."""
+    """The tensors at `path`: a GGUF file or any part of one, a .safetensors file or a folder."""
     try:
         if path.is_dir() or (path.suffix == ".safetensors" and path.exists()):
             return open_safetensors(path)
         if is_gguf(path):
-            return open_gguf(path)
+            return open_gguf_model(path)
     except (OSError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
@@ -51,14 +53,24 @@ def with_quantized(file: ModelFile, config: Fields) -> ModelFile:
     return join_parts(file, layout) if layout else file
 
 
-def read_tokenizer(file: ModelFile) -> Tokenizer | None:
-    """The tokenizer that comes with the weights; None where there is none at all."""
+def read_tokenizer(file: ModelFile, num_ids: int) -> Tokenizer:
+    """The tokenizer that comes with the weights of a model of so many ids, or what stands for one where none does."""
+    tokenizer = _tokenizer(file)
+    tokenizer.fit_model(num_ids)
+    return tokenizer
+
+
+def _tokenizer(file: ModelFile) -> Tokenizer:
     if isinstance(file, GgufFile):
-        if "tokenizer.ggml.model" not in file.metadata:
-            return None
-        return tokenizer_from_gguf(file.metadata, str(file.path))
+        if any(key.startswith("tokenizer.ggml.") for key in file.metadata):
+            return tokenizer_from_gguf(file.metadata, str(file.path))
+        return NoTokenizer(str(file.path), SpecialTokens())
     folder = _folder(file.path)
-    return tokenizer_from_folder(folder) if has_tokenizer(folder) else None
+    return (
+        tokenizer_from_folder(folder)
+        if has_tokenizer(folder)
+        else NoTokenizer(str(folder), end_ids(configuration(file)))
+    )
 
 
 def read_template(file: ModelFile) -> ChatTemplate | None:

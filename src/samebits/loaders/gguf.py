@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,16 @@ MIN_KEY_BYTES = 13  # a name's length, a type, a byte
 MIN_TENSOR_BYTES = 32  # a name's length, a rank, a dimension, a type, an offset
 
 
+class Place(NamedTuple):
+    """Where a tensor's bytes begin: in a mapped file, behind so many others."""
+
+    data: bytes | mmap.mmap
+    offset: int
+
+
 @dataclass(frozen=True)
 class GgufFile:
-    """An open GGUF file: its metadata, and its tensors by their own names.
+    """An open GGUF file, or several that hold one model: metadata, and tensors by their own names.
 
     Shapes are row-major: the last axis is the contiguous one, so GGUF's dimensions come reversed.
     """
@@ -41,24 +48,23 @@ class GgufFile:
     version: int
     metadata: dict[str, Any]
     tensors: dict[str, TensorEntry]
-    data: bytes | mmap.mmap
-    offsets: dict[str, int]
+    places: dict[str, Place]
 
     def read(self, name: str) -> HostTensor:
         """A read-only view of the file; BadInput for a name or a format that is not there."""
         entry = entry_of(self, name)
-        fmt, offset = FORMATS[entry.format], self.offsets[name]
+        fmt, (data, offset) = FORMATS[entry.format], self.places[name]
         if isinstance(fmt, BlockFormat):
             rows = (*entry.shape[:-1], fmt.row_bytes(entry.shape[-1]))
-            return Packed(fmt, np.frombuffer(self.data, np.uint8, entry.num_bytes, offset).reshape(rows))
-        return np.ndarray(entry.shape, fmt.dtype, self.data, offset)
+            return Packed(fmt, np.frombuffer(data, np.uint8, entry.num_bytes, offset).reshape(rows))
+        return np.ndarray(entry.shape, fmt.dtype, data, offset)
 
     def release(self, name: str) -> None:
         """Drops the mapped pages of a tensor; those it shares with a neighbour are read again when needed."""
-        if isinstance(self.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            start = self.offsets[name] // mmap.PAGESIZE * mmap.PAGESIZE
-            length = self.offsets[name] + self.tensors[name].num_bytes - start
-            self.data.madvise(mmap.MADV_DONTNEED, start, length)
+        data, offset = self.places[name]
+        if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            start = offset // mmap.PAGESIZE * mmap.PAGESIZE
+            data.madvise(mmap.MADV_DONTNEED, start, offset + self.tensors[name].num_bytes - start)
 
 
 def is_gguf(path: Path) -> bool:
@@ -101,7 +107,8 @@ def parse_gguf(data: bytes | mmap.mmap, path: Path) -> GgufFile:
     data_start = _aligned(cursor.position, alignment)
     offsets = {name: data_start + offset for name, offset in offsets.items()}
     _check_layout(cursor, tensors, offsets, data_start, alignment)
-    return GgufFile(path, version, metadata, tensors, data, offsets)
+    places = {name: Place(data, offset) for name, offset in offsets.items()}
+    return GgufFile(path, version, metadata, tensors, places)
 
 
 def _version(cursor: Cursor) -> int:

