@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "kernels": {"ops", "formats"},
     "backends": {"graph", "ops", "formats", "kernels", "passes"},
     "loaders": {"formats"},
-    "models": {"graph", "ops", "loaders"},
+    "models": {"graph", "ops", "loaders", "cache"},
     "cache": set(),
     "scheduler": {"cache"},
     "engine": {"formats", "graph", "ops", "passes", "kernels", "backends", "loaders", "models", "cache", "scheduler"},

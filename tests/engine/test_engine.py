@@ -13,6 +13,7 @@ from scenes import LIMITS, PARAMS, Lab, Scene, prompt_of
 from samebits import LLM, SamplingParams
 from samebits.backends.discovery import default_name, get
 from samebits.core.errors import BadInput
+from samebits.core.step import StepBatch
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.observer import StepStats
@@ -82,7 +83,7 @@ def test_a_fault_ends_the_requests_of_its_step_and_no_other(lab: Lab, monkeypatc
         engine.step()
     run = lab.runner.run
 
-    def broken(plan: StepPlan) -> StepResult:
+    def broken(batch: StepBatch) -> StepResult:
         raise MemoryError("no room on the device")
 
     monkeypatch.setattr(lab.runner, "run", broken)
@@ -100,7 +101,7 @@ def test_a_fault_ends_the_requests_of_its_step_and_no_other(lab: Lab, monkeypatc
 def test_logits_that_are_not_numbers_fail_their_request_only(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = lab.engine()
     spoiled, fine = ask(engine), ask(engine, "shaped")
-    run = lab.runner.run
+    run = engine._run
 
     def spoil(plan: StepPlan) -> StepResult:
         result = run(plan)
@@ -109,7 +110,7 @@ def test_logits_that_are_not_numbers_fail_their_request_only(lab: Lab, monkeypat
                 result.logits[row, 3] = np.nan
         return result
 
-    monkeypatch.setattr(lab.runner, "run", spoil)
+    monkeypatch.setattr(engine, "_run", spoil)
     engine.complete(spoiled, fine)
     with pytest.raises(RequestFailed, match="NaN"):
         spoiled.completions()
@@ -157,11 +158,11 @@ def test_pages_behind_the_window_are_given_back(tmp_path: Path) -> None:
     path = write_random_tiny(tmp_path / "window.gguf", **{"llama.attention.sliding_window": (U32, 32)})
     for backend in ("reference", default_name()):
         windowed = Lab(path, get(backend), Limits(600, 4, 64, max_positions=400))
-        assert windowed.runner.window == 32
+        assert windowed.runner.windows == (32,)
         params = SamplingParams(max_tokens=30, temperature=0, seed=0, hash_logits=True, ignore_eos=True)
         answers, most_used = [], []
         for window in (32, None):
-            windowed.runner.window = window
+            windowed.runner.windows = (window,)
             engine = windowed.engine(policy=Policy(64))
             job, used = engine.generate(prompt_of("two samples", 200) * 2, params), 0
             while not job.is_done:

@@ -88,7 +88,7 @@ def ask(engine: Engine, make_mask: Callable[[], Any]) -> Generation:
 def test_a_score_of_logits_that_are_no_numbers_fails_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = lab.engine()
     spoiled, others = engine.score([5] * 20, top_k=2), {name: start(engine, name) for name in WATCHED}
-    run = lab.runner.run
+    run = engine._run
 
     def spoil(plan: StepPlan) -> StepResult:
         result = run(plan)
@@ -97,7 +97,7 @@ def test_a_score_of_logits_that_are_no_numbers_fails_alone(lab: Lab, monkeypatch
                 result.logits[scored.first_row + 3, 4] = np.nan
         return result
 
-    monkeypatch.setattr(lab.runner, "run", spoil)
+    monkeypatch.setattr(engine, "_run", spoil)
     engine.complete(spoiled, *others.values())
     with pytest.raises(RequestFailed, match="NaN"):
         spoiled.score()

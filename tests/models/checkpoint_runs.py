@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from samebits.backends.discovery import get
+from samebits.core.step import StepBatch, lay_out
 from samebits.engine.runner import Runner
 from samebits.models.checkpoint import Checkpoint, open_checkpoint
 from samebits.models.parts import Limits
-from samebits.scheduler.step import StepBatch
 
 DATA = Path(__file__).parent / "data"
 NAMES = (
@@ -66,26 +66,28 @@ def expected(name: str) -> Expected:
 
 def make_runner(checkpoint: Checkpoint, kv_format: str = "f32", page_size: int = PAGE_SIZE) -> Runner:
     """Portable bits; a float32 cache by default, so that it rounds nothing."""
-    limits = Limits(96, 2, NUM_PAGES, page_size, max_positions=64, k_format=kv_format, v_format=kv_format)
+    limits = Limits(96, 16, NUM_PAGES, page_size, max_positions=64, k_format=kv_format, v_format=kv_format)
     return Runner(checkpoint, get("reference"), limits, "portable")
 
 
-def step_batch(parts: list[Part], page_size: int) -> StepBatch:
+def step_batch(parts: list[Part], page_size: int, windows: Iterable[int | None] = ()) -> StepBatch:
     """The step in which every part advances; all rows are wanted."""
-    lengths = [len(p.token_ids) for p in parts]
-    ends = [p.start + len(p.token_ids) for p in parts]
-    num_pages = [-(-end // page_size) for end in ends]
-    arrays = {
-        "token_ids": np.concatenate([p.token_ids for p in parts]),
-        "positions": np.concatenate([np.arange(p.start, end) for p, end in zip(parts, ends, strict=True)]),
-        "batch_indices": np.repeat(np.arange(len(parts)), lengths),
-        "qo_indptr": np.cumsum([0, *lengths]),
-        "kv_indptr": np.cumsum([0, *num_pages]),
-        "kv_indices": np.concatenate([list(p.pages)[:n] for p, n in zip(parts, num_pages, strict=True)]),
-        "kv_last_page_len": np.array([e - (n - 1) * page_size for e, n in zip(ends, num_pages, strict=True)]),
-        "out_rows": np.arange(sum(lengths)),
-    }
-    return StepBatch(**{name: array.astype(np.int32) for name, array in arrays.items()})
+    counts = np.array([len(p.token_ids) for p in parts], np.int32)
+    starts = np.array([p.start for p in parts], np.int32)
+    tables = np.zeros((len(parts), NUM_PAGES), np.int32)
+    for row, part in enumerate(parts):
+        pages = list(part.pages)
+        tables[row, : len(pages)] = pages
+    return lay_out(
+        token_ids=np.concatenate([p.token_ids for p in parts]).astype(np.int32),
+        starts=starts,
+        counts=counts,
+        out_rows=np.arange(counts.sum(), dtype=np.int32),
+        page_size=page_size,
+        tables=tables,
+        rows=np.arange(len(parts), dtype=np.int32),
+        window_tables=dict.fromkeys(windows, tables),
+    )
 
 
 def run_prompt(
@@ -94,7 +96,7 @@ def run_prompt(
     """Logits of every position; a new step starts at position 0 and at every cut."""
     size = runner.limits.page_size
     spans = pairwise((0, *cuts, len(token_ids)))
-    steps = [step_batch([Part(token_ids[start:end], start, pages)], size) for start, end in spans]
+    steps = [step_batch([Part(token_ids[start:end], start, pages)], size, runner.windows[1:]) for start, end in spans]
     return np.concatenate([runner.run(step).logits for step in steps])
 
 

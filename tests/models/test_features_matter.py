@@ -56,7 +56,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("phi3_short", {"ropes": one_rope(500.0, 8, replace(LONGROPE, magnitude=1.0596))}),
     ("phi3_short", {"layers": in_windows(8, 8)}),
     ("yarn", {"ropes": one_rope(500.0, 8, replace(YARN, magnitude=1.0))}),
-    ("yarn", {"ropes": one_rope(500.0, 8, replace(YARN, beta_fast=32.0))}),
+    ("yarn", {"ropes": one_rope(500.0, 8, replace(YARN, beta_slow=4.0))}),
     ("yarn", {"ropes": one_rope(500.0, 8, replace(YARN, is_truncated=False))}),
 ]
 OPTIONAL = [

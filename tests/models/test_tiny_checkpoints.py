@@ -98,7 +98,9 @@ def test_a_neighbour_does_not_move_a_bit(name: str) -> None:
         mine = Part(token_ids[start : start + 1], start, pages)
         other = Part(token_ids[2 * turn : 2 * turn + 2], 2 * turn, other_pages)
         is_first = turn % 2 == 0
-        logits = runner.run(step_batch([mine, other] if is_first else [other, mine], PAGE_SIZE)).logits
+        logits = runner.run(
+            step_batch([mine, other] if is_first else [other, mine], PAGE_SIZE, runner.windows[1:])
+        ).logits
         got.append(logits[:1] if is_first else logits[-1:])
     assert_same_bits(np.concatenate(got), whole_prompt(name))
 

@@ -16,7 +16,7 @@ class Drive:
     def __init__(self, pages: PageCache, policy: Policy, *, shares_prefixes: bool = True) -> None:
         self.pages, self.policy = pages, policy
         self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
-        self.model = StepModel(pages.page_size, pages.window)
+        self.model = StepModel(pages.page_size, (pages.window, *(group.window for group in pages.windows)))
         self.tracks: dict[Sequence, Track] = {}
         self.num_steps = 0
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from scheduler_drive import Drive
 
-from samebits.cache import PageCache
+from samebits.cache import PageCache, pages_for_window
 from samebits.scheduler import Policy
 
 MAX_LEN, MAX_REQUESTS = 48, 16
@@ -28,7 +28,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @initialize(
         page_size=st.sampled_from([1, 4, 16]),
         spare_pages=st.sampled_from([2, 0, 400]),
-        window=st.sampled_from([None, None, 0, 3, 17]),
+        window=st.sampled_from([None, None, 1, 3, 17]),
+        further=st.sampled_from([(), (), (3,), (1,), (12, 2)]),
         max_sequences=st.sampled_from([6, 3, 1]),
         policy=POLICIES,
         shares_prefixes=st.sampled_from([True, True, True, False]),
@@ -38,12 +39,19 @@ class SchedulerMachine(RuleBasedStateMachine):
         page_size: int,
         spare_pages: int,
         window: int | None,
+        further: tuple[int, ...],
         max_sequences: int,
         policy: Policy,
         shares_prefixes: bool,
     ) -> None:
         num_pages = 1 + -(-MAX_LEN // page_size) + spare_pages
-        pages = PageCache(num_pages, page_size, max_sequences, MAX_LEN, window=window)
+        most = policy.max_step_tokens(max_sequences)
+        narrower = [
+            (w, pages_for_window(w, page_size, max_sequences, most, num_pages))
+            for w in further
+            if window is None or w < window
+        ]
+        pages = PageCache(num_pages, page_size, max_sequences, MAX_LEN, window=window, further=narrower)
         self.drive = Drive(pages, policy, shares_prefixes=shares_prefixes)
         self.num_added = 0
 

@@ -20,7 +20,7 @@ def drive(num_pages: int = 100, page_size: int = 4, max_sequences: int = 8, poli
 
 def counts(plan: StepPlan | None) -> dict[Sequence, int]:
     assert plan is not None
-    return dict(zip(plan.sequences, np.diff(plan.qo_indptr).tolist(), strict=True))
+    return dict(zip(plan.sequences, np.diff(plan.batch.qo_indptr).tolist(), strict=True))
 
 
 def test_prompts_take_what_decodes_leave() -> None:

@@ -11,9 +11,9 @@ from samebits.backends.discovery import get
 from samebits.bench.random_checkpoint import RandomCheckpoint
 from samebits.bench.shapes import llama
 from samebits.core.errors import BadInput
+from samebits.core.step import StepBatch
 from samebits.engine.runner import Runner
 from samebits.models.parts import Limits
-from samebits.scheduler.step import StepBatch
 
 SHAPE = llama(1, 32, 32, 1, 1, 32, 64)
 LIMITS = Limits(max_tokens=8, max_sequences=4, num_pages=8, page_size=16, max_positions=32)

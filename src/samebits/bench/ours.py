@@ -13,11 +13,11 @@ from samebits.backends.discovery import Found
 from samebits.bench.plan import limits_for
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
+from samebits.core.step import StepBatch, lay_out
 from samebits.engine.runner import Runner
 from samebits.loaders.cache import resolve
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
 from samebits.models.parts import Limits
-from samebits.scheduler.step import StepBatch
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,31 @@ def weight_bytes(checkpoint: FileCheckpoint) -> int:
     return sum(map(checkpoint.num_bytes, read))
 
 
-def step_batch(row: Row, limits: Limits, vocab_size: int, start: int, count: int, has_logits: bool = True) -> StepBatch:
+def step_batch(
+    row: Row,
+    limits: Limits,
+    vocab_size: int,
+    start: int,
+    count: int,
+    has_logits: bool = True,
+    windows: Sequence[int] = (),
+) -> StepBatch:
     """Tokens start .. start + count - 1 of every sequence of a row, in pages that a shared pool handed out in turn."""
-    sequences, end = np.arange(row.num_sequences), start + count
-    num_pages = -(-end // limits.page_size)
-    positions = np.tile(np.arange(start, end), row.num_sequences)
-    batch_indices = np.repeat(sequences, count)
-    qo_indptr = np.arange(row.num_sequences + 1) * count
-    arrays = {
-        "token_ids": 1 + (31 * positions + 7 * batch_indices) % (vocab_size - 1),
-        "positions": positions,
-        "batch_indices": batch_indices,
-        "qo_indptr": qo_indptr,
-        "kv_indptr": np.arange(row.num_sequences + 1) * num_pages,
-        "kv_indices": (sequences[:, None] + row.num_sequences * np.arange(num_pages)).ravel(),
-        "kv_last_page_len": np.full(row.num_sequences, end - (num_pages - 1) * limits.page_size),
-        "out_rows": qo_indptr[1:] - 1 if has_logits else qo_indptr[:0],
-    }
-    return StepBatch(**{name: array.astype(np.int32) for name, array in arrays.items()})
+    sequences = np.arange(row.num_sequences, dtype=np.int32)
+    num_pages = -(-(start + count) // limits.page_size)
+    positions, owners = np.tile(np.arange(start, start + count), row.num_sequences), np.repeat(sequences, count)
+    tables = (sequences[:, None] + row.num_sequences * np.arange(num_pages, dtype=np.int32)).astype(np.int32)
+    ends = (sequences + 1) * count - 1
+    return lay_out(
+        token_ids=(1 + (31 * positions + 7 * owners) % (vocab_size - 1)).astype(np.int32),
+        starts=np.full(row.num_sequences, start, np.int32),
+        counts=np.full(row.num_sequences, count, np.int32),
+        out_rows=ends if has_logits else ends[:0],
+        page_size=limits.page_size,
+        tables=tables,
+        rows=sequences,
+        window_tables={window: tables % limits.num_window_pages(window) for window in windows},
+    )
 
 
 class Ours:
@@ -96,7 +103,8 @@ class Ours:
         return self._run(steps[1:])
 
     def _step(self, row: Row, start: int, count: int, has_logits: bool = True) -> StepBatch:
-        return step_batch(row, self.runner.limits, self._vocab_size, start, count, has_logits)
+        windows = [w for w in self.runner.windows[1:] if w]
+        return step_batch(row, self.runner.limits, self._vocab_size, start, count, has_logits, windows)
 
     def _prompt(self, row: Row, num_tokens: int) -> list[StepBatch]:
         """Every sequence's first tokens in chunks, logits of the last token only."""

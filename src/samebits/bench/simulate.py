@@ -37,7 +37,7 @@ class Cost:
 
     def seconds(self, plan: StepPlan) -> float:
         num_apart = min(plan.num_decodes, DECODES_APART)
-        num_pairs = int(plan.positions.sum(dtype=np.int64)) + plan.num_tokens
+        num_pairs = int(plan.batch.positions.sum(dtype=np.int64)) + plan.num_tokens
         tokens_ms = self.decode_ms * num_apart + self.prefill_ms * (plan.num_tokens - num_apart)
         return (self.base_ms + tokens_ms + self.pair_ms * num_pairs) / 1000
 

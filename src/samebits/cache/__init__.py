@@ -3,5 +3,6 @@
 from samebits.cache.pages import PageCopy, Prefix
 from samebits.cache.prefix import PrefixChain
 from samebits.cache.sequences import Match, PageCache
+from samebits.cache.windows import pages_for_window
 
-__all__ = ["Match", "PageCache", "PageCopy", "Prefix", "PrefixChain"]
+__all__ = ["Match", "PageCache", "PageCopy", "Prefix", "PrefixChain", "pages_for_window"]

@@ -11,10 +11,11 @@ NULL_PAGE = 0  # never handed out: stands in tables where a page was given back
 
 
 class PageCopy(NamedTuple):
-    """One page's contents to be written to another before the step that needs it."""
+    """One page's contents to be written to another of its group before the step that needs it."""
 
     source: int
     target: int
+    group: int = 0  # 0 for the first one, then those in windows, in their order
 
 
 class Prefix(NamedTuple):

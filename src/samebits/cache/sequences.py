@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.cache.pages import NULL_PAGE, PageCopy, PagePool, Prefix
+from samebits.cache.windows import WindowPages
 from samebits.core.errors import BadInput
 
 
@@ -30,16 +31,25 @@ class PageCache:
     num_pages     of the pool, page 0 among them, which is never handed out
     max_len       tokens a sequence may have
     window        positions before this many are never read again: their pages are given back
+    further       (window, pages) of groups of layers with narrower windows, each with a pool of its own
     """
 
     def __init__(
-        self, num_pages: int, page_size: int, max_sequences: int, max_len: int, *, window: int | None = None
+        self,
+        num_pages: int,
+        page_size: int,
+        max_sequences: int,
+        max_len: int,
+        *,
+        window: int | None = None,
+        further: Sequence[tuple[int, int]] = (),
     ) -> None:
         if page_size < 1 or max_sequences < 1 or max_len < 1:
             raise BadInput("cache", "sizes", (page_size, max_sequences, max_len), "1 or more each")
         self.pool, self.page_size, self.window = PagePool(num_pages), page_size, window
         self.max_len = min(max_len, (num_pages - 1) * page_size)
         self.tables = np.zeros((max_sequences, self.pages_for(self.max_len)), np.int32)
+        self.windows = tuple(WindowPages(w, count, page_size, self.tables.shape) for w, count in further)
         self.num_held = np.zeros(max_sequences, np.int32)  # entries of each table, null ones counted
         self._num_noted = np.zeros(max_sequences, np.int32)  # full pages whose prefix the pool knows
         self._num_released = np.zeros(max_sequences, np.int32)  # by the window
@@ -62,7 +72,8 @@ class PageCache:
     def match(self, prefixes: Sequence[Prefix], num_tokens: int) -> Match:
         """The longest known start of a sequence of so many tokens, whose full pages have these prefixes.
 
-        The lookup stops at the first miss, and before the last token: that one is always computed.
+        The lookup stops at the first miss, and before the last token: that one is always computed. Every group of
+        pages must be able to go on there.
         """
         pages: list[int] = []
         limit = min(len(prefixes), (num_tokens - 1) // self.page_size)
@@ -71,6 +82,8 @@ class PageCache:
             if page is None:
                 break
             pages.append(page)
+        for group in self.windows:
+            del pages[group.resumable(prefixes, len(pages)) :]
         num_idle = sum(map(self.pool.is_idle, pages))
         coming_slot = self._coming.get(prefixes[len(pages)].digest) if len(pages) < limit else None
         return Match(tuple(pages), self.pages_for(num_tokens) - len(pages) + num_idle, coming_slot)
@@ -87,6 +100,8 @@ class PageCache:
         self._num_released[slot] = 0
         self._is_forked[slot] = False
         self.grow(slot, num_tokens)
+        for group in self.windows:
+            group.open(slot, prefixes, len(match.pages))
         coming = tuple(p.digest for p in prefixes[len(match.pages) :])
         self._coming.update(dict.fromkeys(coming, slot))
         self._promised[slot] = coming
@@ -102,6 +117,16 @@ class PageCache:
         for array in (self.num_held, self._num_noted, self._num_released):
             array[child] = array[parent]
         self._is_forked[parent] = self._is_forked[child] = True
+        for group in self.windows:
+            group.fork(parent, child)
+
+    def advance(self, slots: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> list[PageCopy]:
+        """Pages in windows for the tokens starts .. lengths - 1 of a step; the copies to make before it."""
+        return [
+            copy
+            for number, group in enumerate(self.windows, 1)
+            for copy in group.advance(slots, starts, lengths, number)
+        ]
 
     def shortage(self, slots: np.ndarray, num_tokens: np.ndarray) -> np.ndarray:
         """int [B]: free pages that each slot takes to write its last token, the copy of a shared page counted."""
@@ -157,6 +182,8 @@ class PageCache:
             if self._coming and self._coming.get(prefix.digest) == slot:
                 del self._coming[prefix.digest]
         self._num_noted[slot] = count
+        for group in self.windows:
+            group.note(slot, prefixes, num_computed)
         if self.window is not None:
             self._release(slot, max(0, num_computed - self.window) // self.page_size)
 
@@ -173,6 +200,8 @@ class PageCache:
             if page != NULL_PAGE:
                 self.pool.give_back(page)
         self.num_held[slot] = 0
+        for group in self.windows:
+            group.close(slot)
         for digest in self._promised.pop(slot, ()):
             if self._coming.get(digest) == slot:
                 del self._coming[digest]
@@ -185,5 +214,7 @@ class PageCache:
                 if page != NULL_PAGE:
                     held[page] = held.get(page, 0) + 1
         self.pool.check_integrity(held)
+        for group in self.windows:
+            group.check_integrity()
         if not set(self._coming.values()) <= set(np.flatnonzero(self.num_held).tolist()):
             raise BadInput("cache", "prefixes", "a page promised by a closed sequence", "promises of open ones")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,15 +13,15 @@ from samebits.backends.reference import host_tensor
 from samebits.backends.support import check_tier
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.format import HostTensor
+from samebits.core.step import StepBatch, lay_out
 from samebits.core.tiers import Tier
 from samebits.engine.plan import supports, tiers_to_try
 from samebits.engine.weights import load_weight
 from samebits.graph import Graph
 from samebits.loaders.cache import resolve
 from samebits.models.checkpoint import FileCheckpoint, build_step, open_checkpoint
-from samebits.models.parts import Limits
+from samebits.models.parts import Limits, window_groups
 from samebits.passes import run_pipeline
-from samebits.scheduler.step import StepBatch
 
 PAGE_SIZE = 16
 MAX_TOKENS = 4096  # the reference's attention grows with the square
@@ -69,25 +69,21 @@ class Prefill:
 
     def batch(self) -> StepBatch:
         count = len(self.tokens)
-        pages = -(-count // PAGE_SIZE)
-
-        def ints(*values: int) -> np.ndarray:
-            return np.array(values, np.int32)
-
-        return StepBatch(
-            token_ids=ints(*self.tokens),
-            positions=ints(*range(count)),
-            batch_indices=ints(*[0] * count),
-            qo_indptr=ints(0, count),
-            kv_indptr=ints(0, pages),
-            kv_indices=ints(*range(pages)),
-            kv_last_page_len=ints(count - (pages - 1) * PAGE_SIZE),
-            out_rows=ints(count - 1),
+        table = np.arange(-(-count // PAGE_SIZE), dtype=np.int32)[None, :]
+        return lay_out(
+            token_ids=np.array(self.tokens, np.int32),
+            starts=np.zeros(1, np.int32),
+            counts=np.array([count], np.int32),
+            out_rows=np.array([count - 1], np.int32),
+            page_size=PAGE_SIZE,
+            tables=table,
+            rows=np.zeros(1, np.int32),
+            window_tables={w: table for w in window_groups(self.checkpoint.config)[1:] if w},
         )
 
     def loader(self, graph: Graph) -> Callable[[str], HostTensor]:
         """What gives a graph's input by name: the step's arrays, zeroed caches, weights from the file."""
-        steps, specs = asdict(self.batch()), {v.name: v.spec for v in graph.inputs}
+        steps, specs = self.batch().arrays(), {v.name: v.spec for v in graph.inputs}
 
         def load(name: str) -> HostTensor:
             if name in steps:

@@ -1,4 +1,4 @@
-"""Copies of pages on the device: a graph of its own over the caches of all layers."""
+"""Copies of pages on the device: for each group of layers a graph of its own over their caches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from samebits.backends.interface import Backend, Buffer
+from samebits.backends.interface import Backend, Buffer, Executable
 from samebits.cache import PageCopy
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
@@ -16,27 +16,41 @@ MAX_COPIES = 256  # in one run of the graph; more go in several
 
 
 class PageCopier:
-    """`caches` are layers.N.k_cache and layers.N.v_cache, as the model's graph names them."""
+    """`groups`: the (key, value) caches of the layers that share page tables, in the order of the groups."""
 
-    def __init__(self, backend: Backend, tier: Tier, caches: Mapping[str, Buffer]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        tier: Tier,
+        caches: Mapping[str, Buffer],
+        groups: Sequence[Sequence[tuple[str, str]]],
+    ) -> None:
+        self._backend = backend
+        self._executables = [self._compile(tier, caches, pairs) for pairs in groups]
+
+    def _compile(self, tier: Tier, caches: Mapping[str, Buffer], pairs: Sequence[tuple[str, str]]) -> Executable:
         b, count = OpBuilder(), Sym("N", MAX_COPIES)
         pages = {name: b.input(name, TensorSpec((count,), "i32")) for name in ("sources", "targets")}
         outputs = []
-        for name in caches:
-            if name.endswith(".k_cache"):
-                pair = [b.input(n, caches[n].spec, kind="cache") for n in (name, name.replace(".k_", ".v_"))]
-                outputs += b.copy_kv_pages(pair[0], pages["sources"], pages["targets"], v_cache=pair[1])
-        self._backend, self._executable = backend, backend.compile(b.finish(*outputs), tier)
-        for name, buffer in caches.items():
-            self._executable.bind(name, buffer)
+        for pair in pairs:
+            k_cache, v_cache = (b.input(name, caches[name].spec, kind="cache") for name in pair)
+            outputs += b.copy_kv_pages(k_cache, pages["sources"], pages["targets"], v_cache=v_cache)
+        executable = self._backend.compile(b.finish(*outputs), tier)
+        for name in (name for pair in pairs for name in pair):
+            executable.bind(name, caches[name])
+        return executable
 
     def copy(self, copies: Sequence[PageCopy]) -> None:
         """Makes the copies, whose targets are no sources."""
-        for start in range(0, len(copies), MAX_COPIES):
-            part = copies[start : start + MAX_COPIES]
-            for name, ids in (("sources", [c.source for c in part]), ("targets", [c.target for c in part])):
-                buffer = self._backend.alloc(TensorSpec((len(part),), "i32"))
-                self._backend.copy_in(buffer, np.array(ids, np.int32))
-                self._executable.bind(name, buffer)
-            self._executable.prepare({"N": len(part)})
-            self._executable.run()
+        for number, executable in enumerate(self._executables):
+            own = [c for c in copies if c.group == number]
+            for start in range(0, len(own), MAX_COPIES):
+                self._run(executable, own[start : start + MAX_COPIES])
+
+    def _run(self, executable: Executable, part: Sequence[PageCopy]) -> None:
+        for name, ids in (("sources", [c.source for c in part]), ("targets", [c.target for c in part])):
+            buffer = self._backend.alloc(TensorSpec((len(part),), "i32"))
+            self._backend.copy_in(buffer, np.array(ids, np.int32))
+            executable.bind(name, buffer)
+        executable.prepare({"N": len(part)})
+        executable.run()

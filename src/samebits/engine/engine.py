@@ -50,8 +50,14 @@ class Engine:
         if policy.max_step_tokens(limits.max_sequences) > limits.max_tokens:
             needed = f"at most {limits.max_tokens}, what the model's step was built for"
             raise BadInput("engine", "tokens a step", policy.max_step_tokens(limits.max_sequences), needed)
+        first, *further = runner.windows
         pages = PageCache(
-            limits.num_pages, limits.page_size, limits.max_sequences, limits.max_positions, window=runner.window
+            limits.num_pages,
+            limits.page_size,
+            limits.max_sequences,
+            limits.max_positions,
+            window=first,
+            further=[(w, limits.num_window_pages(w)) for w in further if w is not None],
         )
         self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
         self._sampler = Sampler(runner.found, runner.tier, runner.vocab_size, limits.max_tokens)
@@ -194,7 +200,7 @@ class Engine:
 
     def _run(self, plan: StepPlan) -> StepResult:
         self.runner.copy_pages(plan.copies)
-        return self.runner.run(plan)
+        return self.runner.run(plan.batch)
 
     def _draw(self, plan: StepPlan, result: StepResult) -> Drawn:
         if not plan.sampled:

@@ -12,13 +12,13 @@ from samebits.backends.interface import Backend, Buffer, Executable
 from samebits.cache import PageCopy
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.core.step import StepBatch
 from samebits.core.tiers import Tier
 from samebits.engine.copier import PageCopier
 from samebits.engine.plan import compile_plan, make_plan, weight_packers
 from samebits.engine.weights import Progress, upload
 from samebits.models.checkpoint import Checkpoint, build_step
-from samebits.models.parts import Limits
-from samebits.scheduler.step import StepBatch
+from samebits.models.parts import Limits, cache_groups, window_groups
 
 
 class StepResult:
@@ -55,7 +55,7 @@ class StepResult:
 class Runner:
     """Executes steps. Caches stay on the device between them; pages are the caller's to assign.
 
-    window     positions that some layer may still look back over; None where one layer looks back over all
+    windows    of the groups of layers that share page tables, in the order of a step's groups; None: all positions
     """
 
     def __init__(
@@ -76,8 +76,7 @@ class Runner:
             self.backend.set_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
         self.found, self.vocab_size = found, upper(self.graph.outputs[0].spec.shape[1])
-        windows = [layer.window for layer in checkpoint.config.layers]
-        self.window = None if None in windows else max(w for w in windows if w)
+        self.windows = window_groups(checkpoint.config)
         self._executable = compile_plan(self.backend, plan)
         specs: dict[str, dict[str, TensorSpec]] = {"step": {}, "weight": {}, "cache": {}}
         for value in self.graph.inputs:
@@ -93,6 +92,7 @@ class Runner:
         }
         for name, buffer in self._caches.items():
             self._executable.bind(name, buffer)
+        self._groups = cache_groups(checkpoint.config)
         self._copier: PageCopier | None = None
 
     def copy_pages(self, copies: Sequence[PageCopy]) -> None:
@@ -100,12 +100,12 @@ class Runner:
         if not copies:
             return
         if self._copier is None:  # most runs never fork
-            self._copier = PageCopier(self.backend, self.tier, self._caches)
+            self._copier = PageCopier(self.backend, self.tier, self._caches, self._groups)
         self._copier.copy(copies)
 
     def run(self, batch: StepBatch) -> StepResult:
         """Starts one step; BadInput when it is larger than the graph was built for."""
-        arrays = {name: np.ascontiguousarray(getattr(batch, name), np.int32) for name in self._steps}
+        arrays = {name: np.ascontiguousarray(batch.array(name), np.int32) for name in self._steps}
         if not self._executable.feed(arrays):
             self._bind(arrays)
         self._executable.run()

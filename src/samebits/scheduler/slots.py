@@ -7,8 +7,9 @@ from bisect import insort
 import numpy as np
 
 from samebits.cache import PageCache, PageCopy
+from samebits.core.step import gather, lay_out, ranges
 from samebits.scheduler.request import RUNNING, UNBORN, Sequence
-from samebits.scheduler.step import Scored, StepPlan, ranges
+from samebits.scheduler.step import Scored, StepPlan
 
 
 class Slots:
@@ -73,8 +74,6 @@ class Slots:
         starts = self.computed[slots]
         lengths = starts + counts
         qo_indptr, owners, inside = ranges(counts)
-        positions = starts[owners] + inside
-        kv_indptr, page_owners, page_inside = ranges(-(-lengths // self._pages.page_size))
         wants_all = self._wants_all[slots]
         is_sampled = (lengths == self.known[slots]) & ~wants_all
         rows_indptr, row_owners, row_inside = ranges(np.where(wants_all, counts, is_sampled))
@@ -92,15 +91,20 @@ class Slots:
             Scored(sequences[i], int(rows_indptr[i]), int(starts[i]), int(counts[i]))
             for i in np.flatnonzero(wants_all).tolist()
         ]
-        return StepPlan(
-            token_ids=_gather(self.tokens, slots[owners], positions),
-            positions=positions,
-            batch_indices=owners,
-            qo_indptr=qo_indptr,
-            kv_indptr=kv_indptr,
-            kv_indices=_gather(self._pages.tables, slots[page_owners], page_inside),
-            kv_last_page_len=(lengths - 1) % self._pages.page_size + 1,
+        pages = self._pages
+        copies = [*copies, *pages.advance(slots, starts, lengths)]
+        batch = lay_out(
+            token_ids=gather(self.tokens, slots[owners], starts[owners] + inside),
+            starts=starts,
+            counts=counts,
             out_rows=np.where(wants_all[row_owners], qo_indptr[row_owners] + row_inside, qo_indptr[row_owners + 1] - 1),
+            page_size=pages.page_size,
+            tables=pages.tables,
+            rows=slots,
+            window_tables={group.window: group.tables for group in pages.windows},
+        )
+        return StepPlan(
+            batch=batch,
             slots=slots,
             sampled_slots=slots[is_sampled],
             lengths=lengths,
@@ -119,8 +123,3 @@ class Slots:
         self.tokens[slots, self.known[slots]] = tokens
         self.known[slots] += 1
         self._has_unborn[slots] = False
-
-
-def _gather(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """table[rows, columns] of a contiguous table, in a third of the time."""
-    return table.reshape(-1).take(rows.astype(np.int64) * table.shape[1] + columns)

@@ -7,12 +7,14 @@ batch and the largest; two sequences share a page, and one takes pages that anot
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.core.shapes import TensorSpec, upper
+from samebits.core.step import PAGES, lay_out, step_specs
 from samebits.graph import Graph, Value
 from samebits.models.parts import ROPE_TABLE, Limits
 from samebits.ops.cases import in_format
@@ -23,13 +25,8 @@ from samebits.verify.input_sets import fixed_spec
 Arrays = dict[str, np.ndarray]
 NUM_PAGES, PAGE_SIZE, VOCAB = 12, 16, 96
 LIMITS = Limits(max_tokens=40, max_sequences=4, num_pages=NUM_PAGES, page_size=PAGE_SIZE, max_positions=64)
-STEP_INPUTS: dict[str, Sym] = {
-    **dict.fromkeys(("token_ids", "positions", "batch_indices"), Sym("T", LIMITS.max_tokens)),
-    **dict.fromkeys(("qo_indptr", "kv_indptr"), Sym("B", LIMITS.max_sequences, plus=1)),
-    "kv_last_page_len": Sym("B", LIMITS.max_sequences),
-    "kv_indices": Sym("NI", LIMITS.max_table_entries),
-    "out_rows": Sym("R", LIMITS.max_tokens),
-}
+SIZES = {"T": LIMITS.max_tokens, "R": LIMITS.max_tokens, "B": LIMITS.max_sequences, "NI": LIMITS.max_table_entries}
+STEP_INPUTS = {name: spec.shape[0] for name, spec in step_specs(SIZES).items()}
 SCRIPT: tuple[dict[str, int], ...] = (  # new tokens by sequence, in the order of the batch
     {"a": 20},
     {"a": 1, "b": 3, "c": 5},
@@ -65,20 +62,30 @@ def script_steps(seed: int) -> list[Arrays]:
 
 
 def _step(new: dict[str, int], pages: dict[str, list[int]], lengths: dict[str, int], stream: Stream) -> Arrays:
-    counts, num_pages = list(new.values()), [len(pages[name]) for name in new]
-    ends = np.cumsum([0, *counts])
-    rows = [*(ends[1:] - 1), 0]  # every sequence's last token, and the first token of all
-    arrays = {
-        "token_ids": stream.integers(0, VOCAB, (sum(counts),)),
-        "positions": np.concatenate([np.arange(lengths[name] - count, lengths[name]) for name, count in new.items()]),
-        "batch_indices": np.repeat(np.arange(len(new)), counts),
-        "qo_indptr": ends,
-        "kv_indptr": np.cumsum([0, *num_pages]),
-        "kv_indices": np.array([page for name in new for page in pages[name]]),
-        "kv_last_page_len": np.array([lengths[n] - (len(pages[n]) - 1) * PAGE_SIZE for n in new]),
-        "out_rows": np.array(rows[: sum(counts)]),
-    }
-    return {name: array.astype(np.int32) for name, array in arrays.items()}
+    counts = np.array(list(new.values()), np.int32)
+    ends = np.cumsum(counts, dtype=np.int32)
+    tables = np.zeros((len(new), NUM_PAGES), np.int32)
+    for row, name in enumerate(new):
+        tables[row, : len(pages[name])] = pages[name]
+    return lay_out(
+        token_ids=stream.integers(0, VOCAB, (int(ends[-1]),)).astype(np.int32),
+        starts=np.array([lengths[name] - count for name, count in new.items()], np.int32),
+        counts=counts,
+        out_rows=np.array([*(ends - 1), 0][: int(ends[-1])], np.int32),  # every sequence's last token, and the first
+        page_size=PAGE_SIZE,
+        tables=tables,
+        rows=np.arange(len(new), dtype=np.int32),
+    ).arrays()
+
+
+def window_pages(arrays: Arrays, window: int) -> np.ndarray:
+    """Another page for each page, and page 0 for those that no query of the step reads."""
+    pages = NUM_PAGES - 1 - arrays[PAGES]
+    for b, (start, stop) in enumerate(pairwise(arrays["kv_indptr"])):
+        first_query = int(arrays["positions"][arrays["qo_indptr"][b]])
+        unread = max(0, first_query - window + 1) // PAGE_SIZE
+        pages[start : min(start + unread, stop)] = 0
+    return pages
 
 
 def dims_of(arrays: Arrays) -> dict[str, int]:
@@ -104,6 +111,8 @@ class Tensors:
         for value in graph.inputs:
             if value.name in arrays:
                 found[value.name] = arrays[value.name]
+            elif value.name.startswith(f"{PAGES}."):
+                found[value.name] = window_pages(arrays, int(value.name.rpartition(".")[2]))
             elif value.name not in graph.kinds:
                 shape = tuple(upper(d) for d in fixed_spec(value.spec, dims_of(arrays)).shape)
                 found[value.name] = Stream(f"scene/{value.name}/{number}", self._seed).normal(shape)

@@ -1,7 +1,7 @@
 """A step's host arrays on their way to the device: one staging buffer, one copy, padded where a graph is replayed.
 
-Padding: -1 for ids, positions, batch indices and rows, 0 for lengths, the last value for the ends of ranges. Kernels
-leave such rows at zero and never read a live one for them.
+What stands behind an array's end is declared with the step's inputs, core/step.py. Kernels leave such rows at zero and
+never read a live one for them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.core.step import PAGES, declared
 from samebits.kernels.triton.tensors import DTYPES
 
 ALIGN = 4  # words: every array starts where a 16-byte load can
 COPIED = 256  # words: a copy takes a multiple
 MOST_PLANS = 1024
-PADDING = {"kv_last_page_len": 0}
-UNPADDED = "kv_indices"  # its end is known from kv_indptr; it lies last, so only what is used travels
+UNPADDED = PAGES  # its end is known from kv_indptr; it lies last, so only what is used travels
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -129,9 +129,8 @@ class Feed:
         gaps: list[tuple[str, np.ndarray | int]] = []
         starts = [*layout.starts.values(), layout.stop]
         for name, start, stop in zip(self._fixed, starts, starts[1:], strict=False):
-            dim, missing = self._specs[name].shape[0], stop - start - len(_words(arrays[name]))
-            is_range = isinstance(dim, Sym) and dim.plus == 1
-            gaps.append((name, missing if is_range else np.full(missing, PADDING.get(name, -1), np.int32)))
+            missing, padding = stop - start - len(_words(arrays[name])), _padding(name)
+            gaps.append((name, missing if isinstance(padding, str) else np.full(missing, padding, np.int32)))
         return Plan(dims, bucket, layout, tuple(gaps))
 
     def _padded(self, bucket: int) -> dict[str, int]:
@@ -148,6 +147,12 @@ class Feed:
             tensors[name] = self._device_words[start:stop].view(DTYPES[spec.format]).view(shape)
             start = -(-stop // ALIGN) * ALIGN
         return Layout(starts, tensors, start)
+
+
+def _padding(name: str) -> int | str:
+    """What is declared; -1 for an array that is no model's."""
+    found = declared(name)
+    return -1 if found is None else found.padding
 
 
 def _words(array: np.ndarray) -> np.ndarray:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from samebits.cache import pages_for_window
 from samebits.core.errors import BadInput
-from samebits.core.shapes import Sym, TensorSpec
+from samebits.core.shapes import TensorSpec
+from samebits.core.step import PAGES, pages_name, step_specs
 from samebits.graph import Graph, Value
 from samebits.models.parts.decoder import Decoder
 from samebits.ops.build import OpBuilder
@@ -26,10 +28,33 @@ class Limits:
     k_format: str = "f16"
     v_format: str = "f16"
 
+    def num_window_pages(self, window: int) -> int:
+        """Pages of the layers that look back over so many positions where others look back over more."""
+        return pages_for_window(window, self.page_size, self.max_sequences, self.max_tokens, self.num_pages)
+
     @property
     def max_table_entries(self) -> int:
         """Of all page tables in a step: sequences that share a prefix list its pages each."""
         return self.max_sequences * -(-self.max_positions // self.page_size)
+
+
+def window_groups(config: Decoder) -> tuple[int | None, ...]:
+    """The windows of a model's layers, None for all positions, the widest first: each has page tables of its own."""
+    windows = {layer.window for layer in config.layers}
+    return tuple(sorted(windows, key=lambda w: (w is not None, -(w or 0))))
+
+
+def cache_names(layer: int) -> tuple[str, str]:
+    """The graph's inputs for the keys and values of a layer."""
+    return f"layers.{layer}.k_cache", f"layers.{layer}.v_cache"
+
+
+def cache_groups(config: Decoder) -> list[list[tuple[str, str]]]:
+    """The caches of the layers of each window, in the order of `window_groups`."""
+    return [
+        [cache_names(i) for i, layer in enumerate(config.layers) if layer.window == window]
+        for window in window_groups(config)
+    ]
 
 
 class ModelParts:
@@ -40,12 +65,10 @@ class ModelParts:
         self._weight_spec = weight_spec
         self._weights: dict[str, Value] = {}
         self._caches: list[tuple[Value, Value]] = []
-        tokens, sequences = Sym("T", limits.max_tokens), Sym("B", limits.max_sequences)
-        pages, rows = Sym("NI", limits.max_table_entries), Sym("R", limits.max_tokens)
-        after = Sym("B", limits.max_sequences, plus=1)
-        steps = {"token_ids": tokens, "positions": tokens, "batch_indices": tokens, "out_rows": rows}
-        steps |= {"qo_indptr": after, "kv_indptr": after, "kv_indices": pages, "kv_last_page_len": sequences}
-        self.step = {name: self.b.input(name, TensorSpec((dim,), "i32")) for name, dim in steps.items()}
+        self._windows = window_groups(config)
+        sizes = {"T": limits.max_tokens, "R": limits.max_tokens, "B": limits.max_sequences}
+        specs = step_specs({**sizes, "NI": limits.max_table_entries}, [w for w in self._windows[1:] if w])
+        self.step = {name: self.b.input(name, spec) for name, spec in specs.items()}
         self.rope_tables = {
             name: self.b.input(name, TensorSpec((limits.max_positions, rope.dims // 2, 2), "f32"), kind="weight")
             for name, rope in config.ropes.items()
@@ -65,11 +88,13 @@ class ModelParts:
 
     def cache(self, layer: int) -> tuple[Value, Value]:
         """Fresh inputs for the keys and values of a layer, NHD."""
+        window, limits = self.config.layers[layer].window, self.limits
+        num_pages = limits.num_pages if window == self._windows[0] else limits.num_window_pages(window or 0)
         values = []
-        for part, fmt in (("k", self.limits.k_format), ("v", self.limits.v_format)):
+        for name, fmt in zip(cache_names(layer), (limits.k_format, limits.v_format), strict=True):
             width = stored_elements(self.config.head_size, fmt)
-            shape = (self.limits.num_pages, self.limits.page_size, self.config.num_kv_heads, width)
-            values.append(self.b.input(f"layers.{layer}.{part}_cache", TensorSpec(shape, fmt), kind="cache"))
+            shape = (num_pages, limits.page_size, self.config.num_kv_heads, width)
+            values.append(self.b.input(name, TensorSpec(shape, fmt), kind="cache"))
         return values[0], values[1]
 
     def embed(self) -> Value:
@@ -96,7 +121,9 @@ class ModelParts:
         table = self.rope_tables[c.layers[layer].rope]
         q, k = (b.rope(h, self.step["positions"], table, interleave=c.rope_is_interleaved) for h in (q, k))
         k_cache, v_cache = self.cache(layer)
-        pages = {n: self.step[n] for n in ("kv_last_page_len", "kv_indptr", "kv_indices")}
+        pages = {n: self.step[n] for n in ("kv_last_page_len", "kv_indptr")}
+        window = c.layers[layer].window
+        pages[PAGES] = self.step[pages_name(None if window == self._windows[0] else window)]
         places = {n: self.step[n] for n in ("batch_indices", "positions")}
         k_cache, v_cache = b.append_paged_kv_cache(k, v, k_cache=k_cache, v_cache=v_cache, **places, **pages)
         self._caches.append((k_cache, v_cache))
@@ -108,7 +135,7 @@ class ModelParts:
             v_dim=c.head_size,
             sm_scale=1.0 / math.sqrt(c.query_scalar),
             logits_soft_cap=c.attn_soft_cap or 0.0,
-            window_left=(c.layers[layer].window or 0) - 1,
+            window_left=(window or 0) - 1,
             **pages,
         )
         return self.linear(b.merge_heads(a), f"{name}.o")
