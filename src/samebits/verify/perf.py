@@ -66,7 +66,7 @@ def _arguments(bound: Bound) -> dict[str, Any]:
 
 def moved_bytes(bound: Bound) -> int:
     """Every input and output once; of a paged cache only what the call touches."""
-    caches = ("k_cache", "v_cache") if bound.op.cache_bytes is not None else ()
+    caches = bound.op.caches if bound.op.cache_bytes is not None else ()
     moved = sum(spec_bytes(spec) for name, spec in bound.specs.items() if name not in caches)
     results = zip(bound.result_specs(), bound.op.active_results(bound.tensors, bound.attrs), strict=True)
     moved += sum(spec_bytes(spec) for spec, result in results if result.alias_of is None)

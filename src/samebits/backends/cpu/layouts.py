@@ -6,7 +6,6 @@ from samebits.backends.cpu.buffers import CACHE_LAYOUTS, ROW_MAJOR
 from samebits.core.shapes import TensorSpec, upper
 from samebits.graph import Graph, Node
 
-CACHE_OPS = ("append_paged_kv_cache", "rope_and_append", "copy_kv_pages", "paged_attention")
 LANE_TOKENS = 16  # side by side in a group of keys, ops/cache.h
 FORMATS_IN_LANES = ("f16", "bf16", "q8_0")
 
@@ -19,8 +18,10 @@ def _fits(spec: TensorSpec) -> bool:
 
 def _wish(node: Node, argument: str) -> str:
     """The layout that a node would read this argument in."""
-    split = node.op.name in CACHE_OPS and "v_cache" in node.inputs and node.attrs.get("layout", "NHD") == "NHD"
-    if not split or argument not in CACHE_LAYOUTS or not _fits(node.inputs[argument].spec):
+    is_split = CACHE_LAYOUTS.keys() <= set(node.op.caches) & node.inputs.keys()
+    if not is_split or node.attrs.get("layout", "NHD") != "NHD":
+        return ROW_MAJOR
+    if argument not in CACHE_LAYOUTS or not _fits(node.inputs[argument].spec):
         return ROW_MAJOR
     return CACHE_LAYOUTS[argument]
 

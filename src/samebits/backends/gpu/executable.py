@@ -21,8 +21,6 @@ from samebits.kernels.record import Kernel
 from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.tensors import Blocks, DeviceTensor, Tiled
 
-VIEW_OPS = ("slice_columns", "split_heads", "merge_heads")  # their results may share memory with their input
-
 
 @dataclass
 class Captured:
@@ -192,7 +190,7 @@ def _must_be_fresh(graph: Graph) -> set[str]:
     fixed = {v.name for v in (*graph.inputs, *graph.outputs)} | overwritten_at(graph).keys()
     fresh = set()
     for node in graph.nodes:
-        if node.op.name in VIEW_OPS:
+        if node.op.is_view:
             (source,), (result,) = node.inputs.values(), node.outputs
             if source.name in overwritten_at(graph) or result.name in fixed:
                 fresh.add(result.name)
