@@ -15,7 +15,7 @@ from samebits.bench.plan import CHUNK_TOKENS, SHORT_PROMPT
 from samebits.bench.results import Row
 from samebits.core.collector import collector_paused
 from samebits.core.errors import SamebitsError, Unavailable
-from samebits.verify.perf import spec_bytes
+from samebits.core.format import spec_bytes
 
 STATUS = Path("/proc/self/status")
 

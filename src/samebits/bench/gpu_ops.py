@@ -14,13 +14,12 @@ from samebits.backends.interface import Backend, Buffer, Stopwatch
 from samebits.backends.one_op import Finished, OneOp, weight_kinds
 from samebits.bench.random_weights import random_weight
 from samebits.core.errors import Unsupported
-from samebits.core.format import BLOCK
+from samebits.core.format import BLOCK, spec_bytes
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.ops import OPS
 from samebits.ops.evaluate import spec_of
 from samebits.ops.rope import rope_table
-from samebits.verify.perf import spec_bytes
 
 HEADS, KV_HEADS, HEAD, PAGE = 32, 8, 128, 16
 HIDDEN, FFN = 4096, 14336

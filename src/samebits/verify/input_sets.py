@@ -168,11 +168,7 @@ def _size(bound: Bound, name: str) -> int:
 
 def fixed_specs(specs: dict[str, TensorSpec], dims: dict[str, int]) -> dict[str, TensorSpec]:
     """The specs with their symbols replaced by sizes."""
-    return {name: fixed_spec(spec, dims) for name, spec in specs.items()}
-
-
-def fixed_spec(spec: TensorSpec, dims: dict[str, int]) -> TensorSpec:
-    return TensorSpec(tuple(d.value(dims) if isinstance(d, Sym) else d for d in spec.shape), spec.format)
+    return {name: spec.at(dims) for name, spec in specs.items()}
 
 
 def _batch_axis(op: Op, call: Inputs) -> dict[str, int]:

@@ -19,8 +19,7 @@ from rich.table import Table
 from samebits.backends.interface import Backend
 from samebits.backends.one_op import Finished, OneOp, weight_kinds
 from samebits.core.errors import Unsupported
-from samebits.core.format import FORMATS
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import spec_bytes
 from samebits.core.tiers import Tier
 from samebits.ops import OPS, Bound, bind, make_inputs
 from samebits.verify.model import Task
@@ -55,11 +54,6 @@ class Timing:
         return {**asdict(self), **rates}
 
 
-def spec_bytes(spec: TensorSpec) -> int:
-    shape = tuple(upper(d) for d in spec.shape) or (1,)
-    return math.prod(shape[:-1]) * FORMATS[spec.format].row_bytes(shape[-1])
-
-
 def _arguments(bound: Bound) -> dict[str, Any]:
     return {**dict.fromkeys(t.name for t in bound.op.inputs), **bound.tensors, **bound.attrs}
 
@@ -77,7 +71,7 @@ def operations(bound: Bound) -> int:
     """What the op's record counts, or one operation per element of the results."""
     if bound.op.operations is not None:
         return bound.op.operations(**_arguments(bound))
-    return sum(math.prod(upper(d) for d in spec.shape) for spec in bound.result_specs())
+    return sum(spec.num_elements for spec in bound.result_specs())
 
 
 def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:

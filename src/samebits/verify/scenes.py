@@ -12,13 +12,12 @@ import numpy as np
 
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Value
 from samebits.models.parts import ROPE_TABLE, Limits
 from samebits.ops.cases import in_format
 from samebits.ops.rope import rope_table
 from samebits.verify.harness import filled
-from samebits.verify.input_sets import fixed_spec
 
 Arrays = dict[str, np.ndarray]
 NUM_PAGES, PAGE_SIZE, VOCAB = 12, 16, 96
@@ -105,7 +104,7 @@ class Tensors:
             if value.name in arrays:
                 found[value.name] = arrays[value.name]
             elif value.name not in graph.kinds:
-                shape = tuple(upper(d) for d in fixed_spec(value.spec, dims_of(arrays)).shape)
+                shape = value.spec.at(dims_of(arrays)).upper_shape
                 found[value.name] = Stream(f"scene/{value.name}/{number}", self._seed).normal(shape)
         return found
 
@@ -123,7 +122,7 @@ class Tensors:
         return self._weights[value.name]
 
     def _drawn(self, name: str, spec: TensorSpec) -> HostTensor:
-        shape = tuple(upper(d) for d in spec.shape)
+        shape = spec.upper_shape
         if name == ROPE_TABLE:
             return rope_table(shape[0], 2 * shape[1])
         values = Stream(f"scene/{name}", self._seed).normal(shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from samebits.backends.cpu.buffers import CACHE_LAYOUTS, ROW_MAJOR
 from samebits.core.shapes import TensorSpec, upper
 from samebits.graph import Graph, Node
+from samebits.graph.uses import memory_roots
 
 LANE_TOKENS = 16  # side by side in a group of keys, ops/cache.h
 FORMATS_IN_LANES = ("f16", "bf16", "q8_0")
@@ -28,12 +29,11 @@ def _wish(node: Node, argument: str) -> str:
 
 def cache_layouts(graph: Graph) -> dict[str, str]:
     """Graph input -> private layout, for the caches all of whose users want the same one."""
-    roots = {v.name: v.name for v in graph.inputs if graph.kinds.get(v.name) == "cache"}
+    roots = memory_roots(graph)
     wishes: dict[str, set[str]] = {}
     for node in graph.nodes:
         for argument, value in node.inputs.items():
-            if value.name in roots:
+            if graph.kinds.get(roots[value.name]) == "cache":
                 wishes.setdefault(roots[value.name], set()).add(_wish(node, argument))
-        roots.update({new.name: roots[old.name] for old, new in node.writes if old.name in roots})
     agreed = {name: next(iter(found)) for name, found in wishes.items() if len(found) == 1}
     return {name: layout for name, layout in agreed.items() if layout != ROW_MAJOR}

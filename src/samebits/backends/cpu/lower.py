@@ -11,7 +11,7 @@ import numpy as np
 from samebits.core.format import FORMATS
 from samebits.core.shapes import Dim, Sym
 from samebits.graph import Graph, Node, Value
-from samebits.graph.uses import overwritten_at, state_values
+from samebits.graph.uses import memory_roots, overwritten_at, state_values
 from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.kernels.record import Kernel
 from samebits.passes.plan_memory import plan_memory
@@ -127,10 +127,10 @@ def lower(graph: Graph, kernels: Sequence[Kernel], module: Any, isa: str) -> Low
     encoded = [(value, [symbols.encode(d) for d in value.spec.shape]) for value in values]
     program = module.Program(isa, list(symbols.limits.values()))
     tensors: dict[str, int] = {}
-    written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
+    roots = memory_roots(graph)
     for value, dims in encoded:
-        if value.name in written:
-            tensors[value.name] = tensors[written[value.name]]
+        if roots[value.name] != value.name:
+            tensors[value.name] = tensors[roots[value.name]]
             continue
         window = windows.get(value.name)
         number = program.add_tensor(FORMAT_CODES[value.spec.format], dims, window.row_stride if window else 0)

@@ -9,7 +9,7 @@ import torch
 
 from samebits.backends.gpu.buffers import GpuBuffer
 from samebits.backends.interface import Buffer, Stopwatch
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.shapes import TensorSpec
 from samebits.kernels.triton.tensors import DTYPES
 
 REPEATS = 12
@@ -26,8 +26,7 @@ class GpuStopwatch(Stopwatch):
 
     def random(self, spec: TensorSpec, seed: int) -> Buffer:
         generator = torch.Generator(self._device).manual_seed(seed)
-        shape = tuple(upper(d) for d in spec.shape)
-        dtype = DTYPES[spec.format]
+        shape, dtype = spec.upper_shape, DTYPES[spec.format]
         tensor = torch.empty(shape, dtype=dtype, device=self._device)
         for rows in tensor.view(-1, shape[-1]).split(max(1, (1 << 26) // shape[-1])):  # no float32 copy of all of it
             rows.copy_(torch.randn(rows.shape, device=self._device, generator=generator))
