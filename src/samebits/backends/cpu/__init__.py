@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,7 +16,7 @@ from samebits.backends.cpu.lower import lower
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor, copy_tensor, spec_bytes
+from samebits.core.format import HostTensor, Packed, copy_tensor, spec_bytes
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -98,10 +99,12 @@ class CpuBackend(Backend):
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         buffer.write(host)
 
-    def adopt(self, host: HostTensor) -> Buffer:
-        if isinstance(host, np.ndarray) and host.dtype == np.uint8 and host.ndim == 1 and host.flags.c_contiguous:
-            return CpuBuffer(spec_of(host), host)
-        return super().adopt(host)
+    def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> CpuBuffer:
+        packed = packer(host)
+        buffer = CpuBuffer(spec_of(packed), packed)
+        if isinstance(host, Packed):
+            buffer.scale = host.scale
+        return buffer
 
     def trim(self) -> None:
         native().trim_memory()
