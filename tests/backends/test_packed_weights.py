@@ -21,8 +21,9 @@ def test_packed_weights_give_the_reference_bits(name: str) -> None:
             continue
         bound = bind(op, **make_inputs(op, case))
         packed = OneOp(backend, op, bound.specs, bound.attrs, Tier.PORTABLE, weight_kinds(op))
-        packed.put(bound.tensors)
+        buffers = packed.put(bound.tensors)
         packed.run()
+        assert [name for name, buffer in buffers.items() if buffer.spec != bound.specs[name]] == list(op.weights)
         for i, want in enumerate(evaluate(bound)):
             assert same_bytes(packed.result(i), want), case.id
         formats.add(bound.specs[op.weights[0]].format)
