@@ -123,8 +123,9 @@ class Stopwatch(ABC):
         """A plain tensor of bell-shaped values, made on the device."""
 
     @abstractmethod
-    def seconds(self, runs: Sequence[Callable[[], object]]) -> float:
-        """The median time of one of these runs, all of them one after another without the host."""
+    def samples(self, runs: Sequence[Callable[[], object]]) -> list[float]:
+        """Seconds of one of these runs, measured several times: all of them in turn, one after another without the
+        host. What they do first (compile, allocate) is not counted."""
 
     @abstractmethod
     def ceilings(self) -> dict[str, float]:

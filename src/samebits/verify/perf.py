@@ -1,14 +1,11 @@
 """`samebits verify --perf`: the same cases, timed. Bytes and operations per second; ratios are what to trust.
 
-A backend with its own graphs or events is timed from outside here: run, sync, wall clock. `samebits bench`
-is the place for rooflines and peers.
+`samebits bench` is the place for rooflines and peers.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-import time
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -17,15 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from samebits.backends.interface import Backend
-from samebits.backends.one_op import Finished, OneOp, weight_kinds
+from samebits.backends.one_op import OneOp, weight_kinds
+from samebits.backends.timing import time_runs
 from samebits.core.errors import Unsupported
 from samebits.core.format import spec_bytes
 from samebits.core.tiers import Tier
 from samebits.ops import OPS, Bound, bind, make_inputs
 from samebits.verify.model import Task
 from samebits.verify.select import case_of
-
-MIN_RUNS, MAX_RUNS, SECONDS_A_CASE = 3, 200, 0.3
 
 
 @dataclass(frozen=True)
@@ -87,19 +83,9 @@ def time_call(backend: Backend, bound: Bound, case: str, tier: Tier) -> Timing |
         call.put(bound.tensors)
     except Unsupported:
         return None
-    samples: list[float] = []
-    call.run()
-    run, stop = call.executable.run, time.perf_counter() + SECONDS_A_CASE
-    with Finished(backend):  # around them all: in each it would be a microsecond of the kernel's time
-        while len(samples) < MIN_RUNS or (time.perf_counter() < stop and len(samples) < MAX_RUNS):
-            started = time.perf_counter()
-            run()
-            backend.sync()
-            samples.append(time.perf_counter() - started)
-    median = statistics.median(samples)
-    spread = (max(samples) - min(samples)) / median
-    counts = moved_bytes(bound), operations(bound), len(samples)
-    return Timing(bound.op.name, case, tier.label, median * 1e6, spread, *counts)
+    times = time_runs(backend, [call.executable.run])
+    counts = moved_bytes(bound), operations(bound), len(times.samples)
+    return Timing(bound.op.name, case, tier.label, times.median * 1e6, times.spread, *counts)
 
 
 def print_timings(console: Console, timings: list[Timing]) -> None:
