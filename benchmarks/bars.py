@@ -26,9 +26,9 @@ from rich.table import Table
 from samebits.backends.discovery import default_name
 from samebits.bench.ceiling import busy_line, ceiling_source, read_ceiling, usable_threads
 from samebits.bench.footprint import measure
+from samebits.bench.measured_rows import SHORT_PROMPT
 from samebits.bench.ours import Ours, Settings, weight_bytes
 from samebits.bench.peer import Peer, open_peer
-from samebits.bench.plan import SHORT_PROMPT
 from samebits.bench.report import peer_line, spread_text
 from samebits.bench.results import Row, RowResult, Spread
 from samebits.bench.rounds import measure_row

@@ -21,9 +21,9 @@ from triton.compiler import ASTSource
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-from samebits.backends.support import hide_batch
+from samebits.backends.support import op_call
 from samebits.core.tiers import Tier
-from samebits.kernels.record import Kernel, KernelTable, OpCall
+from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import Bound, Op, bind, make_inputs
 from samebits.ops.record import Case
 
@@ -135,7 +135,7 @@ def chosen_kernels(table: KernelTable, op: Op, bound: Bound) -> list[Kernel]:
     """The kernels that serve the call, one for each tier, without repetition."""
     chosen: dict[str, Kernel] = {}
     for tier in Tier:
-        call = OpCall(op, hide_batch(op, bound.specs), bound.attrs, tier)
+        call = op_call(op, bound.specs, bound.attrs, tier)
         kernel = next((k for k in table[op.name] if k.refusal(call) is None), None)
         if kernel is not None:
             chosen[kernel.name] = kernel

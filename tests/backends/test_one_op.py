@@ -20,7 +20,7 @@ from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.debug.stepper import Stepper
 from samebits.graph import Graph
-from samebits.ops import OPS, Op, bind, evaluate, make_inputs
+from samebits.ops import OPS, bind, evaluate, make_inputs
 from samebits.verify.harness import execute, same_bytes
 from samebits.verify.perf import time_call
 from samebits.verify.reruns import rerun_findings
@@ -136,18 +136,6 @@ def test_run_op_writes_into_nothing_that_was_given() -> None:
     results = run_op(ReferenceBackend(), bind(op, **inputs), T)
     assert same_bytes(inputs["k_cache"], same["k_cache"])
     assert [same_bytes(got, want) for got, want in zip(results, evaluate(bind(op, **same)), strict=True)] == [True] * 2
-
-
-@pytest.mark.parametrize("op", [op for op in OPS if weight_kinds(op)], ids=lambda op: op.name)
-def test_weights_are_packed_as_a_models(op: Op) -> None:
-    case = next(c for c in op.cases if c.formats.get("weight", c.formats.get("table")) == "q8_0")
-    bound = bind(op, **make_inputs(op, case))
-    one = OneOp(CpuBackend(), op, bound.specs, bound.attrs, T, weight_kinds(op))
-    buffers = one.put(bound.tensors)
-    one.run()
-    assert same_bytes(one.result(0), evaluate(bound)[0])
-    packed = [name for name, buffer in buffers.items() if buffer.spec != bound.specs[name]]
-    assert packed == ([] if op.name == "grouped_gemm" else list(weight_kinds(op)))  # its kernel takes them as they are
 
 
 def test_what_a_model_loads_as_weights() -> None:

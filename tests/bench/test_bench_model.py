@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from samebits.bench import model_run
 from samebits.bench.footprint import Footprint
+from samebits.bench.measured_rows import rows_for
 from samebits.bench.ours import Ours, Settings, step_batch, weight_bytes
-from samebits.bench.plan import rows_for
 from samebits.bench.plot import model_page
 from samebits.bench.report import print_run, text_bar
 from samebits.bench.results import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench_sides import FakeSide
 
-from samebits.bench.plan import fitting, limits_for, numbers, rows_for
+from samebits.bench.measured_rows import fitting, limits_for, numbers, rows_for
 from samebits.bench.results import Row, RowResult, Spread, Timed
 from samebits.bench.rounds import fastest_setting, measure_row
 from samebits.core.errors import BadInput, Unavailable

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from samebits.core.errors import BadInput, UnknownName
+from samebits.core.format import spec_bytes
 from samebits.core.numerics.rounding import as_operand, narrow
 from samebits.core.registry import Registry
-from samebits.core.shapes import Sym, build_shape, describe, match_shape
+from samebits.core.shapes import Sym, TensorSpec, build_shape, describe, match_shape
 from samebits.core.tiers import Tier
 
 F = np.float32
@@ -80,3 +81,13 @@ def test_narrow_rounds_to_nearest_even_with_gradual_underflow() -> None:
 def test_operands_out_of_range_are_refused(value: float, dtype: np.dtype) -> None:
     with pytest.raises(BadInput, match="op: x: got NaN, Inf or a value beyond"):
         as_operand(np.array([value], F), dtype, "op", "x")
+
+
+def test_a_spec_at_its_bounds_and_at_the_sizes_of_a_step() -> None:
+    spec = TensorSpec((Sym("B", 4, plus=1), 64), "q4_0")
+    assert (spec.upper_shape, spec.num_elements, spec_bytes(spec)) == ((5, 64), 320, 5 * 2 * 18)
+    assert spec.at({"B": 2}) == TensorSpec((3, 64), "q4_0")
+    assert spec_bytes(TensorSpec((), "f32")) == 4
+    assert all(spec.takes(TensorSpec((rows, 64), "q4_0")) for rows in (0, 5))
+    others = [TensorSpec((6, 64), "q4_0"), TensorSpec((5, 32), "q4_0"), TensorSpec((5, 64), "f32")]
+    assert not any(spec.takes(other) for other in (*others, TensorSpec((64,), "q4_0")))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from samebits.backends.cpu.layouts import cache_layouts
 from samebits.backends.one_op import one_node
 from samebits.core.format import HostTensor, Packed, copy_tensor
-from samebits.kernels.cpp.table import LAYOUT_CODES, PREPACK, encoded
+from samebits.kernels.cpp.table import LAYOUT_CODES, encoded
 from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.ops import OPS, Bound, bind, evaluate, make_inputs
 from samebits.ops.evaluate import spec_of
@@ -38,9 +38,9 @@ def write_tensor(file: BinaryIO, tensor: HostTensor | None, layout: str = "row-m
 
 def best_layouts(bound: Bound) -> dict[str, str]:
     """Input -> the layout the backend would keep it in."""
-    kinds: dict[str, Any] = {name: "cache" for name in bound.specs if name.endswith("_cache")}
+    kinds: dict[str, Any] = {name: "cache" for name in bound.op.caches if name in bound.specs}
     layouts = cache_layouts(one_node(bound.op, bound.specs, bound.attrs, kinds))
-    return layouts | dict.fromkeys(PREPACK.get(bound.op.name, {}), "rows16")
+    return layouts | dict.fromkeys(bound.op.weights, "rows16")
 
 
 def write_case(file: BinaryIO, name: str, bound: Bound) -> None:

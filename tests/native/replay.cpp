@@ -71,10 +71,15 @@ Memory placed(const StoredTensor& t, const OpTable& table, Layout layout) {
     }
     if (layout == Layout::rows16) {
         const int64_t width = t.shape.back(), num_rows = t.shape[t.shape.size() - 2], groups = (num_rows + 15) / 16;
-        Memory memory(table.rows16_bytes(Format(t.format), num_rows, width));
+        const int64_t matrices = t.shape.size() > 2 ? t.shape[0] : 1;
         const size_t stride = size_t(row_bytes(Format(t.format), width));
-        uint8_t* to = reinterpret_cast<uint8_t*>(memory.data());
-        if (!table.pack_rows16(rows.data, stride, Format(t.format), num_rows, width, 0, groups, to)) throw Refused();
+        const size_t bytes = table.rows16_bytes(Format(t.format), num_rows, width);
+        Memory memory(size_t(matrices) * bytes);
+        for (int64_t m = 0; m < matrices; m++) {
+            const char* from = rows.data + size_t(m * num_rows) * stride;
+            uint8_t* to = reinterpret_cast<uint8_t*>(memory.data()) + size_t(m) * bytes;
+            if (!table.pack_rows16(from, stride, Format(t.format), num_rows, width, 0, groups, to)) throw Refused();
+        }
         return memory;
     }
     const size_t size = size_t(layout_bytes(name_of(t.format), t.shape, name_of(layout)));

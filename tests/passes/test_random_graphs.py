@@ -23,12 +23,12 @@ from toy_llama import (
 )
 
 from samebits.core.errors import SamebitsError
+from samebits.core.format import spec_bytes
 from samebits.core.numerics.counter import Stream
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Value
 from samebits.ops.build import OpBuilder
 from samebits.passes import MemoryPlan, check_plan, plan_memory, run_pipeline
-from samebits.passes.plan_memory import spec_bytes
 
 TOKENS, WIDTH = Sym("T", 6), 32
 quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)

@@ -19,7 +19,7 @@ from live_server import Running, free_port, running
 from raw_client import open_socket, read_to_end
 from test_server_process import COMMAND, wait_healthy
 
-from samebits.server import asking
+from samebits.server import engine_streams
 from samebits.server.connection import address_of
 from samebits.server.limits import KEEP_ALIVE_SECONDS, MIN_BODY_BYTES_PER_SECOND, Limits
 
@@ -181,7 +181,7 @@ def test_a_client_that_does_not_read_is_cut(hasty: Running) -> None:
 
 def test_an_answer_that_is_not_read_is_not_kept_for_long(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for a client is bounded in pieces too: a fast model fills memory before any time is over."""
-    monkeypatch.setattr(asking, "MAX_UNREAD_PIECES", 100)
+    monkeypatch.setattr(engine_streams, "MAX_UNREAD_PIECES", 100)
     with closing(unread(server)) as sock:
         server.check_idle()
         reply = read_to_end(sock)

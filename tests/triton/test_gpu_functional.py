@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 from samebits import functional as F
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor, Packed, format_of
-from samebits.core.shapes import upper
+from samebits.core.format import HostTensor, Packed, format_of, spec_bytes
 from samebits.ops import OPS, Op, bind, call, make_inputs
 from samebits.ops.cases import in_format
 from samebits.ops.record import FLOATS, Case
-from samebits.passes.plan_memory import spec_bytes
 from samebits.verify.harness import same_bytes
 
 Inputs = dict[str, Any]
@@ -60,7 +58,7 @@ def smallest_case(op_name: str) -> Case:
     def num_bytes(case: Case) -> float:
         bound = bind(op, **make_inputs(op, case))
         specs = [*bound.specs.values(), *bound.result_specs()]
-        if case.extra.get("special") or not all(math.prod(map(upper, spec.shape)) for spec in specs):
+        if case.extra.get("special") or not all(spec.num_elements for spec in specs):
             return math.inf
         return sum(map(spec_bytes, bound.specs.values()))
 

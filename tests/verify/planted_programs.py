@@ -15,6 +15,7 @@ from samebits.backends.reference import HostBuffer, ReferenceBackend, ReferenceE
 from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
 from samebits.graph import Graph, Node
+from samebits.graph.uses import memory_roots
 
 Run = Callable[..., tuple[HostTensor, ...]]
 
@@ -160,13 +161,10 @@ class AliasNotSeen(HookedExecutable):
         super().run()
 
     def call(self, index: int, node: Node, run: Run, **arguments: Any) -> tuple[HostTensor, ...]:
-        written = {new.name: old.name for n in self._graph.nodes for old, new in n.writes}
+        roots = memory_roots(self._graph)
         for name, value in node.inputs.items():
-            root = value.name
-            while root in written:
-                root = written[root]
-            if root in self.kept and name not in node.op.writes:
-                arguments[name] = self.kept[root]
+            if roots[value.name] in self.kept and name not in node.op.writes:
+                arguments[name] = self.kept[roots[value.name]]
         return run(**arguments)
 
 

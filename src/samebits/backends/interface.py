@@ -20,7 +20,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, HostTensor, Packed
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.record import KernelTable
@@ -123,8 +123,9 @@ class Stopwatch(ABC):
         """A plain tensor of bell-shaped values, made on the device."""
 
     @abstractmethod
-    def seconds(self, runs: Sequence[Callable[[], object]]) -> float:
-        """The median time of one of these runs, all of them one after another without the host."""
+    def samples(self, runs: Sequence[Callable[[], object]]) -> list[float]:
+        """Seconds of one of these runs, measured several times: all of them in turn, one after another without the
+        host. What they do first (compile, allocate) is not counted."""
 
     @abstractmethod
     def ceilings(self) -> dict[str, float]:
@@ -225,7 +226,7 @@ def _viewed_spec(spec: TensorSpec, step: tuple[Any, ...]) -> TensorSpec:
     elif kind == "permute" and sorted(arguments[0]) == list(range(rank)):
         if not is_block or arguments[0][-1] == rank - 1:
             return TensorSpec(tuple(shape[a] for a in arguments[0]), spec.format)
-    elif kind == "reshape" and arguments[0] and math.prod(arguments[0]) == math.prod(map(upper, shape)):
+    elif kind == "reshape" and arguments[0] and math.prod(arguments[0]) == spec.num_elements:
         if arguments[0][-1] % FORMATS[spec.format].block_len == 0:
             return TensorSpec(tuple(arguments[0]), spec.format)
     raise BadInput("view", "step", step, f"a slice, permute or reshape that fits {spec}")

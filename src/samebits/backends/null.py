@@ -6,6 +6,7 @@ assumes addresses, strides or row-major order, and it lets schedulers and server
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, NoReturn
 
@@ -14,10 +15,11 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
-from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, spec_bytes
+from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
+from samebits.graph.uses import memory_roots
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import OPS
 from samebits.ops.evaluate import spec_of
@@ -30,10 +32,8 @@ class TiledBuffer(Buffer):
 
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
-        shape = tuple(upper(d) for d in spec.shape)
-        row_bytes = FORMATS[spec.format].row_bytes(shape[-1]) if shape else FORMATS[spec.format].block_bytes
-        self._rows = int(np.prod(shape[:-1], dtype=int))
-        self._row_bytes = row_bytes
+        self._rows = math.prod(spec.upper_shape[:-1])
+        self._row_bytes = FORMATS[spec.format].row_bytes(spec.upper_shape[-1]) if spec.shape else spec_bytes(spec)
         self._scale = np.float32(1)
         self._tiles: np.ndarray | None = None  # all zeros until something is written
 
@@ -75,13 +75,10 @@ class NullExecutable(Executable):
         choose_kernels(backend, graph, tier)
         self._graph = graph
         self._bound: dict[str, Buffer | View] = {}
-        self._aliases = {
-            node.outputs[i].name: node.inputs[result.alias_of].name
-            for node in graph.nodes
-            for i, result in enumerate(OPS[node.op.name].active_results(node.inputs, dict(node.attrs)))
-            if result.alias_of
-        }
-        self._outputs = {v.name: backend.alloc(v.spec) for v in graph.outputs if v.name not in self._aliases}
+        self._roots = memory_roots(graph)
+        made = {v.name: v.spec for node in graph.nodes for v in node.outputs}
+        roots = {self._roots[v.name] for v in graph.outputs}
+        self._outputs = {name: backend.alloc(spec) for name, spec in made.items() if name in roots}
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bound[name] = buffer
@@ -93,9 +90,8 @@ class NullExecutable(Executable):
 
     def output(self, index: int) -> Buffer:
         name = self._graph.outputs[index].name
-        while name in self._aliases:
-            name = self._aliases[name]
-        bound = self._bound[name] if name in self._bound else self._outputs[name]
+        root = self._roots[name]
+        bound = self._bound.get(name) or self._bound.get(root) or self._outputs[root]
         return bound.base if isinstance(bound, View) else bound
 
 
@@ -127,8 +123,7 @@ class NullBackend(Backend):
         if not isinstance(base, TiledBuffer):
             raise BadInput("copy_out", "buffer", type(base).__name__, "a buffer of this backend")
         data, scale = base.read()
-        shape = tuple(upper(d) for d in base.spec.shape)
-        fmt = FORMATS[base.spec.format]
+        shape, fmt = base.spec.upper_shape, FORMATS[base.spec.format]
         host: HostTensor
         if isinstance(fmt, BlockFormat):
             host = Packed(fmt, data.reshape(*shape[:-1], data.shape[-1]), scale)

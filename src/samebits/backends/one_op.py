@@ -18,7 +18,6 @@ from samebits.core.tiers import Tier
 from samebits.graph import Graph, GraphBuilder, InputKind, Value
 from samebits.ops import Bound, Op
 from samebits.ops.evaluate import bind_specs, spec_of
-from samebits.ops.record import BLOCK_WEIGHTS
 
 
 def one_node(
@@ -33,7 +32,7 @@ def one_node(
 
 def weight_kinds(op: Op) -> dict[str, InputKind]:
     """The inputs that a model would load as weights: kernels may want them rearranged."""
-    return {t.name: "weight" for t in op.inputs if t.raw and set(BLOCK_WEIGHTS) <= set(t.formats)}
+    return dict.fromkeys(op.weights, "weight")
 
 
 class Finished:

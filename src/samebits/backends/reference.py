@@ -12,7 +12,7 @@ from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.format import FORMATS, BlockFormat, Codes, HostTensor, Packed, copy_tensor, store
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.cpp import flushing_subnormals, native
@@ -46,8 +46,7 @@ class Resident(Packed):
 
 def host_tensor(spec: TensorSpec) -> HostTensor:
     """A zeroed host tensor of the spec, symbols at their upper bound."""
-    shape = tuple(upper(d) for d in spec.shape)
-    fmt = FORMATS[spec.format]
+    shape, fmt = spec.upper_shape, FORMATS[spec.format]
     if isinstance(fmt, BlockFormat):
         return Packed(fmt, np.zeros((*shape[:-1], fmt.row_bytes(shape[-1])), np.uint8))
     return np.zeros(shape, fmt.dtype)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from samebits.backends.interface import Backend, Caps
 from samebits.core.errors import Unsupported
 from samebits.core.shapes import Dim, Sym, TensorSpec, match_shape, upper
 from samebits.core.tiers import Tier
-from samebits.graph import Graph
+from samebits.graph import Graph, Node
 from samebits.kernels.record import Kernel, OpCall
 from samebits.ops.record import OPS, Op
 
@@ -36,6 +36,11 @@ def _hide(dims: str, shape: tuple[Dim, ...], axes: tuple[str, ...]) -> tuple[Dim
     )
 
 
+def op_call(op: Op, specs: Mapping[str, TensorSpec], attrs: Mapping[str, Any], tier: Tier) -> OpCall:
+    """What kernels are asked when one is chosen for a call."""
+    return OpCall(op, hide_batch(op, specs), attrs, tier)
+
+
 def candidates(backend: Backend, call: OpCall) -> tuple[Kernel | None, list[str]]:
     """(the first kernel that serves the call, the reasons of all before it)."""
     reasons: list[str] = []
@@ -52,8 +57,7 @@ def choose_kernel(
     backend: Backend, op: Op, specs: Mapping[str, TensorSpec], attrs: Mapping[str, Any], tier: Tier
 ) -> Kernel:
     """The kernel for a call; Unsupported with every refusal when there is none."""
-    call = OpCall(op, hide_batch(op, specs), attrs, tier)
-    kernel, reasons = candidates(backend, call)
+    kernel, reasons = candidates(backend, op_call(op, specs, attrs, tier))
     if kernel is None:
         given = ", ".join(f"{name}: {spec.format}" for name, spec in specs.items())
         raise Unsupported(f"{backend.name}: {op.name}({given}) at {tier.label}: {'; '.join(reasons)}")
@@ -65,12 +69,30 @@ def choose_kernels(backend: Backend, graph: Graph, tier: Tier) -> list[Kernel]:
     chosen: dict[object, Kernel] = {}
     kernels = []
     for node in graph.nodes:
-        specs = {name: value.spec for name, value in node.inputs.items()}
-        key = (node.op.name, tuple(specs.items()), tuple(node.attrs.items()))
+        key = _call_key(node)
         if key not in chosen:
-            chosen[key] = choose_kernel(backend, OPS[node.op.name], specs, node.attrs, tier)
+            chosen[key] = choose_kernel(backend, OPS[node.op.name], node.specs, node.attrs, tier)
         kernels.append(chosen[key])
     return kernels
+
+
+def supports(backend: Backend, tier: Tier) -> Callable[[Node], str | None]:
+    """What passes ask: nothing where a kernel serves the node, else every refusal. Layers repeat: asked once each."""
+    answers: dict[object, str | None] = {}
+
+    def ask(node: Node) -> str | None:
+        key = _call_key(node)
+        if key not in answers:
+            kernel, reasons = candidates(backend, op_call(OPS[node.op.name], node.specs, node.attrs, tier))
+            answers[key] = None if kernel else "; ".join(reasons)
+        return answers[key]
+
+    return ask
+
+
+def _call_key(node: Node) -> object:
+    """Equal for nodes that kernels cannot tell apart."""
+    return node.op.name, tuple(node.specs.items()), tuple(node.attrs.items())
 
 
 def strongest_tier(
@@ -80,7 +102,7 @@ def strongest_tier(
     for tier in sorted(Tier, reverse=True):
         if tier in caps.refuted:
             continue
-        kernel, _ = candidates(backend, OpCall(op, hide_batch(op, specs), attrs, tier))
+        kernel, _ = candidates(backend, op_call(op, specs, attrs, tier))
         if kernel is not None:
             return tier
     return None

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 
+from samebits.bench.measured_rows import CHUNK_TOKENS, SHORT_PROMPT
 from samebits.bench.ours import Ours, Settings
-from samebits.bench.plan import CHUNK_TOKENS, SHORT_PROMPT
 from samebits.bench.results import Row
 from samebits.core.collector import collector_paused
 from samebits.core.errors import SamebitsError, Unavailable
-from samebits.verify.perf import spec_bytes
+from samebits.core.format import spec_bytes
 
 STATUS = Path("/proc/self/status")
 

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, Stopwatch
-from samebits.backends.one_op import Finished, OneOp, weight_kinds
+from samebits.backends.one_op import OneOp, weight_kinds
+from samebits.backends.timing import time_runs
 from samebits.bench.random_weights import random_weight
 from samebits.core.errors import Unsupported
-from samebits.core.format import BLOCK
+from samebits.core.format import BLOCK, spec_bytes
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.ops import OPS
 from samebits.ops.evaluate import spec_of
 from samebits.ops.rope import rope_table
-from samebits.verify.perf import spec_bytes
 
 HEADS, KV_HEADS, HEAD, PAGE = 32, 8, 128, 16
 HIDDEN, FFN = 4096, 14336
-MIN_RUNS, ROTATION = 20, 4  # runs in a graph; input sets hold so many times the last cache
+ROTATION = 4  # input sets hold so many times the last cache
 Host = Callable[[int], Any]  # from the number of an input set to a host tensor
 
 
@@ -196,9 +195,8 @@ class Sets:
             self._calls.append(call)
 
     def runs(self) -> list[Callable[[], object]]:
-        """Launches that nobody waits for: `Finished` has to stand around them."""
-        count = max(MIN_RUNS, len(self._calls))
-        return [call.executable.run for call in islice(cycle(self._calls), count)]
+        """A launch for every input set."""
+        return [call.executable.run for call in self._calls]
 
     def _made(self, stopwatch: Stopwatch, number: int) -> dict[str, Buffer]:
         """The inputs that are made on the device."""
@@ -223,11 +221,9 @@ def time_gpu_case(
         sets = Sets(backend, stopwatch, case, tier)
     except Unsupported:
         return None
-    with Finished(backend):
-        seconds = stopwatch.seconds(sets.runs())
+    seconds = time_runs(backend, sets.runs()).median
     found = peer(case, sets.buffers)
     if found is None:
         return GpuTiming(case, tier.label, seconds, ceilings)
     name, runs = found
-    runs = list(islice(cycle(runs), max(MIN_RUNS, len(runs))))
-    return GpuTiming(case, tier.label, seconds, ceilings, stopwatch.seconds(runs), name)
+    return GpuTiming(case, tier.label, seconds, ceilings, time_runs(backend, runs).median, name)

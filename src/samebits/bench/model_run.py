@@ -10,9 +10,9 @@ from typing import Any
 from samebits.backends.discovery import Found
 from samebits.bench.ceiling import busy_line, ceiling_source, read_ceiling
 from samebits.bench.footprint import Footprint, measure
+from samebits.bench.measured_rows import fitting
 from samebits.bench.ours import Ours, Settings, weight_bytes
 from samebits.bench.peer import Peer
-from samebits.bench.plan import fitting
 from samebits.bench.results import Row, RowResult
 from samebits.bench.rounds import measure_row
 from samebits.models.checkpoint import FileCheckpoint

@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.backends import discovery
 from samebits.backends.discovery import Found
-from samebits.bench.plan import limits_for
+from samebits.bench.measured_rows import limits_for
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
 from samebits.core.step import StepBatch, lay_out

@@ -10,7 +10,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
 
 from samebits.backends.discovery import default_name
-from samebits.bench import plan
+from samebits.bench import measured_rows
 from samebits.bench.ceiling import usable_threads
 from samebits.bench.model_run import bench_model
 from samebits.bench.ops import chosen_cases, ops_page, print_ops, time_op
@@ -51,7 +51,7 @@ def model(
     prompts: str = typer.Option("512,4096", "--prompts", help="Prefill of so many tokens."),
     depths: str = typer.Option("0,512,2048", "--depths", help="Decode of one sequence that holds so many tokens."),
     batches: str = typer.Option(
-        "8,32", "--batches", help=f"Decode of so many sequences, {plan.SHORT_PROMPT} tokens in each."
+        "8,32", "--batches", help=f"Decode of so many sequences, {measured_rows.SHORT_PROMPT} tokens in each."
     ),
     decode_tokens: int = typer.Option(32, "--decode-tokens", help="Steps of a decode.", min=1, max=4096),
     k_format: str = typer.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="Format of cached keys."),
@@ -73,10 +73,10 @@ def model(
     console = check_files(json_file, plot_file)
     if unknown := set(against) - set(PACKAGES):
         raise UnknownName("peer", min(unknown), list(PACKAGES))
-    rows = plan.rows_for(
-        plan.numbers("--prompts", prompts, 1),
-        plan.numbers("--depths", depths, 0),
-        plan.numbers("--batches", batches, 1),
+    rows = measured_rows.rows_for(
+        measured_rows.numbers("--prompts", prompts, 1),
+        measured_rows.numbers("--depths", depths, 0),
+        measured_rows.numbers("--batches", batches, 1),
         decode_tokens,
     )
     where = backend or default_name()

@@ -11,7 +11,7 @@ import typer
 from rich.progress import track
 
 from samebits.backends.discovery import default_name
-from samebits.bench import plan
+from samebits.bench import measured_rows
 from samebits.bench.ceiling import usable_threads
 from samebits.bench.ours import Settings
 from samebits.bench.peer import open_peer
@@ -102,7 +102,7 @@ def serve(
     """Latencies and throughput of a model under load, budget by budget; every budget sees the same requests."""
     console = check_files(json_file, plot_file)
     policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
-    lengths = plan.numbers("--prompts", prompts, 1)
+    lengths = measured_rows.numbers("--prompts", prompts, 1)
     if scenario == "together" and not arrivals:
         coming = together(requests, lengths, new_tokens, shared_prefix, seed)
         title = f"{requests} requests at once, seed {seed}"
@@ -155,7 +155,7 @@ def schedule(
     """
     console = check_files(json_file, plot_file)
     policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
-    mixture = Mixture(rate, seconds, plan.numbers("--prompts", prompts, 1), new_tokens, prefix_share, seed)
+    mixture = Mixture(rate, seconds, measured_rows.numbers("--prompts", prompts, 1), new_tokens, prefix_share, seed)
     requests, title = _requests(scenario, arrivals, mixture)
     room, costs = Room(sequences, context, num_pages=pages), cost_of(cost)
     outcomes = [simulate(name, policy, requests, room, costs) for name, policy in policies.items()]

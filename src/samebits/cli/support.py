@@ -12,9 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from samebits.backends.discovery import Found, discover, get
-from samebits.backends.support import candidates, hide_batch, strongest_tier
+from samebits.backends.support import candidates, op_call, strongest_tier
 from samebits.core.tiers import Tier
-from samebits.kernels.record import OpCall
 from samebits.ops import OPS, Bound, Op, bind, make_inputs
 
 
@@ -53,7 +52,7 @@ def matrix(ops: list[Op], backends: list[Found]) -> Iterator[Support]:
                 tier = strongest_tier(found.backend, found.caps, op, bound.specs, bound.attrs)
                 reason = None
                 if tier is None:
-                    call = OpCall(op, hide_batch(op, bound.specs), bound.attrs, Tier.NONE)
+                    call = op_call(op, bound.specs, bound.attrs, Tier.NONE)
                     reason = "; ".join(candidates(found.backend, call)[1])
                 yield Support(op.name, fmt, found.name, tier.label if tier is not None else None, reason)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.registry import Registry
+from samebits.core.shapes import TensorSpec
 
 BLOCK = 32  # integer products are summed over blocks of 32 elements in every quantized format
 
@@ -85,6 +87,12 @@ class BlockFormat(Format):
 
 
 FORMATS: Registry[Format] = Registry("format")
+
+
+def spec_bytes(spec: TensorSpec) -> int:
+    """Bytes of a tensor with symbols at their upper bound, rows packed one after another."""
+    shape, fmt = spec.upper_shape, FORMATS[spec.format]
+    return prod(shape[:-1]) * fmt.row_bytes(shape[-1]) if shape else fmt.block_bytes
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +27,21 @@ class OpSpec(Protocol):
     @property
     def writes(self) -> tuple[str, ...]:
         """Inputs updated in place."""
+        ...
+
+    @property
+    def caches(self) -> tuple[str, ...]:
+        """Inputs that are caches, written or only read."""
+        ...
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its one result is columns of its one input, unchanged."""
+        ...
+
+    @property
+    def view_start(self) -> Callable[..., int] | None:
+        """(**attrs), of a view: the input's column where the result's rows begin."""
         ...
 
     def infer(self, specs: dict[str, TensorSpec], attrs: dict[str, Any], env: Env) -> tuple[TensorSpec, ...]:

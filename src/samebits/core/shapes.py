@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 DIM_TEXT = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<name>[A-Za-z_]\w*)(?:\+(?P<plus>\d+))?$")
 
@@ -46,6 +47,27 @@ class TensorSpec:
 
     shape: Shape
     format: str
+
+    @property
+    def upper_shape(self) -> tuple[int, ...]:
+        """The shape with symbols at their upper bound."""
+        return tuple(upper(d) for d in self.shape)
+
+    @property
+    def num_elements(self) -> int:
+        """How many, with symbols at their upper bound."""
+        return prod(self.upper_shape)
+
+    def at(self, dims: Mapping[str, int]) -> TensorSpec:
+        """The spec of one step, symbols at the sizes `dims` gives them; KeyError for one that has none."""
+        return TensorSpec(tuple(d.value(dims) if isinstance(d, Sym) else d for d in self.shape), self.format)
+
+    def takes(self, given: TensorSpec) -> bool:
+        """Whether memory of the spec `given` can serve: same format, fixed sizes equal, others within their bound."""
+        return (given.format, len(given.shape)) == (self.format, len(self.shape)) and all(
+            upper(have) == want if isinstance(want, int) else upper(have) <= want.upper
+            for have, want in zip(given.shape, self.shape, strict=True)
+        )
 
     def __str__(self) -> str:
         return f"{self.format}[{', '.join(str(d) for d in self.shape)}]"

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from samebits.backends.discovery import Found, get
-from samebits.backends.support import candidates, check_tier, hide_batch
+from samebits.backends.support import candidates, check_tier, op_call, supports
 from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.debug.labels import Label, label_values
 from samebits.debug.prepare import device_of, rewritten
-from samebits.engine.plan import supports, tiers_to_try
+from samebits.engine.plan import tiers_to_try
 from samebits.graph import Graph, Node
-from samebits.kernels.record import OpCall
 from samebits.ops import OPS
 from samebits.passes import place
 
@@ -131,8 +130,7 @@ def explain(graph: Graph, architecture: str, found: Found, asked: Tier | None, f
 
 def _plan(found: Found, node: Node, label: Label, graph: Graph, tier: Tier) -> NodePlan:
     op = OPS[node.op.name]
-    specs = hide_batch(op, {name: value.spec for name, value in node.inputs.items()})
-    kernel, reasons = candidates(device_of(found), OpCall(op, specs, node.attrs, tier))
+    kernel, reasons = candidates(device_of(found), op_call(op, node.specs, node.attrs, tier))
     weight = next((v.spec for v in node.inputs.values() if v.name in graph.weights), None)
     return NodePlan(
         label=label.text,

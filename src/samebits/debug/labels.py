@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from samebits.graph import Graph, Node
+from samebits.graph.uses import memory_roots
 from samebits.models.parts import ROPE_TABLE
 
 LAYER = re.compile(r"^((?:[^.]+\.)*?(\d+))\.")
@@ -39,18 +40,18 @@ Place = tuple[float, str]  # order of a stage among the others, its name
 def label_values(graph: Graph) -> dict[str, Label]:
     """A label, unique in the graph, for every value that a node defines."""
     places: dict[str, Place] = {v.name: _layer_of(v.name) for v in graph.inputs if LAYER.match(v.name)}
-    memory = {v.name: v.name for v in graph.inputs if graph.kinds.get(v.name) == "cache"}  # value -> its cache
+    roots = memory_roots(graph)
     named = frozenset(name for name in graph.weights if not name.startswith(ROPE_TABLE))
     labels: dict[str, Label] = {}
     taken: set[str] = set()
     counts: Counter[str] = Counter()
     is_inside = False  # whether a layer has begun
     for node in graph.nodes:
-        memory.update({new.name: memory[old.name] for old, new in node.writes if old.name in memory})
         place = _place_of(node, places, named, is_inside)
         is_inside = is_inside or _layer_number(place) is not None
         for i, value in enumerate(node.outputs):
-            text = memory.get(value.name) or (_weight_name(node, named) if i == 0 else None)
+            is_cache = graph.kinds.get(roots[value.name]) == "cache"
+            text = roots[value.name] if is_cache else _weight_name(node, named) if i == 0 else None
             if text is None or text in taken:
                 base = f"{place[1]}/{node.op.name}"
                 text = f"{base}.{counts[base]}"

@@ -10,12 +10,12 @@ import numpy as np
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend
 from samebits.backends.reference import host_tensor
-from samebits.backends.support import check_tier
+from samebits.backends.support import check_tier, supports
 from samebits.core.errors import BadInput, Unavailable, Unsupported
 from samebits.core.format import HostTensor
 from samebits.core.step import StepBatch, lay_out
 from samebits.core.tiers import Tier
-from samebits.engine.plan import supports, tiers_to_try
+from samebits.engine.plan import tiers_to_try
 from samebits.engine.weights import load_weight
 from samebits.graph import Graph
 from samebits.loaders.cache import resolve

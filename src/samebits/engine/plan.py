@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend, Executable
 from samebits.backends.reference import ReferenceBackend
-from samebits.backends.support import candidates, check_tier, choose_kernels, hide_batch
+from samebits.backends.support import check_tier, choose_kernels, supports
 from samebits.core.errors import Unavailable, Unsupported
 from samebits.core.tiers import Tier
 from samebits.engine.placed import PlacedExecutable
 from samebits.engine.weights import Packer
-from samebits.graph import Graph, Node
-from samebits.kernels.record import OpCall
-from samebits.ops import OPS
+from samebits.graph import Graph
 from samebits.passes.pipeline import run_pipeline
 from samebits.passes.place import Placement, place
 
 FALLBACK = ReferenceBackend()
-
-
-def supports(backend: Backend, tier: Tier) -> Callable[[Node], str | None]:
-    """What passes ask: nothing where a kernel serves the node, else every refusal. Layers repeat: asked once each."""
-    answers: dict[object, str | None] = {}
-
-    def ask(node: Node) -> str | None:
-        given = tuple((name, value.spec) for name, value in node.inputs.items())
-        key = (node.op.name, given, tuple(node.attrs.items()))
-        if key not in answers:
-            op = OPS[node.op.name]
-            kernel, reasons = candidates(backend, OpCall(op, hide_batch(op, dict(given)), node.attrs, tier))
-            answers[key] = None if kernel else "; ".join(reasons)
-        return answers[key]
-
-    return ask
 
 
 @dataclass(frozen=True)

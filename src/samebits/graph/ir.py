@@ -38,6 +38,11 @@ class Node:
     attrs: Mapping[str, Any]
     outputs: tuple[Value, ...]
 
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        """Of its inputs, by the op's names for them."""
+        return {name: value.spec for name, value in self.inputs.items()}
+
     @cached_property
     def writes(self) -> tuple[tuple[Value, Value], ...]:
         """(old value, new value in the same memory) for every input that is updated in place."""

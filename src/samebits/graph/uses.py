@@ -10,23 +10,28 @@ def overwritten_at(graph: Graph) -> dict[str, int]:
     return {old.name: i for i, node in enumerate(graph.nodes) for old, _ in node.writes}
 
 
+def memory_roots(graph: Graph) -> dict[str, str]:
+    """Every value's name -> the first value in its memory: itself, or what was there before all that is written in
+    place over it. A value in a graph input's memory leads to that input."""
+    roots = {v.name: v.name for v in graph.inputs}
+    for node in graph.nodes:
+        roots.update({v.name: v.name for v in node.outputs})
+        roots.update({new.name: roots[old.name] for old, new in node.writes})
+    return roots
+
+
 def state_values(graph: Graph) -> set[str]:
     """Values in the memory of a graph input: the inputs, and what nodes write into them. A write to one is seen
     by the caller, so it may be neither dropped nor moved to other memory."""
-    state = {v.name for v in graph.inputs}
-    for node in graph.nodes:
-        state.update(new.name for old, new in node.writes if old.name in state)
-    return state
+    inputs = {v.name for v in graph.inputs}
+    return {name for name, root in memory_roots(graph).items() if root in inputs}
 
 
 def cache_values(graph: Graph) -> set[str]:
     """Values in memory that outlives a step: inputs that are caches or are written, and what is written there."""
-    state = state_values(graph)
     written = overwritten_at(graph)
     caches = {v.name for v in graph.inputs if graph.kinds.get(v.name) == "cache" or v.name in written}
-    for node in graph.nodes:
-        caches.update(new.name for old, new in node.writes if old.name in caches)
-    return caches & state
+    return {name for name, root in memory_roots(graph).items() if root in caches}
 
 
 def next_number(graph: Graph) -> int:

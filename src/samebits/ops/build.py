@@ -45,6 +45,6 @@ class OpBuilder:
 
 def infer_specs(node: Node) -> tuple[TensorSpec, ...]:
     """The specs of a node's results, worked out anew; BadInput where its arguments do not fit the record."""
-    op, specs = OPS[node.op.name], {name: value.spec for name, value in node.inputs.items()}
+    op, specs = OPS[node.op.name], node.specs
     attrs, env = bind_specs(op, specs, node.attrs)
     return op.infer(specs, attrs, env)

@@ -18,7 +18,7 @@ from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settled
 from samebits.core.shapes import Env, TensorSpec, describe, match_shape
 from samebits.formats.nvfp4 import SMALLEST_SCALE
-from samebits.ops.record import CACHES, FLOATS, Attr, Input, Op
+from samebits.ops.record import FLOATS, Attr, Input, Op
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -162,7 +162,7 @@ def _settled(op: Op, tensor: Input, value: HostTensor) -> HostTensor:
             raise BadInput(op.name, tensor.name, f"a tensor scale of {value.scale:g}", "0, or 2^-30 and more")
         return value
     is_written = tensor.name in op.writes
-    if dtype_name(value) not in FLOATS or (tensor.formats == CACHES and (is_written or op.smallest is None)):
+    if dtype_name(value) not in FLOATS or (tensor.is_cache and (is_written or op.smallest is None)):
         return value
     return settled(value, in_place=is_written)
 

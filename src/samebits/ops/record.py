@@ -49,6 +49,16 @@ class Input:
     def dims_choices(self) -> tuple[str, ...]:
         return (self.dims,) if isinstance(self.dims, str) else self.dims
 
+    @property
+    def is_cache(self) -> bool:
+        """Whether it is memory of pages that outlives a step."""
+        return self.raw and self.formats == CACHES
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether a model loads it: a constant that may be in any block format."""
+        return self.raw and set(BLOCK_WEIGHTS) <= set(self.formats)
+
 
 @dataclass(frozen=True)
 class Attr:
@@ -135,11 +145,27 @@ class Op:
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
     usual_size: Callable[..., np.ndarray] | None = None  # of each element of the one result, whatever cancels in it
+    view_start: Callable[..., int] | None = None  # (**attrs), of a view: the input's column where result rows begin
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
         """Inputs that are updated in place."""
         return tuple(r.alias_of for r in self.results if r.alias_of)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its one result is columns of its one input, unchanged: a backend need not move them."""
+        return self.view_start is not None
+
+    @cached_property
+    def caches(self) -> tuple[str, ...]:
+        """Inputs that are caches, written or only read."""
+        return tuple(t.name for t in self.inputs if t.is_cache)
+
+    @cached_property
+    def weights(self) -> tuple[str, ...]:
+        """Inputs that a model loads once: backends may rearrange them then."""
+        return tuple(t.name for t in self.inputs if t.is_weight)
 
     @property
     def format_axis(self) -> Input:
@@ -204,6 +230,7 @@ def define_op(
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
     usual_size: Callable[..., np.ndarray] | None = None,
+    view_start: Callable[..., int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated reference as an op of its own name; returns the reference unchanged."""
 
@@ -233,6 +260,7 @@ def define_op(
             operations=operations,
             cache_bytes=cache_bytes,
             usual_size=usual_size,
+            view_start=view_start,
         )
         OPS.add(op.name, op, aliases)
         return reference

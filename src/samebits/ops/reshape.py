@@ -1,4 +1,4 @@
-"""Moving columns: split_heads, merge_heads, slice_columns, concat_columns. Backends may make them views."""
+"""Moving columns: split_heads, merge_heads and slice_columns, which backends may make views; concat_columns."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
             "formats": {"x": str(row["x"])},
         }
     ),
+    view_start=lambda heads: 0,
 )
 def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
     """[T, heads * D] as [T, heads, D]."""
@@ -77,6 +78,7 @@ def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
     space=_head_space(
         lambda row: {"dims": {n: number(row, n) for n in ("T", "H", "D")}, "formats": {"x": str(row["x"])}}
     ),
+    view_start=lambda: 0,
 )
 def merge_heads(x: np.ndarray) -> np.ndarray:
     """[T, heads, D] as [T, heads * D]."""
@@ -116,6 +118,7 @@ def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
     invariant_axes=("...",),
     shape_env=_slice_dims,
     space=SLICE_SPACE,
+    view_start=lambda start, stop: start,
 )
 def slice_columns(x: np.ndarray, *, start: int = 0, stop: int = 0) -> np.ndarray:
     """Columns start .. stop - 1."""

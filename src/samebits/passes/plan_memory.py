@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from samebits.core.errors import SamebitsError
-from samebits.core.format import FORMATS
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import spec_bytes
+from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph
-from samebits.graph.uses import state_values
+from samebits.graph.uses import memory_roots, state_values
 from samebits.passes.place import Place, Placement
 
 ALIGNMENT = 256
@@ -36,12 +35,6 @@ class _Buffer:
     first: int
     last: int
     values: list[str]
-
-
-def spec_bytes(spec: TensorSpec) -> int:
-    """Bytes of a tensor at its upper bounds, packed."""
-    shape, fmt = [upper(d) for d in spec.shape], FORMATS[spec.format]
-    return prod(shape[:-1]) * fmt.row_bytes(shape[-1]) if shape else fmt.block_bytes
 
 
 def plan_memory(
@@ -119,11 +112,9 @@ def _buffers(
 
 def check_plan(graph: Graph, plan: MemoryPlan) -> None:
     """Raises SamebitsError where two values that are alive at one node overlap. For plans of a whole graph."""
-    uses, state = graph.uses, state_values(graph)
-    same: dict[str, str] = {}  # value -> the first value in its memory
+    uses, state, roots = graph.uses, state_values(graph), memory_roots(graph)
     live: dict[str, tuple[int, int]] = {}
     for index, node in enumerate(graph.nodes):
-        same.update({new.name: same.get(old.name, old.name) for old, new in node.writes})
         for value in node.outputs:
             if value.name not in state:
                 start = plan.offsets[value.name]
@@ -132,6 +123,6 @@ def check_plan(graph: Graph, plan: MemoryPlan) -> None:
             if not 0 <= start <= stop <= plan.total_bytes:
                 raise SamebitsError(f"node {index}, {node.op.name}: %{a} lies outside the arena")
             for b, (other_start, other_stop) in live.items():
-                if same.get(a, a) != same.get(b, b) and start < other_stop and other_start < stop:
+                if roots[a] != roots[b] and start < other_stop and other_start < stop:
                     raise SamebitsError(f"node {index}, {node.op.name}: %{a} and %{b} overlap")
         live = {name: at for name, at in live.items() if max(uses.get(name, (-1,))) > index}

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from starlette.types import Lifespan
 
 from samebits.core.errors import BadInput
-from samebits.server import other_routes
+from samebits.server import status_routes, text_routes
+from samebits.server.completion_routes import chat_completions, completions
 from samebits.server.errors import from_exception, handle_http_exception
-from samebits.server.generating import chat_completions, completions
 from samebits.server.logs import printable
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
@@ -56,16 +56,16 @@ async def openapi(request: Request) -> Response:
 ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/v1/chat/completions", chat_completions),
     ("POST", "/v1/completions", completions),
-    ("POST", "/v1/embeddings", other_routes.embeddings),
-    ("GET", "/v1/models", other_routes.models),
-    ("GET", "/v1/models/{name:path}", other_routes.model),
-    ("POST", "/tokenize", other_routes.tokenize),
-    ("POST", "/detokenize", other_routes.detokenize),
-    ("GET", "/health", other_routes.health),
-    ("GET", "/metrics", other_routes.metrics),
-    ("GET", "/state", other_routes.state),
+    ("POST", "/v1/embeddings", text_routes.embeddings),
+    ("GET", "/v1/models", status_routes.models),
+    ("GET", "/v1/models/{name:path}", status_routes.model),
+    ("POST", "/tokenize", text_routes.tokenize),
+    ("POST", "/detokenize", text_routes.detokenize),
+    ("GET", "/health", status_routes.health),
+    ("GET", "/metrics", status_routes.metrics),
+    ("GET", "/state", status_routes.state),
     ("GET", "/openapi.json", openapi),
-    ("GET", "/", other_routes.page),
+    ("GET", "/", status_routes.page),
 )
 
 

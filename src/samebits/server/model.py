@@ -17,7 +17,7 @@ from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.faults import reason_of
 from samebits.engine.observer import Observer
 from samebits.loaders import SpecialTokens
-from samebits.server.errors import busy
+from samebits.server.errors import ApiError, busy
 from samebits.server.grammar import Grammars
 from samebits.server.grammar_process import Vocabulary
 from samebits.server.limits import Limits
@@ -94,6 +94,11 @@ class ServedModel:
         if self.state != READY:
             raise busy(self.reason)
         return self
+
+    def check_name(self, name: str | None) -> None:
+        """ApiError 404 for another model than this one; none is fine."""
+        if name and name != self.name:
+            raise ApiError(404, f"model: got {name!r}; needs {self.name!r}", "model", "model_not_found")
 
     def close(self) -> None:
         if self._state == READY:

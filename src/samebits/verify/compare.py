@@ -18,8 +18,6 @@ from samebits.verify.harness import raw_bytes
 from samebits.verify.locate import axis_labels, first_difference
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
-CACHES = ("k_cache", "v_cache")  # inputs whose unwritten cells hold NaN poison
-
 
 @dataclass(frozen=True)
 class Distance:
@@ -120,7 +118,7 @@ def _other_call(a: Artifact, b: Artifact) -> str:
         got = a.inputs[name]
         if format_of(got) is not format_of(want):
             return f"input {name}: {format_of(got).name} instead of {format_of(want).name}"
-        if name in CACHES and got.shape == want.shape:
+        if name in b.op.caches and got.shape == want.shape:
             poison = _poison(got) & _poison(want)
             got, want = _blank(got, poison), _blank(want, poison)
         where = first_difference(got, want, [f"axis-{i}" for i in range(len(want.shape))])
@@ -146,7 +144,7 @@ def _without_poison(a: Artifact, b: Artifact) -> tuple[Artifact, Artifact]:
     """Both with the cells zeroed that neither wrote and that hold NaN in both."""
     outputs = dict(a.outputs), dict(b.outputs)
     for result in b.op.results:
-        if result.alias_of not in CACHES or result.name not in b.outputs:
+        if result.alias_of not in b.op.caches or result.name not in b.outputs:
             continue
         cells = np.ones(b.outputs[result.name].shape[:-1], bool)
         for side in (a, b):

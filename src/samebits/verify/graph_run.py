@@ -15,10 +15,9 @@ from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.engine.weights import Packer
 from samebits.graph import Graph, Node, Value
-from samebits.graph.uses import state_values
+from samebits.graph.uses import memory_roots, state_values
 from samebits.ops import OPS, bind, evaluate
 from samebits.verify.harness import PATTERNS
-from samebits.verify.input_sets import fixed_spec
 from samebits.verify.model import Finding, one_line
 from samebits.verify.program import Memory
 from samebits.verify.scenes import Arrays, Tensors
@@ -55,22 +54,16 @@ def evaluated(graph: Graph, tensors: Tensors) -> Iterator[Values]:
             results = evaluate(bind(OPS[node.op.name], **arguments, **node.attrs))
             step.update(zip((v.name for v in node.outputs), results, strict=True))
         yield step
-        carried = {old.name: new.name for node in graph.nodes for old, new in node.writes}
+        last = {root: name for name, root in memory_roots(graph).items()}
         for name in [v.name for v in graph.inputs if graph.kinds.get(v.name) == "cache"]:
-            values[name] = step[_last(name, carried)]
-
-
-def _last(name: str, carried: Mapping[str, str]) -> str:
-    while name in carried:
-        name = carried[name]
-    return name
+            values[name] = step[last[name]]
 
 
 def fixed_graph(graph: Graph, dims: Mapping[str, int]) -> Graph:
     """The graph at the sizes of one step, for a backend that compiles no open ones."""
 
     def fixed(value: Value) -> Value:
-        return Value(value.name, fixed_spec(value.spec, dict(dims)))
+        return Value(value.name, value.spec.at(dims))
 
     nodes = tuple(
         Node(n.op, {k: fixed(v) for k, v in n.inputs.items()}, n.attrs, tuple(map(fixed, n.outputs)))
@@ -168,9 +161,9 @@ class GraphRun:
                 executable.bind(name, self._backend.adopt(array.copy()))
             return
         for name, array in arrays.items():
-            executable.bind(name, self._place(name, array, fixed_spec(self._spec(name), dims)))
+            executable.bind(name, self._place(name, array, self._spec(name).at(dims)))
         for value in self._outputs.values():
-            executable.bind(value.name, self._place(value.name, None, fixed_spec(value.spec, dims)))
+            executable.bind(value.name, self._place(value.name, None, value.spec.at(dims)))
 
     def _spec(self, name: str) -> TensorSpec:
         return next(v.spec for v in self._graph.inputs if v.name == name)

@@ -13,8 +13,8 @@ import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, View
 from samebits.backends.one_op import OneOp
-from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, spec_bytes
+from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.ops import Bound, Op, bind
 from samebits.verify.model import Finding
@@ -43,16 +43,14 @@ def same_bytes(a: HostTensor, b: HostTensor) -> bool:
 
 def filled(spec: TensorSpec, pattern: int) -> HostTensor:
     """A host tensor of the spec in which every byte is the pattern (a bool array holds true)."""
-    shape = tuple(upper(d) for d in spec.shape)
-    fmt = FORMATS[spec.format]
+    shape, fmt = spec.upper_shape, FORMATS[spec.format]
     if isinstance(fmt, BlockFormat):
         return Packed(fmt, np.full((*shape[:-1], fmt.row_bytes(shape[-1])), pattern, np.uint8))
     if fmt.dtype is None:
         raise TypeError(f"{fmt.name} is neither plain nor a block format")
     if fmt.dtype == np.bool_:
         return np.ones(shape, bool)
-    size = int(np.prod(shape, dtype=np.int64)) * fmt.dtype.itemsize
-    return np.full(size, pattern, np.uint8).view(fmt.dtype).reshape(shape)
+    return np.full(spec_bytes(spec), pattern, np.uint8).view(fmt.dtype).reshape(shape)
 
 
 class Watched:
@@ -60,7 +58,7 @@ class Watched:
 
     def __init__(self, backend: Backend, name: str, spec: TensorSpec, content: HostTensor | None, pattern: int) -> None:
         self.name, self._backend = name, backend
-        self._rows = upper(spec.shape[0])
+        self._rows = spec.upper_shape[0]
         whole = TensorSpec((self._rows + 2 * GUARD_ROWS, *spec.shape[1:]), spec.format)
         self.base: Buffer = backend.alloc(whole)
         self._before = filled(whole, pattern)

@@ -27,7 +27,6 @@ MANY_ROWS = 33  # more than two vectors or a warp hold
 MANY_SEQUENCES = 9
 MOST_ELEMENTS = 1 << 17  # in the rows of a larger call: the reference has to compute them too
 INDEX_FORMATS = {"i32", "bool"}
-CACHES = ("k_cache", "v_cache", "cache")
 PAGE_IDS = ("kv_indices", "sources", "targets")
 
 
@@ -49,11 +48,11 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
         if call is not None:
             calls[name] = call
     weights = constant_names(op, first)
-    if weights and not any(name in first for name in (*CACHES, *PAGE_IDS)):
+    if weights and not any(name in first for name in (*op.caches, *PAGE_IDS)):
         calls["other weights"] = {**first, **{name: other[name] for name in weights}}
     if any(first.get(name) is not None for name in PAGE_IDS):
-        calls["other pages"] = _other_pages(first, Stream(f"{op.name}/{case.id}/pages", seed))
-    calls["another last row"] = _other_end(first, other)
+        calls["other pages"] = _other_pages(op, first, Stream(f"{op.name}/{case.id}/pages", seed))
+    calls["another last row"] = _other_end(op, first, other)
     return {name: call for name, call in calls.items() if _is_valid(op, call)}
 
 
@@ -73,11 +72,11 @@ def _shorter(first: Inputs) -> Inputs:
     }
 
 
-def _other_end(first: Inputs, other: Inputs) -> Inputs:
+def _other_end(op: Op, first: Inputs, other: Inputs) -> Inputs:
     """The first call but for the last row of each plain tensor: what looks at the beginning alone takes it for that."""
     changed = {}
     for name, tensor in first.items():
-        is_plain = isinstance(tensor, np.ndarray) and tensor.dtype.kind in "fV" and name not in CACHES
+        is_plain = isinstance(tensor, np.ndarray) and tensor.dtype.kind in "fV" and name not in op.caches
         if is_plain and tensor.ndim and len(tensor):
             changed[name] = tensor.copy()
             changed[name][-1] = other[name][-1]
@@ -137,7 +136,7 @@ def constant_names(op: Op, call: Inputs) -> list[str]:
         name
         for name, spec in bound.specs.items()
         if spec.format not in INDEX_FORMATS
-        and name not in (*op.writes, *CACHES)
+        and name not in (*op.writes, *op.caches)
         and not free & {_name(text) for text in texts[name].split()}
     ]
 
@@ -169,11 +168,7 @@ def _size(bound: Bound, name: str) -> int:
 
 def fixed_specs(specs: dict[str, TensorSpec], dims: dict[str, int]) -> dict[str, TensorSpec]:
     """The specs with their symbols replaced by sizes."""
-    return {name: fixed_spec(spec, dims) for name, spec in specs.items()}
-
-
-def fixed_spec(spec: TensorSpec, dims: dict[str, int]) -> TensorSpec:
-    return TensorSpec(tuple(d.value(dims) if isinstance(d, Sym) else d for d in spec.shape), spec.format)
+    return {name: spec.at(dims) for name, spec in specs.items()}
 
 
 def _batch_axis(op: Op, call: Inputs) -> dict[str, int]:
@@ -242,9 +237,9 @@ def _sequences(call: Inputs, chosen: list[int]) -> Inputs:
     return changed
 
 
-def _other_pages(call: Inputs, stream: Stream) -> Inputs:
+def _other_pages(op: Op, call: Inputs, stream: Stream) -> Inputs:
     """The same contents in pages elsewhere, and tables that say so."""
-    caches = [name for name in CACHES if call.get(name) is not None]
+    caches = [name for name in op.caches if call.get(name) is not None]
     num_pages = call[caches[0]].shape[0]
     place = stream.permutation(num_pages)  # page p moves to place[p]
     origin = np.argsort(place)

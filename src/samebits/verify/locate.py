@@ -17,7 +17,7 @@ AXIS_NAMES |= {"N": "output", "B": "row", "V": "token id", "NB": "block", "k": "
 def axis_labels(op: Op, result: int, rank: int, attrs: dict[str, Any]) -> list[str]:
     """A word for every axis of a result: what the op's dimensions mean."""
     record = op.results[result]
-    if record.alias_of in ("k_cache", "v_cache") or op.name == "convert_kv_layout":
+    if record.format.removeprefix("=") in op.caches:
         inner = ["slot", "head"] if attrs.get("layout", attrs.get("target", "NHD")) == "NHD" else ["head", "slot"]
         return {
             3: ["page", "slot", "element"],

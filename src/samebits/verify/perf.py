@@ -1,14 +1,11 @@
 """`samebits verify --perf`: the same cases, timed. Bytes and operations per second; ratios are what to trust.
 
-A backend with its own graphs or events is timed from outside here: run, sync, wall clock. `samebits bench`
-is the place for rooflines and peers.
+`samebits bench` is the place for rooflines and peers.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-import time
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -17,16 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from samebits.backends.interface import Backend
-from samebits.backends.one_op import Finished, OneOp, weight_kinds
+from samebits.backends.one_op import OneOp, weight_kinds
+from samebits.backends.timing import time_runs
 from samebits.core.errors import Unsupported
-from samebits.core.format import FORMATS
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import spec_bytes
 from samebits.core.tiers import Tier
 from samebits.ops import OPS, Bound, bind, make_inputs
 from samebits.verify.model import Task
 from samebits.verify.select import case_of
-
-MIN_RUNS, MAX_RUNS, SECONDS_A_CASE = 3, 200, 0.3
 
 
 @dataclass(frozen=True)
@@ -55,18 +50,13 @@ class Timing:
         return {**asdict(self), **rates}
 
 
-def spec_bytes(spec: TensorSpec) -> int:
-    shape = tuple(upper(d) for d in spec.shape) or (1,)
-    return math.prod(shape[:-1]) * FORMATS[spec.format].row_bytes(shape[-1])
-
-
 def _arguments(bound: Bound) -> dict[str, Any]:
     return {**dict.fromkeys(t.name for t in bound.op.inputs), **bound.tensors, **bound.attrs}
 
 
 def moved_bytes(bound: Bound) -> int:
     """Every input and output once; of a paged cache only what the call touches."""
-    caches = ("k_cache", "v_cache") if bound.op.cache_bytes is not None else ()
+    caches = bound.op.caches if bound.op.cache_bytes is not None else ()
     moved = sum(spec_bytes(spec) for name, spec in bound.specs.items() if name not in caches)
     results = zip(bound.result_specs(), bound.op.active_results(bound.tensors, bound.attrs), strict=True)
     moved += sum(spec_bytes(spec) for spec, result in results if result.alias_of is None)
@@ -77,7 +67,7 @@ def operations(bound: Bound) -> int:
     """What the op's record counts, or one operation per element of the results."""
     if bound.op.operations is not None:
         return bound.op.operations(**_arguments(bound))
-    return sum(math.prod(upper(d) for d in spec.shape) for spec in bound.result_specs())
+    return sum(spec.num_elements for spec in bound.result_specs())
 
 
 def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
@@ -93,19 +83,9 @@ def time_call(backend: Backend, bound: Bound, case: str, tier: Tier) -> Timing |
         call.put(bound.tensors)
     except Unsupported:
         return None
-    samples: list[float] = []
-    call.run()
-    run, stop = call.executable.run, time.perf_counter() + SECONDS_A_CASE
-    with Finished(backend):  # around them all: in each it would be a microsecond of the kernel's time
-        while len(samples) < MIN_RUNS or (time.perf_counter() < stop and len(samples) < MAX_RUNS):
-            started = time.perf_counter()
-            run()
-            backend.sync()
-            samples.append(time.perf_counter() - started)
-    median = statistics.median(samples)
-    spread = (max(samples) - min(samples)) / median
-    counts = moved_bytes(bound), operations(bound), len(samples)
-    return Timing(bound.op.name, case, tier.label, median * 1e6, spread, *counts)
+    times = time_runs(backend, [call.executable.run])
+    counts = moved_bytes(bound), operations(bound), len(times.samples)
+    return Timing(bound.op.name, case, tier.label, times.median * 1e6, times.spread, *counts)
 
 
 def print_timings(console: Console, timings: list[Timing]) -> None:

@@ -22,7 +22,7 @@ from samebits.graph import InputKind
 from samebits.ops import Bound, Op, bind, evaluate
 from samebits.ops.evaluate import spec_of
 from samebits.verify.harness import PATTERNS, execute, same_bytes
-from samebits.verify.input_sets import CACHES, Inputs, Signature, constant_names, fixed_specs, signature_of
+from samebits.verify.input_sets import Inputs, Signature, constant_names, fixed_specs, signature_of
 from samebits.verify.model import Finding, one_line
 from samebits.verify.program import Memory, difference, num_rows
 
@@ -131,7 +131,7 @@ def _compile(
     kinds: dict[str, InputKind] = {}
     if manner.constants:
         kinds |= dict.fromkeys(constant_names(op, calls[0].inputs), "weight")
-        kinds |= dict.fromkeys((name for name in CACHES if name in calls[0].bound.tensors), "cache")
+        kinds |= dict.fromkeys((name for name in op.caches if name in calls[0].bound.tensors), "cache")
     attrs = calls[0].bound.attrs
     try:
         return Replay(backend, op, OneOp(backend, op, signature.specs, attrs, tier, kinds), manner, calls, tier)

@@ -13,14 +13,13 @@ import numpy as np
 
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.shapes import TensorSpec
 from samebits.core.step import PAGES, lay_out, step_specs
 from samebits.graph import Graph, Value
 from samebits.models.parts import ROPE_TABLE, Limits
 from samebits.ops.cases import in_format
 from samebits.ops.rope import rope_table
 from samebits.verify.harness import filled
-from samebits.verify.input_sets import fixed_spec
 
 Arrays = dict[str, np.ndarray]
 NUM_PAGES, PAGE_SIZE, VOCAB = 12, 16, 96
@@ -114,7 +113,7 @@ class Tensors:
             elif value.name.startswith(f"{PAGES}."):
                 found[value.name] = window_pages(arrays, int(value.name.rpartition(".")[2]))
             elif value.name not in graph.kinds:
-                shape = tuple(upper(d) for d in fixed_spec(value.spec, dims_of(arrays)).shape)
+                shape = value.spec.at(dims_of(arrays)).upper_shape
                 found[value.name] = Stream(f"scene/{value.name}/{number}", self._seed).normal(shape)
         return found
 
@@ -132,7 +131,7 @@ class Tensors:
         return self._weights[value.name]
 
     def _drawn(self, name: str, spec: TensorSpec) -> HostTensor:
-        shape = tuple(upper(d) for d in spec.shape)
+        shape = spec.upper_shape
         if name.startswith(ROPE_TABLE):
             return rope_table(shape[0], 2 * shape[1], theta=10000.0 if name == ROPE_TABLE else 100.0)
         values = Stream(f"scene/{name}", self._seed).normal(shape)

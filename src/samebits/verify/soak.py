@@ -6,19 +6,16 @@ is there when the other runs. Results and the memory around them are compared as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from samebits.backends.interface import Backend
 from samebits.backends.one_op import OneOp
 from samebits.core.errors import Unsupported
-from samebits.core.format import HostTensor
-from samebits.core.shapes import upper
+from samebits.core.format import HostTensor, spec_bytes
 from samebits.core.tiers import Tier
 from samebits.ops import Bound, Op, bind, make_inputs
 from samebits.ops.evaluate import spec_of
 from samebits.ops.record import Case
-from samebits.passes.plan_memory import spec_bytes
 from samebits.verify.harness import PATTERNS, same_bytes
 from samebits.verify.input_sets import Inputs, fewer_rows
 from samebits.verify.model import Finding, one_line
@@ -39,7 +36,7 @@ def soak_case(op: Op, seed: int = 0) -> Case:
 
     def cost(case: Case) -> tuple[bool, int]:
         bound = bind(op, **make_inputs(op, case, seed))
-        num_results = max(math.prod(map(upper, spec.shape)) for spec in bound.result_specs())
+        num_results = max(spec.num_elements for spec in bound.result_specs())
         return num_results < LEAST_ELEMENTS, sum(spec_bytes(spec) for spec in bound.specs.values())
 
     ordinary = [case for case in op.cases if not case.full and not case.extra.get("special")]
@@ -91,7 +88,7 @@ class Launches:
         self._specs = self._bound.result_specs()
         self._outputs: dict[int, Memory] = {}
         for i, value in self._call.own_results().items():
-            rows = upper(self._specs[i].shape[0])
+            rows = self._specs[i].upper_shape[0]
             self._outputs[i] = Memory(backend, value.name, self._specs[i], rows, 1)
             self._call.bind({value.name: self._outputs[i].fill(None, rows, 0, PATTERNS[0])})
         self._first: dict[int, HostTensor] = {}
@@ -123,7 +120,7 @@ class Launches:
         self._num_poisonings += 1
         pattern = PATTERNS[self._num_poisonings % len(PATTERNS)]
         for i, memory in self._outputs.items():
-            memory.fill(None, upper(self._specs[i].shape[0]), 0, pattern)
+            memory.fill(None, self._specs[i].upper_shape[0], 0, pattern)
         self._expect()
 
     def _expect(self) -> None:

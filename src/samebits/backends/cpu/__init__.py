@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,8 +16,8 @@ from samebits.backends.cpu.lower import lower
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor, copy_tensor
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import HostTensor, Packed, copy_tensor, spec_bytes
+from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.cpp import flushing_subnormals, native
@@ -25,7 +26,6 @@ from samebits.kernels.cpp.table import cpp_kernels
 from samebits.kernels.cpp.weights import rows16_bytes
 from samebits.kernels.record import KernelTable
 from samebits.ops.evaluate import spec_of
-from samebits.passes.plan_memory import spec_bytes
 
 ISA_VARIABLE = "SAMEBITS_CPU_ISA"
 
@@ -74,11 +74,10 @@ class CpuBackend(Backend):
         """Bytes of a tensor in a layout."""
         if layout == ROW_MAJOR:
             return spec_bytes(spec)
-        shape = tuple(upper(d) for d in spec.shape)
         if layout == "rows16":
-            return rows16_bytes(spec.format, shape)
+            return rows16_bytes(spec.format, spec.upper_shape)
         try:
-            return int(native().layout_bytes(spec.format, list(shape), layout))
+            return int(native().layout_bytes(spec.format, list(spec.upper_shape), layout))
         except ValueError as error:
             raise BadInput("cpu", "layout", layout, str(error)) from None
 
@@ -100,10 +99,12 @@ class CpuBackend(Backend):
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         buffer.write(host)
 
-    def adopt(self, host: HostTensor) -> Buffer:
-        if isinstance(host, np.ndarray) and host.dtype == np.uint8 and host.ndim == 1 and host.flags.c_contiguous:
-            return CpuBuffer(spec_of(host), host)
-        return super().adopt(host)
+    def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> CpuBuffer:
+        packed = packer(host)
+        buffer = CpuBuffer(spec_of(packed), packed)
+        if isinstance(host, Packed):
+            buffer.scale = host.scale
+        return buffer
 
     def trim(self) -> None:
         native().trim_memory()

@@ -8,10 +8,9 @@ import numpy as np
 
 from samebits.backends.interface import Buffer, View
 from samebits.core.errors import BadInput
-from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, spec_bytes
+from samebits.core.shapes import TensorSpec
 from samebits.kernels.cpp import native
-from samebits.passes.plan_memory import spec_bytes
 
 ROW_MAJOR = "row-major"
 CACHE_LAYOUTS = {"k_cache": "k_lanes", "v_cache": "v_rows"}  # by the argument of an op on a cache
@@ -29,8 +28,7 @@ class CpuBuffer(Buffer):
         """The memory as a host tensor, without a copy."""
         if self.layout != ROW_MAJOR:
             raise BadInput("cpu", "buffer", f"layout {self.layout}", "row-major memory")
-        shape = tuple(upper(d) for d in self.spec.shape)
-        fmt = FORMATS[self.spec.format]
+        shape, fmt = self.spec.upper_shape, FORMATS[self.spec.format]
         if isinstance(fmt, BlockFormat):
             return Packed(fmt, self.memory.reshape(*shape[:-1], fmt.row_bytes(shape[-1])), self.scale)
         return self.memory.view(fmt.dtype or np.uint8).reshape(shape)
@@ -61,7 +59,7 @@ class CpuBuffer(Buffer):
 
     @property
     def _described(self) -> tuple[str, list[int], str]:
-        return self.spec.format, [upper(d) for d in self.spec.shape], self.layout
+        return self.spec.format, list(self.spec.upper_shape), self.layout
 
 
 def resolved(buffer: Buffer | View) -> tuple[CpuBuffer, HostTensor]:

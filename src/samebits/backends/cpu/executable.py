@@ -11,11 +11,10 @@ from samebits.backends.cpu.buffers import ROW_MAJOR, CpuBuffer, resolved, storag
 from samebits.backends.cpu.lower import Lowered
 from samebits.backends.interface import Buffer, Executable, View
 from samebits.core.errors import BadInput
-from samebits.core.format import Packed
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.format import Packed, spec_bytes
 from samebits.graph import Graph
+from samebits.graph.uses import memory_roots
 from samebits.kernels.cpp.table import LAYOUT_CODES
-from samebits.passes.plan_memory import spec_bytes
 
 if TYPE_CHECKING:
     from samebits.backends.cpu import CpuBackend
@@ -32,7 +31,7 @@ class CpuExecutable(Executable):
         self._scaled: dict[str, tuple[CpuBuffer, np.ndarray, np.float32]] = {}  # packed inputs of a step, as placed
         self._sizes: list[int] | None = None if lowered.symbols else []
         self._results: dict[str, CpuBuffer] = {}  # in the arena, for these sizes
-        self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
+        self._roots = memory_roots(graph)
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
 
     @property
@@ -64,11 +63,7 @@ class CpuExecutable(Executable):
         if given.format == "u8" != spec.format and self._graph.kinds.get(name) == "weight":
             self._bind_packed(name, base)
             return
-        fits = len(spec.shape) == len(given.shape) and all(
-            upper(have) == want if isinstance(want, int) else upper(have) <= want.upper
-            for have, want in zip(given.shape, spec.shape, strict=True)
-        )
-        if given.format != spec.format or not fits:
+        if not spec.takes(given):
             raise BadInput("cpu", name, str(given), str(spec))
         _, tensor = resolved(buffer)
         array = storage(tensor)
@@ -128,18 +123,11 @@ class CpuExecutable(Executable):
 
     def output(self, index: int) -> Buffer:
         value = self._graph.outputs[index]
-        bound = self._bound.get(self._root(value.name))
+        bound = self._bound.get(value.name) or self._bound.get(self._roots[value.name])
         if bound is not None:
             return bound.base if isinstance(bound, View) else bound
         if value.name not in self._results:
             dims = dict(zip(self._lowered.symbols, self._sizes or (), strict=True))
-            shape = tuple(d if isinstance(d, int) else d.value(dims) for d in value.spec.shape)
-            spec = TensorSpec(shape, value.spec.format)
+            spec = value.spec.at(dims)
             self._results[value.name] = CpuBuffer(spec, self._lowered.memory(value.name, spec_bytes(spec)))
         return self._results[value.name]
-
-    def _root(self, name: str) -> str:
-        """The input that a value written in place lies in, else the value itself."""
-        while name in self._written and name not in self._bound:
-            name = self._written[name]
-        return name

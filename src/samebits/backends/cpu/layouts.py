@@ -5,8 +5,8 @@ from __future__ import annotations
 from samebits.backends.cpu.buffers import CACHE_LAYOUTS, ROW_MAJOR
 from samebits.core.shapes import TensorSpec, upper
 from samebits.graph import Graph, Node
+from samebits.graph.uses import memory_roots
 
-CACHE_OPS = ("append_paged_kv_cache", "rope_and_append", "copy_kv_pages", "paged_attention")
 LANE_TOKENS = 16  # side by side in a group of keys, ops/cache.h
 FORMATS_IN_LANES = ("f16", "bf16", "q8_0")
 
@@ -19,20 +19,21 @@ def _fits(spec: TensorSpec) -> bool:
 
 def _wish(node: Node, argument: str) -> str:
     """The layout that a node would read this argument in."""
-    split = node.op.name in CACHE_OPS and "v_cache" in node.inputs and node.attrs.get("layout", "NHD") == "NHD"
-    if not split or argument not in CACHE_LAYOUTS or not _fits(node.inputs[argument].spec):
+    is_split = CACHE_LAYOUTS.keys() <= set(node.op.caches) & node.inputs.keys()
+    if not is_split or node.attrs.get("layout", "NHD") != "NHD":
+        return ROW_MAJOR
+    if argument not in CACHE_LAYOUTS or not _fits(node.inputs[argument].spec):
         return ROW_MAJOR
     return CACHE_LAYOUTS[argument]
 
 
 def cache_layouts(graph: Graph) -> dict[str, str]:
     """Graph input -> private layout, for the caches all of whose users want the same one."""
-    roots = {v.name: v.name for v in graph.inputs if graph.kinds.get(v.name) == "cache"}
+    roots = memory_roots(graph)
     wishes: dict[str, set[str]] = {}
     for node in graph.nodes:
         for argument, value in node.inputs.items():
-            if value.name in roots:
+            if graph.kinds.get(roots[value.name]) == "cache":
                 wishes.setdefault(roots[value.name], set()).add(_wish(node, argument))
-        roots.update({new.name: roots[old.name] for old, new in node.writes if old.name in roots})
     agreed = {name: next(iter(found)) for name, found in wishes.items() if len(found) == 1}
     return {name: layout for name, layout in agreed.items() if layout != ROW_MAJOR}

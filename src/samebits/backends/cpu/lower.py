@@ -11,12 +11,10 @@ import numpy as np
 from samebits.core.format import FORMATS
 from samebits.core.shapes import Dim, Sym
 from samebits.graph import Graph, Node, Value
-from samebits.graph.uses import overwritten_at, state_values
+from samebits.graph.uses import memory_roots, overwritten_at, state_values
 from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.kernels.record import Kernel
 from samebits.passes.plan_memory import plan_memory
-
-VIEW_OPS = ("slice_columns", "split_heads", "merge_heads")
 
 
 @dataclass(frozen=True)
@@ -57,21 +55,20 @@ def find_windows(graph: Graph) -> dict[str, Window]:
     overwritten = overwritten_at(graph)
     windows: dict[str, Window] = {}
     for node in graph.nodes:
-        if node.op.name not in VIEW_OPS:
+        if node.op.view_start is None:
             continue
         (source,), (result,) = node.inputs.values(), node.outputs
         root = windows.get(source.name, Window(source.name, 0, 0))
-        row_bytes = _row_bytes(source)
+        row_bytes, first = _row_bytes(source), node.op.view_start(**node.attrs)
+        whole_rows = first == 0 and _row_bytes(result) == row_bytes
         is_written = not overwritten.keys().isdisjoint({source.name, root.base, result.name})
         has_place = not fixed.isdisjoint({root.base, result.name})  # the caller's memory
-        cuts_inside = node.op.name == "slice_columns" and len(source.spec.shape) != 2
+        cuts_inside = not whole_rows and len(source.spec.shape) != 2
         if is_written or has_place or cuts_inside or not row_bytes:
             continue
-        if node.op.name == "slice_columns":
-            skipped = FORMATS[source.spec.format].row_bytes(node.attrs["start"])
-            windows[result.name] = Window(root.base, root.offset + skipped, root.row_stride or row_bytes)
-        else:
-            windows[result.name] = Window(root.base, root.offset, root.row_stride)
+        skipped = FORMATS[source.spec.format].row_bytes(first)
+        stride = root.row_stride if whole_rows else root.row_stride or row_bytes
+        windows[result.name] = Window(root.base, root.offset + skipped, stride)
     return windows
 
 
@@ -130,10 +127,10 @@ def lower(graph: Graph, kernels: Sequence[Kernel], module: Any, isa: str) -> Low
     encoded = [(value, [symbols.encode(d) for d in value.spec.shape]) for value in values]
     program = module.Program(isa, list(symbols.limits.values()))
     tensors: dict[str, int] = {}
-    written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
+    roots = memory_roots(graph)
     for value, dims in encoded:
-        if value.name in written:
-            tensors[value.name] = tensors[written[value.name]]
+        if roots[value.name] != value.name:
+            tensors[value.name] = tensors[roots[value.name]]
             continue
         window = windows.get(value.name)
         number = program.add_tensor(FORMAT_CODES[value.spec.format], dims, window.row_stride if window else 0)

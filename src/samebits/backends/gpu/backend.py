@@ -20,7 +20,7 @@ from samebits.backends.gpu.timing import GpuStopwatch
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor
+from samebits.core.format import HostTensor, spec_bytes
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -30,7 +30,6 @@ from samebits.kernels.triton.flushing import flushing, refusal
 from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.table import triton_kernels
 from samebits.ops.evaluate import spec_of
-from samebits.passes.plan_memory import spec_bytes
 
 
 class GpuBackend(Backend):

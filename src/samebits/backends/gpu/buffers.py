@@ -11,7 +11,7 @@ import torch
 from samebits.backends.interface import Buffer, View
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.shapes import TensorSpec
 from samebits.kernels.triton.tensors import DTYPES, Blocks, DeviceTensor, Tiled
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -26,8 +26,7 @@ class GpuBuffer(Buffer):
 
 def empty(spec: TensorSpec, device: torch.device) -> DeviceTensor:
     """Memory for a spec, symbols at their upper bound, contents undefined."""
-    shape = tuple(upper(d) for d in spec.shape)
-    fmt = FORMATS[spec.format]
+    shape, fmt = spec.upper_shape, FORMATS[spec.format]
     if isinstance(fmt, BlockFormat):
         data = torch.empty((*shape[:-1], fmt.row_bytes(shape[-1])), dtype=torch.uint8, device=device)
         return Blocks(fmt, data)

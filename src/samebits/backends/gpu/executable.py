@@ -14,14 +14,12 @@ from samebits.backends.gpu.feeding import Feed
 from samebits.backends.gpu.memory import explained
 from samebits.backends.interface import Buffer, Executable, View
 from samebits.core.errors import BadInput, SamebitsError, Unsupported
-from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph, Node
-from samebits.graph.uses import overwritten_at, state_values
+from samebits.graph.uses import memory_roots, overwritten_at, state_values
 from samebits.kernels.record import Kernel
 from samebits.kernels.triton.registry import INTERPRETED
 from samebits.kernels.triton.tensors import Blocks, DeviceTensor, Tiled
-
-VIEW_OPS = ("slice_columns", "split_heads", "merge_heads")  # their results may share memory with their input
 
 
 @dataclass
@@ -43,7 +41,8 @@ class GpuExecutable(Executable):
         self._fed: dict[str, torch.Tensor] = {}
         self._dims: dict[str, int] = {}
         self._made: dict[str, DeviceTensor] = {}  # of the last run
-        self._written = {new.name: old.name for node in graph.nodes for old, new in node.writes}
+        self._roots = memory_roots(graph)
+        self._own_outputs = {v.name for v in graph.outputs} - state_values(graph)
         self._released = _last_uses(graph)
         self._fresh = _must_be_fresh(graph)
         self._after_integers = _reads_made_integers(graph)
@@ -64,8 +63,7 @@ class GpuExecutable(Executable):
         self._bound[name], self._tensors[name] = buffer, tensor
         self._fed = {fed: given for fed, given in self._fed.items() if fed != name}
         self._captured.clear()  # captured launches hold addresses
-        made = {v.name for v in self._graph.outputs} - state_values(self._graph)
-        self._bound_outputs = [n for n in self._bound if n in made]
+        self._bound_outputs = [n for n in self._bound if n in self._own_outputs]
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
         if self._feed is None:
@@ -147,29 +145,21 @@ class GpuExecutable(Executable):
 
     def output(self, index: int) -> Buffer:
         value = self._graph.outputs[index]
-        root = value.name
-        while root in self._written and root not in self._bound:
-            root = self._written[root]
-        bound = self._bound.get(root)
+        bound = self._bound.get(value.name) or self._bound.get(self._roots[value.name])
         if bound is not None:
             return bound.base if isinstance(bound, View) else bound
-        shape = tuple(d.value(self._dims) if isinstance(d, Sym) else d for d in value.spec.shape)
-        made = self._made[value.name]
-        if isinstance(made, torch.Tensor) and made.shape[:1] != shape[:1]:  # padded rows at the end
-            made = made[: shape[0]]
-        return GpuBuffer(TensorSpec(shape, value.spec.format), made)
+        spec, made = value.spec.at(self._dims), self._made[value.name]
+        if isinstance(made, torch.Tensor) and made.shape[:1] != spec.upper_shape[:1]:  # padded rows at the end
+            made = made[: spec.upper_shape[0]]
+        return GpuBuffer(spec, made)
 
 
 def _check_spec(name: str, given: TensorSpec, needed: TensorSpec, tensor: DeviceTensor) -> None:
     if isinstance(tensor, Tiled):
-        if (tensor.format.name, tensor.shape) != (needed.format, tuple(upper(d) for d in needed.shape)):
+        if (tensor.format.name, tensor.shape) != (needed.format, needed.upper_shape):
             raise BadInput("gpu", name, f"{tensor.format.name}{list(tensor.shape)}", str(needed))
         return
-    fits = len(given.shape) == len(needed.shape) and all(
-        upper(have) == want if isinstance(want, int) else upper(have) <= want.upper
-        for have, want in zip(given.shape, needed.shape, strict=True)
-    )
-    if given.format != needed.format or not fits:
+    if not needed.takes(given):
         raise BadInput("gpu", name, str(given), str(needed))
 
 
@@ -192,7 +182,7 @@ def _must_be_fresh(graph: Graph) -> set[str]:
     fixed = {v.name for v in (*graph.inputs, *graph.outputs)} | overwritten_at(graph).keys()
     fresh = set()
     for node in graph.nodes:
-        if node.op.name in VIEW_OPS:
+        if node.op.is_view:
             (source,), (result,) = node.inputs.values(), node.outputs
             if source.name in overwritten_at(graph) or result.name in fixed:
                 fresh.add(result.name)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from samebits.core.errors import BadInput
-from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.step import PAGES, declared
 from samebits.kernels.triton.tensors import DTYPES
 
@@ -64,7 +64,7 @@ class Feed:
         """pads: steps are padded to a bucket of tokens, symbol T."""
         self._specs = dict(sorted(specs.items(), key=lambda item: item[0] == UNPADDED))
         self._pads = pads
-        words = sum(math.prod(upper(d) for d in spec.shape) + ALIGN for spec in self._specs.values()) + COPIED
+        words = sum(spec.num_elements + ALIGN for spec in self._specs.values()) + COPIED
         self._device_words = torch.empty(words, dtype=torch.int32, device=device)
         pins = device.type == "cuda"
         self._staged = [torch.empty(words, dtype=torch.int32, pin_memory=pins) for _ in range(2)]
@@ -141,7 +141,7 @@ class Feed:
     def _layout(self, sizes: Mapping[str, int]) -> Layout:
         starts, tensors, start = {}, {}, 0
         for name, spec in self._specs.items():
-            shape = tuple(d.value(sizes) if isinstance(d, Sym) else d for d in spec.shape)
+            shape = spec.at(sizes).upper_shape
             stop = start + math.prod(shape)
             starts[name] = start
             tensors[name] = self._device_words[start:stop].view(DTYPES[spec.format]).view(shape)

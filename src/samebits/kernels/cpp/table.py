@@ -28,12 +28,6 @@ CHOICES = {
     "form": ("tanh", "erf"),
     "format": tuple(FORMAT_CODES),
 }
-PREPACK = {
-    "gemm": {"weight": pack_rows},
-    "gemm_q8": {"weight": pack_rows},
-    "gemm_silu_q8": {"weight": pack_rows},
-    "embedding": {"table": pack_rows},
-}
 
 
 def _whole_blocks(call: OpCall) -> str | None:
@@ -73,5 +67,6 @@ def cpp_kernels() -> KernelTable:
     table = KernelTable("cpp")
     for name in module.ops(module.isas()[0]):
         op = OPS[name]
-        table.add(Kernel(op, "cpp", Tier.PORTABLE, _adds_call(op), REFUSES.get(name), PREPACK.get(name, {})))
+        prepack = dict.fromkeys(op.weights, pack_rows)
+        table.add(Kernel(op, "cpp", Tier.PORTABLE, _adds_call(op), REFUSES.get(name), prepack))
     return table

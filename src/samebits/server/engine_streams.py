@@ -1,9 +1,8 @@
-"""From a request's body to streams of the engine, and their pieces back in one order."""
+"""An HTTP request's streams of the engine: started together, their pieces in one order, ended with the client."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,73 +14,19 @@ from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
 from samebits.engine.sampling import SamplingParams
-from samebits.server.errors import ApiError, bad_request, busy
+from samebits.server.errors import ApiError, busy
 from samebits.server.grammar_masks import Follower
-from samebits.server.json_input import parse_object
-from samebits.server.limits import MAX_UNREAD_PIECES, Limits
-from samebits.server.logs import printable
+from samebits.server.limits import MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
-from samebits.server.protocol import Body, Sampling, check_refused, unknown_fields
-from samebits.server.threads import off_loop
+from samebits.server.protocol import Sampling
 
-log = logging.getLogger("samebits.server")
-AnyBody = TypeVar("AnyBody", bound=Body)
 Result = TypeVar("Result")
-SEED_BITS = (1 << 64) - 1
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
-
-
-async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> AnyBody:
-    """The checked body; ApiError for one that is too long, no JSON, or wrong."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > max_bytes:
-            raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
-    body, unknown = await off_loop(checked_body, len(data), data, kind)
-    if unknown:
-        log.warning("%s ignores unknown fields: %s", printable(request.url.path), ", ".join(map(repr, unknown)))
-    return body
-
-
-def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> tuple[AnyBody, list[str]]:
-    """The body, and names in it that nobody knows; ApiError or ValidationError for one that is wrong."""
-    content = parse_object(data)
-    check_refused(kind, content)
-    return kind.model_validate(content), unknown_fields(kind, content)
-
-
-def sampling_params(
-    body: Sampling, limits: Limits, max_tokens: int, logprobs: int | None, is_deterministic: bool
-) -> SamplingParams:
-    """The engine's parameters; without a seed a deterministic server takes 0."""
-    n, stops = body.given("n", 1), body.stops()
-    if n > limits.max_samples:
-        raise bad_request("n", n, f"at most {limits.max_samples}")
-    if len(stops) > limits.max_stops:
-        raise bad_request("stop", f"{len(stops)} strings", f"at most {limits.max_stops}")
-    seed = body.seed if body.seed is not None or not is_deterministic else 0
-    return SamplingParams(
-        max_tokens=max_tokens,
-        temperature=body.given("temperature", 1.0),
-        top_k=body.given("top_k", 0),
-        top_p=max(body.given("top_p", 1.0), 2.0**-16),
-        min_p=body.given("min_p", 0.0),
-        repetition_penalty=body.given("repetition_penalty", 1.0),
-        presence_penalty=body.given("presence_penalty", 0.0),
-        frequency_penalty=body.given("frequency_penalty", 0.0),
-        logit_bias={int(token): value for token, value in body.given("logit_bias", {}).items()},
-        seed=None if seed is None else seed & SEED_BITS,
-        n=n,
-        stop=stops,
-        logprobs=logprobs,
-        ignore_eos=body.given("ignore_eos", False),
-    )
 
 
 @dataclass(frozen=True)
 class Started:
-    """A request's streams, one a prompt, and what follows their format."""
+    """The streams of one HTTP request, one per prompt, and what follows their format."""
 
     streams: list[Stream]
     follower: Follower | None

@@ -1,31 +1,23 @@
-"""/v1/chat/completions and /v1/completions."""
+"""The routes /v1/chat/completions and /v1/completions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from samebits.loaders.chat import FROZEN_TIME
-from samebits.loaders.tokenizer import TextTooLong
 from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
-from samebits.server.asking import (
-    Started,
-    all_completions,
-    merged,
-    read_body,
-    sampling_params,
-    start_streams,
-    usage,
-)
-from samebits.server.errors import ApiError, bad_request, from_exception
+from samebits.server.engine_streams import Started, all_completions, merged, start_streams, usage
+from samebits.server.errors import bad_request, from_exception
 from samebits.server.json_output import json_response, json_text
 from samebits.server.model import ServedModel
+from samebits.server.prompts import short_enough, text_size, token_lists
 from samebits.server.protocol import ChatBody, CompletionBody, Sampling
+from samebits.server.request_body import read_body, sampling_params
 from samebits.server.threads import off_loop
 
 log = logging.getLogger("samebits.server")
@@ -39,7 +31,7 @@ async def chat_completions(request: Request) -> Response:
     """Answers to a conversation, through the model's own template."""
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, ChatBody, served.limits.max_body_bytes)
-    check_model(served, body.model)
+    served.check_name(body.model)
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
     messages = [m.as_dict() for m in body.messages]
@@ -57,41 +49,12 @@ async def completions(request: Request) -> Response:
     """Continuations of prompts: a text, token ids, or several of them."""
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, CompletionBody, served.limits.max_body_bytes)
-    check_model(served, body.model)
+    served.check_name(body.model)
     prompts = await off_loop(token_lists, text_size(body.prompt), served, body.prompt, "prompt")
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
     started = await start_streams(request, served, prompts, params, body, "prompt")
     return await respond(request, served, body, CompletionShape(body.logprobs is not None), started)
-
-
-def check_model(served: ServedModel, name: str | None) -> None:
-    """ApiError 404 for another model than the one that is served; none is fine."""
-    if name and name != served.name:
-        raise ApiError(404, f"model: got {name!r}; needs {served.name!r}", "model", "model_not_found")
-
-
-def text_size(given: Any) -> int:
-    """Characters to encode."""
-    items = given if isinstance(given, list) else [given]
-    return sum(len(item) for item in items if isinstance(item, str))
-
-
-def token_lists(served: ServedModel, given: Any, param: str) -> list[list[int]]:
-    """The prompts of a call as token ids; ApiError for none or too many."""
-    items = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
-    if not given or len(items) > served.limits.max_prompts:
-        raise bad_request(param, f"{len(items) if given else 0} texts", f"1 to {served.limits.max_prompts}")
-    encode = served.llm.encode
-    return [short_enough(param, encode, item) if isinstance(item, str) else list(item) for item in items]
-
-
-def short_enough(param: str, encode: Callable[..., list[int]], *args: Any) -> list[int]:
-    """The token ids that `encode` gives; ApiError for a text that the context cannot hold."""
-    try:
-        return encode(*args)
-    except TextTooLong as error:
-        raise bad_request(param, error.given, error.needed, "context_length_exceeded") from None
 
 
 async def respond(request: Request, served: ServedModel, body: Sampling, shape: Shape, started: Started) -> Response:

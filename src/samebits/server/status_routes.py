@@ -1,0 +1,80 @@
+"""The routes that say what is served and how it goes: models, health, metrics, and the page with its state."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from samebits.engine.engine import Engine
+from samebits.server.model import READY, ServedModel
+
+SHOWN_SLOTS = 256
+
+
+async def models(request: Request) -> Response:
+    served: ServedModel = request.app.state.served
+    return JSONResponse({"object": "list", "data": [_model_card(served)]})
+
+
+async def model(request: Request) -> Response:
+    served: ServedModel = request.app.state.served
+    served.check_name(request.path_params["name"])
+    return JSONResponse(_model_card(served))
+
+
+def _model_card(served: ServedModel) -> dict[str, object]:
+    card: dict[str, object] = {"id": served.name, "object": "model", "created": served.created, "owned_by": "samebits"}
+    if served.state == READY:
+        card |= {"max_model_len": served.llm.engine.max_len, "system_fingerprint": served.fingerprint}
+    return card
+
+
+async def health(request: Request) -> Response:
+    """200 when requests can be answered, else 503 with the reason."""
+    served: ServedModel = request.app.state.served
+    state = served.state
+    return JSONResponse({"status": state, "reason": served.reason}, 200 if state == READY else 503)
+
+
+async def metrics(request: Request) -> Response:
+    served: ServedModel = request.app.state.served
+    engine = served.llm.engine if served.state == READY else None
+    return Response(request.app.state.metrics.text(engine), media_type=CONTENT_TYPE_LATEST)
+
+
+async def state(request: Request) -> Response:
+    """What the page draws: pages, sequences under way, the last steps."""
+    served: ServedModel = request.app.state.served.ready()
+    seen = await served.engine.look(_seen)
+    steps = list(request.app.state.metrics.last_steps)
+    return JSONResponse({"model": served.name, "fingerprint": served.fingerprint, **seen, "steps": steps})
+
+
+def _seen(engine: Engine) -> dict[str, object]:
+    scheduler, pages = engine.scheduler, engine.scheduler.pages
+    sequences = [
+        {
+            "known": int(scheduler.slots.known[s.slot]),
+            "computed": int(scheduler.slots.computed[s.slot]),
+            "pages": int(pages.num_held[s.slot]),
+            "cached": s.num_cached_tokens,
+        }
+        for s in scheduler.slots.running[:SHOWN_SLOTS]
+    ]
+    return {
+        "running": sequences,
+        "num_running": scheduler.num_running,
+        "num_waiting": scheduler.num_waiting,
+        "pages": {"all": pages.pool.num_pages - 1, "used": pages.num_used, "idle": pages.pool.num_idle},
+        "preemptions": scheduler.num_preemptions,
+    }
+
+
+async def page(request: Request) -> Response:
+    """The page, which loads nothing from anywhere else."""
+    text = files("samebits.server").joinpath("page.html").read_text("utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+    return HTMLResponse(text, headers={"content-security-policy": policy, "x-content-type-options": "nosniff"})
