@@ -11,8 +11,8 @@ from kernel_results import TIERS, differences
 
 from samebits.backends.discovery import get
 from samebits.core.format import Packed
-from samebits.kernels.triton import attention_prefill
-from samebits.kernels.triton.attention_portable import paged_attention
+from samebits.kernels.triton.attention.portable import prefill as attention_prefill
+from samebits.kernels.triton.attention.portable.op import paged_attention
 from samebits.ops import OPS, Op, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.checks import verify_case

@@ -10,7 +10,7 @@ import torch
 from samebits.backends.gpu.buffers import GpuBuffer
 from samebits.backends.interface import Buffer, Stopwatch
 from samebits.core.shapes import TensorSpec, upper
-from samebits.kernels.triton.tensors import DTYPES
+from samebits.kernels.triton.lib.tensors import DTYPES
 
 REPEATS = 12
 CEILING_BYTES = 2 << 30
