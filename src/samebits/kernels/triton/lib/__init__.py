@@ -3,7 +3,7 @@
 registry     `implements`, and the options of every launch
 tensors      what launchers take: a torch tensor, `Blocks`, `Tiled`
 weights      block-quantized weights in tiles of 16 rows: `Tiled`
-devices      whose GPU it is
+devices      whose GPU it is, and how many multiprocessors it has
 elementary   the canonical functions; settling: what every kernel stores; codes: numbers of block formats
 rows         how a tensor is walked row by row, sums in row order
 int8_blocks  activations in int8 blocks of 32

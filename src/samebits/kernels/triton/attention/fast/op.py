@@ -17,7 +17,7 @@ from samebits.kernels.triton.attention.call import BAD_QUERY
 from samebits.kernels.triton.attention.fast.decode import decode
 from samebits.kernels.triton.attention.fast.prefill import prefill
 from samebits.kernels.triton.lib.chaining import chained
-from samebits.kernels.triton.lib.devices import ON_AMD
+from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.scratch import counters
@@ -71,11 +71,6 @@ def prefill_shape(block_d: int) -> Shape:
     if ON_AMD:
         return Shape(64, 32, 4, 2)
     return Shape(128, 64, 8, 3, registers=128) if block_d <= 128 else Shape(128, 32, 8, 5)
-
-
-@cache
-def multiprocessors(device: torch.device) -> int:
-    return 3 if device.type == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def served(call: OpCall) -> str | None:

@@ -18,7 +18,7 @@ from samebits.kernels.triton.attention.portable.decode_scores import decode_scor
 from samebits.kernels.triton.attention.portable.decode_values import decode_values
 from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
 from samebits.kernels.triton.lib.chaining import chained
-from samebits.kernels.triton.lib.devices import PTX_HERE
+from samebits.kernels.triton.lib.devices import PTX_HERE, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
 
@@ -29,19 +29,23 @@ MAX_HEAD_SIZE = 256
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of the two passes up to a number of sequences times parts; all plans give the same bits."""
+    """Sizes of the two passes up to a number of sequences times parts; all plans give the same bits.
+
+    k_programs, v_programs   of the K pass and the V pass, per multiprocessor
+    runs                     of a cut side by side in the V pass, one warp each: 1 or 16
+    """
 
     most_parts: int
     k_stages: int
     k_programs: int
-    runs: int  # of a cut side by side in the V pass, one warp each: 1 or 16
+    runs: int
     v_programs: int
 
 
 PLANS = (
-    Plan(32, k_stages=1, k_programs=132 * 4, runs=16, v_programs=132),
-    Plan(128, k_stages=4, k_programs=132 * 8, runs=16, v_programs=132),
-    Plan(1 << 31, k_stages=4, k_programs=132 * 8, runs=1, v_programs=132 * 16),
+    Plan(32, k_stages=1, k_programs=4, runs=16, v_programs=1),
+    Plan(128, k_stages=4, k_programs=8, runs=16, v_programs=1),
+    Plan(1 << 31, k_stages=4, k_programs=8, runs=1, v_programs=16),
 )
 K_WARPS, K_REGISTERS, V_REGISTERS = 2, 128, 112
 CLEARING = 16  # programs at least that clear rows beyond the last sequence
@@ -81,8 +85,9 @@ class Launch:
         self.h_pad = max(2, power_of_two(self.heads))
         self.d_pad, self.v_pad = max(64, power_of_two(call.head_size)), max(32, power_of_two(call.v_dim))
         self.tiles, self.slots = (call.num_cells // n + call.num_sequences + 1 for n in (RUN, CUT))
-        self.k_programs = min(self.plan.k_programs, self.parts * self.tiles)
-        self.v_programs = min(self.plan.v_programs, self.parts * self.slots)
+        count = multiprocessors(self.device)
+        self.k_programs = min(count * self.plan.k_programs, self.parts * self.tiles)
+        self.v_programs = min(count * self.plan.v_programs, self.parts * self.slots)
         self.scores = self.scratch(self.parts, self.tiles, RUN, self.h_pad)
         self.largest = self.scratch(self.k_programs + call.num_sequences * self.parts, self.heads)
         self.out = self.scratch(self.parts, self.slots, self.heads, call.v_dim)

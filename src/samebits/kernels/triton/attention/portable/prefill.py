@@ -13,6 +13,7 @@ from samebits.kernels.triton.attention.portable.registers.kernel import SHARED_R
 from samebits.kernels.triton.attention.portable.registers.memory import NUM_TILES
 from samebits.kernels.triton.attention.portable.tiles import attend_tiles
 from samebits.kernels.triton.lib.chaining import chained
+from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 
@@ -63,7 +64,8 @@ def _arguments(call: Call, heads: int, parts: int) -> dict[str, Any]:
     }
 
 
-def _programs(call: Call, heads: int, parts: int, most: int) -> int:
+def _programs(call: Call, heads: int, parts: int, per_multiprocessor: int) -> int:
+    most = per_multiprocessor * multiprocessors(call.q.device)
     return min(most, parts * (-(-call.num_tokens // (ROWS // heads)) + call.num_sequences))
 
 
@@ -71,7 +73,7 @@ def launch_registers(call: Call) -> None:
     """By registers/kernel.py; two programs share a multiprocessor, their registers fill it."""
     heads = heads_of_part(call.group)
     parts = call.q.shape[1] // heads
-    programs = _programs(call, heads, parts, 264)
+    programs = _programs(call, heads, parts, 2)
     room = min(ROOM, -(-call.num_cells // CUT) * CUT)
     pitch = room + SHARED_ROWS
     s = torch.empty((programs, pitch, ROWS), dtype=torch.float32, device=call.q.device)
@@ -96,7 +98,7 @@ def launch_dots(call: Call) -> None:
     """By tiles.py: any head size."""
     heads = heads_of_part(call.group)
     parts = call.q.shape[1] // heads
-    programs = _programs(call, heads, parts, 132)
+    programs = _programs(call, heads, parts, 1)
     room = min(ROOM, -(-call.num_cells // CUT) * CUT)
     s = torch.empty((programs, ROWS, room + CUT), dtype=torch.float32, device=call.q.device)
     attend_tiles[(programs,)](

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from samebits.kernels.triton.lib.devices import ON_AMD
+from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import settled_narrow
 from samebits.kernels.triton.lib.settling import settle
@@ -99,11 +98,6 @@ SHAPES = (
 SHAPES_AMD = (Many(128, 128, 64, 2, 8, 1.0), Many(64, 64, 64, 2, 4, 0.4))  # 64 KB of shared memory hold them
 
 
-@cache
-def _num_programs(device: torch.device) -> int:
-    return 8 if device.type == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
-
-
 def aligned(x: torch.Tensor) -> torch.Tensor:
     """x [rows, K], or a copy where a descriptor could not read it."""
     fits = x.data_ptr() % ALIGN == 0 and x.stride(0) * x.element_size() % ALIGN == 0 and x.stride(1) == 1
@@ -134,7 +128,7 @@ def many(
     Rows of y lie a multiple of 16 bytes apart, K is a multiple of 16, no dimension is 0.
     """
     num_tokens, n = y.shape
-    programs = _num_programs(x.device)
+    programs = multiprocessors(x.device)
     shape = shape_for(num_tokens, n, programs)
     tiles = triton.cdiv(num_tokens, shape.tokens) * triton.cdiv(n, shape.rows)
     whole = shape.tokens * shape.rows * y.element_size() <= LARGEST_COPY

@@ -5,7 +5,6 @@ One token, and any number on devices without NVIDIA's int8 instruction: one.py. 
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import triton
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import chained
-from samebits.kernels.triton.lib.devices import PTX_HERE
+from samebits.kernels.triton.lib.devices import PTX_HERE, multiprocessors
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.scratch import counters
@@ -40,11 +39,6 @@ def one_token_config(weight: Tiled, device: torch.device) -> tuple[int, int]:
     if name == "q4_0" and chunks > 8:
         tiles = min(tiles, RESIDENT * multiprocessors(device) - 1)  # and one that looks for faults
     return min(16 if wide else 8, max(4, triton.next_power_of_2(chunks))), tiles
-
-
-@cache
-def multiprocessors(device: torch.device) -> int:
-    return 3 if device.type == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _constants(weight: Tiled, chunks: int, op: str, device: torch.device) -> dict[str, Any]:

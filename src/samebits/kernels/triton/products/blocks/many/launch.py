@@ -9,7 +9,7 @@ import torch
 import triton
 
 from samebits.core.format import BLOCK
-from samebits.kernels.triton.lib.devices import ON_AMD
+from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.lib.tensors import Tiled
@@ -22,7 +22,6 @@ from samebits.kernels.triton.products.blocks.many.warps import gemm_warps
 
 DOT_TOKENS, DOT_ROWS = 32, 64
 MANY_PROGRAMS = 256  # enough to fill a device without groups
-ONE_EACH = 132  # programs at most one of which a multiprocessor gets: it may have more registers
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,14 @@ def planes_of(weight: Tiled, *, words: bool) -> list[torch.Tensor]:
     ]
 
 
-def shape_for(num_tokens: int, num_rows: int, num_blocks: int) -> Shape:
+def shape_for(num_tokens: int, num_rows: int, num_blocks: int, device: torch.device) -> Shape:
     """All shapes give the same bits; chosen for an H200."""
     if num_tokens <= 16:
         shape = Shape(1, 2, 2, 4, 8, 8)
     elif num_tokens <= 32:
         shape = Shape(1, 4, 2, 4, 8, 4)
-    elif triton.cdiv(num_tokens, 64) * triton.cdiv(num_rows, 32) <= ONE_EACH:
+    elif triton.cdiv(num_tokens, 64) * triton.cdiv(num_rows, 32) <= multiprocessors(device):
+        # one program a multiprocessor: it may have more registers
         shape = Shape(1, 8, 2, 4, 4, 2, registers=168)
     elif triton.cdiv(num_tokens, 32) * triton.cdiv(num_rows, 128) < MANY_PROGRAMS:
         shape = Shape(1, 8, 2, 4, 4, 1, registers=128)
@@ -96,7 +96,7 @@ def gemm_int8(
     if ON_AMD and not INTERPRETED:
         dot(codes, scales, weight, bias, y, op)
         return y
-    shape = shape_for(num_tokens, num_rows, nb)
+    shape = shape_for(num_tokens, num_rows, nb, codes.device)
     words, sa, asum = arranged(codes, scales, weight.format.name, shape.token_tiles, op)
     multiply(words, sa, asum, weight, bias, y, shape)
     return y
