@@ -1,4 +1,4 @@
-"""What all kernels of paged_attention share on the host: the cache as strided views, the call's numbers, its faults."""
+"""What all kernels of paged_attention share on the host: the call's tensors, its numbers, its faults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 import triton.language as tl
 
 from samebits.core.numerics.elementary import recip
+from samebits.kernels.triton.lib.cache_views import CacheView, cache_views
 from samebits.kernels.triton.lib.faults import fault
-from samebits.kernels.triton.lib.tensors import DTYPES, Blocks
 
 OP = "paged_attention"
+CUT_LEN, RUN_LEN = 256, 16  # positions of a cut and of a run: the order of sums, see docs/numerics.md
 BAD_TABLE = tl.constexpr(fault(OP, "kv_indptr", "a table or a length outside its arrays", "what ops/paged.py states"))
 BAD_PAGE = tl.constexpr(fault(OP, "kv_indices", "a page that does not exist", "pages of the cache"))
 BAD_QUERY = tl.constexpr(fault(OP, "q", "NaN, Inf or a value beyond the type's range", "finite values"))
@@ -25,46 +26,14 @@ BAD_MASK = tl.constexpr(fault(OP, "custom_mask", "too few entries", "queries x l
 BAD_SLOPES = tl.constexpr(fault(OP, "alibi_slopes", "NaN or Inf", "finite values"))
 BAD_SINKS = tl.constexpr(fault(OP, "sinks", "NaN or +Inf", "finite values or -Inf"))
 
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Keys or values [page, slot, head, ...]: their bytes or numbers, the first three strides and the format."""
-
-    data: torch.Tensor
-    format: str
-
-    @property
-    def strides(self) -> tuple[int, int, int]:
-        return self.data.stride()[:3]
-
-
-def _cells(cache: torch.Tensor | Blocks, half: int | None, layout: str) -> Cells:
-    data, name = (cache.data, cache.format.name) if isinstance(cache, Blocks) else (cache, _NAMES[cache.dtype])
-    if half is not None:
-        data = data[:, half]
-    if data.ndim == 3:
-        return Cells(data[:, :, None], name)
-    return Cells(data if layout == "NHD" else data.transpose(1, 2), name)
-
-
-def cells_of(k_cache: torch.Tensor | Blocks, v_cache: torch.Tensor | Blocks | None, layout: str) -> tuple[Cells, Cells]:
-    """Keys and values of a split, unified or MLA cache."""
-    if v_cache is not None:
-        return _cells(k_cache, None, layout), _cells(v_cache, None, layout)
-    unified = len(k_cache.shape) == 5
-    keys = _cells(k_cache, 0 if unified else None, layout)
-    return keys, _cells(k_cache, 1, layout) if unified else keys
-
 
 @dataclass(frozen=True)
 class Call:
     """One call, with everything a launch needs that is not a kernel's own."""
 
     q: torch.Tensor
-    k: Cells
-    v: Cells
+    k: CacheView
+    v: CacheView
     out: torch.Tensor
     lse: torch.Tensor | None
     head_size: int
@@ -96,7 +65,7 @@ class Call:
         return self.out if self.lse is None else (self.out, self.lse)
 
 
-def _table(qo_indptr: Any, kv_last_page_len: Any, kv_indptr: Any, kv_indices: Any, keys: Cells) -> dict[str, Any]:
+def _table(qo_indptr: Any, kv_last_page_len: Any, kv_indptr: Any, kv_indices: Any, keys: CacheView) -> dict[str, Any]:
     num_seqs, num_pages = kv_last_page_len.shape[0], keys.data.shape[0]
     return {
         "qo_ptr": qo_indptr,
@@ -127,7 +96,7 @@ def _numbers(head_size: int, sm_scale: float | None, window_left: int, cap: floa
 def make_call(q: Any, k_cache: Any, qo_indptr: Any, kv_last_page_len: Any, **given: Any) -> Call:
     """The call of a launcher's arguments; results are allocated, nothing is launched."""
     head_size, v_dim = q.shape[2], given["v_dim"] or q.shape[2]
-    keys, values = cells_of(k_cache, given["v_cache"], given["layout"])
+    keys, values = cache_views(k_cache, given["v_cache"], given["layout"])
     attrs = (given["sm_scale"], given["window_left"], given["logits_soft_cap"], given["causal"])
     numbers = _numbers(head_size, *attrs)
     extras = {name: given[name] for name in ("alibi_slopes", "sinks", "custom_mask")}

@@ -5,15 +5,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention.call import BAD_COUNT, BAD_PAGE, BAD_TABLE
+from samebits.kernels.triton.attention.call import BAD_COUNT, BAD_PAGE, BAD_TABLE, CUT_LEN, RUN_LEN
+from samebits.kernels.triton.lib.limits import LARGEST_BF16, LARGEST_F32
 from samebits.kernels.triton.lib.rows import fault_where, narrow, widen
 from samebits.kernels.triton.lib.settling import settle
 
-CUT = tl.constexpr(256)
-RUN = tl.constexpr(16)
-NEG_INF = tl.constexpr(float("-inf"))
-LARGEST_BF16 = tl.constexpr(2.0**63)
-LARGEST_F32 = tl.constexpr(3.4028234663852886e38)
+CUT, RUN = tl.constexpr(CUT_LEN), tl.constexpr(RUN_LEN)
 
 
 @triton.jit

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.caches.cells import CacheView, cache_views, cell_of, store_heads
+from samebits.kernels.triton.caches.cells import cell_of, store_heads
+from samebits.kernels.triton.lib.cache_views import cache_views
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
@@ -83,7 +84,6 @@ def launch_append(
     if num_tokens == 0:
         return rotated
     k, v = cache_views(k_cache, v_cache, layout)
-    v = v or CacheView(k.data, "plain")
     key, value, query = (None if x is None else _last_dense(x) for x in (key, value, query))
     v_size = head_size if value is None else value.shape[2]
     heads = heads_of(num_heads if query is None else query.shape[1], max(head_size, v_size))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
 import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.elementary import bits, from_bits, recip, round_to_int
 from samebits.kernels.triton.lib.faults import fault
+from samebits.kernels.triton.lib.int8_blocks import LARGEST_AMAX, SMALLEST_AMAX, block_factors, largest_magnitude
+from samebits.kernels.triton.lib.limits import LARGEST_BF16
 from samebits.kernels.triton.lib.rows import fault_where, settled_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
-from samebits.kernels.triton.lib.tensors import Blocks
-from samebits.kernels.triton.rows.quantize import LARGEST_AMAX, SMALLEST_AMAX, block_factors, largest_magnitude
 from samebits.kernels.triton.rows.rope import turned
 
 OP = "append_paged_kv_cache"
@@ -23,40 +20,6 @@ NO_PAGE = tl.constexpr(fault(OP, "kv_indices", "a page that is not there", "0 ..
 NOT_STORABLE = tl.constexpr(
     fault(OP, "key or value", "NaN, Inf or a value beyond the cache's range", "finite values it can hold")
 )
-LARGEST_BF16 = tl.constexpr(2.0**63)
-
-
-@dataclass(frozen=True)
-class CacheView:
-    """A cache as [pages, slots, heads, row]: its storage, the strides of these and the name of its format."""
-
-    data: torch.Tensor
-    format: str
-
-    @property
-    def strides(self) -> tuple[int, int, int]:
-        return self.data.stride()[:3]
-
-
-def cache_views(
-    k_cache: torch.Tensor | Blocks, v_cache: torch.Tensor | Blocks | None, layout: str
-) -> tuple[CacheView, CacheView | None]:
-    """Keys and values of a split, unified or MLA cache (which has no values of its own)."""
-    name = k_cache.format.name if isinstance(k_cache, Blocks) else "plain"
-    k = k_cache.data if isinstance(k_cache, Blocks) else k_cache
-    if k.dim() == 3:
-        return CacheView(k[:, :, None], name), None
-    if k.dim() == 5:
-        return CacheView(_nhd(k[:, 0], layout), name), CacheView(_nhd(k[:, 1], layout), name)
-    if isinstance(v_cache, Blocks):
-        return CacheView(_nhd(k, layout), name), CacheView(_nhd(v_cache.data, layout), v_cache.format.name)
-    if v_cache is None:
-        raise TypeError("a split cache needs v_cache")
-    return CacheView(_nhd(k, layout), name), CacheView(_nhd(v_cache, layout), "plain")
-
-
-def _nhd(cache: torch.Tensor, layout: str) -> torch.Tensor:
-    return cache if layout == "NHD" else cache.transpose(1, 2)
 
 
 @triton.jit
@@ -167,7 +130,7 @@ def store_heads(
     """
     cell = cache_ptr + page * page_stride + slot * slot_stride
     source = x_ptr + token * x_token
-    if FORMAT == "plain":
+    if FORMAT != "q8_0" and FORMAT != "q4_0":
         head = part * HEADS + tl.arange(0, HEADS)[:, None]
         e = tl.arange(0, BLOCKS * 32)[None, :]
         mask = found & (head < H) & (e < D)

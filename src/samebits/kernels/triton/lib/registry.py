@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import triton.language as tl
 from triton import knobs
 
 from samebits.kernels.record import KernelTable
@@ -10,6 +11,7 @@ TRITON = KernelTable("triton")
 implements = TRITON.implements
 
 INTERPRETED = bool(knobs.runtime.interpret)  # TRITON_INTERPRET=1: kernels run in numpy, on tensors of the host
+EMULATE = tl.constexpr(INTERPRETED)  # the same, for kernels
 
 # Every kernel that promises bits is launched with these: no multiplication is contracted with an addition.
 UNFUSED = {"enable_fp_fusion": False}

@@ -10,11 +10,11 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import bits, from_bits, round_to_int, rsqrt
 from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.int8_blocks import block_factors, largest_magnitude
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, num_rows, row_start, rows_of, sum_of_slots
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.rows.norm import add_to_residual, load_steps, too_wide
-from samebits.kernels.triton.rows.quantize import block_factors, largest_magnitude
 from samebits.kernels.triton.rows.row_sum import in_shared_memory, row_sum
 
 MOST_BLOCKS = 64  # of 32 elements, that are read again at a time

@@ -8,32 +8,14 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
-from samebits.kernels.triton.lib.elementary import bits, from_bits, recip, round_to_int
-from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.elementary import round_to_int
+from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT, block_factors, largest_magnitude
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, num_rows, row_start, rows_of
-from samebits.ops import quantize
 
-INV_127 = tl.constexpr(float(quantize.INV_127))
-SMALLEST_AMAX = tl.constexpr(float(quantize.SMALLEST_AMAX))
-LARGEST_AMAX = tl.constexpr(float(quantize.LARGEST_AMAX))
-NOT_FINITE = tl.constexpr(fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^80", "finite values"))
+NOT_FINITE = tl.constexpr(QUANTIZE_FAULT)
 BLOCKS = 16  # of a program, one after another in a row
-
-
-@triton.jit
-def largest_magnitude(x, axis: tl.constexpr):
-    """max |x| along an axis, NaN above all: magnitudes are ordered as their patterns are."""
-    return from_bits(tl.max(bits(x) & 0x7FFFFFFF, axis=axis))
-
-
-@triton.jit
-def block_factors(amax):
-    """(what to multiply by for a code, scale, refused) of a block with that largest magnitude."""
-    alive = amax >= SMALLEST_AMAX
-    factor = tl.where(alive, 127.0 * recip(tl.where(alive, amax, 1.0)), 0.0)
-    # NaN compares false
-    return factor, tl.where(alive, amax * INV_127, 0.0), (amax <= LARGEST_AMAX) == 0
 
 
 @triton.jit

@@ -10,14 +10,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention.fast.tile import (
-    NEG_INF,
-    batch_of,
-    load_queries,
-    store_rows,
-    walk,
-)
+from samebits.kernels.triton.attention.fast.tile import batch_of, load_queries, store_rows, walk
 from samebits.kernels.triton.lib.chaining import wait_for_previous
+from samebits.kernels.triton.lib.limits import NEG_INF
 
 
 @triton.jit

@@ -16,6 +16,7 @@ from samebits.kernels.record import OpCall
 from samebits.kernels.triton.attention.call import BAD_QUERY
 from samebits.kernels.triton.attention.fast.decode import decode
 from samebits.kernels.triton.attention.fast.prefill import prefill
+from samebits.kernels.triton.lib.cache_views import cache_views
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault, fault_word
@@ -95,12 +96,6 @@ def served(call: OpCall) -> str | None:
     return None
 
 
-def cache_views(k_cache: torch.Tensor, v_cache: torch.Tensor | None, layout: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """K and V as views [pages, slots, heads, D]."""
-    k, v = (k_cache[:, 0], k_cache[:, 1]) if v_cache is None else (k_cache, v_cache)
-    return (k, v) if layout == "NHD" else (k.transpose(1, 2), v.transpose(1, 2))
-
-
 @implements(OP, tier=Tier.FAST, when=served)
 def paged_attention_fast(
     q: torch.Tensor,
@@ -130,7 +125,7 @@ def paged_attention_fast(
     result = (out, lse) if return_lse else out
     if out.numel() == 0:
         return result
-    k, v = cache_views(k_cache, v_cache, layout)
+    k, v = (view.data for view in cache_views(k_cache, v_cache, layout))
     if kv_indices is None and num_sequences > k.shape[0]:
         raise BadInput(OP, "k_cache", f"{k.shape[0]} pages", f"one per sequence: {num_sequences}")
     if k.stride() != v.stride():

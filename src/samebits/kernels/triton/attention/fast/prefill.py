@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention.fast.tile import NEG_INF, batch_of, load_queries, store_rows, walk
+from samebits.kernels.triton.attention.fast.tile import batch_of, load_queries, store_rows, walk
+from samebits.kernels.triton.lib.limits import NEG_INF
 
 
 # sizes of a batch: a kernel for every multiple of 16 would be compiled again and again

@@ -10,10 +10,9 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention.sequences import in_range
+from samebits.kernels.triton.lib.elementary import LOG2E
+from samebits.kernels.triton.lib.limits import NEG_INF
 from samebits.kernels.triton.lib.rows import narrow, store_narrow, widen
-
-LOG2E = tl.constexpr(1.4426950408889634)
-NEG_INF = tl.constexpr(float("-inf"))
 
 
 @triton.jit

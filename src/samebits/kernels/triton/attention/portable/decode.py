@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 
-from samebits.kernels.triton.attention.call import Call, Cells
+from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
 from samebits.kernels.triton.attention.portable.decode_join import decode_join
 from samebits.kernels.triton.attention.portable.decode_scores import decode_scores
 from samebits.kernels.triton.attention.portable.decode_values import decode_values
 from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
+from samebits.kernels.triton.lib.cache_views import CacheView
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import PTX_HERE, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
 
-CUT, RUN = 256, 16
 MAX_HEADS = 8
 MAX_HEAD_SIZE = 256
 
@@ -54,7 +54,7 @@ CLEARING = 16  # programs at least that clear rows beyond the last sequence
 def decodes(call: Call) -> bool:
     """Whether these kernels take the call's one-query sequences."""
     formats = {"f16", "bf16"}
-    runs_in_pages = call.table["page_size"] % RUN == 0 or not call.table["TABLE"]
+    runs_in_pages = call.table["page_size"] % RUN_LEN == 0 or not call.table["TABLE"]
     sizes = max(call.head_size, call.v_dim) <= MAX_HEAD_SIZE and min(call.head_size, call.v_dim) >= 16
     return {call.k.format, call.v.format} <= formats and runs_in_pages and sizes and not call.numbers["MASK"]
 
@@ -64,7 +64,7 @@ def heads_of_part(group: int) -> int:
     return max(n for n in range(1, MAX_HEADS + 1) if group % n == 0)
 
 
-def shuffles(cells: Cells) -> bool:
+def shuffles(cells: CacheView) -> bool:
     """Whether a row's lanes are neighbours and may talk to each other: where Triton loads rows as vectors."""
     return PTX_HERE and all(number % 16 == 0 for number in (*cells.strides, cells.data.data_ptr()))
 
@@ -84,11 +84,11 @@ class Launch:
         self.plan = next(p for p in PLANS if call.num_sequences * self.parts <= p.most_parts)
         self.h_pad = max(2, power_of_two(self.heads))
         self.d_pad, self.v_pad = max(64, power_of_two(call.head_size)), max(32, power_of_two(call.v_dim))
-        self.tiles, self.slots = (call.num_cells // n + call.num_sequences + 1 for n in (RUN, CUT))
+        self.tiles, self.slots = (call.num_cells // n + call.num_sequences + 1 for n in (RUN_LEN, CUT_LEN))
         count = multiprocessors(self.device)
         self.k_programs = min(count * self.plan.k_programs, self.parts * self.tiles)
         self.v_programs = min(count * self.plan.v_programs, self.parts * self.slots)
-        self.scores = self.scratch(self.parts, self.tiles, RUN, self.h_pad)
+        self.scores = self.scratch(self.parts, self.tiles, RUN_LEN, self.h_pad)
         self.largest = self.scratch(self.k_programs + call.num_sequences * self.parts, self.heads)
         self.out = self.scratch(self.parts, self.slots, self.heads, call.v_dim)
         self.total = self.scratch(self.parts, self.slots, 2, self.heads)
@@ -162,7 +162,7 @@ def _launch_values(launch: Launch) -> None:
         call.v.data,
         launch.scores,
         launch.largest,
-        launch.scratch(launch.v_programs, RUN, launch.heads, launch.v_pad + 1) if runs > 1 else None,
+        launch.scratch(launch.v_programs, RUN_LEN, launch.heads, launch.v_pad + 1) if runs > 1 else None,
         launch.out,
         launch.total,
         k_programs=launch.k_programs,

@@ -7,16 +7,10 @@ import triton.language as tl
 
 from samebits.kernels.triton.attention.call import BAD_SINKS, BAD_VALUE
 from samebits.kernels.triton.attention.portable.work import decode_tiles
-from samebits.kernels.triton.attention.sequences import (
-    CUT,
-    LARGEST_F32,
-    NEG_INF,
-    RUN,
-    refuse_counts,
-    sequences,
-)
+from samebits.kernels.triton.attention.sequences import CUT, RUN, refuse_counts, sequences
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.elementary import LOG2E, exp, log2, recip
+from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
 from samebits.kernels.triton.lib.rows import fault_where, store_narrow
 from samebits.kernels.triton.lib.settling import settle
 

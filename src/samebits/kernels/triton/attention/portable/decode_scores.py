@@ -7,22 +7,12 @@ import triton.language as tl
 
 from samebits.kernels.triton.attention.call import BAD_QUERY, BAD_SCORE
 from samebits.kernels.triton.attention.portable.work import decode_share, decode_tiles
-from samebits.kernels.triton.attention.sequences import (
-    LARGEST_F32,
-    NEG_INF,
-    RUN,
-    as_operand,
-    in_range,
-    page_of,
-    sequences,
-    settled_score,
-)
+from samebits.kernels.triton.attention.sequences import RUN, as_operand, in_range, page_of, sequences, settled_score
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.elementary import soft_capped
-from samebits.kernels.triton.lib.registry import INTERPRETED
+from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
+from samebits.kernels.triton.lib.registry import EMULATE
 from samebits.kernels.triton.lib.rows import fault_where
-
-EMULATE = tl.constexpr(INTERPRETED)
 
 # Adjacent pairs over neighbouring lanes: every lane ends with the whole tree.
 _STEP = """

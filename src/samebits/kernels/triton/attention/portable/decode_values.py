@@ -6,9 +6,10 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention.portable.work import decode_cuts, decode_share, decode_tiles
-from samebits.kernels.triton.attention.sequences import CUT, NEG_INF, RUN, as_operand, page_of, sequences
+from samebits.kernels.triton.attention.sequences import CUT, RUN, as_operand, page_of, sequences
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.elementary import bits, exp, from_bits
+from samebits.kernels.triton.lib.limits import NEG_INF
 
 
 def _chain(heads: int) -> str:

@@ -13,8 +13,6 @@ from samebits.kernels.triton.attention.call import BAD_MASK, BAD_SCORE, BAD_SINK
 from samebits.kernels.triton.attention.portable.scores import chain16, codes_at, scale_at, scores
 from samebits.kernels.triton.attention.sequences import (
     CUT,
-    LARGEST_F32,
-    NEG_INF,
     RUN,
     as_operand,
     in_range,
@@ -26,6 +24,7 @@ from samebits.kernels.triton.attention.sequences import (
 )
 from samebits.kernels.triton.lib.elementary import LOG2E, exp, log2, recip, soft_capped
 from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import fault_where, store_narrow
 from samebits.kernels.triton.lib.settling import settle

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from samebits.kernels.triton.attention.call import Call
-from samebits.kernels.triton.attention.portable.decode import CUT, heads_of_part
+from samebits.kernels.triton.attention.call import CUT_LEN, Call
+from samebits.kernels.triton.attention.portable.decode import heads_of_part
 from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
 from samebits.kernels.triton.attention.portable.registers.kernel import SHARED_ROWS, attend_registers
 from samebits.kernels.triton.attention.portable.registers.memory import NUM_TILES
@@ -74,7 +74,7 @@ def launch_registers(call: Call) -> None:
     heads = heads_of_part(call.group)
     parts = call.q.shape[1] // heads
     programs = _programs(call, heads, parts, 2)
-    room = min(ROOM, -(-call.num_cells // CUT) * CUT)
+    room = min(ROOM, -(-call.num_cells // CUT_LEN) * CUT_LEN)
     pitch = room + SHARED_ROWS
     s = torch.empty((programs, pitch, ROWS), dtype=torch.float32, device=call.q.device)
     shared = torch.empty(NUM_TILES * ROWS * 64, dtype=torch.int32) if INTERPRETED else None
@@ -99,8 +99,8 @@ def launch_dots(call: Call) -> None:
     heads = heads_of_part(call.group)
     parts = call.q.shape[1] // heads
     programs = _programs(call, heads, parts, 1)
-    room = min(ROOM, -(-call.num_cells // CUT) * CUT)
-    s = torch.empty((programs, ROWS, room + CUT), dtype=torch.float32, device=call.q.device)
+    room = min(ROOM, -(-call.num_cells // CUT_LEN) * CUT_LEN)
+    s = torch.empty((programs, ROWS, room + CUT_LEN), dtype=torch.float32, device=call.q.device)
     attend_tiles[(programs,)](
         call.q,
         call.k.data,

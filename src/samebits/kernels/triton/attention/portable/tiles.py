@@ -16,8 +16,6 @@ from samebits.kernels.triton.attention.call import BAD_QUERY, BAD_SCORE, BAD_SIN
 from samebits.kernels.triton.attention.portable.work import tile_item, tile_total
 from samebits.kernels.triton.attention.sequences import (
     CUT,
-    LARGEST_F32,
-    NEG_INF,
     RUN,
     as_operand,
     in_range,
@@ -28,6 +26,7 @@ from samebits.kernels.triton.attention.sequences import (
 )
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.elementary import LOG2E, exp, log2, recip, soft_capped
+from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
 from samebits.kernels.triton.lib.rows import fault_where, store_narrow
 from samebits.kernels.triton.lib.settling import settle
 

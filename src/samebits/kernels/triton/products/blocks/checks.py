@@ -5,9 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from samebits.kernels.triton.lib.codes import ONES, SIGNS
 from samebits.kernels.triton.lib.faults import fault
 from samebits.kernels.triton.lib.rows import fault_where
-from samebits.kernels.triton.products.blocks.terms import ONES, SIGNS
 
 
 def activation_faults(op: str) -> dict[str, int]:

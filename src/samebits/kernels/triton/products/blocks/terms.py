@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import e4m3
+from samebits.kernels.triton.lib.codes import NIBBLE_SIGNS, SIGNS, e4m3, twice_e2m1
 
 FOUR_WORDS = tl.constexpr((tl.int32, tl.int32, tl.int32, tl.int32))  # types of an instruction's results
 
@@ -18,9 +18,6 @@ FOUR_WORDS = tl.constexpr((tl.int32, tl.int32, tl.int32, tl.int32))  # types of 
 SHIFTS = {"q4_0": 4, "q5_0": 3, "q6_k": 2}
 MAGIC_BITS = tl.constexpr(0x4B400000)  # of 1.5 * 2^23
 MAGIC = tl.constexpr(1.5 * 2.0**23)
-ONES = tl.constexpr(0x01010101)
-SIGNS = tl.constexpr(-0x7F7F7F80)  # 0x80 in every byte
-NIBBLE_SIGNS = tl.constexpr(-0x77777778)  # 8 in every nibble
 
 # Which loads are masked: none, those of chunks beyond K (NB is a multiple of 8), those of blocks beyond K.
 NO_MASK = tl.constexpr(0)
@@ -179,17 +176,6 @@ def moved(x, LEFT: tl.constexpr):
     if LEFT >= 0:
         return x << LEFT
     return x >> (-LEFT)
-
-
-@triton.jit
-def twice_e2m1(nibbles):
-    """Bytes 0..15 to signed bytes 2 * E2M1, in plain arithmetic."""
-    low = nibbles & 0x03030303
-    large = ((nibbles >> 2) & ONES) * 255
-    magnitude = low + (large & (0x04040404 + low + ((low & (low >> 1) & ONES) << 1)))
-    negative = ((nibbles >> 3) & ONES) * 255
-    # Around 0x80 no byte borrows from the next.
-    return (((SIGNS + magnitude) & ~negative) | ((SIGNS - magnitude) & negative)) ^ SIGNS
 
 
 @triton.jit

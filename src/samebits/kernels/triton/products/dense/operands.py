@@ -8,11 +8,11 @@ import triton.language as tl
 
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.limits import LARGEST_BF16
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import fault_where, narrow, widen
 
 FLOAT_WEIGHTS = ("f32", "f16", "bf16")
-LARGEST_BF16 = tl.constexpr(2.0**63)
 INFINITY = tl.constexpr(float("inf"))
 
 # As numpy names the types in the reference's message.

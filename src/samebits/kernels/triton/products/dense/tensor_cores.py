@@ -17,13 +17,12 @@ from samebits.core.tiers import Tier
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import ON_AMD
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED, implements
+from samebits.kernels.triton.lib.registry import EMULATE, INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import narrow, store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.dense.operands import narrowed, operand_fault, refuse_row
 
-EMULATE = tl.constexpr(INTERPRETED)
 MOST_FEW = 16
 MOST_PADDED = 1024  # so many tokens are copied to fill tiles: reads beyond the last row are slow
 TILE_TOKENS = 64

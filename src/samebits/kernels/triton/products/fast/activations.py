@@ -1,4 +1,4 @@
-"""Activations on their way into and out of the fast products: int8 blocks to float16, gate and up to int8 blocks."""
+"""Activations on their way into the products of the fast tier: int8 blocks to float16."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ import triton
 import triton.language as tl
 
 from samebits.core.format import BLOCK
-from samebits.kernels.triton.lib.elementary import bits, from_bits, sigmoid
-from samebits.kernels.triton.lib.faults import fault, fault_word
-from samebits.kernels.triton.lib.int8_blocks import int8_blocks
-from samebits.kernels.triton.lib.registry import FUSED, UNFUSED
+from samebits.kernels.triton.lib.elementary import bits, from_bits
+from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.registry import FUSED
 from samebits.kernels.triton.lib.rows import fault_where
-from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.blocks.checks import activation_faults, not_finite
-
-_NOT_FINITE = "NaN, Inf or a magnitude above 2^80"
-QUANTIZE_FAULT = fault("quantize_q8", "x", _NOT_FINITE, "finite values")
 
 
 @triton.jit
@@ -85,30 +80,3 @@ def widened(codes: torch.Tensor, scales: torch.Tensor, op_name: str, halves: boo
         **FUSED,
     )
     return x, row_scale
-
-
-@triton.jit
-def _silu_blocks(x_ptr, codes_ptr, scales_ptr, fault_ptr, code, HB: tl.constexpr, BLOCKS: tl.constexpr):
-    token = tl.program_id(1).to(tl.int64)
-    block = tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS)
-    at = block[:, None] * 32 + tl.arange(0, 32)[None, :]
-    inside = (block < HB)[:, None] & (at >= 0)
-    gate = tl.load(x_ptr + token * (HB * 64) + at, mask=inside, other=0.0)
-    up = tl.load(x_ptr + token * (HB * 64) + HB * 32 + at, mask=inside, other=0.0)
-    codes, scale, refused = int8_blocks(settle((gate * sigmoid(gate)) * up))
-    tl.store(codes_ptr + token * (HB * 32) + at, codes, mask=inside)
-    tl.store(scales_ptr + token * HB + block, scale, mask=block < HB)
-    tl.store(fault_ptr, code, mask=tl.max(refused.to(tl.int32)) != 0)
-
-
-def silu_blocks(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """quantize_q8(silu_and_mul(x)) for float32 x [T, 2H], contiguous, T and H not 0."""
-    num_tokens, half = x.shape[0], x.shape[1] // 2
-    codes = torch.empty(num_tokens, half, dtype=torch.int8, device=x.device)
-    scales = torch.empty(num_tokens, half // BLOCK, dtype=torch.float32, device=x.device)
-    hb = half // BLOCK
-    blocks = min(triton.next_power_of_2(hb), 64)
-    _silu_blocks[(triton.cdiv(hb, blocks), num_tokens)](
-        x, codes, scales, fault_word(x.device), QUANTIZE_FAULT, HB=hb, BLOCKS=blocks, num_warps=4, **UNFUSED
-    )
-    return codes, scales

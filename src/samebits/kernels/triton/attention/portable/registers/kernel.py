@@ -21,9 +21,10 @@ from samebits.kernels.triton.attention.portable.registers.memory import (
 from samebits.kernels.triton.attention.portable.registers.scores import larger, largest_of_rows, score_range
 from samebits.kernels.triton.attention.portable.registers.values import add_range, store_out, zeros_of
 from samebits.kernels.triton.attention.portable.work import tile_item, tile_total
-from samebits.kernels.triton.attention.sequences import CUT, LARGEST_F32, NEG_INF, refuse_counts, sequences
+from samebits.kernels.triton.attention.sequences import CUT, refuse_counts, sequences
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.elementary import LOG2E, exp, log2, recip
+from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
 from samebits.kernels.triton.lib.settling import settle
 
 SHARED_ROWS = 64  # after the scores of a program: [16, M] maxima, [16, M] sums of runs, [M] inverses

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.elementary import bits, from_bits
-from samebits.kernels.triton.lib.registry import INTERPRETED
+from samebits.kernels.triton.lib.registry import EMULATE
 from samebits.kernels.triton.lib.rows import narrow, store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle_to
 
@@ -19,7 +19,6 @@ M, N = tl.constexpr(64), tl.constexpr(64)  # rows of a tile, positions of a tile
 THREADS = tl.constexpr(128)
 ROW_BYTES, TILE_BYTES = tl.constexpr(256), tl.constexpr(64 * 256)
 NUM_TILES = 3
-EMULATE = tl.constexpr(INTERPRETED)
 
 _MEMORY = tl.constexpr(f"{{ .shared .align 1024 .b8 tiles[{NUM_TILES * 64 * 256}]; mov.u32 $0, tiles; }}")
 _COPY = tl.constexpr("cp.async.cg.shared.global [$1], [$2], 16, $3; mov.b32 $0, 0;")

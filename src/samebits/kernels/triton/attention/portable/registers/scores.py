@@ -28,8 +28,9 @@ from samebits.kernels.triton.attention.portable.registers.products import (
     score_places,
     tile_dots,
 )
-from samebits.kernels.triton.attention.sequences import NEG_INF, as_operand, in_range, settled_score
+from samebits.kernels.triton.attention.sequences import as_operand, in_range, settled_score
 from samebits.kernels.triton.lib.elementary import soft_capped
+from samebits.kernels.triton.lib.limits import NEG_INF
 from samebits.kernels.triton.lib.rows import fault_where
 
 

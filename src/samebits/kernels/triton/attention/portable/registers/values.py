@@ -28,7 +28,7 @@ from samebits.kernels.triton.attention.portable.registers.products import (
     value_places,
 )
 from samebits.kernels.triton.attention.portable.registers.scores import fill_cells
-from samebits.kernels.triton.attention.sequences import CUT, LARGEST_F32
+from samebits.kernels.triton.attention.sequences import CUT
 from samebits.kernels.triton.lib.elementary import (
     EXP_LOWEST,
     EXP_POLY,
@@ -41,6 +41,7 @@ from samebits.kernels.triton.lib.elementary import (
     from_bits,
     horner,
 )
+from samebits.kernels.triton.lib.limits import LARGEST_F32
 from samebits.kernels.triton.lib.rows import fault_where, narrow, widen
 
 

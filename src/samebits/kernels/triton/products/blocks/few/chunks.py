@@ -9,11 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from samebits.kernels.triton.lib.codes import ONES
 from samebits.kernels.triton.products.blocks.few.shared import read_words
 from samebits.kernels.triton.products.blocks.terms import (
     BLOCK_MASK,
     NO_MASK,
-    ONES,
     block_scales,
     block_term,
     chunk_scales,

@@ -14,22 +14,24 @@ import triton
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import PTX_HERE, multiprocessors
-from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.scratch import counters
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import CHUNK, TILE, num_tiles, tiled_offsets
 from samebits.kernels.triton.products.blocks.checks import activation_faults
-from samebits.kernels.triton.products.blocks.few.one import gemv_kernel, silu_kernel
+from samebits.kernels.triton.products.blocks.few.one import gemv_kernel
 from samebits.kernels.triton.products.blocks.few.shared import activations_asm, exchange_asm
 from samebits.kernels.triton.products.blocks.few.tokens import tokens_kernel, tokens_silu_kernel
+from samebits.kernels.triton.products.blocks.silu import silu_quantized
 from samebits.kernels.triton.products.blocks.terms import SHIFTS
 
 MAX_TOKENS = 8
 TOKENS_CHUNKS = 8  # and so warps of a program for two to eight tokens
 RESIDENT = 3  # programs of one.py that q4_0's registers let a multiprocessor hold
 FEW_REGISTERS = ("q4_0", "nvfp4")  # formats that leave room for them also where K has several groups
-REFUSED = fault("quantize_q8", "x", "NaN, Inf or a magnitude above 2^80", "finite values")
+SILU_BLOCKS = 4  # of a program that ends gemm_silu_q8
 
 
 def one_token_config(weight: Tiled, device: torch.device) -> tuple[int, int]:
@@ -119,10 +121,7 @@ def gemv_silu_q8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tu
     results = (y_codes, y_scales, fault_word(device))
     if num_tokens == 1 or not PTX_HERE:
         y = gemv_q8(codes, scales, weight, op=op)
-        silu_kernel[triton.cdiv(blocks, 4), num_tokens](
-            y, *results, blocks, FAULT=REFUSED, **chained(device), **UNFUSED
-        )
-        return y_codes, y_scales
+        return silu_quantized(y, SILU_BLOCKS)
     tokens_silu_kernel[blocks * 4 + 1,](
         *_inputs(codes, scales, weight),
         _parts(weight, num_tokens, device),
@@ -132,7 +131,7 @@ def gemv_silu_q8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tu
         *_layout(weight),
         half,
         num_tokens,
-        FAULT=REFUSED,
+        FAULT=QUANTIZE_FAULT,
         num_warps=TOKENS_CHUNKS,
         **_constants(weight, TOKENS_CHUNKS, op, device),
     )

@@ -11,10 +11,10 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
+from samebits.kernels.triton.lib.codes import ONES
 from samebits.kernels.triton.products.blocks.few.chunks import block_factors
 from samebits.kernels.triton.products.blocks.terms import (
     FOUR_WORDS,
-    ONES,
     block_scales,
     block_term,
     chunk_scales,

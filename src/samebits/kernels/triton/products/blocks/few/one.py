@@ -6,8 +6,6 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
-from samebits.kernels.triton.lib.elementary import sigmoid
-from samebits.kernels.triton.lib.int8_blocks import int8_blocks
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.blocks.checks import check_activations
 from samebits.kernels.triton.products.blocks.few.chunks import add_in_order, chunk_sums, load_chunk
@@ -91,18 +89,3 @@ def gemv_kernel(
             a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, offsets, scale, N, tiles, programs,
             NB, BIAS, FORMAT, SHIFT, C, MASK, ONE, ACTIVATIONS, EXCHANGE, PTX, CHAINED,
         )  # fmt: skip
-
-
-@triton.jit
-def silu_kernel(y_ptr, codes_ptr, scales_ptr, fault_ptr, blocks, FAULT: tl.constexpr, CHAINED: tl.constexpr):
-    """(gate * sigmoid(gate)) * up of a row [2H] in int8 blocks; a program makes four of them."""
-    block = tl.program_id(0) * 4 + tl.arange(0, 4)
-    row = tl.program_id(1).to(tl.int64) * blocks
-    column, inside = block[:, None] * 32 + tl.arange(0, 32)[None, :], block < blocks
-    wait_for_previous(CHAINED)
-    gate = tl.load(y_ptr + row * 64 + column, mask=inside[:, None], other=0.0)
-    up = tl.load(y_ptr + row * 64 + blocks * 32 + column, mask=inside[:, None], other=0.0)
-    codes, scale, refused = int8_blocks(settle((gate * sigmoid(gate)) * up))
-    tl.store(codes_ptr + row * 32 + column, codes, mask=inside[:, None])
-    tl.store(scales_ptr + row + block, scale, mask=inside)
-    tl.store(fault_ptr, FAULT, mask=tl.max((refused & inside).to(tl.int32), axis=0) != 0)

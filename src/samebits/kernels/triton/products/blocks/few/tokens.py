@@ -6,8 +6,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
-from samebits.kernels.triton.lib.elementary import sigmoid
-from samebits.kernels.triton.lib.int8_blocks import int8_blocks
+from samebits.kernels.triton.lib.int8_blocks import silu_int8_blocks
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.blocks.checks import check_activations
 from samebits.kernels.triton.products.blocks.few.mma import tile_rows
@@ -111,7 +110,7 @@ def tokens_silu_kernel(
         at = token[:, None] * 64 + tl.arange(0, 32)[None, :]
         gate = tl.load(sums_ptr + at, cache_modifier=".cg")
         up = tl.load(sums_ptr + at + 32, cache_modifier=".cg")
-        codes, block_scale, refused = int8_blocks(settle((gate * sigmoid(gate)) * up))
+        codes, block_scale, refused = silu_int8_blocks(gate, up)
         unit = token * (H // 32) + block
         tl.store(codes_ptr + unit[:, None] * 32 + tl.arange(0, 32)[None, :], codes, mask=(token < tokens)[:, None])
         tl.store(scales_ptr + unit, block_scale, mask=token < tokens)

@@ -1,4 +1,4 @@
-"""Activations for block-quantized products: rows to int8 blocks, with or without the gated activation before."""
+"""Activations for block-quantized products: rows to int8 blocks, and blocks as warps.py reads them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
-from samebits.kernels.triton.lib.elementary import sigmoid
-from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.int8_blocks import int8_blocks
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import fault_where
-from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.blocks.checks import activation_faults, lowest_codes, not_finite
 
 BLOCKS_PER_PROGRAM = 32
 MOST_PROGRAMS = 1024  # beyond it a program arranges several blocks
 WITH_OFFSETS = ("q4_1", "q5_1", "q4_k", "q5_k")
-REFUSED = ("x", "NaN, Inf or a magnitude above 2^80", "finite values")
-SILU_FAULT = fault("quantize_q8", *REFUSED)
 
 
 @triton.jit
@@ -32,19 +28,16 @@ def _quantize(
     code,
     stride,
     nb,
-    GATED: tl.constexpr,
     BLOCKS: tl.constexpr,
     CHAINED: tl.constexpr,
 ):
-    """Rows x [T, K], or with GATED [T, 2K] as (gate * sigmoid(gate)) * up, to codes [T, K] and scales [T, nb]."""
+    """Rows x [T, K] to codes [T, K] and scales [T, nb]."""
     wait_for_previous(CHAINED)
     token = tl.program_id(0).to(tl.int64)
     b = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
     k = b[:, None] * 32 + tl.arange(0, 32)[None, :]
     inside = (b < nb)[:, None]
     x = tl.load(x_ptr + token * stride + k, mask=inside, other=0.0).to(tl.float32)
-    if GATED:
-        x = settle((x * sigmoid(x)) * tl.load(x_ptr + token * stride + nb * 32 + k, mask=inside, other=0.0))
     codes, scales, refused = int8_blocks(x)
     tl.store(codes_ptr + token * nb * 32 + k, codes, mask=inside)
     tl.store(scales_ptr + token * nb + b, scales, mask=b < nb)
@@ -98,8 +91,10 @@ def _arrange(
         tl.store(asum_ptr + at, tl.sum(total, axis=2).to(tl.float32), mask=b < nb)
 
 
-def _launch(x: torch.Tensor, k: int, code: int, *, gated: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    num_tokens, nb = x.shape[0], k // BLOCK
+def quantized(x: torch.Tensor, code: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """x [T, K] as (codes, scales); `code` is the fault for a value without a code."""
+    num_tokens, k = x.shape
+    nb = k // BLOCK
     codes = torch.empty(num_tokens, k, dtype=torch.int8, device=x.device)
     scales = torch.empty(num_tokens, nb, dtype=torch.float32, device=x.device)
     if codes.numel():
@@ -112,22 +107,11 @@ def _launch(x: torch.Tensor, k: int, code: int, *, gated: bool) -> tuple[torch.T
             code,
             x.stride(0),
             nb,
-            GATED=gated,
             BLOCKS=min(BLOCKS_PER_PROGRAM, triton.next_power_of_2(nb)),
             **chained(x.device),
             **UNFUSED,
         )
     return codes, scales
-
-
-def quantized(x: torch.Tensor, code: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """x [T, K] as (codes, scales); `code` is the fault for a value without a code."""
-    return _launch(x, x.shape[1], code, gated=False)
-
-
-def silu_quantized(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gate and up side by side, float32 [T, 2H], as (codes [T, H], scales)."""
-    return _launch(x, x.shape[1] // 2, SILU_FAULT, gated=True)
 
 
 def arranged(

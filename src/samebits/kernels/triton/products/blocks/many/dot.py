@@ -102,7 +102,7 @@ def _block_term(
     high = tl.zeros([1, 1], tl.int32)
     if KIND == HALVES:
         high = tl.dot(tl.where(k < 16, 0, a).to(tl.int8), tl.trans(w), out_dtype=tl.int32)
-    return term(low, high, d, m, sub, second, sa, asum, KIND, False)
+    return term(low, high, d, m, sub, second, sa, asum, FORMAT, False)
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 A lane holds the sums of rows g, g + 8 times tokens 2t, 2t + 1. On NVIDIA the integer sums and the float steps after
 them are one piece of PTX: as single operations they are thousands, over which the compiler takes minutes.
-`add_terms` states the same in Triton where that instruction does not exist.
+The PTX states ../terms.py's block_term once more; where that instruction does not exist, `add_terms` calls it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from samebits.kernels.triton.products.blocks.terms import MAGIC, block_term
+
 # An integer added to the bits of 1.5 * 2^23 adds itself to the number, below 2^22; 16 times an integer added to the
 # bits of 1.5 * 2^19 adds the integer. Sums that start there need no conversion: one exact subtraction is left.
-ZERO_UNIT = tl.constexpr(1.5 * 2.0**23)
 ZERO_SIXTEENTHS = tl.constexpr(1.5 * 2.0**19)
 
 # How a term is made; what a kind lacks among d, m, sub, second is not read.
@@ -78,16 +79,12 @@ def _number(isum, SIXTEENTHS: tl.constexpr):
 
 
 @triton.jit
-def term(low, high, d, m, sub, second, sa, asum, KIND: tl.constexpr, SIXTEENTHS: tl.constexpr):
-    """One block's term of the sums of its halves."""
-    if KIND == HALVES:
-        return (_number(low, False) * sub + _number(high, False) * second) * (d * sa)
+def term(low, high, d, m, sub, second, sa, asum, FORMAT: tl.constexpr, SIXTEENTHS: tl.constexpr):
+    """block_term of the integer sums of a block's halves."""
+    if (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
+        return block_term(_number(low, False), _number(high, False), asum, d, m, sub, second, sa, FORMAT)
     isum = _number(low + high, SIXTEENTHS)
-    if KIND == SUPER:
-        return ((isum * sub) * (d * sa)) + ((asum * second) * (m * sa))
-    if KIND == OFFSET:
-        return (isum * (d * sa)) + (asum * (m * sa))
-    return isum * (d * sa)
+    return block_term(isum, isum, asum, d, m, sub, second, sa, FORMAT)
 
 
 @triton.jit
@@ -101,8 +98,8 @@ def add_terms(
     m,
     sub,
     second,
+    FORMAT: tl.constexpr,
     KIND: tl.constexpr,
-    SIXTEENTHS: tl.constexpr,
     WARPS: tl.constexpr,
     EMULATE: tl.constexpr,
 ):
@@ -110,20 +107,21 @@ def add_terms(
 
     a          words of rows g, g + 8: first halves, second halves     b   words of a token: first half, second half
     sa, asum   of tokens 2t, 2t + 1                                    d, m, sub, second   of rows g, g + 8
-    SIXTEENTHS the words of a hold 16 times the codes
+    The words of a hold 16 times the codes of q4_0.
     """
+    SIXTEENTHS: tl.constexpr = FORMAT == "q4_0"
     p0, p1, p2, p3 = parts
     if EMULATE:
         x0, x1 = _word_sums(a[0], b[0], WARPS)
         x2, x3 = _word_sums(a[1], b[0], WARPS)
         y0, y1 = _word_sums(a[2], b[1], WARPS)
         y2, y3 = _word_sums(a[3], b[1], WARPS)
-        p0 += term(x0, y0, d[0], m[0], sub[0], second[0], sa[0], asum[0], KIND, SIXTEENTHS)
-        p1 += term(x1, y1, d[0], m[0], sub[0], second[0], sa[1], asum[1], KIND, SIXTEENTHS)
-        p2 += term(x2, y2, d[1], m[1], sub[1], second[1], sa[0], asum[0], KIND, SIXTEENTHS)
-        p3 += term(x3, y3, d[1], m[1], sub[1], second[1], sa[1], asum[1], KIND, SIXTEENTHS)
+        p0 += term(x0, y0, d[0], m[0], sub[0], second[0], sa[0], asum[0], FORMAT, SIXTEENTHS)
+        p1 += term(x1, y1, d[0], m[0], sub[0], second[0], sa[1], asum[1], FORMAT, SIXTEENTHS)
+        p2 += term(x2, y2, d[1], m[1], sub[1], second[1], sa[0], asum[0], FORMAT, SIXTEENTHS)
+        p3 += term(x3, y3, d[1], m[1], sub[1], second[1], sa[1], asum[1], FORMAT, SIXTEENTHS)
     else:
-        zero = tl.full([32 * WARPS], ZERO_SIXTEENTHS if SIXTEENTHS else ZERO_UNIT, tl.float32)
+        zero = tl.full([32 * WARPS], ZERO_SIXTEENTHS if SIXTEENTHS else MAGIC, tl.float32)
         p0, p1, p2, p3 = tl.inline_asm_elementwise(
             PTX[KIND],
             CONSTRAINTS,

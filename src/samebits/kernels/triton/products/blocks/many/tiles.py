@@ -8,8 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import e4m3
-from samebits.kernels.triton.products.blocks.many.words import BYTES, nibble_words, shift_right
+from samebits.kernels.triton.lib.codes import ONES, e4m3
+from samebits.kernels.triton.products.blocks.many.words import nibble_words, shift_right
 
 
 @triton.jit
@@ -100,8 +100,8 @@ def fragment(words, high, t, FORMAT: tl.constexpr):
     else:
         h0, h1, h2, h3 = words[0], words[0], words[0], words[0]
         if (FORMAT == "q5_0") | (FORMAT == "q5_1") | (FORMAT == "q5_k"):
-            h0, h1 = (shift_right(high[0], t) & BYTES) << 4, (shift_right(high[1], t) & BYTES) << 4
-            h2, h3 = (shift_right(high[0], t + 4) & BYTES) << 4, (shift_right(high[1], t + 4) & BYTES) << 4
+            h0, h1 = (shift_right(high[0], t) & ONES) << 4, (shift_right(high[1], t) & ONES) << 4
+            h2, h3 = (shift_right(high[0], t + 4) & ONES) << 4, (shift_right(high[1], t + 4) & ONES) << 4
         if FORMAT == "q6_k":
             h0 = (shift_right(high[0], 2 * t) & 0x03030303) << 4
             h1 = (shift_right(high[1], 2 * t) & 0x03030303) << 4

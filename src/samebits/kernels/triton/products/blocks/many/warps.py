@@ -111,7 +111,7 @@ def _add_block(
         for n in tl.static_range(NT):
             b, sa, asum = pair(tokens[n][0]), _float_pair(tokens[n][1]), _float_pair(tokens[n][2])
             part = parts[i * NT + n]
-            added += (add_terms(part, a, b, sa, asum, d, m, sub, second, KIND, FORMAT == "q4_0", WARPS, EMULATE),)
+            added += (add_terms(part, a, b, sa, asum, d, m, sub, second, FORMAT, KIND, WARPS, EMULATE),)
     return added
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-BYTES = tl.constexpr(0x01010101)
-# as int32, since a constant beyond 2^31 would widen what it meets
-SIGNS = tl.constexpr(0x80808080 - (1 << 32))
-EIGHTS = tl.constexpr(0x88888888 - (1 << 32))
+from samebits.kernels.triton.lib.codes import NIBBLE_SIGNS, ONES, SIGNS, twice_e2m1
+
 UPPER = tl.constexpr(0xF0F0F0F0 - (1 << 32))
 
 
@@ -30,29 +28,18 @@ def shift_right(word, count):
 @triton.jit
 def less(word, CONSTANT: tl.constexpr):
     """Each byte, 0 .. 127, minus a constant up to 128, as int8."""
-    return ((word | SIGNS) - CONSTANT * BYTES) ^ SIGNS
-
-
-@triton.jit
-def twice_e2m1(word):
-    """Bytes that hold E2M1 codes, 0 .. 15, to int8 of twice their values: 0 1 2 3 4 6 8 12 and the negatives."""
-    magnitude = word & 0x07070707
-    beyond = magnitude & (((magnitude >> 2) & BYTES) * 3)  # m - 4 from 4 on
-    value = magnitude + beyond + ((beyond & (beyond >> 1) & BYTES) << 1)
-    negative = (word >> 3) & BYTES
-    flipped = value ^ (negative * 255)
-    return ((flipped & ~SIGNS) + negative) ^ (flipped & SIGNS)
+    return ((word | SIGNS) - CONSTANT * ONES) ^ SIGNS
 
 
 @triton.jit
 def nibble_words(low, high_low, high_high, FORMAT: tl.constexpr):
-    """int8 words of the low and the high nibbles of `low`; times 16 for q4_0 (see unit).
+    """int8 words of the low and the high nibbles of `low`; times 16 for q4_0 (see terms.py).
 
     high_low, high_high: words whose bytes hold the bits above the nibble in place, for q5 and q6.
     """
     if FORMAT == "q4_0":
         # bit 3 flipped makes a nibble two's complement; in the upper half of a byte it needs no sign extension
-        flipped = low ^ EIGHTS
+        flipped = low ^ NIBBLE_SIGNS
         return (flipped << 4) & UPPER, flipped & UPPER
     first, second = low & 0x0F0F0F0F, (low >> 4) & 0x0F0F0F0F
     if FORMAT == "nvfp4":
