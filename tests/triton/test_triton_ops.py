@@ -53,9 +53,10 @@ def test_a_tiny_case_passes_every_check(op: Op) -> None:
     assert [f"{case.id} at {r.tier}: {r.reason}" for r in results if r.status != "pass"] == []
 
 
-def test_scores_beyond_what_is_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [16, 20])  # by registers/kernel.py, by tiles.py
+def test_scores_beyond_what_is_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(prefill, "ROOM", 256)
-    rng, length, queries, size = np.random.default_rng(0), 300, 3, 16
+    rng, length, queries = np.random.default_rng(0), 300, 3
     k, v = (rng.standard_normal((1, length, 1, size)).astype(np.float16) for _ in range(2))
     q = rng.standard_normal((queries, 2, size)).astype(np.float32)
     inputs = (q, k, np.array([0, queries], np.int32), np.array([length], np.int32), v)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import triton.language as tl
 
 from samebits.kernels.triton.attention.call import CUT_LEN, Call
 from samebits.kernels.triton.attention.portable.decode import heads_of_part
 from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
+from samebits.kernels.triton.attention.portable.records import records_of
 from samebits.kernels.triton.attention.portable.registers.kernel import SHARED_ROWS, attend_registers
 from samebits.kernels.triton.attention.portable.registers.memory import NUM_TILES
-from samebits.kernels.triton.attention.portable.tiles import attend_tiles
+from samebits.kernels.triton.attention.portable.tiles import Tile, attend_tiles
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
@@ -38,84 +40,60 @@ def registers_serve(call: Call) -> bool:
     return whole and all(_aligned(x) for x in (call.q, call.k.data, call.v.data))
 
 
-def _arguments(call: Call, heads: int, parts: int) -> dict[str, Any]:
-    """What both kernels take."""
+def _sizes(call: Call) -> dict[str, Any]:
+    """What both kernels take beside the records: sizes of the batch, and how they are launched."""
     return {
-        **call.table,
-        **{name: value for name, value in call.numbers.items() if name != "MASK"},
-        "slopes_ptr": call.extras["alibi_slopes"],
-        "sinks_ptr": call.extras["sinks"],
-        "fault_ptr": fault_word(call.q.device),
+        **{name: call.table[name] for name in ("num_seqs", "num_entries", "num_pages")},
         "num_tokens": call.num_tokens,
-        "q_row": call.q.stride(0),
-        "q_head": call.q.stride(1),
-        **dict(zip(("k_page", "k_slot", "k_head"), call.k.strides, strict=True)),
-        **dict(zip(("v_page", "v_slot", "v_head"), call.v.strides, strict=True)),
-        "LSE": call.lse is not None,
-        "K_FORMAT": call.k.format,
-        "V_FORMAT": call.v.format,
-        "GROUP": call.group,
-        "HEADS": heads,
-        "NUM_PARTS": parts,
-        "D": call.head_size,
-        "V_DIM": call.v_dim,
+        "window": call.numbers["window"],
+        "fault_ptr": fault_word(call.q.device),
         **chained(call.q.device),
         **UNFUSED,
     }
 
 
-def _programs(call: Call, heads: int, parts: int, per_multiprocessor: int) -> int:
-    most = per_multiprocessor * multiprocessors(call.q.device)
-    return min(most, parts * (-(-call.num_tokens // (ROWS // heads)) + call.num_sequences))
+def _programs(call: Call, heads: int, per_multiprocessor: int) -> int:
+    tiles = -(-call.num_tokens // (ROWS // heads)) + call.num_sequences
+    return min(per_multiprocessor * multiprocessors(call.q.device), call.q.shape[1] // heads * tiles)
 
 
 def launch_registers(call: Call) -> None:
     """By registers/kernel.py; two programs share a multiprocessor, their registers fill it."""
     heads = heads_of_part(call.group)
-    parts = call.q.shape[1] // heads
-    programs = _programs(call, heads, parts, 2)
+    programs = _programs(call, heads, 2)
     room = min(ROOM, -(-call.num_cells // CUT_LEN) * CUT_LEN)
     pitch = room + SHARED_ROWS
-    s = torch.empty((programs, pitch, ROWS), dtype=torch.float32, device=call.q.device)
-    shared = torch.empty(NUM_TILES * ROWS * 64, dtype=torch.int32) if INTERPRETED else None
     attend_registers[(programs,)](
-        call.q,
-        call.k.data,
-        call.v.data,
-        call.out,
-        call.lse,
-        s,
-        shared,
+        **records_of(call, heads),
+        s_ptr=torch.empty((programs, pitch, ROWS), dtype=torch.float32, device=call.q.device),
+        shared_ptr=torch.empty(NUM_TILES * ROWS * 64, dtype=torch.int32) if INTERPRETED else None,
         room=room,
         pitch=pitch,
         SEQ_BLOCK=32,  # a warp's: so nothing is exchanged in shared memory, and the kernel's own may be all of 48 KB
         num_warps=4,
-        **_arguments(call, heads, parts),
+        **_sizes(call),
     )
 
 
 def launch_dots(call: Call) -> None:
     """By tiles.py: any head size."""
     heads = heads_of_part(call.group)
-    parts = call.q.shape[1] // heads
-    programs = _programs(call, heads, parts, 1)
+    programs = _programs(call, heads, 1)
     room = min(ROOM, -(-call.num_cells // CUT_LEN) * CUT_LEN)
-    s = torch.empty((programs, ROWS, room + CUT_LEN), dtype=torch.float32, device=call.q.device)
-    attend_tiles[(programs,)](
-        call.q,
-        call.k.data,
-        call.v.data,
-        call.out,
-        call.lse,
-        s,
-        room=room,
-        zero=0.0,
-        SLICES=power_of_two(call.head_size) // 16,
-        V_PAD=max(16, power_of_two(call.v_dim)),
+    tile = Tile(
         M=ROWS,
         N=64,
+        SLICES=power_of_two(call.head_size) // 16,
+        V_PAD=max(16, power_of_two(call.v_dim)),
         ALL_KEPT=call.num_cells <= room,
         SEQ_BLOCK=seq_block(call.num_sequences),
+    )
+    attend_tiles[(programs,)](
+        **records_of(call, heads),
+        tile=Tile(*map(tl.constexpr, tile)),
+        s_ptr=torch.empty((programs, ROWS, room + CUT_LEN), dtype=torch.float32, device=call.q.device),
+        room=room,
+        zero=0.0,
         num_warps=8,
-        **_arguments(call, heads, parts),
+        **_sizes(call),
     )

@@ -9,6 +9,8 @@ positions is one dot. A run of 8 of a head is one dot whose other 8 terms are ze
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -86,71 +88,197 @@ def refuse_queries(q_ptrs, real, D: tl.constexpr, D_PAD: tl.constexpr, FORMAT: t
     fault_where(fault_ptr, BAD_QUERY, in_range(as_operand(q, FORMAT), FORMAT) == 0)
 
 
+class Tile(NamedTuple):
+    """How attend_tiles cuts its work, all constexpr.
+
+    M, N        rows (queries times heads) and positions of a tile
+    SLICES      of 16 elements in a head, a power of two
+    V_PAD       elements of a head of values, a power of two
+    ALL_KEPT    no sequence is longer than the positions whose scores are kept
+    SEQ_BLOCK   sequences looked at together
+    """
+
+    M: Any
+    N: Any
+    SLICES: Any
+    V_PAD: Any
+    ALL_KEPT: Any
+    SEQ_BLOCK: Any
+
+
 @triton.jit
-def tile_scores(
-    q_ptrs, k_ptr, real, slopes, indices_ptr, fault_ptr, positions, q_positions, entry, length, head, num_pages,
-    k_page, k_slot, k_head, scale, cap, inv_cap, window, zero, page_size: tl.constexpr, TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr, D: tl.constexpr,
-    SLICES: tl.constexpr, FORMAT: tl.constexpr,
-):  # fmt: skip
-    """s [M, N], -inf where not kept."""
+def tile_scores(rows, sequence, positions, keys, tables, logits, num_pages, window, zero, fault_ptr, D, SLICES):
+    """s [M, N] of a tile's rows at `positions` [N], -inf where not kept.
+
+    rows       pointers to queries [M], which of them are real, their slopes, their positions
+    sequence   first entry of its table, length, KV head
+    """
+    q_ptrs, real, slopes, q_positions = rows
+    entry, length, head = sequence
     page, slot, readable = page_of(
-        indices_ptr, entry, positions, positions < length, page_size, num_pages, fault_ptr, TABLE
+        tables.indices_ptr, entry, positions, positions < length, tables.page_size, num_pages, fault_ptr, tables.PAGED
     )
-    cells = page * k_page + slot * k_slot + head * k_head
-    score = tile_dots(q_ptrs, k_ptr, real, cells, readable, zero, D, SLICES, FORMAT)
-    s = settled_score(score, FORMAT) * scale
-    if CAP:
-        s = soft_capped(s, cap, inv_cap)
-    if SLOPES:
+    cells = page * keys.page + slot * keys.slot + head * keys.head
+    score = tile_dots(q_ptrs, keys.ptr, real, cells, readable, zero, D, SLICES, keys.FORMAT)
+    s = settled_score(score, keys.FORMAT) * logits.scale
+    if logits.CAP:
+        s = soft_capped(s, logits.cap, logits.inv_cap)
+    if logits.slopes_ptr is not None:
         s = s + slopes[:, None] * (positions[None, :] - q_positions[:, None]).to(tl.float32)
     kept = readable[None, :] & (q_positions >= 0)[:, None]
-    if CAUSAL:
+    if logits.CAUSAL:
         kept &= positions[None, :] <= q_positions[:, None]
-    if WINDOW:
+    if logits.WINDOW:
         kept &= positions[None, :] >= q_positions[:, None] - window
     return tl.where(kept, s, NEG_INF)
 
 
 @triton.jit
-def load_values(
-    v_ptr, indices_ptr, entry, positions, low, high, column, v_page, v_slot, num_pages, fault_ptr,
-    page_size: tl.constexpr, TABLE: tl.constexpr, V_DIM: tl.constexpr,
-):  # fmt: skip
+def load_values(sequence, positions, low, high, column, values, tables, num_pages, fault_ptr, V_DIM):
     """Values [N, V_PAD] of one head at positions from low to high - 1; zeros elsewhere."""
+    entry, _, head = sequence
     kept = (positions >= low) & (positions < high)
-    page, slot, kept = page_of(indices_ptr, entry, positions, kept, page_size, num_pages, fault_ptr, TABLE)
-    cells = page * v_page + slot * v_slot
+    page, slot, kept = page_of(
+        tables.indices_ptr, entry, positions, kept, tables.page_size, num_pages, fault_ptr, tables.PAGED
+    )
+    cells = page * values.page + slot * values.slot
     mask = kept[:, None] & (column < V_DIM)[None, :]
-    return tl.load(v_ptr + cells[:, None] + column[None, :], mask=mask, other=0.0)
+    return tl.load(values.ptr + head * values.head + cells[:, None] + column[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def add_cut(s_cut, sequence, shift, cut, low, end, column, values, tables, num_pages, zero, fault_ptr, M, V_DIM):
+    """(sums of values [M, V_PAD], sums of p [M, 16], all alike) of positions cut .. end - 1 with scores at s_cut."""
+    run = tl.arange(0, RUN)
+    cut_out = tl.zeros([M, column.shape[0]], tl.float32)
+    cut_total = tl.zeros([M, 16], tl.float32)
+    s_next = tl.load(s_cut)
+    v_next = load_values(sequence, cut + run, low, end, column, values, tables, num_pages, fault_ptr, V_DIM)
+    at = cut
+    while at < end:
+        # The next run is on its way while this one is used.
+        s, v = s_next, v_next.to(tl.float32)
+        s_next = tl.load(s_cut + (tl.minimum(at + RUN, end - 1) - cut) // RUN * RUN)
+        v_next = load_values(sequence, at + RUN + run, low, end, column, values, tables, num_pages, fault_ptr, V_DIM)
+        p = tl.where(s == NEG_INF, 0.0, exp(s - shift[:, None]))
+        cut_total = cut_total + chain_dot(p, tl.full([16, 16], 1.0, tl.float32), zero)
+        cut_out = cut_out + chain_dot(as_operand(p, values.FORMAT), v, zero)
+        at += RUN
+    return cut_out, cut_total
+
+
+@triton.jit
+def store_tile(results, out, largest, total, to, real, column, fault_ptr, V_DIM):
+    """The tile's results at places `to` [M] of [rows * heads]."""
+    seen = total > 0.0
+    out = out * tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)[:, None]
+    fault_where(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
+    out_ptrs = results.out_ptr + to[:, None] * V_DIM + column[None, :]
+    store_narrow(out_ptrs, out, real[:, None] & (column < V_DIM)[None, :])
+    if results.lse_ptr is not None:
+        lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
+        tl.store(results.lse_ptr + to, settle(tl.where(seen, lse, NEG_INF)), mask=real)
+
+
+@triton.jit
+def attend_tile(
+    first, rows, entry, length, nth, part, queries, keys, values, results, s_rows, room, tables, logits, heads, tile,
+    num_pages, window, zero, fault_ptr,
+):  # fmt: skip
+    """Tile `nth` of a sequence's queries and one part of the heads."""
+    HEADS: tl.constexpr = heads.HEADS
+    QUERIES: tl.constexpr = tile.M // HEADS
+    row = tl.arange(0, tile.M)
+    column = tl.arange(0, tile.V_PAD)
+    query = nth * QUERIES + row // HEADS
+    real = (row < QUERIES * HEADS) & (query < rows)
+    q_heads = part * HEADS + row % HEADS
+    q_positions = tl.where(real, length - rows + query, -1)
+    q_ptrs = queries.ptr + (first + query).to(tl.int64) * queries.row + q_heads * queries.head
+    refuse_queries(q_ptrs, real, heads.D, tile.SLICES * 16, keys.FORMAT, fault_ptr)
+    start = 0
+    stop = length
+    low = 0
+    if logits.WINDOW:
+        low = length - rows + nth * QUERIES - window
+        start = tl.maximum(low, 0) // CUT * CUT
+    if logits.CAUSAL:
+        stop = tl.minimum(length, length - rows + (nth + 1) * QUERIES)
+    slopes = tl.zeros([tile.M], tl.float32)
+    if logits.slopes_ptr is not None:
+        slopes = tl.load(logits.slopes_ptr + q_heads, mask=real, other=0.0)
+    largest = tl.full([tile.M], NEG_INF, tl.float32)
+    sinks = largest
+    if logits.sinks_ptr is not None:
+        sinks = tl.load(logits.sinks_ptr + q_heads, mask=real, other=NEG_INF)
+        fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
+        largest = sinks
+    asked, sequence = (q_ptrs, real, slopes, q_positions), (entry, length, part * HEADS // heads.GROUP)
+    tl.debug_barrier()
+    at = start
+    while at < stop:
+        positions = at + tl.arange(0, tile.N)
+        s = tile_scores(
+            asked, sequence, positions, keys, tables, logits, num_pages, window, zero, fault_ptr, heads.D, tile.SLICES
+        )
+        largest = tl.maximum(largest, tl.max(s, axis=1))
+        if tile.ALL_KEPT or at - start < room:
+            tl.store(s_rows + (positions - start)[None, :], s)
+        at += tile.N
+    fault_where(fault_ptr, BAD_SCORE, (largest <= LARGEST_F32) == 0)
+    shift = tl.where(largest == NEG_INF, 0.0, largest)
+    out = tl.zeros([tile.M, tile.V_PAD], tl.float32)
+    total = tl.zeros([tile.M], tl.float32)
+    cut = start
+    while cut < stop:
+        kept_at = cut - start
+        if not tile.ALL_KEPT and kept_at >= room:
+            kept_at = room
+            tl.debug_barrier()
+            for within in tl.range(0, CUT, tile.N):
+                positions = cut + within + tl.arange(0, tile.N)
+                s = tile_scores(
+                    asked, sequence, positions, keys, tables, logits, num_pages, window, zero, fault_ptr, heads.D,
+                    tile.SLICES,
+                )  # fmt: skip
+                tl.store(s_rows + (room + within + tl.arange(0, tile.N))[None, :], s)
+        tl.debug_barrier()
+        cut_out, cut_total = add_cut(
+            s_rows + (kept_at + tl.arange(0, RUN))[None, :], sequence, shift, cut, low, tl.minimum(cut + CUT, stop),
+            column, values, tables, num_pages, zero, fault_ptr, tile.M, heads.V_DIM,
+        )  # fmt: skip
+        out = out + cut_out
+        total = total + tl.max(cut_total, axis=1)
+        cut += CUT
+    if logits.sinks_ptr is not None:
+        total = total + exp(sinks - shift)
+    to = (first + query).to(tl.int64) * (heads.NUM_PARTS * HEADS) + q_heads
+    store_tile(results, out, largest, total, to, real, column, fault_ptr, heads.V_DIM)
 
 
 @triton.jit(do_not_specialize=["num_tokens", "num_seqs", "num_entries", "num_pages", "window"])
 def attend_tiles(
-    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, s_ptr, qo_ptr, last_ptr, indptr_ptr, indices_ptr, slopes_ptr, sinks_ptr,
-    fault_ptr, num_tokens, num_seqs, num_entries, num_pages, room, q_row, q_head, k_page, k_slot, k_head, v_page,
-    v_slot, v_head, scale, cap, inv_cap, window, zero, page_size: tl.constexpr, TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr, SINKS: tl.constexpr,
-    LSE: tl.constexpr, K_FORMAT: tl.constexpr, V_FORMAT: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr,
-    NUM_PARTS: tl.constexpr, D: tl.constexpr, SLICES: tl.constexpr, V_DIM: tl.constexpr, V_PAD: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, ALL_KEPT: tl.constexpr, SEQ_BLOCK: tl.constexpr, CHAINED: tl.constexpr,
+    queries, keys, values, results, tables, logits, heads, tile, s_ptr, room, zero, fault_ptr,
+    num_tokens, num_seqs, num_entries, num_pages, window, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """A fixed number of programs; item: a tile of M // HEADS queries and HEADS query heads of one KV head.
 
-    s [program, M, room + CUT] keeps the scores of the first `room` positions; those of later cuts
-    are computed twice. ALL_KEPT: no sequence is longer.
+    queries .. heads   records.py
+    tile               Tile
+    s_ptr              [program, M, room + CUT] keeps the scores of the first `room` positions; those of later cuts are
+                       computed twice
+    zero               0.0, see chain_dot
     """
-    QUERIES: tl.constexpr = M // HEADS
-    row = tl.arange(0, M)
-    column = tl.arange(0, V_PAD)
-    run = tl.arange(0, RUN)
+    QUERIES: tl.constexpr = tile.M // heads.HEADS
+    NUM_PARTS: tl.constexpr = heads.NUM_PARTS
     total_items = tile_total(
-        qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries, num_tokens, page_size, fault_ptr, QUERIES, TABLE, SEQ_BLOCK
-    )
+        tables.qo_ptr, tables.last_ptr, tables.indptr_ptr, num_seqs, num_entries, num_tokens, tables.page_size,
+        fault_ptr, QUERIES, tables.PAGED, tile.SEQ_BLOCK,
+    )  # fmt: skip
     total_items *= NUM_PARTS
     wait_for_previous(CHAINED)
     pitch = room + CUT
-    s_rows = s_ptr + tl.program_id(0).to(tl.int64) * M * pitch + (row * pitch)[:, None]
+    s_rows = s_ptr + tl.program_id(0).to(tl.int64) * tile.M * pitch + (tl.arange(0, tile.M) * pitch)[:, None]
     turn = 0
     while turn * tl.num_programs(0) < total_items:
         # Alternate the direction so that no program gets the longest tile of every turn.
@@ -158,103 +286,16 @@ def attend_tiles(
         item = turn * tl.num_programs(0) + nth
         turn += 1
         if item < total_items:
-            seq, tile = tile_item(
-                total_items // NUM_PARTS - 1 - item // NUM_PARTS, qo_ptr, last_ptr, indptr_ptr, num_seqs, num_entries,
-                num_tokens, page_size, fault_ptr, QUERIES, TABLE, SEQ_BLOCK,
+            seq, nth_tile = tile_item(
+                total_items // NUM_PARTS - 1 - item // NUM_PARTS, tables.qo_ptr, tables.last_ptr, tables.indptr_ptr,
+                num_seqs, num_entries, num_tokens, tables.page_size, fault_ptr, QUERIES, tables.PAGED, tile.SEQ_BLOCK,
             )  # fmt: skip
             first, rows, entry, length = sequences(
-                seq, True, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
-            )
-            refuse_counts(rows, length, fault_ptr, CAUSAL)
-            part = item % NUM_PARTS
-            head = part * HEADS // GROUP
-            query = tile * QUERIES + row // HEADS
-            real = (row < QUERIES * HEADS) & (query < rows)
-            q_heads = part * HEADS + row % HEADS
-            q_positions = tl.where(real, length - rows + query, -1)
-            q_ptrs = q_ptr + (first + query).to(tl.int64) * q_row + q_heads * q_head
-            refuse_queries(q_ptrs, real, D, SLICES * 16, K_FORMAT, fault_ptr)
-            start = 0
-            stop = length
-            low = 0
-            if WINDOW:
-                low = length - rows + tile * QUERIES - window
-                start = tl.maximum(low, 0) // CUT * CUT
-            if CAUSAL:
-                stop = tl.minimum(length, length - rows + (tile + 1) * QUERIES)
-            slopes = tl.zeros([M], tl.float32)
-            if SLOPES:
-                slopes = tl.load(slopes_ptr + q_heads, mask=real, other=0.0)
-            largest = tl.full([M], NEG_INF, tl.float32)
-            sinks = largest
-            if SINKS:
-                sinks = tl.load(sinks_ptr + q_heads, mask=real, other=NEG_INF)
-                fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
-                largest = sinks
-            tl.debug_barrier()
-            at = start
-            while at < stop:
-                positions = at + tl.arange(0, N)
-                s = tile_scores(
-                    q_ptrs, k_ptr, real, slopes, indices_ptr, fault_ptr, positions, q_positions, entry, length, head,
-                    num_pages, k_page, k_slot, k_head, scale, cap, inv_cap, window, zero, page_size, TABLE, CAUSAL,
-                    WINDOW, CAP, SLOPES, D, SLICES, K_FORMAT,
-                )  # fmt: skip
-                largest = tl.maximum(largest, tl.max(s, axis=1))
-                if ALL_KEPT or at - start < room:
-                    tl.store(s_rows + (positions - start)[None, :], s)
-                at += N
-            fault_where(fault_ptr, BAD_SCORE, (largest <= LARGEST_F32) == 0)
-            shift = tl.where(largest == NEG_INF, 0.0, largest)
-            out = tl.zeros([M, V_PAD], tl.float32)
-            total = tl.zeros([M], tl.float32)
-            cut = start
-            while cut < stop:
-                kept_at = cut - start
-                if not ALL_KEPT and kept_at >= room:
-                    kept_at = room
-                    tl.debug_barrier()
-                    for within in tl.range(0, CUT, N):
-                        s = tile_scores(
-                            q_ptrs, k_ptr, real, slopes, indices_ptr, fault_ptr, cut + within + tl.arange(0, N),
-                            q_positions, entry, length, head, num_pages, k_page, k_slot, k_head, scale, cap, inv_cap,
-                            window, zero, page_size, TABLE, CAUSAL, WINDOW, CAP, SLOPES, D, SLICES, K_FORMAT,
-                        )  # fmt: skip
-                        tl.store(s_rows + (room + within + tl.arange(0, N))[None, :], s)
-                tl.debug_barrier()
-                cut_out = tl.zeros([M, V_PAD], tl.float32)
-                cut_total = tl.zeros([M, 16], tl.float32)
-                end = tl.minimum(cut + CUT, stop)
-                s_cut = s_rows + (kept_at + run)[None, :]
-                s_next = tl.load(s_cut)
-                v_next = load_values(
-                    v_ptr + head * v_head, indices_ptr, entry, cut + run, low, end, column, v_page, v_slot, num_pages,
-                    fault_ptr, page_size, TABLE, V_DIM,
-                )  # fmt: skip
-                at = cut
-                while at < end:
-                    # The next run is on its way while this one is used.
-                    s, v = s_next, v_next.to(tl.float32)
-                    s_next = tl.load(s_cut + (tl.minimum(at + RUN, end - 1) - cut) // RUN * RUN)
-                    v_next = load_values(
-                        v_ptr + head * v_head, indices_ptr, entry, at + RUN + run, low, end, column, v_page, v_slot,
-                        num_pages, fault_ptr, page_size, TABLE, V_DIM,
-                    )  # fmt: skip
-                    p = tl.where(s == NEG_INF, 0.0, exp(s - shift[:, None]))
-                    cut_total = cut_total + chain_dot(p, tl.full([16, 16], 1.0, tl.float32), zero)
-                    cut_out = cut_out + chain_dot(as_operand(p, V_FORMAT), v, zero)
-                    at += RUN
-                out = out + cut_out
-                total = total + tl.max(cut_total, axis=1)
-                cut += CUT
-            if SINKS:
-                total = total + exp(sinks - shift)
-            seen = total > 0.0
-            out = out * tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)[:, None]
-            fault_where(fault_ptr, BAD_VALUE, (tl.abs(out) <= LARGEST_F32) == 0)
-            to = (first + query).to(tl.int64) * (NUM_PARTS * HEADS) + q_heads
-            out_ptrs = out_ptr + to[:, None] * V_DIM + column[None, :]
-            store_narrow(out_ptrs, out, real[:, None] & (column < V_DIM)[None, :])
-            if LSE:
-                lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
-                tl.store(lse_ptr + to, settle(tl.where(seen, lse, NEG_INF)), mask=real)
+                seq, True, tables.qo_ptr, tables.last_ptr, tables.indptr_ptr, num_entries, num_tokens,
+                tables.page_size, fault_ptr, tables.PAGED,
+            )  # fmt: skip
+            refuse_counts(rows, length, fault_ptr, logits.CAUSAL)
+            attend_tile(
+                first, rows, entry, length, nth_tile, item % NUM_PARTS, queries, keys, values, results, s_rows, room,
+                tables, logits, heads, tile, num_pages, window, zero, fault_ptr,
+            )  # fmt: skip

@@ -32,18 +32,21 @@ SHARED_ROWS = 64  # after the scores of a program: [16, M] maxima, [16, M] sums 
 
 @triton.jit(do_not_specialize=["num_tokens", "num_seqs", "num_entries", "num_pages", "window"])
 def attend_registers(
-    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, s_ptr, shared_ptr, qo_ptr, last_ptr, indptr_ptr, indices_ptr, slopes_ptr,
-    sinks_ptr, fault_ptr, num_tokens, num_seqs, num_entries, num_pages, room, pitch, q_row, q_head, k_page, k_slot,
-    k_head, v_page, v_slot, v_head, scale, cap, inv_cap, window, page_size: tl.constexpr, TABLE: tl.constexpr,
-    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, SLOPES: tl.constexpr, SINKS: tl.constexpr,
-    LSE: tl.constexpr, K_FORMAT: tl.constexpr, V_FORMAT: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr,
-    NUM_PARTS: tl.constexpr, D: tl.constexpr, V_DIM: tl.constexpr, SEQ_BLOCK: tl.constexpr, CHAINED: tl.constexpr,
+    queries, keys, values, results, tables, logits, heads, s_ptr, shared_ptr, room, pitch, fault_ptr,
+    num_tokens, num_seqs, num_entries, num_pages, window, SEQ_BLOCK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """A fixed number of programs; item: a tile of M // HEADS queries and HEADS query heads of one KV head.
 
-    s [program, pitch, M] keeps the scores of the first `room` positions, then SHARED_ROWS. Scores of later cuts are
-    computed twice: the first turn of an item sees all positions for the maximum, every further one a cut.
+    queries .. heads: ../records.py. s [program, pitch, M] keeps the scores of the first `room` positions, then
+    SHARED_ROWS. Scores of later cuts are computed twice: the first turn of an item sees all positions for the maximum,
+    every further one a cut.
     """
+    HEADS: tl.constexpr = heads.HEADS
+    NUM_PARTS: tl.constexpr = heads.NUM_PARTS
+    V_DIM: tl.constexpr = heads.V_DIM
+    page_size: tl.constexpr = tables.page_size
+    TABLE: tl.constexpr = tables.PAGED
+    qo_ptr, last_ptr, indptr_ptr = tables.qo_ptr, tables.last_ptr, tables.indptr_ptr
     QUERIES: tl.constexpr = M // HEADS
     NUM_HEADS: tl.constexpr = NUM_PARTS * HEADS
     ROWS: tl.constexpr = 4 if V_DIM <= 64 else 8
@@ -60,7 +63,7 @@ def attend_registers(
     maxima_ptr = s_ptr + room * M
     sums_ptr = maxima_ptr + 16 * M
     inverse_ptr = maxima_ptr + 32 * M
-    numbers = (scale, cap, inv_cap, window)
+    numbers = (logits.scale, logits.cap, logits.inv_cap, window)
     turn = 0
     while turn * tl.num_programs(0) < total_items:
         # Alternate the direction so that no program gets the longest tile of every turn.
@@ -75,30 +78,30 @@ def attend_registers(
             first, rows, entry, length = sequences(
                 seq, True, qo_ptr, last_ptr, indptr_ptr, num_entries, num_tokens, page_size, fault_ptr, TABLE
             )
-            refuse_counts(rows, length, fault_ptr, CAUSAL)
+            refuse_counts(rows, length, fault_ptr, logits.CAUSAL)
             part = item % NUM_PARTS
-            head = part * HEADS // GROUP
+            head = part * HEADS // heads.GROUP
             tile = (nth_tile * QUERIES, rows)
-            queries = (q_ptr + first.to(tl.int64) * q_row + part * HEADS * q_head, q_row, q_head)
-            keys = (k_ptr + head * k_head, k_page, k_slot)
-            values = (v_ptr + head * v_head, v_page, v_slot)
-            table = (indices_ptr, entry, num_pages)
-            part_slopes = slopes_ptr
-            if SLOPES:
+            q_ptr = queries.ptr + first.to(tl.int64) * queries.row + part * HEADS * queries.head
+            k_cells = (keys.ptr + head * keys.head, keys.page, keys.slot)
+            v_cells = (values.ptr + head * values.head, values.page, values.slot)
+            table = (tables.indices_ptr, entry, num_pages)
+            part_slopes = logits.slopes_ptr
+            if part_slopes is not None:
                 part_slopes += part * HEADS
             start = 0
             stop = length
             low = 0
-            if WINDOW:
+            if logits.WINDOW:
                 low = length - rows + nth_tile * QUERIES - window
                 start = tl.maximum(low, 0) // CUT * CUT
-            if CAUSAL:
+            if logits.CAUSAL:
                 stop = tl.minimum(length, length - rows + (nth_tile + 1) * QUERIES)
             query = nth_tile * QUERIES + row // HEADS
             real = (row < QUERIES * HEADS) & (query < rows)
             largest = tl.full([THREADS], NEG_INF, tl.float32)
-            if SINKS:
-                sinks = tl.where(real, load_per_thread(sinks_ptr + part * HEADS + row % HEADS, real), NEG_INF)
+            if logits.sinks_ptr is not None:
+                sinks = tl.where(real, load_per_thread(logits.sinks_ptr + part * HEADS + row % HEADS, real), NEG_INF)
                 good = sinks <= LARGEST_F32
                 refuse(fault_ptr, BAD_SINKS, good == 0)
                 sinks = tl.where(good, sinks, NEG_INF)
@@ -110,20 +113,21 @@ def attend_registers(
                 end = tl.minimum(stop, begin + CUT)
                 last = stop if begin == start else end
                 maxima = score_range(
-                    shared_ptr, memory, queries, keys, table, part_slopes, s_ptr, fault_ptr, tile, length, low, begin,
-                    last, begin + room, numbers, page_size, TABLE, CAUSAL, WINDOW, CAP, SLOPES, HEADS, D, K_FORMAT,
+                    shared_ptr, memory, (q_ptr, queries.row, queries.head), k_cells, table, part_slopes, s_ptr,
+                    fault_ptr, tile, length, low, begin, last, begin + room, numbers, page_size, TABLE, logits.CAUSAL,
+                    logits.WINDOW, logits.CAP, HEADS, heads.D, keys.FORMAT,
                 )  # fmt: skip
                 if begin == start:
                     end = tl.minimum(stop, start + room)
                     largest = larger(largest, largest_of_rows(maxima, maxima_ptr))
                     refuse(fault_ptr, BAD_SCORE, (largest <= LARGEST_F32) == 0)
                 out, total = add_range(
-                    shared_ptr, memory, values, table, s_ptr, sums_ptr, fault_ptr, out, total,
+                    shared_ptr, memory, v_cells, table, s_ptr, sums_ptr, fault_ptr, out, total,
                     tl.where(largest == NEG_INF, 0.0, largest), low, begin, end, page_size, TABLE, V_DIM, ROWS,
-                    V_FORMAT,
+                    values.FORMAT,
                 )  # fmt: skip
                 begin = end
-            if SINKS:
+            if logits.sinks_ptr is not None:
                 total = total + exp(sinks - tl.where(largest == NEG_INF, 0.0, largest))
             seen = total > 0.0
             inverse = tl.where(seen, recip(tl.where(seen, total, 1.0)), 0.0)
@@ -132,8 +136,8 @@ def attend_registers(
             store_per_thread(inverse_ptr + row, inverse, row >= 0)
             tl.debug_barrier()
             to = first.to(tl.int64) * NUM_HEADS + part * HEADS
-            store_out(out_ptr + to * V_DIM, out, inverse_ptr, fault_ptr, tile, HEADS, NUM_HEADS, V_DIM, ROWS)
-            if LSE:
+            store_out(results.out_ptr + to * V_DIM, out, inverse_ptr, fault_ptr, tile, HEADS, NUM_HEADS, V_DIM, ROWS)
+            if results.lse_ptr is not None:
                 lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
                 to += query.to(tl.int64) * NUM_HEADS + row % HEADS
-                store_per_thread(lse_ptr + to, settle(tl.where(seen, lse, NEG_INF)), real)
+                store_per_thread(results.lse_ptr + to, settle(tl.where(seen, lse, NEG_INF)), real)

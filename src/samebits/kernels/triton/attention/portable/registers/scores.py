@@ -121,7 +121,7 @@ def _larger_of(a, b):
 def score_range(
     shared_ptr, memory, queries, keys, table, slopes_ptr, s_ptr, fault_ptr, tile, length, low, begin, end, kept_to,
     numbers, page_size: tl.constexpr, TABLE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    CAP: tl.constexpr, SLOPES: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, FORMAT: tl.constexpr,
+    CAP: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, FORMAT: tl.constexpr,
 ):  # fmt: skip
     """Scores of positions begin .. end - 1 to s [position - begin, M] while below kept_to, -inf where not kept.
 
@@ -147,7 +147,7 @@ def score_range(
         dots = tile_dots(shared_ptr, memory, buffer, D, FORMAT)
         slopes = ()
         for i in tl.static_range(8):
-            slopes += (load_per_thread(slopes_ptr + (row + i) % HEADS, row >= 0) if SLOPES else 0.0,)
+            slopes += (load_per_thread(slopes_ptr + (row + i) % HEADS, row >= 0) if slopes_ptr is not None else 0.0,)
         for j in tl.static_range(4):
             position = at + key + 8 * j
             scores = ()
@@ -157,7 +157,7 @@ def score_range(
                 s = settled_score(dots[4 * i + j], FORMAT) * scale
                 if CAP:
                     s = soft_capped(s, cap, inv_cap)
-                if SLOPES:
+                if slopes_ptr is not None:
                     s = s + slopes[i] * (position - q_position).to(tl.float32)
                 kept = (query < rows) & (position < end)
                 if M % HEADS != 0:
