@@ -162,6 +162,22 @@ def dp4a(a, b, c, PTX: tl.constexpr):
 
 
 @triton.jit
+def word_sums(a, b):
+    """What half a matrix instruction sums, in plain arithmetic: int32 of tokens 2t and 2t + 1 in lane 4g + t of a warp.
+
+    a, b   in lane 4g + t word t of row g, word t of token g
+    """
+    WARPS: tl.constexpr = a.shape[0] // 32
+    rows = tl.reshape(a, [WARPS, 8, 1, 4])
+    tokens = tl.reshape(b, [WARPS, 1, 8, 4])
+    total = (rows << 24 >> 24) * (tokens << 24 >> 24)
+    for i in tl.static_range(1, 4):
+        total += (rows << (24 - 8 * i) >> 24) * (tokens << (24 - 8 * i) >> 24)
+    even, odd = tl.split(tl.reshape(tl.sum(total, axis=3), [WARPS, 8, 4, 2]))
+    return tl.reshape(even, [WARPS * 32]), tl.reshape(odd, [WARPS * 32])
+
+
+@triton.jit
 def split4(x):
     """int32 [P, 4] as its four words."""
     even, odd = tl.split(tl.reshape(x, [x.shape[0], 2, 2]))

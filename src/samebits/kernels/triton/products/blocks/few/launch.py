@@ -13,7 +13,7 @@ import triton
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import chained
-from samebits.kernels.triton.lib.devices import PTX_HERE, multiprocessors
+from samebits.kernels.triton.lib.devices import ON_AMD, PTX_HERE, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT
 from samebits.kernels.triton.lib.registry import UNFUSED
@@ -83,7 +83,7 @@ def gemv_q8(
     tiles, nb = num_tiles(weight.shape), weight.shape[-1] // BLOCK
     given = (*_inputs(codes, scales, weight), scales if bias is None else bias)
     rest = (y, fault_word(device), *_layout(weight), n)
-    if num_tokens > 1 and PTX_HERE:
+    if num_tokens > 1 and not ON_AMD:
         tokens_kernel[tiles + 1,](
             *given,
             _parts(weight, num_tokens, device),
@@ -119,7 +119,7 @@ def gemv_silu_q8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tu
         return y_codes, y_scales
     blocks, op = half // BLOCK, "gemm_silu_q8"
     results = (y_codes, y_scales, fault_word(device))
-    if num_tokens == 1 or not PTX_HERE:
+    if num_tokens == 1 or ON_AMD:
         y = gemv_q8(codes, scales, weight, op=op)
         return silu_quantized(y, SILU_BLOCKS)
     tokens_silu_kernel[blocks * 4 + 1,](

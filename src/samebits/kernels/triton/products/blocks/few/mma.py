@@ -1,4 +1,5 @@
-"""Two to eight tokens on NVIDIA: chunk sums of a block-quantized product by its int8 tensor instruction.
+"""Two to eight tokens on NVIDIA: chunk sums of a block-quantized product by its int8 tensor instruction, or by plain
+arithmetic in the interpreter.
 
 A warp owns a tile of 16 rows and a chunk; one instruction takes a block of 32 for 8 tokens. Every tensor is [P], one
 number a thread, so lane l of a warp holds what the instruction wants of it: rows l / 4 and 8 + l / 4 of the tile, words
@@ -12,6 +13,7 @@ import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.codes import ONES
+from samebits.kernels.triton.lib.registry import EMULATE
 from samebits.kernels.triton.products.blocks.few.chunks import block_factors
 from samebits.kernels.triton.products.blocks.terms import (
     FOUR_WORDS,
@@ -26,6 +28,7 @@ from samebits.kernels.triton.products.blocks.terms import (
     load_scales,
     sum_start,
     sum_value,
+    word_sums,
 )
 
 MMA_32 = tl.constexpr(
@@ -37,6 +40,10 @@ MMA_16 = tl.constexpr("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {$0,$1,$2
 @triton.jit
 def mma(a0, a1, a2, a3, b0, b1, start):
     """Four sums of 32 products: of the rows a0, a1 (first half of the block) and a2, a3 (second half)."""
+    if EMULATE:
+        s0, s1, s2, s3 = mma_half(a0, a1, b0, start)
+        h0, h1, h2, h3 = mma_half(a2, a3, b1, start * 0)
+        return s0 + h0, s1 + h1, s2 + h2, s3 + h3
     return tl.inline_asm_elementwise(
         MMA_32, "=r,=r,=r,=r,r,r,r,r,r,r,r", [a0, a1, a2, a3, b0, b1, start], FOUR_WORDS, False, 1
     )
@@ -45,6 +52,10 @@ def mma(a0, a1, a2, a3, b0, b1, start):
 @triton.jit
 def mma_half(a0, a1, b, start):
     """Four sums of 16 products."""
+    if EMULATE:
+        s0, s1 = word_sums(a0, b)
+        s2, s3 = word_sums(a1, b)
+        return start + s0, start + s1, start + s2, start + s3
     return tl.inline_asm_elementwise(MMA_16, "=r,=r,=r,=r,r,r,r,r", [a0, a1, b, start], FOUR_WORDS, False, 1)
 
 
@@ -55,7 +66,7 @@ def lane_words(w, high, word, FORMAT: tl.constexpr):
         high = (high[0] >> word,)
     elif FORMAT == "q6_k":
         high = high[0] >> (word * 2), high[1] >> (word * 2)
-    return code_words(w, high, 0, FORMAT, True)
+    return code_words(w, high, 0, FORMAT, not EMULATE)
 
 
 @triton.jit

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.int8_blocks import silu_int8_blocks
+from samebits.kernels.triton.lib.registry import EMULATE
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.blocks.checks import check_activations
 from samebits.kernels.triton.products.blocks.few.mma import tile_rows
@@ -27,8 +28,15 @@ def check_tokens(
 ):
     """What the last program of a launch does."""
     wait_for_previous(CHAINED)
-    for token in tl.range(0, tokens):
-        check_activations(a_ptr + token * (NB * 8), sa_ptr + token * NB, fault_ptr, NB, C * 32, BAD_CODES, BAD_SCALES)
+    if EMULATE:  # the interpreter's `range` takes no bounds from memory
+        token = 0
+        while token < tokens:
+            check_activations(a_ptr, sa_ptr, fault_ptr, NB, C * 32, BAD_CODES, BAD_SCALES)
+            a_ptr, sa_ptr, token = a_ptr + NB * 8, sa_ptr + NB, token + 1
+    else:
+        for token in tl.range(0, tokens):
+            own_ptr, own_scales_ptr = a_ptr + token * (NB * 8), sa_ptr + token * NB
+            check_activations(own_ptr, own_scales_ptr, fault_ptr, NB, C * 32, BAD_CODES, BAD_SCALES)
 
 
 @triton.jit

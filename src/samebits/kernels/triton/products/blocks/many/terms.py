@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.products.blocks.terms import MAGIC, block_term
+from samebits.kernels.triton.products.blocks.terms import MAGIC, block_term, word_sums
 
 # An integer added to the bits of 1.5 * 2^23 adds itself to the number, below 2^22; 16 times an integer added to the
 # bits of 1.5 * 2^19 adds the integer. Sums that start there need no conversion: one exact subtraction is left.
@@ -62,18 +62,6 @@ CONSTRAINTS = tl.constexpr(",".join(["=r"] * 4 + ["r"] * 23))
 
 
 @triton.jit
-def _word_sums(a, b, WARPS: tl.constexpr):
-    """Sums over the four words of rows a and tokens b, int32: a lane's two results."""
-    rows = tl.reshape(a, [WARPS, 8, 1, 4])
-    tokens = tl.reshape(b, [WARPS, 1, 8, 4])
-    total = (rows << 24 >> 24) * (tokens << 24 >> 24)
-    for i in tl.static_range(1, 4):
-        total += (rows << (24 - 8 * i) >> 24) * (tokens << (24 - 8 * i) >> 24)
-    even, odd = tl.split(tl.reshape(tl.sum(total, axis=3), [WARPS, 8, 4, 2]))
-    return tl.reshape(even, [WARPS * 32]), tl.reshape(odd, [WARPS * 32])
-
-
-@triton.jit
 def _number(isum, SIXTEENTHS: tl.constexpr):
     return (isum // 16 if SIXTEENTHS else isum).to(tl.float32)
 
@@ -112,10 +100,10 @@ def add_terms(
     SIXTEENTHS: tl.constexpr = FORMAT == "q4_0"
     p0, p1, p2, p3 = parts
     if EMULATE:
-        x0, x1 = _word_sums(a[0], b[0], WARPS)
-        x2, x3 = _word_sums(a[1], b[0], WARPS)
-        y0, y1 = _word_sums(a[2], b[1], WARPS)
-        y2, y3 = _word_sums(a[3], b[1], WARPS)
+        x0, x1 = word_sums(a[0], b[0])
+        x2, x3 = word_sums(a[1], b[0])
+        y0, y1 = word_sums(a[2], b[1])
+        y2, y3 = word_sums(a[3], b[1])
         p0 += term(x0, y0, d[0], m[0], sub[0], second[0], sa[0], asum[0], FORMAT, SIXTEENTHS)
         p1 += term(x1, y1, d[0], m[0], sub[0], second[0], sa[1], asum[1], FORMAT, SIXTEENTHS)
         p2 += term(x2, y2, d[1], m[1], sub[1], second[1], sa[0], asum[0], FORMAT, SIXTEENTHS)
