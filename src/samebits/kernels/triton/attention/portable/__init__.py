@@ -7,4 +7,5 @@ f16 or bf16 K and V, heads of 16 to 256, no custom mask,         one query      
 every other                                                      any            general.py
 
 prefill.py takes registers/ for heads of up to 128 in whole, aligned pieces of 8, and tiles.py for the others.
+records.py has what both are called with.
 """
