@@ -107,11 +107,11 @@ def compile_ops(ops: list[Op], targets: list[str], full: bool, brief: bool, jobs
         failures.append("no kernel was launched")
     launches = one_per_function(launches) if brief else distinct(launches)
     print(f"{len(launches)} launches to compile with Triton {triton.__version__}")
-    print(f"{'op':22} {'kernel':44} {'target':8} {'regs':>5} {'spill':>6} {'shared':>7} {'s':>5}")
+    print(f"{'op':22} {'kernel':52} {'target':8} {'regs':>5} {'spill':>6} {'shared':>7} {'s':>5}")
     for launch, outcome in compile_all(launches, jobs):
         numbers = (outcome.registers, outcome.spilled_bytes, outcome.shared_bytes)
         registers, spilled, shared = ("-" if n is None else n for n in numbers)
-        line = f"{launch.op:22} {launch.function:44} {launch.target:8} {registers:>5} {spilled:>6} {shared:>7}"
+        line = f"{launch.op:22} {launch.function:52} {launch.target:8} {registers:>5} {spilled:>6} {shared:>7}"
         print(f"{line} {outcome.seconds:5.1f} {outcome.error}", flush=True)
         if outcome.error:
             failures.append(f"{launch.function} of {launch.op} for {launch.target}: {outcome.error}")

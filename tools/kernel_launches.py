@@ -34,6 +34,7 @@ TARGETS = {
     "gfx942": GPUTarget("hip", "gfx942", 64),
     "gfx1100": GPUTarget("hip", "gfx1100", 32),
 }
+ROOM = "samebits.kernels.triton."
 TOKEN_COUNTS = (1, 33, 300)  # a launcher may choose by the number of tokens
 
 _device_numbers = itertools.count()  # a fresh one each time: Triton keeps by device what it compiled
@@ -50,7 +51,8 @@ class Launch:
 
     @property
     def function(self) -> str:
-        return f"{self.source.fn.__module__.rpartition('.')[2]}.{self.source.fn.__name__}"
+        """Its place in kernels/triton and its name."""
+        return f"{self.source.fn.__module__.removeprefix(ROOM)}.{self.source.fn.__name__}"
 
 
 class TargetOnly(DriverBase):
@@ -148,7 +150,7 @@ def launches_of(op: Op, target: str, full: bool = False) -> tuple[list[Launch], 
     Kernel files are imported here, not above: they look at torch to tell whose GPU it is.
     """
     from samebits.backends.gpu.buffers import to_device
-    from samebits.kernels.triton import chaining
+    from samebits.kernels.triton.lib import chaining
 
     chaining.chained = chained_on_target  # it asks a device, and there is none
     from samebits.kernels.triton.table import triton_kernels

@@ -13,7 +13,7 @@ from samebits.backends.interface import Backend
 from samebits.core.errors import BadInput, OutOfMemory
 from samebits.core.format import FORMATS, BlockFormat, Packed
 from samebits.core.shapes import Sym, TensorSpec
-from samebits.kernels.triton.faults import fault, fault_word
+from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.ops.cases import in_format
 from samebits.ops.evaluate import spec_of
 

@@ -14,7 +14,7 @@ from samebits.bench.gpu_ops import GpuCase, compiled, gpu_cases, product, time_g
 from samebits.core.errors import BadInput
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.tensors import DTYPES
+from samebits.kernels.triton.lib.tensors import DTYPES
 
 CEILINGS = {"read bytes/s": 1e12, "bf16 operations/s": 1e14}
 

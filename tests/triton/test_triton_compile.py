@@ -15,10 +15,11 @@ from triton.backends.compiler import GPUTarget
 
 from samebits.backends.gpu.backend import CudaBackend
 from samebits.core.errors import Unsupported
-from samebits.kernels.triton import elementary, elementwise
-from samebits.kernels.triton.flushing import flushing
-from samebits.kernels.triton.registry import UNFUSED
-from samebits.kernels.triton.rows import store_narrow
+from samebits.kernels.triton.lib import elementary
+from samebits.kernels.triton.lib.flushing import flushing
+from samebits.kernels.triton.lib.registry import UNFUSED
+from samebits.kernels.triton.lib.rows import store_narrow
+from samebits.kernels.triton.rows import elementwise
 
 TOOL = Path(__file__).parents[2] / "tools" / "compile_kernels.py"
 FEW = "rms_norm,rope_and_append,gemm_q8,sample"  # something of everything
@@ -116,7 +117,7 @@ def test_flushing_kernels_flush_in_every_instruction_and_the_others_in_none(arch
 
 
 def test_a_triton_that_cannot_be_asked_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("samebits.kernels.triton.flushing.HOOK", "a_hook_of_another_version")
+    monkeypatch.setattr("samebits.kernels.triton.lib.flushing.HOOK", "a_hook_of_another_version")
     with pytest.raises(Unsupported, match=r"this Triton has no .*a_hook_of_another_version"), flushing():
         pass
     assert CudaBackend().flushing() is None, "verify would stop at it"

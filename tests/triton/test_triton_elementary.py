@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.core.numerics import elementary as canonical
-from samebits.kernels.triton import elementary
+from samebits.kernels.triton.lib import elementary
 
 F = np.float32
 ONE_ARGUMENT = ("exp", "recip", "rsqrt", "log", "log2", "sigmoid", "tanh", "erf", "erfc", "softplus", "round_to_int")

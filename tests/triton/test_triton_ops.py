@@ -11,8 +11,8 @@ from kernel_results import TIERS, differences
 
 from samebits.backends.discovery import get
 from samebits.core.format import Packed
-from samebits.kernels.triton import attention_prefill
-from samebits.kernels.triton.attention_portable import paged_attention
+from samebits.kernels.triton.attention.portable import decode, prefill
+from samebits.kernels.triton.attention.portable.op import paged_attention
 from samebits.ops import OPS, Op, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.checks import verify_case
@@ -53,12 +53,27 @@ def test_a_tiny_case_passes_every_check(op: Op) -> None:
     assert [f"{case.id} at {r.tier}: {r.reason}" for r in results if r.status != "pass"] == []
 
 
-def test_scores_beyond_what_is_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_prefill, "ROOM", 256)
-    rng, length, queries, size = np.random.default_rng(0), 300, 3, 16
+@pytest.mark.parametrize("size", [16, 20])  # by registers/kernel.py, by tiles.py
+def test_scores_beyond_what_is_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(prefill, "ROOM", 256)
+    rng, length, queries = np.random.default_rng(0), 300, 3
     k, v = (rng.standard_normal((1, length, 1, size)).astype(np.float16) for _ in range(2))
     q = rng.standard_normal((queries, 2, size)).astype(np.float32)
     inputs = (q, k, np.array([0, queries], np.int32), np.array([length], np.int32), v)
+    expected = OPS["paged_attention"].reference(*inputs)
+    result = paged_attention(*map(torch.from_numpy, inputs))
+    assert result.numpy().tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_number_of_multiprocessors_changes_no_bit(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Two sequences, of one query and of five: the kernels that share their work among all multiprocessors."""
+    for module in (decode, prefill):
+        monkeypatch.setattr(module, "multiprocessors", lambda _device: count)
+    rng, lengths, size = np.random.default_rng(0), np.array([290, 40], np.int32), 16
+    k, v = (rng.standard_normal((2, 290, 1, size)).astype(np.float16) for _ in range(2))
+    q = rng.standard_normal((6, 2, size)).astype(np.float32)
+    inputs = (q, k, np.array([0, 1, 6], np.int32), lengths, v)
     expected = OPS["paged_attention"].reference(*inputs)
     result = paged_attention(*map(torch.from_numpy, inputs))
     assert result.numpy().tobytes() == np.asarray(expected).tobytes()

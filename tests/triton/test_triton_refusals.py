@@ -15,11 +15,11 @@ from samebits.backends.discovery import get
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.dense import narrowed
-from samebits.kernels.triton.faults import raise_if_any
-from samebits.kernels.triton.gemm_int8 import dot
-from samebits.kernels.triton.tensors import Blocks
-from samebits.kernels.triton.weights import tile_weight
+from samebits.kernels.triton.lib.faults import raise_if_any
+from samebits.kernels.triton.lib.tensors import Blocks
+from samebits.kernels.triton.lib.weights import tile_weight
+from samebits.kernels.triton.products.blocks.many.launch import dot
+from samebits.kernels.triton.products.dense.operands import narrowed
 from samebits.ops import OPS
 from samebits.verify.harness import execute
 

@@ -25,9 +25,9 @@ from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
 from samebits.kernels.record import KernelTable
-from samebits.kernels.triton.faults import raise_if_any
-from samebits.kernels.triton.flushing import flushing, refusal
-from samebits.kernels.triton.registry import INTERPRETED
+from samebits.kernels.triton.lib.faults import raise_if_any
+from samebits.kernels.triton.lib.flushing import flushing, refusal
+from samebits.kernels.triton.lib.registry import INTERPRETED
 from samebits.kernels.triton.table import triton_kernels
 from samebits.ops.evaluate import spec_of
 

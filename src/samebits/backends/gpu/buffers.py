@@ -12,7 +12,7 @@ from samebits.backends.interface import Buffer, View
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed
 from samebits.core.shapes import TensorSpec
-from samebits.kernels.triton.tensors import DTYPES, Blocks, DeviceTensor, Tiled
+from samebits.kernels.triton.lib.tensors import DTYPES, Blocks, DeviceTensor, Tiled
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 

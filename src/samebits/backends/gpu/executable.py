@@ -18,8 +18,8 @@ from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph, Node
 from samebits.graph.uses import memory_roots, overwritten_at, state_values
 from samebits.kernels.record import Kernel
-from samebits.kernels.triton.registry import INTERPRETED
-from samebits.kernels.triton.tensors import Blocks, DeviceTensor, Tiled
+from samebits.kernels.triton.lib.registry import INTERPRETED
+from samebits.kernels.triton.lib.tensors import Blocks, DeviceTensor, Tiled
 
 
 @dataclass

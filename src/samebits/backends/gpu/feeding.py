@@ -16,7 +16,7 @@ import torch
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.step import PAGES, declared
-from samebits.kernels.triton.tensors import DTYPES
+from samebits.kernels.triton.lib.tensors import DTYPES
 
 ALIGN = 4  # words: every array starts where a 16-byte load can
 COPIED = 256  # words: a copy takes a multiple

@@ -7,7 +7,7 @@ import torch
 
 from samebits.core.errors import Unavailable
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.probing import multiply_add
+from samebits.kernels.triton.lib.probing import multiply_add
 
 COUNT, FEW = 1024, 256
 FLUSHES = "flushes subnormals"

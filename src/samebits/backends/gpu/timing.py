@@ -11,7 +11,7 @@ import torch
 from samebits.backends.gpu.buffers import GpuBuffer
 from samebits.backends.interface import Buffer, Stopwatch
 from samebits.core.shapes import TensorSpec
-from samebits.kernels.triton.tensors import DTYPES
+from samebits.kernels.triton.lib.tensors import DTYPES
 
 REPEATS = 12
 MIN_RUNS = 20  # in one graph: less would time its launch

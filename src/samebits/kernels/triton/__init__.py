@@ -1,4 +1,16 @@
-"""Kernels in Triton, for CUDA and ROCm. Nothing here is imported until a GPU backend asks: torch is an extra."""
+"""Kernels in Triton, for CUDA and ROCm. Nothing here is imported until a GPU backend asks: torch is an extra.
+
+folder      ops
+attention   paged_attention, merge_state
+caches      append_paged_kv_cache, rope_and_append, rope_both_and_append, copy_kv_pages, convert_kv_layout
+products    gemm, gemm_q8, gemm_silu_q8, grouped_gemm
+rows        norms, softmax, activations, rope, quantize_q8, embedding, elementwise, columns
+select      top_k, top_k_mask_logits, argmax, sample
+lib         what they share; imports none of them
+
+table.py lists the files that register kernels, in order of preference. Each folder's docstring says which kernel serves
+when.
+"""
 
 from __future__ import annotations
 

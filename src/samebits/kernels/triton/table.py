@@ -10,30 +10,30 @@ from samebits.kernels.triton import toolchain
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
-    "attention_fast_launch",
-    "attention_portable",
-    "gemm_fast",
-    "gemm_ops",
-    "dense_tensor",
-    "dense_exact",
-    "grouped_blocks",
-    "grouped_dense",
-    "norm",
-    "norm_q8",
-    "elementwise",
-    "gated",
-    "quantize",
-    "rope",
-    "rope_both",
-    "append",
-    "pages",
-    "columns",
-    "embed",
-    "embed_blocks",
-    "softmax",
-    "merge",
-    "select",
-    "sample",
+    "attention.fast.op",
+    "attention.portable.op",
+    "products.fast.op",
+    "products.blocks.ops",
+    "products.dense.tensor_cores",
+    "products.dense.exact",
+    "products.blocks.grouped",
+    "products.dense.grouped",
+    "rows.norm",
+    "rows.norm_q8",
+    "rows.elementwise",
+    "rows.gated",
+    "rows.quantize",
+    "rows.rope",
+    "caches.append_both",
+    "caches.append",
+    "caches.pages",
+    "rows.columns",
+    "rows.embed",
+    "rows.embed_blocks",
+    "rows.softmax",
+    "attention.merge",
+    "select.top_k",
+    "select.sample",
 )
 
 
@@ -41,7 +41,7 @@ FILES: tuple[str, ...] = (
 def triton_kernels() -> KernelTable:
     """The table; Unavailable where torch or Triton is missing."""
     toolchain()
-    from samebits.kernels.triton.registry import TRITON
+    from samebits.kernels.triton.lib.registry import TRITON
 
     for name in FILES:
         import_module(f"samebits.kernels.triton.{name}")

@@ -1,0 +1,6 @@
+"""paged_attention in the fast tier: tensor cores, online softmax. op.py says what is refused.
+
+rows of a sequence (queries x group)   served by
+up to 64; any where no call has more   decode.py: a fixed number of programs share all cached blocks
+more than 64                           prefill.py: a tile of rows a program
+"""

@@ -1,0 +1,151 @@
+"""Activations for block-quantized products: rows to int8 blocks, and blocks as warps.py reads them."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from samebits.core.format import BLOCK
+from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
+from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.int8_blocks import int8_blocks
+from samebits.kernels.triton.lib.registry import UNFUSED
+from samebits.kernels.triton.lib.rows import fault_where
+from samebits.kernels.triton.products.blocks.checks import activation_faults, lowest_codes, not_finite
+
+BLOCKS_PER_PROGRAM = 32
+MOST_PROGRAMS = 1024  # beyond it a program arranges several blocks
+WITH_OFFSETS = ("q4_1", "q5_1", "q4_k", "q5_k")
+
+
+@triton.jit
+def _quantize(
+    x_ptr,
+    codes_ptr,
+    scales_ptr,
+    fault_ptr,
+    code,
+    stride,
+    nb,
+    BLOCKS: tl.constexpr,
+    CHAINED: tl.constexpr,
+):
+    """Rows x [T, K] to codes [T, K] and scales [T, nb]."""
+    wait_for_previous(CHAINED)
+    token = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
+    k = b[:, None] * 32 + tl.arange(0, 32)[None, :]
+    inside = (b < nb)[:, None]
+    x = tl.load(x_ptr + token * stride + k, mask=inside, other=0.0).to(tl.float32)
+    codes, scales, refused = int8_blocks(x)
+    tl.store(codes_ptr + token * nb * 32 + k, codes, mask=inside)
+    tl.store(scales_ptr + token * nb + b, scales, mask=b < nb)
+    tl.store(fault_ptr, code, mask=tl.max(refused.to(tl.int32), axis=0) != 0)
+
+
+@triton.jit(do_not_specialize=["T", "nb"])
+def _arrange(
+    codes_ptr,
+    scales_ptr,
+    words_ptr,
+    sa_ptr,
+    asum_ptr,
+    fault_ptr,
+    T,
+    nb,
+    codes_stride,
+    scales_stride,
+    NT: tl.constexpr,
+    ASUM: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BAD_CODES: tl.constexpr,
+    BAD_SCALES: tl.constexpr,
+    CHAINED: tl.constexpr,
+):
+    """Activations in the order of gemm_warps, tokens padded with zeros to tiles of 8 * NT.
+
+    What is refused is looked for here: every code and scale passes once, and gemm_warps reads them again and again.
+
+    words      int32 [tiles, nb, NT, 8 tokens, 4, 2]: words t and 4 + t of a token's block
+    sa, asum   float32 [tiles, nb, 8 * NT]
+    """
+    wait_for_previous(CHAINED)
+    tile = tl.program_id(0).to(tl.int64)
+    b = (tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS))[:, None]
+    slot = tl.arange(0, 8 * NT)[None, :]
+    token = tile * (8 * NT) + slot
+    inside = (token < T) & (b < nb)
+    at = (tile * nb + b) * (8 * NT) + slot
+    scales = tl.load(scales_ptr + token * scales_stride + b, mask=inside, other=0.0)
+    fault_where(fault_ptr, BAD_SCALES, not_finite(scales))
+    tl.store(sa_ptr + at, scales, mask=b < nb)
+    word = tl.arange(0, 8)[None, None, :]
+    source = token[:, :, None] * codes_stride + b[:, :, None] * 8 + word
+    words = tl.load(codes_ptr + source, mask=inside[:, :, None], other=0)
+    fault_where(fault_ptr, BAD_CODES, tl.max((lowest_codes(words) != 0).to(tl.int32), axis=2) != 0)
+    halves = tl.permute(tl.reshape(words, [BLOCKS, 8 * NT, 2, 4]), (0, 1, 3, 2))
+    tl.store(words_ptr + at[:, :, None] * 8 + word, tl.reshape(halves, words.shape), mask=(b < nb)[:, :, None])
+    if ASUM:
+        total = (words << 24 >> 24) + (words << 16 >> 24) + (words << 8 >> 24) + (words >> 24)
+        tl.store(asum_ptr + at, tl.sum(total, axis=2).to(tl.float32), mask=b < nb)
+
+
+def quantized(x: torch.Tensor, code: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """x [T, K] as (codes, scales); `code` is the fault for a value without a code."""
+    num_tokens, k = x.shape
+    nb = k // BLOCK
+    codes = torch.empty(num_tokens, k, dtype=torch.int8, device=x.device)
+    scales = torch.empty(num_tokens, nb, dtype=torch.float32, device=x.device)
+    if codes.numel():
+        x = x if x.stride(-1) == 1 else x.contiguous()
+        _quantize[(num_tokens, triton.cdiv(nb, BLOCKS_PER_PROGRAM))](
+            x,
+            codes,
+            scales,
+            fault_word(x.device),
+            code,
+            x.stride(0),
+            nb,
+            BLOCKS=min(BLOCKS_PER_PROGRAM, triton.next_power_of_2(nb)),
+            **chained(x.device),
+            **UNFUSED,
+        )
+    return codes, scales
+
+
+def arranged(
+    codes: torch.Tensor, scales: torch.Tensor, format_name: str, width: int, op: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Activations of an op as gemm_warps reads them, in tiles of 8 * width tokens: words, scales, sums of the codes.
+
+    Stores the op's faults for codes and scales that quantize_q8 does not make.
+    Formats without an offset need no sums: theirs are the scales once more.
+    """
+    num_tokens, nb = scales.shape
+    tiles = triton.cdiv(num_tokens, 8 * width)
+    padded = tiles * 8 * width
+    words = torch.empty(padded * nb * 8, dtype=torch.int32, device=codes.device)
+    with_sums = format_name in WITH_OFFSETS
+    floats = torch.empty(1 + with_sums, padded * nb, dtype=torch.float32, device=codes.device)
+    source = (codes if codes.stride(-1) == 1 and codes.stride(0) % 4 == 0 else codes.contiguous()).view(torch.int32)
+    blocks = 1 if tiles * nb <= MOST_PROGRAMS else 4
+    _arrange[(tiles, triton.cdiv(nb, blocks))](
+        source,
+        scales,
+        words,
+        floats[0],
+        floats[-1],
+        fault_word(codes.device),
+        num_tokens,
+        nb,
+        source.stride(0),
+        scales.stride(0),
+        NT=width,
+        ASUM=with_sums,
+        BLOCKS=blocks,
+        **activation_faults(op),
+        **chained(codes.device),
+        **UNFUSED,
+    )
+    return words, floats[0], floats[-1]

@@ -1,0 +1,145 @@
+"""The terms of docs/numerics.md, section 4, for one matrix instruction: 16 rows, 8 tokens, a block of 32.
+
+A lane holds the sums of rows g, g + 8 times tokens 2t, 2t + 1. On NVIDIA the integer sums and the float steps after
+them are one piece of PTX: as single operations they are thousands, over which the compiler takes minutes.
+The PTX states ../terms.py's block_term once more; where that instruction does not exist, `add_terms` calls it.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from samebits.kernels.triton.products.blocks.terms import MAGIC, block_term, word_sums
+
+# An integer added to the bits of 1.5 * 2^23 adds itself to the number, below 2^22; 16 times an integer added to the
+# bits of 1.5 * 2^19 adds the integer. Sums that start there need no conversion: one exact subtraction is left.
+ZERO_SIXTEENTHS = tl.constexpr(1.5 * 2.0**19)
+
+# How a term is made; what a kind lacks among d, m, sub, second is not read.
+PLAIN, OFFSET, SUPER, HALVES = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+KINDS = {
+    **dict.fromkeys(("q8_0", "q4_0", "q5_0"), 0),
+    **dict.fromkeys(("q4_1", "q5_1"), 1),
+    **dict.fromkeys(("q4_k", "q5_k"), 2),
+    **dict.fromkeys(("q6_k", "nvfp4"), 3),
+}
+
+_START = "{$10, $10, $10, $10}"
+_SUMS = {
+    "s": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {s0, s1, s2, s3}, {$4, $5, $6, $7}, {$8, $9}, " + _START,
+    "low": "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {s0, s1, s2, s3}, {$4, $5}, {$8}, " + _START,
+    "high": "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {h0, h1, h2, h3}, {$6, $7}, {$9}, " + _START,
+}
+
+
+def _ptx(kind: int) -> str:
+    """Operands: 0-3 new parts; 4-7 words of rows, 8, 9 of tokens; 10 the zero; 11-14 parts; then, by row pair and
+    token pair, sa 15, 16; d 17, 18; sub 19, 20; second 21, 22; m 23, 24; asum 25, 26."""
+    lines = [_SUMS["low"], _SUMS["high"]] if kind == HALVES.value else [_SUMS["s"]]
+    for i in range(4):
+        row, token = i // 2, i % 2
+        sa, d, sub, second = f"${15 + token}", f"${17 + row}", f"${19 + row}", f"${21 + row}"
+        m, asum = f"${23 + row}", f"${25 + token}"
+        lines.append(f"sub.rn.f32 s{i}, s{i}, $10")
+        if kind == HALVES.value:
+            lines += [f"sub.rn.f32 h{i}, h{i}, $10", f"mul.rn.f32 s{i}, s{i}, {sub}"]
+            lines += [f"mul.rn.f32 h{i}, h{i}, {second}", f"add.rn.f32 s{i}, s{i}, h{i}"]
+        if kind == SUPER.value:
+            lines.append(f"mul.rn.f32 s{i}, s{i}, {sub}")
+        lines += [f"mul.rn.f32 c{i}, {d}, {sa}", f"mul.rn.f32 s{i}, s{i}, c{i}"]
+        if kind == SUPER.value:
+            lines += [f"mul.rn.f32 h{i}, {asum}, {second}", f"mul.rn.f32 c{i}, {m}, {sa}"]
+            lines += [f"mul.rn.f32 h{i}, h{i}, c{i}", f"add.rn.f32 s{i}, s{i}, h{i}"]
+        if kind == OFFSET.value:
+            lines += [f"mul.rn.f32 c{i}, {m}, {sa}", f"mul.rn.f32 h{i}, {asum}, c{i}", f"add.rn.f32 s{i}, s{i}, h{i}"]
+    lines += [f"add.rn.f32 ${i}, ${11 + i}, s{i}" for i in range(4)]
+    return "{ .reg .b32 s<4>; .reg .b32 h<4>; .reg .b32 c<4>; " + " ".join(f"{line};" for line in lines) + " }"
+
+
+PTX = tl.constexpr(tuple(_ptx(kind) for kind in range(4)))
+CONSTRAINTS = tl.constexpr(",".join(["=r"] * 4 + ["r"] * 23))
+
+
+@triton.jit
+def _number(isum, SIXTEENTHS: tl.constexpr):
+    return (isum // 16 if SIXTEENTHS else isum).to(tl.float32)
+
+
+@triton.jit
+def term(low, high, d, m, sub, second, sa, asum, FORMAT: tl.constexpr, SIXTEENTHS: tl.constexpr):
+    """block_term of the integer sums of a block's halves."""
+    if (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
+        return block_term(_number(low, False), _number(high, False), asum, d, m, sub, second, sa, FORMAT)
+    isum = _number(low + high, SIXTEENTHS)
+    return block_term(isum, isum, asum, d, m, sub, second, sa, FORMAT)
+
+
+@triton.jit
+def add_terms(
+    parts,
+    a,
+    b,
+    sa,
+    asum,
+    d,
+    m,
+    sub,
+    second,
+    FORMAT: tl.constexpr,
+    KIND: tl.constexpr,
+    WARPS: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
+    """Four partial sums plus the terms of a block.
+
+    a          words of rows g, g + 8: first halves, second halves     b   words of a token: first half, second half
+    sa, asum   of tokens 2t, 2t + 1                                    d, m, sub, second   of rows g, g + 8
+    The words of a hold 16 times the codes of q4_0.
+    """
+    SIXTEENTHS: tl.constexpr = FORMAT == "q4_0"
+    p0, p1, p2, p3 = parts
+    if EMULATE:
+        x0, x1 = word_sums(a[0], b[0])
+        x2, x3 = word_sums(a[1], b[0])
+        y0, y1 = word_sums(a[2], b[1])
+        y2, y3 = word_sums(a[3], b[1])
+        p0 += term(x0, y0, d[0], m[0], sub[0], second[0], sa[0], asum[0], FORMAT, SIXTEENTHS)
+        p1 += term(x1, y1, d[0], m[0], sub[0], second[0], sa[1], asum[1], FORMAT, SIXTEENTHS)
+        p2 += term(x2, y2, d[1], m[1], sub[1], second[1], sa[0], asum[0], FORMAT, SIXTEENTHS)
+        p3 += term(x3, y3, d[1], m[1], sub[1], second[1], sa[1], asum[1], FORMAT, SIXTEENTHS)
+    else:
+        zero = tl.full([32 * WARPS], ZERO_SIXTEENTHS if SIXTEENTHS else MAGIC, tl.float32)
+        p0, p1, p2, p3 = tl.inline_asm_elementwise(
+            PTX[KIND],
+            CONSTRAINTS,
+            [
+                a[0],
+                a[1],
+                a[2],
+                a[3],
+                b[0],
+                b[1],
+                zero,
+                p0,
+                p1,
+                p2,
+                p3,
+                sa[0],
+                sa[1],
+                d[0],
+                d[1],
+                sub[0],
+                sub[1],
+                second[0],
+                second[1],
+                m[0],
+                m[1],
+                asum[0],
+                asum[1],
+            ],
+            (tl.float32, tl.float32, tl.float32, tl.float32),
+            True,
+            1,
+        )
+    return p0, p1, p2, p3

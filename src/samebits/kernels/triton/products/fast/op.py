@@ -1,0 +1,208 @@
+"""gemm_q8 and gemm_silu_q8 with float16 tensor cores: fast.
+
+One to MOST_ALONE tokens take the exact kernels, which read each weight once. Up to MOST_SOME, weights become float16 in
+registers; beyond that they do so in memory, once for all tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from samebits.core.format import BLOCK
+from samebits.core.tiers import Tier
+from samebits.kernels.triton.lib.devices import PTX_HERE
+from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
+from samebits.kernels.triton.lib.rows import store_narrow
+from samebits.kernels.triton.lib.scratch import counters
+from samebits.kernels.triton.lib.tensors import Blocks, Tiled
+from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
+from samebits.kernels.triton.products.blocks.silu import silu_quantized
+from samebits.kernels.triton.products.dense.descriptors import many
+from samebits.kernels.triton.products.fast.activations import widened
+from samebits.kernels.triton.products.fast.dequant import dequantized, planes_of, values
+
+MOST_ALONE = 8
+SILU_BLOCKS = 64  # of a program that ends gemm_silu_q8
+MOST_SOME = 128
+PROGRAMS = 384  # programs that fill a device: K is split until there are so many
+MOST_SPLITS = 4
+
+
+@triton.jit
+def _some(
+    data_ptr,
+    high_at,
+    d_at,
+    m_at,
+    sub_at,
+    msub_at,
+    x_ptr,
+    row_scale_ptr,
+    bias_ptr,
+    y_ptr,
+    part_ptr,
+    count_ptr,
+    num_tokens,
+    N,
+    scale,
+    NB: tl.constexpr,
+    FORMAT: tl.constexpr,
+    BT: tl.constexpr,
+    BN: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    STAGES: tl.constexpr,
+    PTX: tl.constexpr,
+):
+    """y = (x @ w^T) * (row scale * scale) + bias, x float16 [2][tokens][K / 2] as `widened` makes it.
+
+    With SPLITS programs for a tile, each sums a part of K, and the last one to come adds the parts in order.
+    """
+    planes = (high_at, d_at, m_at, sub_at, msub_at)
+    row = tl.program_id(0) * BN + tl.arange(0, BN)
+    token = tl.program_id(1) * BT + tl.arange(0, BT)
+    x_row = x_ptr + token.to(tl.int64) * (NB * 16)
+    acc = tl.zeros([BN, BT], tl.float32)
+    LENGTH: tl.constexpr = (NB + SPLITS * BLOCKS - 1) // (SPLITS * BLOCKS) * BLOCKS
+    begin = tl.program_id(2) * LENGTH
+    for step in tl.range(0, LENGTH, BLOCKS, num_stages=STAGES):
+        first = begin + step
+        low, high = values(data_ptr, planes, row, first, N, NB, FORMAT, BLOCKS, PTX)
+        element = first * 16 + tl.arange(0, BLOCKS * 16)
+        inside = (token < num_tokens)[:, None] & (element < NB * 16)[None, :]
+        place = x_row[:, None] + element[None, :]
+        x_low = tl.load(place, mask=inside, other=0.0)
+        x_high = tl.load(place + num_tokens * (NB * 16), mask=inside, other=0.0)
+        acc = tl.dot(low, tl.trans(x_low), acc)
+        acc = tl.dot(high, tl.trans(x_high), acc)
+    if SPLITS > 1:
+        tile = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+        place = part_ptr + tile * (SPLITS * BN * BT) + tl.arange(0, BN)[:, None] * BT + tl.arange(0, BT)[None, :]
+        tl.store(place + tl.program_id(2) * (BN * BT), acc)
+        tl.debug_barrier()
+        arrived = tl.atomic_add(count_ptr + tile, 1, sem="acq_rel")
+        if arrived == SPLITS - 1:
+            acc = tl.zeros([BN, BT], tl.float32)
+            for part in tl.static_range(SPLITS):
+                acc += tl.load(place + part * (BN * BT), cache_modifier=".cg")
+            tl.store(count_ptr + tile, 0)
+            _finish(acc, row, token, row_scale_ptr, bias_ptr, y_ptr, num_tokens, N, scale)
+    else:
+        _finish(acc, row, token, row_scale_ptr, bias_ptr, y_ptr, num_tokens, N, scale)
+
+
+@triton.jit
+def _finish(acc, row, token, row_scale_ptr, bias_ptr, y_ptr, num_tokens, N, scale):
+    """Scales the sums [rows, tokens], adds the bias and stores them."""
+    y = tl.trans(acc) * (tl.load(row_scale_ptr + token, mask=token < num_tokens, other=0.0) * scale)[:, None]
+    if bias_ptr is not None:
+        y += tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
+    at = token.to(tl.int64)[:, None] * N + row[None, :]
+    store_narrow(y_ptr + at, y, (token < num_tokens)[:, None] & (row < N)[None, :])
+
+
+@dataclass(frozen=True)
+class Some:
+    """Tiles of the kernel that unpacks in registers; `blocks` of 32 a step."""
+
+    tokens: int
+    rows: int
+    blocks: int
+    stages: int
+    warps: int
+
+
+def some_for(num_tokens: int, num_rows: int) -> Some:
+    """The tiles for so many tokens: more rows a tile where that still fills the device."""
+    if num_tokens > 32:
+        return Some(64, 128, 4, 3, 8) if num_rows >= 16384 else Some(64, 64, 4, 3, 4)
+    return Some(32 if num_tokens > 16 else 16, 64, 4, 4, 4)
+
+
+def _some_tokens(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
+) -> torch.Tensor:
+    num_tokens, (n, k) = codes.shape[0], weight.shape
+    x, row_scale = widened(codes, scales, op_name, halves=True)
+    y = torch.empty(num_tokens, n, dtype=torch.float32, device=codes.device)
+    tiles = some_for(num_tokens, n)
+    grid = (triton.cdiv(n, tiles.rows), triton.cdiv(num_tokens, tiles.tokens))
+    splits = max(1, min(MOST_SPLITS, PROGRAMS // (grid[0] * grid[1])))
+    size = grid[0] * grid[1] * splits * tiles.rows * tiles.tokens if splits > 1 else 0
+    parts = torch.empty(size, dtype=torch.float32, device=codes.device)
+    _some[(*grid, splits)](
+        weight.data,
+        *planes_of(weight),
+        x,
+        row_scale,
+        bias,
+        y,
+        parts,
+        counters(codes.device),
+        num_tokens,
+        n,
+        float(weight.scale),
+        NB=k // BLOCK,
+        FORMAT=weight.format.name,
+        BT=tiles.tokens,
+        BN=tiles.rows,
+        BLOCKS=tiles.blocks,
+        SPLITS=splits,
+        STAGES=tiles.stages,
+        PTX=PTX_HERE,
+        num_warps=tiles.warps,
+        **FUSED,
+    )
+    return y
+
+
+def _many_tokens(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
+) -> torch.Tensor:
+    num_tokens, n = codes.shape[0], weight.shape[0]
+    x, row_scale = widened(codes, scales, op_name, halves=False)
+    # Rows of the result lie a multiple of 16 bytes apart, as descriptors ask.
+    y = torch.empty(num_tokens, -(-n // 4) * 4, dtype=torch.float32, device=codes.device)[:, :n]
+    many(x, dequantized(weight), bias, y, row_scale, float(weight.scale))
+    return y.contiguous()
+
+
+def _product(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
+) -> torch.Tensor:
+    """float32 [T, N], neither of them 0, for more than MOST_ALONE tokens."""
+    if codes.shape[0] <= MOST_SOME or INTERPRETED:
+        return _some_tokens(codes, scales, weight, bias, op_name)
+    return _many_tokens(codes, scales, weight, bias, op_name)
+
+
+def _tiled(weight: Tiled | Blocks) -> Tiled:
+    return weight if isinstance(weight, Tiled) else tile_weight(weight)
+
+
+@implements("gemm_q8", tier=Tier.FAST, prepack=PREPACK)
+def gemm_q8_fast(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    weight = _tiled(weight)
+    if codes.shape[0] <= MOST_ALONE or not weight.shape[0]:
+        from samebits.kernels.triton.products.blocks.few.launch import gemv_q8
+
+        return gemv_q8(codes, scales, weight, bias)
+    return _product(codes, scales, weight, bias, "gemm_q8")
+
+
+@implements("gemm_silu_q8", tier=Tier.FAST, prepack=PREPACK)
+def gemm_silu_q8_fast(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks
+) -> tuple[torch.Tensor, torch.Tensor]:
+    weight = _tiled(weight)
+    if codes.shape[0] <= MOST_ALONE or not weight.shape[0]:
+        from samebits.kernels.triton.products.blocks.few.launch import gemv_silu_q8
+
+        return gemv_silu_q8(codes, scales, weight)
+    return silu_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)
