@@ -40,7 +40,7 @@ def unpack(window: Window, rows: np.ndarray) -> np.ndarray:
         return window.gather(rows).astype(F)
     codes, d, m = unpack_blocks(window, rows)
     values = mul(codes.astype(F), d[..., None])
-    return (values if m is None else add(values, m[..., None])).reshape(len(rows), -1)
+    return (values if m is None else add(values, m[..., None])).reshape(len(rows), 32 * window.buffer.width)
 
 
 def unpack_blocks(window: Window, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
