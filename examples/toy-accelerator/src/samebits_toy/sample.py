@@ -39,14 +39,15 @@ def sample(
     keys = seed.gather(np.arange(seed.num_rows))
     counters = np.stack([sample_index.vector(), position.vector()], axis=1).astype(np.uint32)
     heats, filters = temperature.vector(), (top_k.vector(), top_p.vector(), min_p.vector())
+    noises = noise(keys, counters, logits.shape[1]) if heats.any() else None
     tokens = np.zeros(logits.num_rows, np.int32)
     for b in range(logits.num_rows):
         x = dev.unpack(logits, np.array([b]))[0]
         check(x)
-        if heats[b] > 0:
+        if noises is not None and heats[b] > 0:
             x = dev.settle(dev.mul(x, dev.recip(heats[b : b + 1])))
             is_kept = kept(x, *(parameter[b] for parameter in filters))
-            x = np.where(is_kept, dev.add(x, noise(keys[b], counters[b], len(x))), F(-np.inf))
+            x = np.where(is_kept, dev.add(x, noises[b]), F(-np.inf))
         tokens[b] = np.argmax(x)  # the lowest id among equals
     return (tokens,)
 
@@ -71,8 +72,8 @@ def kept(x: np.ndarray, top_k: int, top_p: np.float32, min_p: np.float32) -> np.
     return keep
 
 
-def noise(key: np.ndarray, counter: np.ndarray, num_tokens: int) -> np.ndarray:
-    """Gumbel noise, a function of the seed, the sample, the position and the token id alone: float32 [num_tokens]."""
-    row_key = dev.threefry((key[:1], key[1:]), (counter[:1], counter[1:]))
-    words, _ = dev.threefry(row_key, (np.arange(num_tokens, dtype=np.uint32), np.zeros(1, np.uint32)))
+def noise(keys: np.ndarray, counters: np.ndarray, num_tokens: int) -> np.ndarray:
+    """Gumbel noise: float32 [rows, num_tokens], a row's a function of its seed, sample, position and token id alone."""
+    row_keys = dev.threefry((keys[:, :1], keys[:, 1:]), (counters[:, :1], counters[:, 1:]))
+    words, _ = dev.threefry(row_keys, (np.arange(num_tokens, dtype=np.uint32), np.zeros(1, np.uint32)))
     return -dev.log(-dev.log(dev.to_uniform(words)))
