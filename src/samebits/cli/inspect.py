@@ -76,7 +76,7 @@ def tokenizer_facts(checkpoint: FileCheckpoint) -> dict[str, Any]:
 
 
 def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
-    """Everything worth telling. What is wrong beyond the file's own layout goes to "problems", in a line each."""
+    """Everything worth telling. What is wrong beyond the file's own layout goes to "problems", one line each."""
     entries = list(file.tensors.values())
     totals: dict[str, dict[str, int]] = defaultdict(lambda: {"tensors": 0, "bytes": 0})
     for entry in entries:
@@ -148,10 +148,12 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
 
 
 def inspect(
-    model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, a GGUF file, a safetensors file or folder, an address."),
+    model: str = typer.Argument(
+        DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
 ) -> None:
-    """Show a model file: metadata, tensors, hyperparameters, tokenizer, memory needed."""
+    """Show what a model file holds: metadata, tensors, hyperparameters, tokenizer, and the memory it needs."""
     path: Path = resolve(model)
     found = facts(open_file(path))
     if as_json:
