@@ -39,12 +39,12 @@ class LLM:
     backend     a name, or module:Class; absent: the native CPU backend where it is built, else the reference
     numerics    "fast", "invariant" or "portable"; absent: the strongest of the last two that every op has here
     threads     of the host, for kernels; absent: all this process may use
-    context_len tokens a sequence may have; the model's own limit if absent
+    context_len the most tokens that a sequence may have; the model's own limit if absent
 
     For many requests at once:
     max_sequences    that run at the same time; others wait
     num_pages        of KV memory, page_size tokens each; absent: four contexts, at most 32,768 tokens or one context
-    max_batch_tokens tokens a step aims at
+    max_batch_tokens the number of tokens that a step aims at
     prefill_budget   prompt tokens in a step: "dynamic", what decodes leave of max_batch_tokens; a number; or "off"
     share_prefixes   keep pages of prompts for later ones that start the same
     """

@@ -173,4 +173,4 @@ def _fallback(found: Found, graph: Graph, tier: Tier) -> tuple[str, bool]:
         return f"none: {error}", False
     sent = Counter(n.op.name for n, side in zip(graph.nodes, placement.places, strict=True) if side == "fallback")
     copies = sum(not c.is_constant for c in placement.copies)
-    return f"{', '.join(f'{op} x{n}' for op, n in sent.items())} on {FALLBACK}, {copies} copies a step", True
+    return f"{', '.join(f'{op} x{n}' for op, n in sent.items())} on {FALLBACK}, {copies} copies per step", True

@@ -32,7 +32,7 @@ POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is stil
 
 
 async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> AnyBody:
-    """The checked body; ApiError for one that is too long, no JSON, or wrong."""
+    """The checked body; ApiError for one that is too long, not JSON, or wrong."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
@@ -81,7 +81,7 @@ def sampling_params(
 
 @dataclass(frozen=True)
 class Started:
-    """A request's streams, one a prompt, and what follows their format."""
+    """A request's streams, one per prompt, and what follows their format."""
 
     streams: list[Stream]
     follower: Follower | None
@@ -134,7 +134,7 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
         try:
             async for sample, piece in stream:
                 if pieces.qsize() >= MAX_UNREAD_PIECES:
-                    raise ApiError(408, "the answer is read too slowly")
+                    raise ApiError(408, "the client reads its answer too slowly")
                 pieces.put_nowait((number, sample, piece))
             pieces.put_nowait(None)
         except Exception as error:

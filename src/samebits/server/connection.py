@@ -90,7 +90,7 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """What uvicorn calls when h11 cannot go on: one answer that says why, and the end of the connection."""
         fault = self.conn.fault
-        self.guard.note("closed: no HTTP that we take", self.address)
+        self.guard.note("closed: not the HTTP that this server takes", self.address)
         reason = printable(fault or msg)
         self.refuse(ApiError(fault.error_status_hint if fault else 400, reason, code="invalid_http"))
 
@@ -141,7 +141,7 @@ class Connection(H11Protocol):
         elif phase is Phase.LINGER or not self._num_bytes:
             self.transport.close()
         else:
-            needed = f"it within {limits.arrival_seconds:g} s and {MIN_BODY_BYTES_PER_SECOND} bytes a second"
+            needed = f"it within {limits.arrival_seconds:g} s and {MIN_BODY_BYTES_PER_SECOND} bytes per second"
             message = f"request: got its {phase.name.lower()} too slowly; needs {needed}"
             self.refuse(ApiError(408, message, code="request_timeout"))
 

@@ -88,7 +88,7 @@ class Guard:
         self._notes[what][address] += 1
 
     async def watch(self) -> None:
-        """Looks at all connections again and again until it is cancelled; one log line a second at most, and a last."""
+        """Looks after all connections until it is cancelled; writes at most one log line per second, and a last one."""
         self._max_connections = room_for(self._limits.max_connections)
         loop = asyncio.get_running_loop()
         next_line = loop.time()

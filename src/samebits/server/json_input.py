@@ -43,11 +43,11 @@ def parse_object(data: bytes | bytearray) -> dict[str, Any]:
             parse_constant=_refuse_constant,
         )
     except json.JSONDecodeError as error:
-        raise invalid_json(f"no JSON ({error.msg.lower()} at {error.pos})") from None
+        raise invalid_json(f"invalid JSON ({error.msg.lower()} at {error.pos})") from None
     except RecursionError:
         raise invalid_json("deep nesting", f"at most {MAX_DEPTH} levels") from None
     if not isinstance(content, dict):
-        raise invalid_json("no object")
+        raise invalid_json("JSON that is not an object")
     if HALF_OF_A_PAIR.search(text):
         _check_pairs(content)
     return content
@@ -103,7 +103,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         seen: set[str] = set()
         double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise invalid_json(f"the name {double[:40]!r} twice in an object", "it once")
+        raise invalid_json(f"the name {double[:40]!r} twice in an object", "each name once")
     return made
 
 

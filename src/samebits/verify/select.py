@@ -59,7 +59,7 @@ def tasks_for(
         return [Task(backend, ops[0].name, "sizes", tiers, seed, sizes)]
     if case is not None:
         if op is None:
-            raise BadInput("verify", "--case", case, "--op beside it")
+            raise BadInput("verify", "--case", case, "--op as well")
         found = find_case(ops[0], case)
         return [Task(backend, ops[0].name, prefix_of(case) + found.id, tiers, seed, is_long=full)]
     graphs = graph_tasks(backend, tiers, None, seed) if op is None else []
