@@ -1,6 +1,6 @@
-"""Where a request begins and ends: h11's reading, and stricter.
+"""Where a request begins and ends, as h11 reads it, with stricter rules.
 
-Whatever two programs in a row could read in two ways is refused, and its connection closed, so that no request hides
+Whatever two programs in a chain could read in two ways is refused, and its connection closed, so that no request hides
 in another. The parser is h11 wherever this runs, whatever else is installed.
 """
 
