@@ -185,7 +185,7 @@ def schedule(
 
 
 def _requests(scenario: str, file: Path | None, mixture: Mixture) -> tuple[tuple[Arrival, ...], str]:
-    """What comes, and what it is called."""
+    """The requests, and a title for them."""
     if file:
         found = read_arrivals(file)
         return found, f"{file.name}: {len(found)} requests"

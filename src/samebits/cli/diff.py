@@ -1,4 +1,4 @@
-"""`samebits diff`: the first tensor where two backends part, and the error from there on."""
+"""`samebits diff`: the first tensor in which two backends differ, and the error from there on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`samebits golden`: make artifacts, and hold a backend against them."""
+"""`samebits golden`: make artifacts, and compare a backend with them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from samebits.verify.golden import (
 )
 from samebits.verify.report import environment, write_json
 
-app = typer.Typer(help="Make golden artifacts, and hold a backend against them.", no_args_is_help=True)
+app = typer.Typer(help="Make golden artifacts, and compare a backend with them.", no_args_is_help=True)
 COLORS = {"pass": "green", "same": "green", "unsupported": "yellow", "close": "yellow"}  # anything else is red
 SHOWN = 20
 

@@ -76,7 +76,7 @@ def tokenizer_facts(checkpoint: FileCheckpoint) -> dict[str, Any]:
 
 
 def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
-    """Everything worth telling. What is wrong beyond the file's own layout goes to "problems", one line each."""
+    """All facts about a file. What is wrong beyond the file's own layout goes to "problems", one line each."""
     entries = list(file.tensors.values())
     totals: dict[str, dict[str, int]] = defaultdict(lambda: {"tensors": 0, "bytes": 0})
     for entry in entries:

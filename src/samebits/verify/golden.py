@@ -1,4 +1,4 @@
-"""Golden artifacts: shipped inputs and outputs that any backend can be held against."""
+"""Golden artifacts: stored inputs and outputs that any backend can be compared with."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one artifact; `broken` is one that cannot be used."""
+    """The verdict on one artifact; `broken` means that it cannot be used."""
 
     op: str
     case: str
@@ -135,7 +135,7 @@ def _run(found: Found, op: Op, inputs: dict[str, Any], tier: Tier) -> Outcome:
         raise Unavailable(f"backend {found.name}: {found.reason}")
     check_tier(found.backend, found.caps, tier)
     try:
-        with np.errstate(all="ignore"):  # shipped contents may hold any bits
+        with np.errstate(all="ignore"):  # stored contents may hold any bits
             return execute(found.backend, op, inputs, tier)
     except Unsupported:
         raise

@@ -67,7 +67,7 @@ def _last(name: str, carried: Mapping[str, str]) -> str:
 
 
 def fixed_graph(graph: Graph, dims: Mapping[str, int]) -> Graph:
-    """The graph at the sizes of one step, for a backend that compiles no open ones."""
+    """The graph at the sizes of one step, for a backend that does not compile open sizes."""
 
     def fixed(value: Value) -> Value:
         return Value(value.name, fixed_spec(value.spec, dict(dims)))
@@ -80,7 +80,7 @@ def fixed_graph(graph: Graph, dims: Mapping[str, int]) -> Graph:
 
 
 class GraphRun:
-    """An executable with its weights and caches. A backend that compiles no open sizes gets one for each size."""
+    """An executable with its weights and caches. A backend that does not compile open sizes gets one for each size."""
 
     def __init__(
         self,

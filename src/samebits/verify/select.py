@@ -87,7 +87,7 @@ def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int
 
 
 def _small_ids(op: Op, count: int, seed: int) -> list[str]:
-    """Names of the row in which all is as usual, and of some others that cost little."""
+    """Names of the row in which everything is as usual, and of some cheap others."""
     if op.space is None:
         return []
     usual: Row = {f.name: f.usual for f in op.space.factors}
