@@ -105,9 +105,9 @@ def test_recorded_requests_are_read_in_order_of_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: got no JSON"),
-        ("[" * 1000, "line 2: got no JSON"),
-        ("\xff", "line 2: got no JSON"),
+        ("{", "line 2: got invalid JSON"),
+        ("[" * 1000, "line 2: got invalid JSON"),
+        ("\xff", "line 2: got invalid JSON"),
         ("[1, 2]", "needs an object of"),
         ('{"at_seconds": 0, "prompt_tokens": 1, "new_tokens": 1, "tokens": 1}', "needs an object of"),
         ('{"prompt_tokens": 1, "new_tokens": 1}', "at_seconds None"),

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from oracle_kl import kl_and_agreement
 
 DATA = Path(__file__).parent / "data"
-# SHA-256 over the float32 logits of all positions, portable tier, numerics version 0, f16 cache
+# SHA-256 over the float32 logits of all positions, portable tier, numerics version 1, f16 cache
 HASHES = {
     "capital": "6d2f5b11df06163f00feae1e0c5c9702b2c76b195b38468f6632c15964402181",
     "sky": "154db96098c42ee72f796c291a088a70278fd78dd180ce50dd8d64357370b97f",

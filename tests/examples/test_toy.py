@@ -18,12 +18,13 @@ import pytest
 
 from samebits.backends.discovery import GROUP, Found, get
 from samebits.backends.interface import Backend
-from samebits.core.errors import BadInput, Unsupported
+from samebits.core.errors import BadInput
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.formats import Q8_0
 from samebits.graph import Graph, GraphBuilder
 from samebits.ops import OPS
+from samebits.ops.build import OpBuilder
 from samebits.verify.checks import verify_case
 from samebits.verify.report import TIERS
 from samebits.verify.select import case_of, tasks_for
@@ -39,16 +40,26 @@ EXPECTED = {
     "rms_norm": 13,
     "silu_and_mul": 10,
     "softmax": 8,
-    "embedding": 6,
-    "gemm": 8,
+    "embedding": 8,
+    "gemm": 11,
+    "split_heads": 4,
+    "merge_heads": 4,
+    "slice_columns": 4,
+    "concat_columns": 4,
+    "rope": 9,
     "append_paged_kv_cache": 4,
+    "copy_kv_pages": 7,
     "paged_attention": 15,
+    "sample": 9,
 }
 PORTABLE_CASES = {
     ("gemm", "small-f32"),
     ("gemm", "small-f16"),
     ("gemm", "bf16-all"),
     ("gemm", "tail-chunk-q8_0"),
+    ("gemm", "bias-q4_1"),
+    ("rope", "partial-interleave"),
+    ("sample", "all-filters"),
     ("softmax", "mask-all"),
     ("paged_attention", "k-f16-v-f16"),
     ("paged_attention", "cut-edges"),
@@ -119,10 +130,32 @@ def test_a_view_is_read_when_it_runs_and_never_written_blindly(toy: Found) -> No
         executable.bind("scale.0", turned)
 
 
-def test_what_the_executable_cannot_do_is_refused(toy: Found) -> None:
-    assert toy.backend is not None
-    with pytest.raises(Unsupported, match="known only at run time"):
-        toy.backend.compile(scaled(TensorSpec((Sym("T", 4), 3), "f32")), Tier.FAST)
+def test_open_sizes_change_from_run_to_run_and_are_asked_for(toy: Found) -> None:
+    backend = toy.backend
+    assert backend is not None
+    executable = backend.compile(scaled(TensorSpec((Sym("T", 40), 3), "f32")), Tier.PORTABLE)
+    for num_rows in (2, 40, 0, 1):
+        values = np.arange(num_rows * 3, dtype=np.float32).reshape(num_rows, 3)
+        executable.bind("x", backend.adopt(values))
+        if num_rows == 2:
+            with pytest.raises(BadInput, match="prepare"):
+                executable.run()
+        executable.prepare({"T": num_rows})
+        executable.run()
+        assert executable.output(0).spec == TensorSpec((num_rows, 3), "f32")
+        assert np.array_equal(backend.copy_out(executable.output(0)), values * 2)
+
+
+def test_values_share_memory_only_when_they_never_meet(toy: Found) -> None:
+    """A chain of any length takes two rooms in turn; an output keeps its own."""
+    b = OpBuilder()
+    values = [b.input("x", TensorSpec((4, 3), "f32"))]
+    for _ in range(6):
+        values.append(b.scale(values[-1], factor=2.0))
+    total = b.add(values[-1], values[3])  # which must outlive three others
+    numbers = import_module("samebits_toy.executable").share_rooms(b.finish(values[-1], total), str).numbers
+    rooms = [numbers[v.name] for v in (*values[1:], total)]
+    assert rooms == [0, 1, 0, 1, 2, 1, 2]
 
 
 def test_metadata_registers_the_backend(toy: Found) -> None:

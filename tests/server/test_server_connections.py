@@ -185,7 +185,7 @@ def test_an_answer_that_is_not_read_is_not_kept_for_long(server: Running, monkey
     with closing(unread(server)) as sock:
         server.check_idle()
         reply = read_to_end(sock)
-    assert b"the answer is read too slowly" in reply
+    assert b"the client reads its answer too slowly" in reply
     assert reply.count(b'"finish_reason":"length"') < 8
 
 

@@ -22,16 +22,16 @@ REFUSALS = [
     (b'{"temperature": 1e999}', "got the number 1e999; needs one that a double can hold"),
     (b'{"seed": ' + b"7" * 5000 + b"}", "got a number of 5000 characters; needs at most 400"),
     (b'{"top_p": 0.' + b"7" * 5000 + b"}", "got a number of 5002 characters; needs at most 400"),
-    (b'{"prompt": "a", "n": 1, "prompt": "b"}', "got the name 'prompt' twice in an object; needs it once"),
+    (b'{"prompt": "a", "n": 1, "prompt": "b"}', "got the name 'prompt' twice in an object; needs each name once"),
     (b'{"prompt": "\\ud800"}', "got a lone surrogate in a text; needs text that has a UTF-8 form"),
     (b'{"\\udfff": "x"}', "got a lone surrogate in a text; needs text that has a UTF-8 form"),
     (b'{"prompt": "\xed\xa0\x80"}', "got a byte that is not UTF-8 at 12; needs a JSON object"),
     ('{"prompt": "x"}'.encode("utf-16"), "got a byte that is not UTF-8 at 0; needs a JSON object"),
     (b'{"prompt": ' + b"[" * 200 + b"]" * 200 + b"}", "got more than 128 levels of nesting; needs fewer"),
     (b'{"prompt": [' + b"1," * MAX_VALUES + b"1]}", f"got more than {MAX_VALUES} values and names; needs fewer"),
-    (b"[]", "got no object; needs a JSON object"),
-    (b'{"prompt": }', "got no JSON (expecting value at 11); needs a JSON object"),
-    (b"", "got no JSON (expecting value at 0); needs a JSON object"),
+    (b"[]", "got JSON that is not an object; needs a JSON object"),
+    (b'{"prompt": }', "got invalid JSON (expecting value at 11); needs a JSON object"),
+    (b"", "got invalid JSON (expecting value at 0); needs a JSON object"),
 ]
 
 

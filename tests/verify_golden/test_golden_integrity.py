@@ -181,13 +181,13 @@ def test_one_broken_artifact_does_not_hide_the_others(tmp_path: Path, shell: She
     ("arguments", "needle"),
     [
         (("golden", "check", "{}/none"), "No such file"),
-        (("golden", "check", "{}"), "a folder without any"),
+        (("golden", "check", "{}"), "a folder without artifacts"),
         (("golden", "check", "{}", "--backend", "abacus"), "unknown backend"),
         (("golden", "check", "{}", "--tier", "none"), "--tier: got none"),
         (("golden", "make", "{}", "--op", "conv9"), "unknown op"),
-        (("golden", "make", "{}", "--small", "--full"), "--small: got --full beside it"),
+        (("golden", "make", "{}", "--small", "--full"), "--small: got --full as well"),
         (("golden", "make", "/proc/none", "--op", "add"), "a place that can be written"),
-        (("compare", "{}", "{}/none"), "a folder without any"),
+        (("compare", "{}", "{}/none"), "a folder without artifacts"),
     ],
 )
 def test_mistakes_in_the_call_are_one_line(

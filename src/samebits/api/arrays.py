@@ -1,4 +1,4 @@
-"""Arrays of other libraries in and out, without importing them. numpy and DLPack are the common tongue."""
+"""Arrays of other libraries in and out, without importing them. numpy and DLPack are the common ground."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_array(x: Any) -> bool:
 
 
 def to_host(x: Any) -> Any:
-    """A host tensor that shares memory with x where it can; anything that is no array is returned as it is.
+    """A host tensor that shares memory with x where it can; anything that is not an array is returned as it is.
 
     torch bfloat16 goes through int16, since DLPack to numpy has no bfloat16.
     """

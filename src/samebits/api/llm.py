@@ -36,15 +36,16 @@ class LLM:
     """A model on a backend.
 
     model       "smollm2", a path to a GGUF file or a Hugging Face folder, or an address that was pulled
-    backend     a name, or module:Class; absent: the native CPU backend where it is built, else the reference
-    numerics    "fast", "invariant" or "portable"; absent: the strongest of the last two that every op has here
-    threads     of the host, for kernels; absent: all this process may use
-    context_len tokens a sequence may have; the model's own limit if absent
+    backend     a name, or module:Class; if absent, the native CPU backend where it is built, else the reference
+    numerics    "fast", "invariant" or "portable"; if absent, the strongest of the last two that every op has here
+    threads     host threads that kernels may use; all of them if absent
+    context_len the most tokens that a sequence may have; the model's own limit if absent
 
     For many requests at once:
-    max_sequences    that run at the same time; others wait
-    num_pages        of KV memory, page_size tokens each; absent: four contexts, at most 32,768 tokens or one context
-    max_batch_tokens tokens a step aims at
+    max_sequences    requests that run at once; others wait in the queue
+    num_pages        pages of KV memory, page_size tokens each; if absent, four contexts, but at most 32,768 tokens or
+                     one context
+    max_batch_tokens the number of tokens that a step aims at
     prefill_budget   prompt tokens in a step: "dynamic", what decodes leave of max_batch_tokens; a number; or "off"
     share_prefixes   keep pages of prompts for later ones that start the same
     """
@@ -88,7 +89,9 @@ class LLM:
                 v_format=v_format,
             )
             found = discovery.get(backend or discovery.default_name())
-            self.tokenizer = checkpoint.tokenizer()  # before all that stays, so that its leavings are given back whole
+            self.tokenizer = (
+                checkpoint.tokenizer()
+            )  # before anything that stays, so that the memory it used is given back whole
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
@@ -129,7 +132,7 @@ class LLM:
     def chat_prompt(self, messages: Sequence[Mapping[str, Any]], now: datetime | None = None) -> list[int]:
         """Messages through the model's own template, as token ids; BadInput if it has none, TextTooLong as `encode`.
 
-        `now` is what a template that prints the time takes for it; the clock's if absent.
+        `now` is the time for templates that print it; the current time if absent.
         """
         if self._template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")

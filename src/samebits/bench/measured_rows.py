@@ -18,7 +18,7 @@ def numbers(option: str, text: str, least: int) -> tuple[int, ...]:
     """ "8,32" as numbers, an empty text as none; BadInput for anything else."""
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     if not all(p.isascii() and p.isdecimal() and least <= int(p[:9]) <= LARGEST for p in parts):
-        raise BadInput("bench", option, repr(text[:80]), f"numbers from {least} to {LARGEST}, commas between them")
+        raise BadInput("bench", option, repr(text[:80]), f"numbers from {least} to {LARGEST}, separated by commas")
     return tuple(map(int, parts))
 
 

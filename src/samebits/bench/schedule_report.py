@@ -50,8 +50,8 @@ def figures(outcome: Outcome) -> dict[str, float]:
 def setting_lines(cost: Cost, room: Room) -> list[str]:
     """What was simulated, in words."""
     return [
-        f"A step takes {cost.base_ms:g} ms, and {cost.decode_ms:g} ms a decode, {cost.prefill_ms:g} ms a prompt token, "
-        f"{1000 * cost.pair_ms:g} us a position that a token attends to.",
+        f"A step takes {cost.base_ms:g} ms, and {cost.decode_ms:g} ms per decode, {cost.prefill_ms:g} ms per prompt "
+        f"token, {1000 * cost.pair_ms:g} us per position that a token attends to.",
         f"Room for {room.max_sequences} answers of at most {room.max_len} tokens, in pages of {room.page_size}.",
     ]
 

@@ -60,7 +60,7 @@ def together(
 class Mixture:
     """What `mixed` draws from.
 
-    rate           requests a second, in a Poisson process
+    rate           requests per second, in a Poisson process
     prompt_lens    of the part of a prompt that is its own, each as likely
     new_tokens     the mean; lengths are spread evenly from one to twice as many
     prefix_share   of requests that start with one of a few system prompts
@@ -93,14 +93,14 @@ def mixed(mixture: Mixture) -> tuple[Arrival, ...]:
 
 
 def read_arrivals(path: Path) -> tuple[Arrival, ...]:
-    """A file of one JSON object a line, sorted by time; BadInput names the first line that is wrong."""
+    """A file of one JSON object per line, sorted by time; BadInput names the first line that is wrong."""
     try:
         with path.open("rb") as file:
             arrivals = [_parsed(f"{path.name}, line {n}", line) for n, line in _lines(file, path.name)]
     except OSError as error:
         raise BadInput("bench", str(path), error.strerror, "a file that can be read") from error
     if not arrivals:
-        raise BadInput("bench", path.name, "no requests", "a JSON object a line")
+        raise BadInput("bench", path.name, "no requests", "one JSON object per line")
     return tuple(sorted(arrivals, key=lambda a: a.at_seconds))
 
 
@@ -121,7 +121,7 @@ def _parsed(where: str, line: bytes) -> Arrival:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadInput("bench", where, f"no JSON ({type(error).__name__})", "a JSON object") from error
+        raise BadInput("bench", where, f"invalid JSON ({type(error).__name__})", "a JSON object") from error
     if not isinstance(fields, dict) or not fields.keys() <= FIELDS:
         raise BadInput("bench", where, line[:80].decode(errors="replace").strip(), f"an object of {sorted(FIELDS)}")
     at: Any = fields.get("at_seconds")
@@ -132,7 +132,7 @@ def _parsed(where: str, line: bytes) -> Arrival:
     group = fields.get("prefix_group")
     if group is None:
         if "prefix_tokens" in fields:
-            raise BadInput("bench", where, "prefix_tokens alone", "a prefix_group beside it")
+            raise BadInput("bench", where, "prefix_tokens alone", "a prefix_group as well")
         return Arrival(float(at), prompt_tokens, new_tokens)
     if type(group) not in (int, str):
         raise BadInput("bench", where, f"prefix_group {group!r}"[:80], "a name or a number")

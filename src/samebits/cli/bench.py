@@ -44,31 +44,42 @@ app.command("schedule")(schedule)
 
 @app.command("model")
 def model(
-    model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, a GGUF file, a safetensors folder, an address."),
+    model: str = typer.Argument(
+        DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors folder, or an address."
+    ),
     backend: str = BACKEND,
     numerics: str = NUMERICS,
     threads: int = THREADS,
-    prompts: str = typer.Option("512,4096", "--prompts", help="Prefill of so many tokens."),
-    depths: str = typer.Option("0,512,2048", "--depths", help="Decode of one sequence that holds so many tokens."),
-    batches: str = typer.Option(
-        "8,32", "--batches", help=f"Decode of so many sequences, {measured_rows.SHORT_PROMPT} tokens in each."
+    prompts: str = typer.Option("512,4096", "--prompts", help="Numbers of tokens to prefill."),
+    depths: str = typer.Option(
+        "0,512,2048", "--depths", help="Numbers of tokens that a single sequence holds when it decodes."
     ),
-    decode_tokens: int = typer.Option(32, "--decode-tokens", help="Steps of a decode.", min=1, max=4096),
-    k_format: str = typer.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="Format of cached keys."),
-    v_format: str = typer.Option("f16", "--v-format", envvar="SAMEBITS_V_FORMAT", help="Format of cached values."),
-    repeats: int = typer.Option(5, "--repeats", help="Rounds of each row.", min=1, max=1000),
+    batches: str = typer.Option(
+        "8,32",
+        "--batches",
+        help=f"Numbers of sequences that decode together, {measured_rows.SHORT_PROMPT} tokens in each.",
+    ),
+    decode_tokens: int = typer.Option(32, "--decode-tokens", help="The number of steps in a decode.", min=1, max=4096),
+    k_format: str = typer.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="The format of cached keys."),
+    v_format: str = typer.Option("f16", "--v-format", envvar="SAMEBITS_V_FORMAT", help="The format of cached values."),
+    repeats: int = typer.Option(5, "--repeats", help="The number of rounds per row.", min=1, max=1000),
     against: list[str] = typer.Option(
-        [], "--against", help="A peer, in turn with us: llama.cpp or transformers. May be given several times."
+        [],
+        "--against",
+        help="A peer to measure in the same run: llama.cpp or transformers. May be given several times.",
     ),
     peer_python: str = typer.Option(
-        None, "--peer-python", envvar="SAMEBITS_PEER_PYTHON", help="Interpreter that has the peers; this one if absent."
+        None,
+        "--peer-python",
+        envvar="SAMEBITS_PEER_PYTHON",
+        help="The interpreter that has the peers; this one if absent.",
     ),
     json_file: Path = JSON_FILE,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Prefill and decode in tokens per second, load time, memory; beside a decode the share of the read ceiling.
+    """Measure a model: prefill and decode in tokens per second, load time, memory, share of the read ceiling.
 
-    A ratio is taken round by round: ours, then each peer with its fastest KV format and attention for the row.
+    Ratios are taken round by round: ours, then each peer, with the KV format and attention it is fastest with.
     """
     console = check_files(json_file, plot_file)
     if unknown := set(against) - set(PACKAGES):
@@ -87,7 +98,7 @@ def model(
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     quiet = not console.is_terminal
-    # drawn once a second: a bar that moves more often would show in the figures
+    # drawn once per second: a bar that moves more often would show in the figures
     with Progress(*columns, console=console, transient=True, disable=quiet, refresh_per_second=1) as progress:
         bar = progress.add_task("opening", total=None)
         run = bench_model(
@@ -106,15 +117,19 @@ def model(
 @app.command("ops")
 def ops(
     backend: str = BACKEND,
-    numerics: str = typer.Option("portable", "--numerics", envvar="SAMEBITS_NUMERICS", help="The tier of the kernels."),
+    numerics: str = typer.Option(
+        "portable", "--numerics", envvar="SAMEBITS_NUMERICS", help="The tier that kernels must keep."
+    ),
     threads: int = THREADS,
-    only: str = typer.Option(None, "--only", help="Cases whose label holds this, such as 'gemm/decode'."),
+    only: str = typer.Option(
+        None, "--only", help="Time only the cases whose label contains this, such as 'gemm/decode'."
+    ),
     json_file: Path = JSON_FILE,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Bytes and operations per second of the ops that a step's time goes to, against a read of as many bytes.
+    """Measure the ops that take most of a step: bytes and operations per second, against a plain read of as many bytes.
 
-    On a GPU: captured graphs, inputs in turn beyond its last cache, its own ceilings, and libraries in the same run.
+    On a GPU, ops are captured as graphs, inputs exceed its last cache, and libraries are measured in the same run.
     """
     console = check_files(json_file, plot_file)
     tier = Tier.parse(numerics)

@@ -45,61 +45,74 @@ from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.verify.report import environment, write_atomically
 
 SCENARIO_HELP = (
-    f"together: all at once. long-prompt: a prompt of {LONG_PROMPT} tokens comes while {NUM_DECODERS} answers are "
-    "under way. mixed: users come at random."
+    f"Which requests come. together: all at once. long-prompt: a prompt of {LONG_PROMPT} tokens, while {NUM_DECODERS} "
+    "answers are under way. mixed: at random times."
 )
 ARRIVALS = typer.Option(
     None,
     "--arrivals",
-    help="Recorded requests instead: a JSON object a line with at_seconds, prompt_tokens, new_tokens and, "
-    "where prompts start alike, prefix_group and prefix_tokens.",
+    help="A file of recorded requests instead: one JSON object per line with at_seconds, prompt_tokens, "
+    "new_tokens and, where prompts start alike, prefix_group and prefix_tokens.",
 )
-RATE = typer.Option(1.0, "--rate", help="mixed: requests a second.", min=1e-3, max=1e6)
-SECONDS = typer.Option(60.0, "--seconds", help="mixed: how long they come.", min=1e-3, max=1e6)
+RATE = typer.Option(1.0, "--rate", help="mixed: requests per second.", min=1e-3, max=1e6)
+SECONDS = typer.Option(60.0, "--seconds", help="mixed: for how long requests come.", min=1e-3, max=1e6)
 PREFIX_SHARE = typer.Option(
-    0.5, "--prefix-share", help="mixed: share of prompts that start with a system prompt.", min=0, max=1
+    0.5, "--prefix-share", help="mixed: the share of prompts that start with a system prompt.", min=0, max=1
 )
-SEED = typer.Option(0, "--seed", help="Other requests of the same kind.", min=0)
-CONTEXT = typer.Option(8192, "--context", help="Tokens a sequence may have.", min=2, max=1 << 20)
-PAGES = typer.Option(None, "--pages", help="Of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
+SEED = typer.Option(0, "--seed", help="The seed; another one draws other requests of the same kind.", min=0)
+CONTEXT = typer.Option(8192, "--context", help="The most tokens that a sequence may have.", min=2, max=1 << 20)
+PAGES = typer.Option(None, "--pages", help="Pages of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
 
 
 def serve(
-    model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, a GGUF file, a safetensors folder, an address."),
+    model: str = typer.Argument(
+        DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors folder, or an address."
+    ),
     scenario: str = typer.Option("together", "--scenario", help=SCENARIO_HELP),
     arrivals: Path = ARRIVALS,
-    requests: int = typer.Option(32, "--requests", help="together: how many.", min=1, max=4096),
+    requests: int = typer.Option(32, "--requests", help="together: the number of requests.", min=1, max=4096),
     prompts: str = typer.Option(
-        "50,800", "--prompts", help="together: shortest and longest prompt. mixed: lengths, each as likely."
+        "50,800",
+        "--prompts",
+        help="together: the shortest and the longest prompt. mixed: lengths of prompts, all equally likely.",
     ),
-    new_tokens: int = typer.Option(64, "--new-tokens", help="Of an answer; mixed: on average.", min=1, max=1 << 16),
+    new_tokens: int = typer.Option(
+        64, "--new-tokens", help="Tokens per answer; for mixed, on average.", min=1, max=1 << 16
+    ),
     shared_prefix: int = typer.Option(
-        0, "--shared-prefix", help="together: tokens that all prompts start with, before their own.", min=0
+        0, "--shared-prefix", help="together: tokens that all prompts share, before their own.", min=0
     ),
     budgets: str = typer.Option(
-        "dynamic", "--budgets", help="Prompt tokens a step may take, run one after another: dynamic, off, or a number."
+        "dynamic",
+        "--budgets",
+        help="Prompt tokens that a step may take: numbers, dynamic or off, tried one after another.",
     ),
     rate: float = RATE,
     seconds: float = SECONDS,
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
     context: int = CONTEXT,
-    sequences: int = typer.Option(32, "--sequences", help="Answers under way at once.", min=1, max=4096),
+    sequences: int = typer.Option(32, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
     pages: int = PAGES,
     backend: str = BACKEND,
     numerics: str = NUMERICS,
     threads: int = THREADS,
     against: bool = typer.Option(
-        False, "--against-llama.cpp", help="together: the same work in llama.cpp, in turn, at its best KV format."
+        False,
+        "--against-llama.cpp",
+        help="together: measure llama.cpp on the same work too, with its fastest KV format.",
     ),
     peer_python: str = typer.Option(
-        None, "--peer-python", envvar="SAMEBITS_PEER_PYTHON", help="Interpreter that has the peer; this one if absent."
+        None,
+        "--peer-python",
+        envvar="SAMEBITS_PEER_PYTHON",
+        help="The interpreter that has the peer; this one if absent.",
     ),
-    repeats: int = typer.Option(3, "--repeats", help="Rounds against the peer.", min=1, max=1000),
+    repeats: int = typer.Option(3, "--repeats", help="The number of rounds against the peer.", min=1, max=1000),
     json_file: Path = JSON_FILE,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Latencies and throughput of a model under load, budget by budget; every budget sees the same requests."""
+    """Measure latencies and throughput of a model under load; every budget gets the same requests."""
     console = check_files(json_file, plot_file)
     policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
     lengths = measured_rows.numbers("--prompts", prompts, 1)
@@ -132,24 +145,28 @@ def schedule(
     scenario: str = typer.Option("long-prompt", "--scenario", help=SCENARIO_HELP),
     arrivals: Path = ARRIVALS,
     budgets: str = typer.Option(
-        "dynamic,256,512,off", "--budgets", help="Prompt tokens a step may take: dynamic, off, or a number."
+        "dynamic,256,512,off", "--budgets", help="Prompt tokens that a step may take: numbers, dynamic or off."
     ),
     rate: float = RATE,
     seconds: float = SECONDS,
-    prompts: str = typer.Option("32,128,512,2048", "--prompts", help="mixed: lengths of prompts, each as likely."),
-    new_tokens: int = typer.Option(64, "--new-tokens", help="mixed: of an answer, on average.", min=1, max=1 << 16),
+    prompts: str = typer.Option("32,128,512,2048", "--prompts", help="mixed: lengths of prompts, all equally likely."),
+    new_tokens: int = typer.Option(
+        64, "--new-tokens", help="mixed: tokens per answer, on average.", min=1, max=1 << 16
+    ),
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
     context: int = CONTEXT,
-    sequences: int = typer.Option(64, "--sequences", help="Answers under way at once.", min=1, max=4096),
+    sequences: int = typer.Option(64, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
     pages: int = PAGES,
     cost: str = typer.Option(
-        "3,0.8,0.75,0.2", "--cost", help="ms a step, ms a decode, ms a prompt token, us a position attended to."
+        "3,0.8,0.75,0.2",
+        "--cost",
+        help="What a step costs: ms per step, ms per decode, ms per prompt token, us per position attended to.",
     ),
     json_file: Path = JSON_FILE,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """How long answers freeze while prompts come in, policy by policy.
+    """Show how long answers freeze while prompts come in, policy by policy.
 
     The real scheduler and page cache run under a virtual clock, without a model; every policy sees the same requests.
     """
@@ -168,7 +185,7 @@ def schedule(
 
 
 def _requests(scenario: str, file: Path | None, mixture: Mixture) -> tuple[tuple[Arrival, ...], str]:
-    """What comes, and what it is called."""
+    """The requests, and a title for them."""
     if file:
         found = read_arrivals(file)
         return found, f"{file.name}: {len(found)} requests"
@@ -176,5 +193,5 @@ def _requests(scenario: str, file: Path | None, mixture: Mixture) -> tuple[tuple
         return long_prompt(), f"a prompt of {LONG_PROMPT} tokens beside {NUM_DECODERS} answers"
     if scenario == "mixed":
         found = mixed(mixture)
-        return found, f"mixed: {len(found)} requests at {mixture.rate:g} a second, seed {mixture.seed}"
+        return found, f"mixed: {len(found)} requests at {mixture.rate:g} per second, seed {mixture.seed}"
     raise UnknownName("scenario", scenario, ["long-prompt", "mixed"])

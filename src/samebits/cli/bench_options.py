@@ -13,16 +13,27 @@ from samebits.core.errors import BadInput
 from samebits.verify.report import write_json
 
 BACKEND = typer.Option(
-    None, "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class; the native CPU kernels if absent."
+    None,
+    "--backend",
+    envvar="SAMEBITS_BACKEND",
+    help="The backend, by name or as module:Class; the native CPU kernels if absent.",
 )
 NUMERICS = typer.Option(
-    None, "--numerics", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; the strongest if absent."
+    None,
+    "--numerics",
+    envvar="SAMEBITS_NUMERICS",
+    help="The tier: fast, invariant or portable; the strongest if absent.",
 )
 THREADS = typer.Option(
-    None, "--threads", envvar="SAMEBITS_THREADS", help="All this process may use if absent.", min=1, max=1024
+    None,
+    "--threads",
+    envvar="SAMEBITS_THREADS",
+    help="Host threads that kernels may use; all of them if absent.",
+    min=1,
+    max=1024,
 )
-JSON_FILE = typer.Option(None, "--json", help="Write all figures here; - is standard output.")
-PLOT_FILE = typer.Option(None, "--plot", help="Write a page to look at here.")
+JSON_FILE = typer.Option(None, "--json", help="Write all figures to this file; - is standard output.")
+PLOT_FILE = typer.Option(None, "--plot", help="Write a page to look at to this file.")
 STANDARD_OUTPUT = Path("-")
 
 

@@ -26,9 +26,9 @@ def _line(c: Comparison) -> str:
 
 
 def compare(
-    a: Path = typer.Argument(..., metavar="A", help="A tree OP/CASE, or one such folder."),
-    b: Path = typer.Argument(..., metavar="B", help="The one to measure by."),
-    json_file: Path = typer.Option(None, "--json", help="Write every comparison here."),
+    a: Path = typer.Argument(..., metavar="A", help="A folder of OP/CASE folders, or one of those."),
+    b: Path = typer.Argument(..., metavar="B", help="The one to measure A by."),
+    json_file: Path = typer.Option(None, "--json", help="Write every comparison to this file."),
 ) -> None:
     """Compare two sets of artifacts: bits first, then by each op's rule and tolerance.
 

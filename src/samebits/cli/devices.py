@@ -61,7 +61,7 @@ def print_devices(console: Console) -> None:
 
 
 def devices(as_json: bool = typer.Option(False, "--json", help="Print JSON for programs.")) -> None:
-    """List the backends that are here and the reasons of those that are not."""
+    """List the backends, and say why those that cannot run here cannot."""
     if as_json:
         typer.echo(json.dumps({"backends": [_as_json(f) for f in discover()], "native": native_part()}, indent=1))
     else:

@@ -1,4 +1,4 @@
-"""`samebits diff`: the first tensor where two backends part, and the error from there on."""
+"""`samebits diff`: the first tensor in which two backends differ, and the error from there on."""
 
 from __future__ import annotations
 
@@ -20,32 +20,36 @@ from samebits.verify.report import write_atomically, write_json
 
 
 def diff(
-    model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
+    model: str = typer.Argument(
+        ..., help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
+    ),
     backends: list[str] = typer.Option(
-        ..., "--backend", help="Twice: the one to measure by, then the one in question. Once: against the reference."
+        ...,
+        "--backend",
+        help="Given twice: the one to measure by, then the one to examine. Given once: examined against the reference.",
     ),
     numerics: str = typer.Option(
         None,
         "--numerics",
         envvar="SAMEBITS_NUMERICS",
-        help="fast, invariant or portable; each one's strongest if absent.",
+        help="The tier: fast, invariant or portable; each backend's strongest if absent.",
     ),
-    prompt: str = typer.Option(None, "--prompt", help="The text to compute; a short sentence if absent."),
-    tokens: str = typer.Option(None, "--tokens", help="Token ids instead, such as 1,2,3."),
+    prompt: str = typer.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
+    tokens: str = typer.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
     same_inputs: bool = typer.Option(
         False,
         "--same-inputs/--carry",
-        help="Every op on the first backend's inputs, or each backend on its own values.",
+        help="Give both backends the first one's inputs to every op, or let each go on with its own values.",
     ),
     fused: bool = typer.Option(
-        False, "--fused/--unfused", help="After the second's passes, or as the model states it."
+        False, "--fused/--unfused", help="Run the graph after the second backend's passes, or as the model states it."
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write every tensor's difference here."),
-    html_file: Path = typer.Option(None, "--html", help="Write a page with a plot here."),
+    json_file: Path = typer.Option(None, "--json", help="Write the difference of every tensor to this file."),
+    html_file: Path = typer.Option(None, "--html", help="Write a page with a plot to this file."),
 ) -> None:
     """Run a prompt's prefill op by op on two backends; name the first tensor whose bits differ.
 
-    Exit status: 0 if all bits agree, 1 if they part, 2 for a mistake in the call.
+    Exit status: 0 if all bits agree, 1 if some differ, 2 for a mistake in the call.
     """
     for option, file in (("--json", json_file), ("--html", html_file)):
         check_file("diff", option, file)

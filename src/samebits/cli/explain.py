@@ -17,13 +17,22 @@ NUM_TOKENS = 512  # the largest step the graph is built for; kernels do not see 
 
 
 def explain(
-    model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
-    backend: str | None = typer.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
-    numerics: str = typer.Option(
-        None, "--numerics", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; the strongest if absent."
+    model: str = typer.Argument(
+        ..., help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
     ),
-    fused: bool = typer.Option(True, "--fused/--unfused", help="After the passes, or as the model states it."),
-    every_layer: bool = typer.Option(False, "--all", help="Every layer, also where they are equal."),
+    backend: str | None = typer.Option(
+        None, "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
+    ),
+    numerics: str = typer.Option(
+        None,
+        "--numerics",
+        envvar="SAMEBITS_NUMERICS",
+        help="The tier: fast, invariant or portable; the strongest if absent.",
+    ),
+    fused: bool = typer.Option(
+        True, "--fused/--unfused", help="Show the graph after the passes, or as the model states it."
+    ),
+    every_layer: bool = typer.Option(False, "--all", help="Show every layer, even where several are alike."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
 ) -> None:
     """Show every node of a model's step: op, result, kernel, tier, refusals; and the tier the model gets.

@@ -40,7 +40,7 @@ def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -
 
 @sampling_command
 def generate(
-    prompt: Annotated[str, typer.Argument(help="Text to go on from; - reads standard input.")],
+    prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
     load: Loader,
     params: SamplingParams,
     as_json: AsJson = False,
@@ -55,8 +55,10 @@ def generate(
 def chat(
     load: Loader,
     params: SamplingParams,
-    message: Annotated[str | None, typer.Argument(help="What to say; absent: a conversation, line by line.")] = None,
-    system: Annotated[str | None, typer.Option("--system", help="System message instead of the template's.")] = None,
+    message: Annotated[
+        str | None, typer.Argument(help="What to say; if absent, a conversation is read line by line.")
+    ] = None,
+    system: Annotated[str | None, typer.Option("--system", help="A system message in place of the template's.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Talk to the model through its own chat template."""

@@ -1,4 +1,4 @@
-"""`samebits golden`: make artifacts, and hold a backend against them."""
+"""`samebits golden`: make artifacts, and compare a backend with them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from samebits.verify.golden import (
 )
 from samebits.verify.report import environment, write_json
 
-app = typer.Typer(help="Make golden artifacts, and hold a backend against them.", no_args_is_help=True)
+app = typer.Typer(help="Make golden artifacts, and compare a backend with them.", no_args_is_help=True)
 COLORS = {"pass": "green", "same": "green", "unsupported": "yellow", "close": "yellow"}  # anything else is red
 SHOWN = 20
 
@@ -48,7 +48,7 @@ def with_progress(items: Iterable[T], total: int, what: str, console: Console) -
 
 
 def print_table(console: Console, title: str, rows: list[tuple[str, str]], statuses: Iterable[str]) -> None:
-    """A row per op, a column per status that occurs, from (op, status) pairs."""
+    """One row per op and one column per status that occurs, from (op, status) pairs."""
     counts = Counter(rows)
     shown = [s for s in statuses if any(s == status for _, status in rows)]
     table = Table(title=title)
@@ -70,16 +70,18 @@ def print_lines(console: Console, lines: list[tuple[str, str]]) -> None:
 
 @app.command("make")
 def make(
-    directory: Path = typer.Argument(..., metavar="DIR", help="Gets a folder OP/CASE for every case."),
-    op: str = typer.Option(None, "--op", help="Only this op."),
-    small: bool = typer.Option(False, "--small", help="The few cases that the repository holds."),
-    full: bool = typer.Option(False, "--full/--quick", help="Every case, or those of the quick set."),
-    backend: str = typer.Option("reference", "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
-    tier: str = typer.Option("portable", "--tier", help="fast, invariant or portable."),
-    seed: int = typer.Option(0, "--seed", help="Of the inputs.", min=0, max=2**63 - 1),
+    directory: Path = typer.Argument(..., metavar="DIR", help="Where to write a folder OP/CASE for every case."),
+    op: str = typer.Option(None, "--op", help="Take only this op."),
+    small: bool = typer.Option(False, "--small", help="Take only the few cases that are in the repository."),
+    full: bool = typer.Option(False, "--full/--quick", help="Take every case, or only those of the quick set."),
+    backend: str = typer.Option(
+        "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
+    ),
+    tier: str = typer.Option("portable", "--tier", help="The tier: fast, invariant or portable."),
+    seed: int = typer.Option(0, "--seed", help="The seed of the inputs.", min=0, max=2**63 - 1),
     force: bool = typer.Option(False, "--force", help="Replace folders that exist."),
 ) -> None:
-    """Run cases on a backend and ship their inputs and outputs, with hashes and provenance."""
+    """Run cases on a backend and store their inputs and outputs, with hashes and provenance."""
     console, found, numerics = Console(), get(backend), parse_tier(tier)
     cases = chosen_cases(op, small=small, full=full)
     refuse_existing([directory / o.name / c.id for o, c in cases], force)
@@ -97,15 +99,20 @@ def make(
 
 @app.command("check")
 def check(
-    directory: Path = typer.Argument(..., metavar="DIR", help="A tree OP/CASE, or one such folder."),
-    backend: str = typer.Option("reference", "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
-    op: str = typer.Option(None, "--op", help="Only this op."),
-    tier: str = typer.Option(
-        "portable", "--tier", envvar="SAMEBITS_NUMERICS", help="portable compares bits; fast, invariant: tolerance."
+    directory: Path = typer.Argument(..., metavar="DIR", help="A folder of OP/CASE folders, or one of those."),
+    backend: str = typer.Option(
+        "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write all verdicts here."),
+    op: str = typer.Option(None, "--op", help="Take only this op."),
+    tier: str = typer.Option(
+        "portable",
+        "--tier",
+        envvar="SAMEBITS_NUMERICS",
+        help="The tier: portable compares bits, fast and invariant compare within tolerance.",
+    ),
+    json_file: Path = typer.Option(None, "--json", help="Write all verdicts to this file."),
 ) -> None:
-    """Run shipped inputs on a backend and compare with the shipped outputs.
+    """Run stored inputs on a backend and compare the results with the stored outputs.
 
     Exit status: 0 if nothing differs, 1 if something does, 2 for artifacts that cannot be used or a mistake in the
     call.

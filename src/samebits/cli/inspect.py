@@ -77,7 +77,7 @@ def tokenizer_facts(checkpoint: FileCheckpoint) -> dict[str, Any]:
 
 
 def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
-    """Everything worth telling. What is wrong beyond the file's own layout goes to "problems", in a line each."""
+    """All facts about a file. What is wrong beyond the file's own layout goes to "problems", one line each."""
     entries = list(file.tensors.values())
     totals: dict[str, dict[str, int]] = defaultdict(lambda: {"tensors": 0, "bytes": 0})
     for entry in entries:
@@ -149,10 +149,12 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
 
 
 def inspect(
-    model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, a GGUF file, a safetensors file or folder, an address."),
+    model: str = typer.Argument(
+        DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
 ) -> None:
-    """Show a model file: metadata, tensors, configuration, tokenizer, memory needed."""
+    """Show what a model file holds: metadata, tensors, configuration, tokenizer, and the memory it needs."""
     path: Path = resolve(model)
     found = facts(open_file(path))
     if as_json:

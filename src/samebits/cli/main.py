@@ -1,6 +1,6 @@
 """`samebits`: the commands, and the one place where an error becomes a line and an exit status.
 
-A command's module is imported when it is called: the first token should not wait for what others need.
+A command's module is imported when it is called: the first token should not wait for other commands' imports.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Any:
 
 
 def fault_line(error: BaseException) -> str | None:
-    """What a user did or the machine could not, in a line; None for a fault of ours, which is shown whole."""
+    """What a user did wrong or the machine could not do, in one line; None for our own faults, shown in full."""
     text = " ".join(str(error).split())
     if isinstance(error, SamebitsError):
         return text
@@ -93,7 +93,7 @@ def fault_line(error: BaseException) -> str | None:
 
 
 def _leave(line: str, status: int) -> NoReturn:
-    """Ends the process with a line on standard error, and nothing behind it."""
+    """Ends the process with one line on standard error and no traceback."""
     with suppress(OSError, ValueError):
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}", highlight=False, emoji=False)
     try:
@@ -119,7 +119,7 @@ def main() -> None:
             raise
     else:
         return
-    _leave(line, 2)  # here, where what the error held is free again
+    _leave(line, 2)  # here, because what the error held has been freed
 
 
 if __name__ == "__main__":

@@ -42,32 +42,62 @@ def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tup
 
 
 MODEL_OPTIONS = {
-    "model": _setting(str, DEFAULT_MODEL, "--model", "Name, path or address."),
-    "backend": _setting(str | None, None, "--backend", "Where to run; the native CPU kernels if absent."),
-    "numerics": _setting(str | None, None, "--numerics", "fast, invariant or portable."),
-    "threads": _setting(int | None, None, "--threads", "Of the host, for kernels.", min=1),
-    "context_len": _setting(int, 2048, "--context-len", "Tokens a sequence may have.", min=1),
-    "k_format": _setting(str, "f16", "--k-format", "Format of cached keys."),
-    "v_format": _setting(str, "f16", "--v-format", "Format of cached values."),
-    "max_sequences": _engine(int, 32, "--max-sequences", "That run at the same time; others wait.", min=1, max=4096),
-    "num_pages": _engine(int | None, None, "--num-pages", "Of KV memory; absent: four contexts.", min=2),
-    "page_size": _engine(int, 16, "--page-size", "Tokens of a page.", min=1, max=4096),
-    "max_batch_tokens": _engine(int, 512, "--max-batch-tokens", "Tokens a step aims at.", min=1, max=1 << 20),
+    "model": _setting(str, DEFAULT_MODEL, "--model", "The model: smollm2, a path or an address."),
+    "backend": _setting(
+        str | None,
+        None,
+        "--backend",
+        "The backend to run on, by name or as module:Class; the native CPU kernels if absent.",
+    ),
+    "numerics": _setting(
+        str | None, None, "--numerics", "The tier: fast, invariant or portable; the strongest if absent."
+    ),
+    "threads": _setting(
+        int | None, None, "--threads", "Host threads that kernels may use; all of them if absent.", min=1
+    ),
+    "context_len": _setting(int, 2048, "--context-len", "The most tokens that a sequence may have.", min=1),
+    "k_format": _setting(str, "f16", "--k-format", "The format of cached keys."),
+    "v_format": _setting(str, "f16", "--v-format", "The format of cached values."),
+    "max_sequences": _engine(
+        int, 32, "--max-sequences", "Requests that run at once; others wait in the queue.", min=1, max=4096
+    ),
+    "num_pages": _engine(
+        int | None, None, "--num-pages", "Pages of KV memory; enough for four whole contexts if absent.", min=2
+    ),
+    "page_size": _engine(int, 16, "--page-size", "Tokens per page of KV memory.", min=1, max=4096),
+    "max_batch_tokens": _engine(
+        int, 512, "--max-batch-tokens", "The number of tokens that a step aims at.", min=1, max=1 << 20
+    ),
     "prefill_budget": _engine(
-        str, "dynamic", "--prefill-budget", "Prompt tokens of a step beside its decodes: a number, dynamic or off."
+        str,
+        "dynamic",
+        "--prefill-budget",
+        "Prompt tokens that a step may take while answers are under way: a number, dynamic or off.",
     ),
 }
 SAMPLING_OPTIONS = {
-    "max_tokens": _option(int, 256, "--max-tokens", "Longest answer.", min=1),
-    "temperature": _option(float, 0.0, "--temperature", "0 always takes the likeliest token.", min=0),
-    "top_k": _option(int, 0, "--top-k", "0 is off.", min=0),
-    "top_p": _option(float, 1.0, "--top-p", "1 is off."),
-    "min_p": _option(float, 0.0, "--min-p", "0 is off."),
-    "repetition_penalty": _option(float, 1.0, "--repetition-penalty", "1 is off."),
-    "seed": _option(int | None, None, "--seed", "Drawn and reported if absent.", min=0),
-    "stop": _option(list[str], (), "--stop", "Ends the answer; may be given several times."),
-    "logprobs": _option(int | None, None, "--logprobs", "So many likeliest tokens, in --json.", min=0),
-    "n": _option(int, 1, "--samples", "How many answers.", min=1),
+    "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", min=1),
+    "temperature": _option(
+        float, 0.0, "--temperature", "How freely tokens are drawn; 0 always takes the likeliest one.", min=0
+    ),
+    "top_k": _option(int, 0, "--top-k", "Draw from this many of the likeliest tokens; 0 turns it off.", min=0),
+    "top_p": _option(
+        float, 1.0, "--top-p", "Draw from the likeliest tokens that hold this share of the probability; 1 turns it off."
+    ),
+    "min_p": _option(
+        float, 0.0, "--min-p", "Drop tokens below this share of the likeliest one's probability; 0 turns it off."
+    ),
+    "repetition_penalty": _option(
+        float, 1.0, "--repetition-penalty", "Make tokens that have occurred less likely; 1 turns it off."
+    ),
+    "seed": _option(
+        int | None, None, "--seed", "The seed of the draws; chosen at random and reported if absent.", min=0
+    ),
+    "stop": _option(list[str], (), "--stop", "A text that ends the answer; may be given several times."),
+    "logprobs": _option(
+        int | None, None, "--logprobs", "Report this many of the likeliest tokens at every position, in --json.", min=0
+    ),
+    "n": _option(int, 1, "--samples", "The number of answers.", min=1),
 }
 
 
@@ -125,7 +155,7 @@ def progress_bar(console: Console) -> Progress:
 
 
 def fetch_model(model: str, progress: Progress) -> None:
-    """Gets a model that we can fetch and do not have, or have damaged; a file is checked once, and a line says so."""
+    """Fetches a known model that is missing or damaged; a file is checked once, and a line says so."""
     target = cached_path(model)
     if target is None:
         return
@@ -134,7 +164,7 @@ def fetch_model(model: str, progress: Progress) -> None:
         if sha256 is None or is_checked(target, sha256):
             return
         progress.console.print(f"checking the SHA-256 of {target.name}, once", style="dim", highlight=False)
-    from samebits.loaders.pull import pull  # with the libraries of the network, which a model at hand needs not
+    from samebits.loaders.pull import pull  # it imports network libraries, which a model at hand does not need
 
     bar = progress.add_task(f"fetching {model}", total=None)
     pull(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))

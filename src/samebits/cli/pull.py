@@ -51,7 +51,7 @@ def pull(
     model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, an https address, hf:owner/repo/file, or a local path."),
     sha256: str = typer.Option(None, "--sha256", help="The checksum the file must have."),
 ) -> None:
-    """Fetch a model into the cache and print its path. Goes on where an earlier try stopped."""
+    """Fetch a model into the cache and print its path. A download that was interrupted goes on where it stopped."""
     with ShownProgress() as progress:
         path = pull_model(model, progress.report, sha256)
     typer.echo(path)

@@ -25,7 +25,7 @@ def token_ids(llm: LLM, text: str | None, file: Path | None, tokens: str | None)
     if tokens is not None:
         parts = [p.strip() for p in tokens.split(",")]
         if not all(p.isascii() and p.isdigit() for p in parts):
-            raise BadInput("score", "--tokens", repr(tokens[:80]), "numbers with commas between them")
+            raise BadInput("score", "--tokens", repr(tokens[:80]), "numbers separated by commas")
         return [int(p) for p in parts]
     if file is not None:
         try:
@@ -56,13 +56,17 @@ def show(llm: LLM, result: Score) -> None:
 @model_command
 def score(
     load: Loader,
-    text: Annotated[str | None, typer.Argument(help="The text.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="A text file instead.")] = None,
-    tokens: Annotated[str | None, typer.Option("--tokens", help="Token ids instead, such as 504,3575,282.")] = None,
-    top_k: Annotated[int, typer.Option("--top-k", help="Likeliest tokens to show.", min=0, max=128)] = 3,
+    text: Annotated[str | None, typer.Argument(help="The text to score.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="A text file to score instead.")] = None,
+    tokens: Annotated[
+        str | None, typer.Option("--tokens", help="Token ids to score instead, such as 504,3575,282.")
+    ] = None,
+    top_k: Annotated[
+        int, typer.Option("--top-k", help="How many of the likeliest tokens to show at every position.", min=0, max=128)
+    ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Log-likelihood of a text under the model, position by position."""
+    """Show the log-likelihood of a text under the model, position by position."""
     llm = load()
     result = llm.score(token_ids(llm, text, file, tokens), top_k=top_k)
     if not as_json:

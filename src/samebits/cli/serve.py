@@ -30,29 +30,39 @@ def _limit(text: str, **bounds: Any) -> Any:
 @settings_command
 def serve(
     settings: SimpleNamespace,
-    host: Annotated[str, typer.Option(envvar="SAMEBITS_HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="SAMEBITS_PORT", help="0 takes a free one.", min=0, max=65535)] = 8000,
-    api_key: Annotated[str | None, typer.Option(envvar=KEY_VARIABLE, help="Needed by every route but /health.")] = None,
+    host: Annotated[str, typer.Option(envvar="SAMEBITS_HOST", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="SAMEBITS_PORT", help="The port; 0 takes a free one.", min=0, max=65535)
+    ] = 8000,
+    api_key: Annotated[
+        str | None, typer.Option(envvar=KEY_VARIABLE, help="The key that every route but /health asks for.")
+    ] = None,
     cors_origin: Annotated[
-        list[str], typer.Option(help="A site whose pages may call; may be given several times.")
+        list[str], typer.Option(help="A site whose pages may call the API; may be given several times.")
     ] = [],  # noqa: B006
-    served_name: Annotated[str | None, typer.Option(help="What clients call the model.")] = None,
+    served_name: Annotated[str | None, typer.Option(help="The name by which clients call the model.")] = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="The same request gives the same choices and usage, always.")
     ] = False,
-    max_waiting: Annotated[int, _limit("Requests that may wait; more get 503.", min=1)] = 256,
-    max_body_bytes: Annotated[int, _limit("Of a request.", min=1)] = 4 << 20,
-    max_prompts: Annotated[int, _limit("Of one call.", min=1)] = 128,
-    max_samples: Annotated[int, _limit("n of a request.", min=1, max=128)] = 16,
-    max_stops: Annotated[int, _limit("Stop strings of a request.", min=1)] = 16,
-    grammar_seconds: Annotated[float, _limit("Of CPU for compiling a response format.", min=0.01)] = 1.0,
-    deadline_seconds: Annotated[float, _limit("For a whole answer.", min=0.1)] = 600.0,
-    drain_seconds: Annotated[float, _limit("For answers under way when told to stop.", min=1)] = 30.0,
-    max_connections: Annotated[int, _limit("In all, as far as there are descriptors.", min=1)] = 512,
-    max_address_connections: Annotated[int, _limit("From one address; behind a proxy that is all.", min=1)] = 256,
-    arrival_seconds: Annotated[float, _limit("For a request's head; a body may need more.", min=0.1)] = 20.0,
-    stall_seconds: Annotated[float, _limit("That a client may leave its answer unread.", min=0.1)] = 30.0,
-    verbose: Annotated[bool, typer.Option("--verbose", help="A log line for every request.")] = False,
+    max_waiting: Annotated[int, _limit("Requests that may wait in the queue; further ones get 503.", min=1)] = 256,
+    max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
+    max_prompts: Annotated[int, _limit("The most prompts in one request.", min=1)] = 128,
+    max_samples: Annotated[int, _limit("The most answers per prompt, n.", min=1, max=128)] = 16,
+    max_stops: Annotated[int, _limit("The most stop strings in a request.", min=1)] = 16,
+    grammar_seconds: Annotated[float, _limit("CPU time for compiling a response format.", min=0.01)] = 1.0,
+    deadline_seconds: Annotated[float, _limit("Time for a whole answer.", min=0.1)] = 600.0,
+    drain_seconds: Annotated[
+        float, _limit("Time for the answers under way when the server is told to stop.", min=1)
+    ] = 30.0,
+    max_connections: Annotated[int, _limit("Connections in all, as far as there are file descriptors.", min=1)] = 512,
+    max_address_connections: Annotated[
+        int, _limit("Connections from one address; behind a proxy that means all of them.", min=1)
+    ] = 256,
+    arrival_seconds: Annotated[
+        float, _limit("Time for a request's head to arrive; a large body gets more.", min=0.1)
+    ] = 20.0,
+    stall_seconds: Annotated[float, _limit("Time for which a client may leave its answer unread.", min=0.1)] = 30.0,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Write a log line for every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
     flags = dict(locals())  # those of the panel have the names of Limits' fields

@@ -84,8 +84,8 @@ def _shown(cell: Support) -> str:
 
 
 def support(
-    op: str = typer.Option(None, "--op", help="Only this op."),
-    backend: str = typer.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Only this backend."),
+    op: str = typer.Option(None, "--op", help="Show only this op."),
+    backend: str = typer.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Show only this backend."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
 ) -> None:
     """Show which op runs in which format on which backend, and the strongest tier it keeps there."""

@@ -39,7 +39,7 @@ def _one_op_at_each_tier(console: Console) -> None:
 
 
 def tour() -> None:
-    """A small tour of what is here: devices, one op at each tier, the support matrix."""
+    """Take a short tour: the devices, one op at each tier, the support matrix."""
     console = Console()
     console.print(f"samebits {__version__}, numerics version {NUMERICS_VERSION}\n")
     print_devices(console)

@@ -50,18 +50,27 @@ def _until_last(graph: Graph, labels: dict[str, Label], layer: int | None, text:
 
 
 def trace(
-    model: str = typer.Argument(..., help="smollm2, a GGUF file, a safetensors file or folder, an address."),
-    prompt: str = typer.Option(None, "--prompt", help="The text to compute; a short sentence if absent."),
-    tokens: str = typer.Option(None, "--tokens", help="Token ids instead, such as 1,2,3."),
-    backend: str | None = typer.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Name, or module:Class."),
-    numerics: str = typer.Option(
-        None, "--numerics", envvar="SAMEBITS_NUMERICS", help="fast, invariant or portable; the strongest if absent."
+    model: str = typer.Argument(
+        ..., help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
     ),
-    fused: bool = typer.Option(False, "--fused/--unfused", help="After the passes, or as the model states it."),
-    layer: int = typer.Option(None, "--layer", help="Only tensors of this layer.", min=0),
-    text: str = typer.Option("", "--filter", help="Only tensors with this in their name or op."),
-    values: int = typer.Option(4, "--values", help="First values to show.", min=0, max=MAX_VALUES),
-    json_file: Path = typer.Option(None, "--json", help="Write the tensors here, with whole hashes."),
+    prompt: str = typer.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
+    tokens: str = typer.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
+    backend: str | None = typer.Option(
+        None, "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
+    ),
+    numerics: str = typer.Option(
+        None,
+        "--numerics",
+        envvar="SAMEBITS_NUMERICS",
+        help="The tier: fast, invariant or portable; the strongest if absent.",
+    ),
+    fused: bool = typer.Option(
+        False, "--fused/--unfused", help="Run the graph after the passes, or as the model states it."
+    ),
+    layer: int = typer.Option(None, "--layer", help="Show only the tensors of this layer.", min=0),
+    text: str = typer.Option("", "--filter", help="Show only tensors whose name or op contains this."),
+    values: int = typer.Option(4, "--values", help="How many of the first values to show.", min=0, max=MAX_VALUES),
+    json_file: Path = typer.Option(None, "--json", help="Write all lines to this file, with whole hashes."),
 ) -> None:
     """Run a prompt's prefill op by op and print a line for every tensor.
 

@@ -1,4 +1,4 @@
-"""Two backends over the same graph: the first tensor where they part, and how the error goes on from there."""
+"""Two backends on the same graph: the first tensor in which they differ, and how the error goes on from there."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def compare(
 
 
 def collect(diffs: Iterable[TensorDiff]) -> tuple[tuple[TensorDiff, ...], str]:
-    """All that came, and why no more did. A failure before any difference passes through: nothing is known then."""
+    """All tensors that were compared, and why there are no more. A failure before any difference passes through."""
     tensors: list[TensorDiff] = []
     try:
         tensors.extend(diffs)
@@ -136,7 +136,7 @@ def title(report: Report) -> str:
 
 
 def verdict(report: Report) -> list[str]:
-    """The answer in a few lines: the same bits, or where they part and by how much."""
+    """The answer in a few lines: the same bits, or where they differ and by how much."""
     first, total = report.first, report.num_expected
     if first is None:
         hint = "" if report.fused else "; --fused compares what runs after the passes"

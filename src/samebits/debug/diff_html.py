@@ -27,7 +27,7 @@ def _y(relative: float | None) -> float:
 
 
 def _kind(t: TensorDiff, same_inputs: bool) -> str:
-    """A tolerance holds for results of the same inputs; what was carried along is only different."""
+    """A tolerance applies to results of the same inputs; a difference that was carried along is just that."""
     return "same" if t.is_same else "close" if t.is_close and same_inputs else "beyond"
 
 

@@ -1,4 +1,4 @@
-"""How far one tensor is from another, and where they part first."""
+"""How far one tensor is from another, and where they first differ."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class TensorDiff:
     """One result on backend B against A's. Numbers are over the places where both are finite.
 
     where       the first element whose bits differ, in words; None where all are equal
-    relative    root of the squared differences' sum over that of A's squares; None where A is all zeros
+    relative    norm of the difference over the norm of A; None where A is all zeros
     one_sided   places that are finite on one side only
-    is_close    whether the op's tolerance holds; it says something only of results of the same inputs
+    is_close    whether the op's tolerance holds; it means something only for results of the same inputs
     """
 
     label: str
@@ -46,7 +46,7 @@ class TensorDiff:
 
 
 def tensor_diff(label: Label, node: Node, result: int, got: HostTensor, want: HostTensor) -> TensorDiff:
-    """B's tensor `got` held against A's `want`; a wrong shape has no numbers."""
+    """B's tensor `got` compared with A's `want`; there are no numbers for a wrong shape."""
     op = OPS[node.op.name]
     active = op.active_results(node.inputs, dict(node.attrs))
     axes = axis_labels(op, op.results.index(active[result]), len(want.shape), dict(node.attrs))

@@ -35,11 +35,11 @@ class NodePlan:
     kernel: str | None
     language: str | None
     tier: str | None  # the tier the kernel claims
-    refused: tuple[str, ...]  # by the kernels before it
+    refused: tuple[str, ...]  # reasons of the kernels before it
 
     @property
     def look(self) -> tuple[object, ...]:
-        """All that is shown of it but its layer's number: equal layers have equal looks."""
+        """All that is shown of the node except its layer's number: equal layers look equal."""
         return (self.within, self.op, self.results, self.weight, self.kernel, self.tier, self.refused)
 
 
@@ -69,13 +69,13 @@ class Verdict:
 
     @property
     def is_given(self) -> bool:
-        """As a run would have it: by the backend's own kernels, or with the stateless rest on the reference."""
+        """Whether a run gets the tier: by the backend's own kernels, or with stateless ops on the reference."""
         return not self.obstacles or self.falls_back
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`tier` is what the model gets, None where it gets none; nodes are shown at that tier or the one refused."""
+    """`tier` is what the model gets, or None; nodes are shown at that tier, or at the one that was refused."""
 
     architecture: str
     backend: str
@@ -171,4 +171,4 @@ def _fallback(found: Found, graph: Graph, tier: Tier) -> tuple[str, bool]:
         return f"none: {error}", False
     sent = Counter(n.op.name for n, side in zip(graph.nodes, placement.places, strict=True) if side == "fallback")
     copies = sum(not c.is_constant for c in placement.copies)
-    return f"{', '.join(f'{op} x{n}' for op, n in sent.items())} on {FALLBACK}, {copies} copies a step", True
+    return f"{', '.join(f'{op} x{n}' for op, n in sent.items())} on {FALLBACK}, {copies} copies per step", True

@@ -6,7 +6,7 @@ from samebits.debug.explain import Explanation, NodePlan, Verdict
 from samebits.debug.text import aligned
 
 SHOWN_OBSTACLES = 8
-SHOWN_CHARS = 200  # of a reason; --json has it whole
+SHOWN_CHARS = 200  # shown of a reason; --json has all of it
 
 
 def as_text(e: Explanation, every_layer: bool = False) -> str:

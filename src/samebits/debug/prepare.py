@@ -24,12 +24,12 @@ from samebits.models.parts import Limits, window_groups
 from samebits.passes import run_pipeline
 
 PAGE_SIZE = 16
-MAX_TOKENS = 4096  # the reference's attention grows with the square
+MAX_TOKENS = 4096  # the reference's attention takes time and memory that grow with the square
 DEFAULT_PROMPT = "The capital of France is"
 
 
 def open_model(model: str) -> FileCheckpoint:
-    """The checkpoint that a name, a path or an address in the cache means; BadInput in a line otherwise."""
+    """The checkpoint that a name, a path or an address in the cache means; BadInput otherwise."""
     return open_checkpoint(resolve(model))
 
 
@@ -109,7 +109,7 @@ def rewritten(graph: Graph, found: Found, tier: Tier) -> Graph:
 def resolve_tier(found: Found, graph: Graph, asked: Tier | None) -> Tier:
     """The tier asked for, or the strongest of portable and invariant, that the backend has for every node itself.
 
-    Unsupported names the op in the way: a comparison of backends has no use for a fallback.
+    Unsupported names the op that has no kernel: a comparison of backends has no use for a fallback.
     """
     if found.backend is None or found.caps is None:
         raise Unavailable(found.reason)
@@ -129,7 +129,7 @@ def resolve_tier(found: Found, graph: Graph, asked: Tier | None) -> Tier:
 
 
 def graph_and_tier(graph: Graph, found: Found, asked: Tier | None, fused: bool) -> tuple[Graph, Tier]:
-    """What runs: the graph as it is, or after the passes, and its tier. Unsupported names the op in the way."""
+    """What runs: the graph as it is, or after the passes, and its tier. Unsupported names an op without a kernel."""
     if not fused:
         return graph, resolve_tier(found, graph, asked)
     problem: Unsupported | None = None

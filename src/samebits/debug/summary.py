@@ -13,7 +13,7 @@ from samebits.debug.labels import Label
 from samebits.verify.harness import raw_bytes
 from samebits.verify.tolerance import as_numbers
 
-SHOWN_DIGITS = 12  # of a SHA-256
+SHOWN_DIGITS = 12  # shown of a SHA-256
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Summary:
 
 
 def digest(x: HostTensor) -> str:
-    """SHA-256 over the stored bytes in row-major order, of a packed tensor also over its scale."""
+    """SHA-256 over the stored bytes in row-major order, and for a packed tensor over its scale too."""
     hashed = hashlib.sha256(raw_bytes(x).tobytes())
     if isinstance(x, Packed):
         hashed.update(x.scale.tobytes())

@@ -22,7 +22,7 @@ def magnitude(relative: float | None) -> float:
 
 
 def bar(relative: float | None, width: int = 30) -> str:
-    """An error as a bar on a logarithmic scale; one mark at least for any error at all."""
+    """An error as a bar on a logarithmic scale; any error at all gets at least one mark."""
     if relative == 0:
         return ""
     return "#" * max(1, round(width * magnitude(relative)))

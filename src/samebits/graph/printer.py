@@ -1,4 +1,4 @@
-"""Graphs as text that can be diffed: one line a value, names that a change elsewhere does not move.
+"""Graphs as text that can be diffed: one line per value, names that a change elsewhere does not move.
 
 A value is named after its scope, its op and its number among those: `layers.3.gemm.2`. The scope is the numbered
 prefix of an input's name (`layers.3` of `layers.3.attn.q`), taken over from what a node reads: its own named

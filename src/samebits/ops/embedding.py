@@ -69,7 +69,7 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
         Input("table", "V K", WEIGHTS, "one row per id", raw=True),
         Input("ids", "T", INDEX, "0 .. V-1; anything else is an error, never a read"),
     ],
-    attrs=[Attr("format", str, "f32", "of the result", float_format)],
+    attrs=[Attr("format", str, "f32", "the format of the result", float_format)],
     results=[Result("y", "T K", "@format")],
     tolerance=EXACT,
     cases=[

@@ -3,7 +3,7 @@
 Three arithmetics, chosen by the weight's format alone:
   f32         products rounded, stream order
   f16, bf16   x rounded to that type, so products are exact; stream order
-  blocks      x in int8 blocks of 32, exact integer sums, one float32 term a block;
+  blocks      x in int8 blocks of 32, exact integer sums, one float32 term per block;
               terms in order inside a chunk of 8 blocks that starts at +0, chunks in order
 """
 

@@ -87,6 +87,6 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     smallest=-113,
 )
 def gemm_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
-    """(codes * scales) @ weight^T + bias, in exact integer sums a block of 32."""
+    """(codes * scales) @ weight^T + bias, with one exact integer sum per block of 32."""
     y = settle(int8_matmul(codes.reshape(*scales.shape, BLOCK), scales, weight.codes()))
     return y if bias is None else settle(y + bias)

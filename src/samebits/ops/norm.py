@@ -28,7 +28,7 @@ EPS = Attr("eps", float, 1e-5, "added to the mean square", _large_enough)
 EPS_VALUES = distinct({"eps": (1e-5, 1e-6, 1e-12, 2.0**-50, 0.1)})
 X = Input("x", "... K", FLOATS, "rows to normalise")
 WEIGHT = Input("weight", "K", FLOATS, "multiplies the normalised row", optional=True)
-BIAS = Input("bias", "K", FLOATS, "is added last", optional=True)
+BIAS = Input("bias", "K", FLOATS, "added last", optional=True)
 
 NORM_CASES = [
     *(replace(case, given=("weight",)) for case in float_cases("x", "weight")),

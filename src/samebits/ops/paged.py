@@ -35,7 +35,7 @@ V_CACHE = Input("v_cache", "P I J Dv_stored", CACHES, "values of a split cache",
 KV_INDPTR = Input(
     "kv_indptr", "B+1", INDEX, "pages of sequence b: kv_indices[kv_indptr[b] : kv_indptr[b+1]]", optional=True
 )
-KV_INDICES = Input("kv_indices", "NI", INDEX, "page ids in token order; absent: page b is sequence b", optional=True)
+KV_INDICES = Input("kv_indices", "NI", INDEX, "page ids in token order; if absent, page b is sequence b", optional=True)
 KV_LAST = Input("kv_last_page_len", "B", INDEX, "tokens in the last page, 1 .. ps (0 for a sequence without pages)")
 
 

@@ -40,7 +40,7 @@ def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
 
 @define_op(
     inputs=[Input("x", "T K", FLOATS, "heads side by side")],
-    attrs=[Attr("heads", int, 1, "how many", positive)],
+    attrs=[Attr("heads", int, 1, "the number of heads", positive)],
     results=[Result("y", "T heads D", "=x")],
     tolerance=EXACT,
     cases=[
@@ -107,7 +107,7 @@ def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
     inputs=[Input("x", "... K", FLOATS, "rows")],
     attrs=[
         Attr("start", int, 0, "first column", _not_negative),
-        Attr("stop", int, 0, "one past the last", _not_negative),
+        Attr("stop", int, 0, "one past the last column", _not_negative),
     ],
     results=[Result("y", "... N", "=x")],
     tolerance=EXACT,

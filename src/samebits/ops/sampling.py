@@ -177,7 +177,7 @@ def sample(
     presence: np.ndarray | None = None,
     frequency: np.ndarray | None = None,
 ) -> np.ndarray:
-    """argmax(filtered logits + Gumbel noise), a row at a time."""
+    """argmax(filtered logits + Gumbel noise), row by row."""
     x = logits if bias is None else settle(logits + bias)
     if counts is not None and repetition is not None and presence is not None and frequency is not None:
         x = penalized(x, counts, repetition[:, None], presence[:, None], frequency[:, None])

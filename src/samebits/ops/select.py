@@ -67,7 +67,7 @@ def _with_k(space: Space) -> Space:
     return replace(space, case=case)
 
 
-K_ATTR = Attr("k", int, 1, "how many", positive)
+K_ATTR = Attr("k", int, 1, "the number of values", positive)
 X = Input("x", "... K", FLOATS, "no NaN")
 
 

@@ -114,8 +114,8 @@ SOFTMAX_SPACE = row_space(
 @define_op(
     inputs=[
         Input("x", "... K", FLOATS, "logits; -Inf is allowed"),
-        Input("mask", ("... K", "K"), ("bool",), "true keeps", optional=True),
-        Input("sinks", "...", FLOATS, "one more logit a row, in the sum but not in the result", optional=True),
+        Input("mask", ("... K", "K"), ("bool",), "true keeps an element", optional=True),
+        Input("sinks", "...", FLOATS, "one more logit per row, in the sum but not in the result", optional=True),
     ],
     attrs=[
         Attr("scale", float, 1.0, "multiplies x first"),

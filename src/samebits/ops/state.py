@@ -132,8 +132,8 @@ CONVERT_SPACE = Space(
 @define_op(
     inputs=[Input("cache", "... A B D", CACHES, "a split or unified cache in any format", raw=True)],
     attrs=[
-        Attr("source", str, "NHD", "layout it is in", layout_name),
-        Attr("target", str, "HND", "layout to give", layout_name),
+        Attr("source", str, "NHD", "the layout that the cache has", layout_name),
+        Attr("target", str, "HND", "the layout that the result has", layout_name),
     ],
     results=[Result("converted", "... O I D", "=cache", "freshly written")],
     tolerance=EXACT,

@@ -10,7 +10,7 @@ from samebits.engine.answer import Completion, Piece
 from samebits.loaders import Tokenizer
 from samebits.server.model import ServedModel
 
-FINISH = {"deadline": "length", "cancelled": "length", "error": "length"}  # in words that clients know
+FINISH = {"deadline": "length", "cancelled": "length", "error": "length"}  # our reasons in the words that clients know
 
 
 def finish_reason(reason: str | None) -> str | None:
@@ -49,7 +49,7 @@ def completion_logprobs(tokenizer: Tokenizer, pieces: Iterable[Piece], offset: i
 
 
 class ChatShape:
-    """Of /v1/chat/completions."""
+    """Answers of /v1/chat/completions."""
 
     whole, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl-"
 
@@ -82,7 +82,7 @@ class ChatShape:
 
 
 class CompletionShape:
-    """Of /v1/completions."""
+    """Answers of /v1/completions."""
 
     whole = chunk = "text_completion"
     prefix = "cmpl-"

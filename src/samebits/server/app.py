@@ -41,7 +41,7 @@ def guarded(endpoint: Endpoint) -> Endpoint:
             path = printable(request.url.path)
             if answer.status == 500:
                 log.exception("%s failed", path)
-            elif isinstance(error, BadInput):  # the answer keeps to itself where on this machine the fault lies
+            elif isinstance(error, BadInput):  # the client is not told where on this machine the fault lies
                 log.info("%s refused: %s", path, printable(error, 1000))
             request.app.state.metrics.refused.labels(str(answer.status)).inc()
             return answer.response()

@@ -72,7 +72,7 @@ async def respond(request: Request, served: ServedModel, body: Sampling, shape: 
 async def stream_events(
     served: ServedModel, shape: Shape, request_id: str, started: Started, include_usage: bool
 ) -> AsyncIterator[str]:
-    """Server-sent events; an error in mid-stream is one too. Leaving them unread ends the request."""
+    """Server-sent events; an error in mid-stream is an event too. Leaving them unread ends the request."""
     tokenizer, streams = served.llm.tokenizer, started.streams
     n = len(streams[0].job.answers)
     head = {**envelope(served, shape, request_id, shape.chunk), **({"usage": None} if include_usage else {})}
@@ -87,7 +87,9 @@ async def stream_events(
             offsets[index] += len(piece.text)
             num_sent += 1
             if num_sent % EVENTS_A_TURN == 0:
-                await asyncio.sleep(0)  # many may be there at once, and nothing else would make way for others
+                await asyncio.sleep(
+                    0
+                )  # many pieces may be ready at once, and nothing else would give other clients a turn
         if include_usage:
             yield event({**head, "choices": [], "usage": usage(streams)})
     except Exception as error:

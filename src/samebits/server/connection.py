@@ -21,11 +21,13 @@ from samebits.server.logs import printable
 if TYPE_CHECKING:
     from samebits.server.guard import Guard
 
-SEND_BUFFER_BYTES = 1 << 18  # of the system's, which would grow to megabytes for a client that does not read
+SEND_BUFFER_BYTES = (
+    1 << 18
+)  # of the system's send buffer, which would grow to megabytes for a client that does not read
 
 
 class Phase(enum.Enum):
-    """What a connection waits for. The values say in the log why one was closed in it."""
+    """What a connection waits for. The values tell in the log why a connection was closed in that phase."""
 
     HEAD = "with a head that came too slowly"
     BODY = "with a body that came too slowly"
@@ -36,11 +38,11 @@ class Phase(enum.Enum):
     CLOSING = "that do not read their end"
 
 
-OURS = (Phase.ANSWER, Phase.STALLED)  # a request has come whole, and its answer is due
+OURS = (Phase.ANSWER, Phase.STALLED)  # a request is complete, and its answer is due
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """Whom a connection counts for: its address, and with IPv6 the network of 2**64 that a client usually has."""
+    """The client that a connection counts for: its address, or with IPv6 its network of 2**64 addresses."""
     try:
         found = ipaddress.ip_address(client[0] if client else "")
     except ValueError:
@@ -85,17 +87,17 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: a wish to upgrade is answered as if it had not been said."""
+        """Does nothing: a request to upgrade is answered as an ordinary one."""
 
     def send_400_response(self, msg: str) -> None:
         """What uvicorn calls when h11 cannot go on: one answer that says why, and the end of the connection."""
         fault = self.conn.fault
-        self.guard.note("closed: no HTTP that we take", self.address)
+        self.guard.note("closed: not the HTTP that this server takes", self.address)
         reason = printable(fault or msg)
         self.refuse(ApiError(fault.error_status_hint if fault else 400, reason, code="invalid_http"))
 
     def refuse(self, error: ApiError) -> None:
-        """Answers with an error, unless an answer is under way, and closes."""
+        """Answers with an error, unless an answer is under way, and closes the connection."""
         cycle = self.cycle
         is_answering = cycle is not None and not cycle.response_complete
         if not (is_answering and cycle.response_started):
@@ -119,7 +121,7 @@ class Connection(H11Protocol):
         return Phase.HEAD if self.cycle is None or self.conn.trailing_data[0] else Phase.IDLE
 
     def is_overdue(self, now: float, limits: Limits) -> bool:
-        """Whether it has been in its phase, without progress, for longer than it may. To be asked again and again."""
+        """Whether the connection has been in its phase for too long without progress. To be asked periodically."""
         phase, unread = self.phase, self.transport.get_write_buffer_size() // STALL_BYTES
         mark = (phase, self.cycle, self._num_resumes, unread)
         if mark != self._mark:
@@ -134,14 +136,14 @@ class Connection(H11Protocol):
         return phase in allowed and now - self._since > allowed[phase]
 
     def end(self, limits: Limits) -> None:
-        """Closes it in a phase that took too long; says so where someone may be listening."""
+        """Closes the connection because its phase took too long; tells the client where it may still listen."""
         phase = self.phase
         if phase in (Phase.STALLED, Phase.CLOSING):
             self.transport.abort()
         elif phase is Phase.LINGER or not self._num_bytes:
             self.transport.close()
         else:
-            needed = f"it within {limits.arrival_seconds:g} s and {MIN_BODY_BYTES_PER_SECOND} bytes a second"
+            needed = f"it within {limits.arrival_seconds:g} s and {MIN_BODY_BYTES_PER_SECOND} bytes per second"
             message = f"request: got its {phase.name.lower()} too slowly; needs {needed}"
             self.refuse(ApiError(408, message, code="request_timeout"))
 

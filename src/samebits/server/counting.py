@@ -14,7 +14,7 @@ END_OF_IDS = 1 << 31
 
 
 def _check_ids(ids: Any, needed: str) -> None:
-    """ValueError for what is no list of token ids; a million are checked in some milliseconds."""
+    """ValueError for anything but a list of token ids; a million of them are checked in milliseconds."""
     if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:
         raise ValueError(f"Value should be {needed}")
     if ids and not (min(ids) >= 0 and max(ids) < END_OF_IDS):
@@ -22,7 +22,7 @@ def _check_ids(ids: Any, needed: str) -> None:
 
 
 def check_prompts(given: Any) -> Any:
-    """A text, a list of texts, token ids, or a list of those: which, its first item says."""
+    """A text, a list of texts, token ids, or a list of those; the first item tells which."""
     first = given[0] if isinstance(given, list) and given else None
     if isinstance(given, str) or given == []:
         return given

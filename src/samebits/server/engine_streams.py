@@ -79,7 +79,7 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
         try:
             async for sample, piece in stream:
                 if pieces.qsize() >= MAX_UNREAD_PIECES:
-                    raise ApiError(408, "the answer is read too slowly")
+                    raise ApiError(408, "the client reads its answer too slowly")
                 pieces.put_nowait((number, sample, piece))
             pieces.put_nowait(None)
         except Exception as error:

@@ -22,7 +22,7 @@ MAX_SHOWN, MAX_REASON_CHARS = 80, 200
 
 
 def one_line(reason: str) -> str:
-    """What another program gives as a reason, cut short."""
+    """A reason that another program gave, cut short."""
     return printable(" ".join(reason.split()), MAX_REASON_CHARS)
 
 
@@ -51,7 +51,7 @@ def bad_request(param: str, given: object, needed: str, code: str | None = None)
 
 
 def shown(value: Any) -> str:
-    """A value of JSON in a few words, however large it is."""
+    """A JSON value in a few words, however large it is."""
     if isinstance(value, (list, dict)):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     return json.dumps(value[: MAX_SHOWN + 1] if isinstance(value, str) else value)
@@ -64,7 +64,7 @@ def busy(message: str) -> ApiError:
 def from_exception(error: Exception) -> ApiError:
     """Whatever a handler raised, as the answer a client gets.
 
-    Our own faults say no more than that, and no answer says where: that may be a path of this machine.
+    For our own faults the answer says no more than that, and it never says where: that may be a path on this machine.
     """
     if isinstance(error, ApiError):
         return error
@@ -80,7 +80,7 @@ def from_exception(error: Exception) -> ApiError:
     if isinstance(error, ClientDisconnect):
         return ApiError(499, "the client has gone")
     if isinstance(error, RequestFailed):
-        is_own = str(error).startswith(f"{SAMPLE}: ")  # a format or a logit: nothing of the server's in it
+        is_own = str(error).startswith(f"{SAMPLE}: ")  # a format or a logit: the text holds nothing of the server's
         reason = f": {error}" if is_own else "; the server's log says more"
         return ApiError(500, f"the request failed{reason}", code="request_failed")
     return ApiError(500, "the server failed; its log says more", code="internal_error")

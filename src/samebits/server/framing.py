@@ -1,6 +1,6 @@
-"""Where a request begins and ends: h11's reading, and stricter.
+"""Where a request begins and ends, as h11 reads it, with stricter rules.
 
-Whatever two programs in a row could read in two ways is refused, and its connection closed, so that no request hides
+Whatever two programs in a chain could read in two ways is refused, and its connection closed, so that no request hides
 in another. The parser is h11 wherever this runs, whatever else is installed.
 """
 
@@ -39,9 +39,9 @@ def check_head(head: bytes) -> None:
 def check_request(request: h11.Request) -> None:
     """RemoteProtocolError for a version or a form of target that this server does not serve."""
     if request.http_version not in (b"1.0", b"1.1"):
-        raise h11.RemoteProtocolError("version: got neither of ours; needs HTTP/1.1 or HTTP/1.0", 505)
+        raise h11.RemoteProtocolError("version: got another one; needs HTTP/1.1 or HTTP/1.0", 505)
     if not request.target.startswith(b"/"):
-        raise h11.RemoteProtocolError("target: got no path; needs one that starts with /")
+        raise h11.RemoteProtocolError("target: got something else than a path; needs a path that starts with /")
 
 
 class StrictConnection(h11.Connection):
@@ -73,4 +73,4 @@ class StrictConnection(h11.Connection):
         self._num_chunks += event.chunk_start
         self._num_body_bytes += len(event.data)
         if self._num_chunks > FREE_CHUNKS + self._num_body_bytes // MIN_CHUNK_BYTES:
-            raise h11.RemoteProtocolError(f"body: got small chunks; needs {MIN_CHUNK_BYTES} bytes in each")
+            raise h11.RemoteProtocolError(f"body: got small chunks; needs at least {MIN_CHUNK_BYTES} bytes in each")

@@ -18,8 +18,11 @@ from samebits.server.protocol import ResponseFormat
 
 MAX_COMPILING = min(max(2, os.cpu_count() or 2), 8)  # at once
 MAX_WAITING = 8 * MAX_COMPILING  # formats; more are sent away with 503
-MAX_KEPT, MAX_KEPT_BYTES = 32, 256 << 20  # compiled formats, for the next request that has the same
-MAX_FOLLOWED, MAX_FOLLOWED_BYTES = 64, 1 << 30  # requests with a format under way, and what their formats take
+MAX_KEPT, MAX_KEPT_BYTES = 32, 256 << 20  # compiled formats that are kept for later requests
+MAX_FOLLOWED, MAX_FOLLOWED_BYTES = (
+    64,
+    1 << 30,
+)  # requests with a format that are under way, and the memory that their formats take
 Key = tuple[bytes, str]
 
 
@@ -62,7 +65,7 @@ class Grammars:
     async def follower(self, wanted: ResponseFormat | None) -> Follower | None:
         """What makes a mask for each sample, until it is ended; None for plain text.
 
-        ApiError for a format that cannot be compiled, and for one that comes when too many do.
+        ApiError for a format that cannot be compiled, and while too many are being compiled.
         """
         if wanted is None or wanted.source is None:
             return None
@@ -91,7 +94,7 @@ class Grammars:
             compiled = await self._compiled(nursery, key)
             try:
                 return fork_through(compiled.stream), compiled.num_bytes
-            except OSError:  # its process was ended from outside
+            except OSError:  # something outside ended its process
                 self._drop(key)
         raise SamebitsError("the process of the response format has ended")
 
@@ -130,7 +133,7 @@ class Grammars:
                 raise
 
     def _settle(self, key: Key, entry: _Entry) -> None:
-        """After a compilation: what failed is forgotten, and the oldest formats where there are too many."""
+        """After a compilation: forgets a format that failed, and the oldest ones where there are too many."""
         self.num_compiling -= 1
         if entry.compiled is None and self._entries.get(key) is entry:
             del self._entries[key]

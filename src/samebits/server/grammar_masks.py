@@ -13,7 +13,7 @@ from samebits.engine.sampler import SAMPLE
 from samebits.server.errors import one_line
 from samebits.server.grammar_wire import ASK, MASK, OPEN, REFUSED, TOKEN, receive_frame
 
-MASK_WAIT_SECONDS = 2.0  # by the clock, for a mask that takes its process a tenth of that
+MASK_WAIT_SECONDS = 2.0  # wall time for a mask that takes its process a tenth of that
 
 
 class Follower:
@@ -44,19 +44,19 @@ class Follower:
         return GrammarMask(self, sample)
 
     def send(self, kind: bytes, sample: int, token: int = 0) -> None:
-        """Asks for a sample's next mask. Whether that comes, `reply` will say."""
+        """Asks for a sample's next mask; `reply` tells whether it came."""
         with suppress(OSError), self._in_use:
             self._stream.sendall(ASK.pack(kind, sample, token))
 
     def reply(self, sample: int) -> tuple[bytes, bytes]:
-        """Kind and payload that answer the sample's last ask; BadInput for a mask that is late or costs too much."""
+        """The reply to the sample's last question, kind and payload; BadInput where it is late or costs too much."""
         try:
             with self._in_use:
                 while sample not in self._replies:
                     kind, number, payload = receive_frame(self._stream)
                     self._replies[number] = kind, payload
         except (OSError, EOFError):
-            self.end()  # what was late must not answer what is asked next
+            self.end()  # a late reply must not answer the next question
             raise _too_much() from None
         return self._replies.pop(sample)
 

@@ -109,7 +109,7 @@ def fork_through(control: socket.socket) -> socket.socket:
 
 
 class Ended(Exception):
-    """A process ended before it said anything more: it broke a bound, or never came up."""
+    """A process ended without a reply: it broke a bound, or never came up."""
 
 
 async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
@@ -133,11 +133,11 @@ async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
 
 
 class Refused(Exception):
-    """A format that is no format; the text is the compiler's reason."""
+    """A format that does not compile; the text is the compiler's reason."""
 
 
 async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
-    """Has a new process compile a format; the bytes that takes there.
+    """Has a new process compile a format; returns the bytes of memory that it takes there.
 
     Refused with the reason, Ended where it broke a bound, SamebitsError where the process did not come up.
     """

@@ -14,7 +14,7 @@ FORK = b"f"  # travels with a socket: whoever gets it forks a child that talks t
 JSON_SCHEMA, REGEX = b"j", b"r"
 # kinds of replies
 HELLO, COMPILED, REFUSED, MASK, STOPPED = b"h", b"c", b"e", b"m", b"s"
-# kinds of asks
+# kinds of questions
 OPEN, TOKEN = b"o", b"t"
 
 
@@ -22,11 +22,11 @@ OPEN, TOKEN = b"o", b"t"
 class Bounds:
     """What the processes of grammars may use.
 
-    compile_seconds     of CPU for compiling; `wall_factor` times that by the clock
-    compile_bytes       of memory beyond the vocabulary's
-    answer_bytes        of memory beyond the compiled format's, for the masks of one request
-    burst_seconds       of CPU for masks, at once ...
-    mask_seconds        ... and on the average of all masks of a request
+    compile_seconds     CPU time for compiling; `wall_factor` times that in wall time
+    compile_bytes       memory beyond the vocabulary's
+    answer_bytes        memory beyond the compiled format's, for the masks of one request
+    burst_seconds       CPU time for masks, at once ...
+    mask_seconds        ... and on average over all masks of a request
     """
 
     compile_seconds: float
@@ -42,7 +42,7 @@ def frame(kind: bytes, number: int = 0, payload: bytes = b"") -> bytes:
 
 
 def receive(stream: socket.socket, num_bytes: int) -> bytes:
-    """Exactly so many bytes; EOFError where the other side has gone."""
+    """Exactly that many bytes; EOFError where the other side has gone."""
     data = bytearray()
     while len(data) < num_bytes:
         part = stream.recv(num_bytes - len(data))

@@ -78,7 +78,7 @@ def reap(*_: object) -> None:
 
 
 def mapped_bytes() -> int:
-    """Of this process; 0 where the system does not say."""
+    """Memory that this process has mapped; 0 where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -86,7 +86,7 @@ def mapped_bytes() -> int:
 
 
 def bound_memory(more_bytes: int) -> None:
-    """No more than so many bytes beyond what this process has mapped, where the system can count them."""
+    """Limits this process to that many bytes beyond what it has mapped, where the system can count them."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if mapped := mapped_bytes():
         resource.setrlimit(resource.RLIMIT_AS, (mapped + more_bytes, resource.RLIM_INFINITY))
@@ -109,7 +109,7 @@ def compile_format(
         error = matcher.get_error()
         if not error:
             first = matcher.deep_copy()
-            first.compute_bitmask()  # some formats show only here what they cost, or that no text fits them
+            first.compute_bitmask()  # only here do some formats show what they cost, or that no text fits them
             error = first.get_error()
     except (ValueError, RuntimeError) as raised:
         error = str(raised)
@@ -167,13 +167,13 @@ def main() -> None:
     wrapped.tokens = wrapped._gtokenizer.tokens = ()  # the library has its own
     signal.signal(signal.SIGCHLD, reap)
     gc.collect()
-    gc.freeze()  # children shall not touch the pages they share
+    gc.freeze()  # children should not touch the pages they share
     try:
         format_stream = fork_on_request(control)
         if matcher := compile_format(format_stream, library, bounds):
             follow_answers(fork_on_request(format_stream), matcher, bounds)
     except (EOFError, ConnectionError):
-        os._exit(0)  # the server wants no more
+        os._exit(0)  # the server has closed its socket
     os._exit(0)
 
 

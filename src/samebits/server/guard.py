@@ -14,11 +14,11 @@ from samebits.server.metrics import Metrics
 log = logging.getLogger("samebits.server")
 TICK_SECONDS = 0.25
 ACCEPT_BACKLOG = 256  # connections that may be taken at once, before any of them is counted
-OTHER_DESCRIPTORS = 128  # of weights, pipes and libraries
+OTHER_DESCRIPTORS = 128  # descriptors for weights, pipes and libraries
 
 
 def room_for(num_connections: int) -> int:
-    """So many connections, or as many as this process may hold descriptors for; raises its soft limit where it can."""
+    """That many connections, or as many as there are descriptors for; raises the process's soft limit where it can."""
     try:
         import resource
     except ImportError:
@@ -39,7 +39,7 @@ def room_for(num_connections: int) -> int:
 class Guard:
     """Counts connections by address and in all, and closes what takes too long.
 
-    Where there is no room, the oldest connection whose request has not come whole makes it: of the same address, or
+    Where there is no room, the oldest connection whose request is not complete is closed: one of the same address, or
     of the address that has the most. One with an answer due is never closed for another; then the new one gets 503.
     """
 
@@ -73,7 +73,7 @@ class Guard:
         older.transport.abort()
 
     def forget(self, connection: Connection) -> None:
-        """No more of this connection; nothing for one that is not known."""
+        """Forgets a connection; does nothing for one that is not known."""
         own = self._by_address.get(connection.address, {})
         own.pop(connection, None)
         if not own:
@@ -88,7 +88,7 @@ class Guard:
         self._notes[what][address] += 1
 
     async def watch(self) -> None:
-        """Looks at all connections again and again until it is cancelled; one log line a second at most, and a last."""
+        """Looks after all connections until it is cancelled; writes at most one log line per second, and a last one."""
         self._max_connections = room_for(self._limits.max_connections)
         loop = asyncio.get_running_loop()
         next_line = loop.time()

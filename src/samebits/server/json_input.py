@@ -1,4 +1,4 @@
-"""JSON from strangers: its size in values is known before any is made, and what is no plain JSON is refused by name."""
+"""JSON from strangers: its values are counted before any is made, and what is not plain JSON is refused by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from samebits.server.limits import MAX_DEPTH, MAX_NUMBER_CHARS, MAX_VALUES
 
 PART_BYTES = 1 << 16  # stays in a core's cache
 QUOTE, BACKSLASH, COMMA, COLON, CURLY_OPEN, CURLY_CLOSE = b'"\\,:{}'
-CURLY_BIT = 0x20  # what { has and [ has not, the same for } and ]
+CURLY_BIT = 0x20  # the bit that { has and [ does not, and likewise for } and ]
 CONTAINER_VALUES = 4  # what a list or an object counts for, by the time it takes to make one
 HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -25,9 +25,9 @@ def invalid_json(given: str, needed: str = "a JSON object") -> ApiError:
 
 
 def parse_object(data: bytes | bytearray) -> dict[str, Any]:
-    """The object that a body holds; ApiError in a line for any other.
+    """The object that a body holds; ApiError in one line for any other body.
 
-    Never holds the interpreter for long, so that it may run beside an event loop.
+    Never holds the interpreter for long, so that it may run while an event loop does.
     """
     check_size(data)
     try:
@@ -43,11 +43,11 @@ def parse_object(data: bytes | bytearray) -> dict[str, Any]:
             parse_constant=_refuse_constant,
         )
     except json.JSONDecodeError as error:
-        raise invalid_json(f"no JSON ({error.msg.lower()} at {error.pos})") from None
+        raise invalid_json(f"invalid JSON ({error.msg.lower()} at {error.pos})") from None
     except RecursionError:
         raise invalid_json("deep nesting", f"at most {MAX_DEPTH} levels") from None
     if not isinstance(content, dict):
-        raise invalid_json("no object")
+        raise invalid_json("JSON that is not an object")
     if HALF_OF_A_PAIR.search(text):
         _check_pairs(content)
     return content
@@ -83,7 +83,9 @@ def scan_part(part: np.ndarray, state: Scan) -> int:
     if state.is_escaped or is_backslash.any():
         at = np.arange(len(part), dtype=np.int32)
         before = np.int32(-2 if state.is_escaped else -1)
-        last_other = np.maximum.accumulate(np.where(is_backslash, before, at))  # place of the last that is none
+        last_other = np.maximum.accumulate(
+            np.where(is_backslash, before, at)
+        )  # place of the last character that is none
         is_odd = ((at - last_other) & 1).astype(bool)  # an odd run of backslashes ends here
         is_quote &= ~np.concatenate(([state.is_escaped], is_odd[:-1]))
         state.is_escaped = bool(is_odd[-1])
@@ -103,7 +105,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         seen: set[str] = set()
         double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise invalid_json(f"the name {double[:40]!r} twice in an object", "it once")
+        raise invalid_json(f"the name {double[:40]!r} twice in an object", "each name once")
     return made
 
 

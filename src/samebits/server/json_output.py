@@ -1,4 +1,4 @@
-"""Answers as JSON, however long, without holding the interpreter: `json.dumps` would, from begin to end."""
+"""Answers as JSON, however long, without holding the interpreter, as `json.dumps` would from beginning to end."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def json_text(value: Any) -> str:
 
 
 async def json_response(make: Callable[[], Any], size: int) -> Response:
-    """What `make` makes, made and encoded beside the event loop where `size`, in characters or so, is not small."""
+    """What `make` returns, made and encoded on another thread where `size`, in characters or so, is not small."""
     data = await off_loop(lambda: json_text(make()).encode("utf-8"), size)
     return Response(data, media_type="application/json")

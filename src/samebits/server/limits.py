@@ -12,17 +12,17 @@ class Limits:
     """Bounds on requests; each can be set by a flag of `samebits serve`.
 
     max_waiting       requests that wait for their turn; more are sent away with 503
-    max_body_bytes    of a request
-    max_prompts       of one call to completions or embeddings
-    max_samples       n
-    max_stops         stop strings of a request
-    grammar_seconds   of CPU for compiling a response format
-    deadline_seconds  for a whole answer, from its arrival
-    drain_seconds     that answers under way get when the server is told to stop
-    max_connections   in all, as far as the system has descriptors
-    max_address_connections  from one address; IPv6 counts by networks of 64 bits
-    arrival_seconds   for a request's head, and for its body beyond the time that a slow line needs
-    stall_seconds     that a client may take nothing of an answer which waits for it
+    max_body_bytes    the most bytes in a request's body
+    max_prompts       the most prompts in one call to completions or embeddings
+    max_samples       the most answers per prompt, n
+    max_stops         the most stop strings in a request
+    grammar_seconds   CPU time for compiling a response format
+    deadline_seconds  time for a whole answer, from the request's arrival
+    drain_seconds     time that answers under way get when the server is told to stop
+    max_connections   connections in all, as far as the system has descriptors
+    max_address_connections  connections from one address; IPv6 counts by networks of 64 bits
+    arrival_seconds   time for a request's head, and for its body beyond what a slow line needs
+    stall_seconds     time for which a client may leave a waiting answer unread
     """
 
     max_waiting: int = 256
@@ -48,11 +48,11 @@ RETRY_AFTER_SECONDS = 1
 KEEP_ALIVE_SECONDS = 15  # between the requests of a connection
 LINGER_SECONDS = 2.0  # for reading the rest of a body that was refused, so that the client gets to see why
 MIN_BODY_BYTES_PER_SECOND = 8192
-STALL_BYTES = 1 << 14  # less than that is no progress
+STALL_BYTES = 1 << 14  # a slower body makes no progress
 MAX_UNREAD_PIECES = 1 << 14  # of an answer, for a client that reads slower than the model writes
 MAX_MESSAGES, MAX_PARTS = 4096, 8192  # of a conversation, its parts in all
 MAX_SCHEMA_CHARS = 1 << 18
 MAX_TOKENIZED_CHARS = 1 << 20  # of a call to /tokenize, which may hold more than the context
 MAX_DECODED_IDS = 1 << 16  # of a call to /detokenize
-MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; a name is a value, a list four
+MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; a name counts as one value, a list as four
 MAX_BIASES, MAX_TOP_LOGPROBS, MAX_STOP_CHARS, MAX_NAME_CHARS = 1024, 20, 1024, 256

@@ -14,7 +14,7 @@ def printable(text: object, max_chars: int | None = MAX_LOGGED_CHARS) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record, whatever its message holds; a traceback follows in lines that are indented."""
+    """One line per record, whatever its message holds; a traceback follows in lines that are indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(record.message, None)

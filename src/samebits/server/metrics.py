@@ -13,7 +13,7 @@ from samebits.engine.job import Generation, Job
 from samebits.engine.observer import StepStats
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
-LAST_STEPS = 200  # that the page shows
+LAST_STEPS = 200  # steps that the page shows
 
 
 class Metrics:

@@ -67,7 +67,7 @@ class ServedModel:
             self._start(path, digest, observer)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # panics of native libraries are no Exceptions
+        except BaseException as error:  # panics of native libraries are not Exceptions
             log.error("the model cannot be loaded: %s", reason_of(error))
             kind = type(error).__name__
             self._state, self.reason = FAILED, f"the model cannot be loaded ({kind}); the server's log says why"

@@ -22,7 +22,7 @@ Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
 Bias = dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
-Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: the others are not looked at
+Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: the others are not examined
 _Ids = list[Annotated[int, Field(ge=0, lt=END_OF_IDS)]]
 TokenIds = Annotated[_Ids, PlainValidator(check_id_list, json_schema_input_type=_Ids)]
 _Prompts = str | list[str] | _Ids | list[_Ids]
@@ -30,7 +30,7 @@ Prompts = Annotated[_Prompts, PlainValidator(check_prompts, json_schema_input_ty
 
 
 class Body(BaseModel):
-    """A request; an integer is no float's stand-in the other way round, and nothing is turned from text."""
+    """A request. An integer may stand for a float, but not a float for an integer, and text is never converted."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
@@ -108,7 +108,7 @@ class Sampling(Body):
 
 
 class Part(Body):
-    """Of a message's content; only text for now."""
+    """A part of a message's content; only text for now."""
 
     type: Literal["text"]
     text: str
@@ -178,7 +178,7 @@ REFUSED: dict[type[Body], dict[str, tuple[Any, ...]]] = {
     CompletionBody: {"suffix": ("",), "echo": (False,), "best_of": (1,)},
     EmbeddingBody: {"dimensions": ()},
 }
-# And those that need no answer.
+# Fields that are accepted and have no effect.
 ACCEPTED = {"metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
 
 

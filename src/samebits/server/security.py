@@ -30,7 +30,7 @@ HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 class Door:
     """Who may come in: the key, the sites whose pages may call, and the address the server listens on.
 
-    BadInput for a key that no request could carry: an empty one would mean none.
+    BadInput for a key that no request could carry; an empty one would mean that there is no key.
     """
 
     api_key: str | None = None
@@ -49,8 +49,8 @@ class Door:
     def refusal(self, scope: Scope, headers: Headers) -> ApiError | None:
         """Why this request may not come in, or None.
 
-        With a key that is the key. Without one the server is for this machine's own programs, and browsers on it run
-        pages of others: those reach it under a name of theirs (Host) or say where they come from (Origin).
+        Where a key is set, only the key counts. Without one the server is for programs on this machine. A browser on it
+        may run pages of other sites: those use a name of their own (Host) or say where they come from (Origin).
         """
         if self.api_key is not None:
             if scope["path"] in OPEN_PATHS or is_authorized(headers, self.api_key):
@@ -97,7 +97,7 @@ def body_refusal(scope: Scope, headers: Headers, max_body_bytes: int) -> ApiErro
 
 
 class Gate:
-    """Denies by default: with a key, every path but /health needs it, also those that do not exist."""
+    """Denies by default: where a key is set, every path but /health needs it, even one that does not exist."""
 
     def __init__(self, app: ASGIApp, door: Door, served: ServedModel) -> None:
         self._app, self._door, self._served = app, door, served

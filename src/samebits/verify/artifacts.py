@@ -89,7 +89,7 @@ def find_artifacts(root: Path) -> dict[tuple[str, str], Path]:
         return {("", ""): root}
     found = {(op.name, case.name): case for op in _folders(root) for case in _folders(op)}
     if not found:
-        raise BadInput("artifacts", str(root), "a folder without any", f"OP/CASE/{META} in it")
+        raise BadInput("artifacts", str(root), "a folder without artifacts", f"OP/CASE/{META} in it")
     return found
 
 

@@ -40,7 +40,7 @@ def verify_case(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) ->
 class Examination:
     """All checks of one call on one backend. Inputs are never modified.
 
-    With dice, a few of the other ways to ask for the same result are drawn instead of all: rows of a space are many.
+    With dice, only a few of the other ways to ask for the same result are tried: a space has many rows.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Examination:
         return outcome.results
 
     def _unwritten(self, first: tuple[HostTensor, ...], second: tuple[HostTensor, ...]) -> Finding | None:
-        """An element that holds each run's own pattern was written in neither."""
+        """An element that holds the pattern of its run in two runs was never written."""
         for i, (a, b) in enumerate(zip(first, second, strict=True)):
             if self._op.results[i].alias_of is not None:
                 continue
@@ -138,7 +138,7 @@ class Examination:
         return way.expect(want), way.expect((usual,))[0] if isinstance(usual, np.ndarray) else usual
 
     def _other_sizes(self, want: tuple[HostTensor, ...]) -> Iterator[Finding]:
-        """Values at other batch sizes, for a kernel that promises no bits; the others are held to bits there."""
+        """Values at other batch sizes, for a kernel that promises no bits; others are compared by bits there."""
         if self._tier >= Tier.INVARIANT:
             return
         ways = self._op.equivalents or row_equivalents
@@ -182,7 +182,7 @@ class Examination:
         yield from dict.fromkeys(self._strays)
 
     def _some(self, ways: tuple[Way, ...], count: int) -> list[Way]:
-        """All, or as many as drawn, in their order."""
+        """All of them, or those that were drawn, in their order."""
         if self._dice is None or len(ways) <= count:
             return list(ways)
         return [ways[i] for i in sorted(self._dice.sample(range(len(ways)), count))]
@@ -194,16 +194,16 @@ class Examination:
                 for wrong in self._values(got, *self._arranged(way, first)):
                     yield Finding(wrong.check, f"{way.detail}: {wrong.where}")
             for finding in self._same(way.check, way.detail, got, way.expect(first)):
-                # a difference that does not repeat is no fault of the arrangement
+                # a difference that does not repeat is not the arrangement's fault
                 again = way.compute(self._run)
                 yield next(self._same("run-to-run", f"{way.detail}, twice", again, got), finding)
-        except Unsupported as error:  # not having a layout breaks no promise about those it has
+        except Unsupported as error:  # lacking a layout breaks no promise about others
             self._not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
         except Exception as error:  # as above: an equivalent call that raises has broken its promise
             yield Finding(way.check, f"{way.detail}: {one_line(error)}")
 
     def _bits(self, first: tuple[HostTensor, ...], want: tuple[HostTensor, ...]) -> Iterator[Finding]:
-        """Other bits than the reference. Where the unfused ops differ from them too, the fusion is at fault.
+        """Bits that differ from the reference's. Where the unfused ops differ from them too, the fusion is at fault.
 
         A fused op that has the reference's bits is right, whatever its parts do: their own cases blame them.
         """
@@ -214,7 +214,7 @@ class Examination:
             yield from self._equivalent(way, first)
 
     def _flushed(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
-        """Other bits where subnormals count as zero."""
+        """Bits that change when subnormals count as zero."""
         if self._backend.flushing_compiles and self._dice is not None:
             self._not_compared.append("flush: kernels are compiled anew for it, so only cases with names are compared")
             return

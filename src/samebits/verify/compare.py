@@ -32,7 +32,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One op and case. `same`: all bits; `close`: what the op's rule allows; `missing`: only one side has it."""
+    """One op and case. `same`: all bits agree; `close`: within the op's rule; `missing`: only one side has it."""
 
     op: str
     case: str
@@ -65,7 +65,7 @@ def compare_trees(a: Path, b: Path) -> Iterator[Comparison]:
 
 
 def compare_artifacts(a: Artifact, b: Artifact) -> Comparison:
-    """A held against B: first that it is the same call, then bits, then the op's rule."""
+    """A compared with B: first whether it is the same call, then bits, then the op's rule."""
     name, case = b.op.name, b.case
     other_call = _other_call(a, b)
     if other_call:

@@ -17,13 +17,13 @@ Class = tuple[str, str]
 
 @dataclass
 class Reached:
-    """Of one op at one tier."""
+    """What was reached of one op's space at one tier."""
 
     classes: set[Class] = field(default_factory=set)
     pairs: set[Pair] = field(default_factory=set)
 
     def take(self, op: Op, case_id: str) -> None:
-        """Counts a case; those with a name of their own say nothing of the space."""
+        """Counts a case; those with names of their own are not part of the space."""
         if op.space is not None and is_drawn(case_id) and not prefix_of(case_id):
             row = op.space.parse(case_id)
             self.classes.update(op.space.classes_of(row).items())
@@ -56,7 +56,7 @@ def unreached(tasks: Iterable[Task]) -> list[str]:
 
 
 def coverage(results: Iterable[Result]) -> dict[str, dict[str, Reached]]:
-    """op -> tier -> what its cases that ran have reached; a case without support reaches nothing."""
+    """op -> tier -> what the cases that ran have reached; an unsupported case reaches nothing."""
     found: dict[str, dict[str, Reached]] = defaultdict(lambda: defaultdict(Reached))
     for result in results:
         if result.op in OPS and result.status != "unsupported":

@@ -13,7 +13,7 @@ from samebits.ops.space import Choice, Factor, Pair, Row, Space, Span, Value
 
 QUICK_OPERATIONS = 1 << 22  # of a row's reference: some 25 ms
 FULL_OPERATIONS = 1 << 28
-DEARER = (0, 2, 4, 6)  # powers of two that a class may cost more where nothing cheaper holds it
+DEARER = (0, 2, 4, 6)  # powers of two by which a class may cost more where no cheaper row holds it
 USUALLY = 0.8  # how often a factor is as usual beside a class that is drawn alone
 TRIES = 16  # of a value within a class, and of a row
 
@@ -22,7 +22,7 @@ Preference = Callable[[Factor, Span | Choice, dict[str, str]], float]
 
 
 def each_class(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
-    """Rows that hold as many new classes as they can, until every class was there; dear ones may cost more."""
+    """Rows with as many new classes as possible, until every class has occurred; expensive ones may cost more."""
     wanted = {(f.name, c.label) for f in space.factors for c in f.classes}
 
     def is_new(factor: Factor, found: Span | Choice, _: dict[str, str]) -> float:
@@ -97,7 +97,7 @@ def _prices(most_operations: int) -> Iterator[int]:
 def _cheapest(
     space: Space, labels: dict[str, str], prefer: Preference, prices: Iterable[int], dice: Random
 ) -> Row | None:
-    """A row with these classes at the first price that buys one."""
+    """A row with these classes, at the lowest cost for which there is one."""
     rows = (_completed(space, labels, prefer, price, dice) for price in prices)
     return next((row for row in rows if row), None)
 
@@ -105,7 +105,7 @@ def _cheapest(
 def _completed(
     space: Space, labels: dict[str, str], prefer: Preference, most_operations: int, dice: Random
 ) -> Row | None:
-    """A row with these classes and, in an order of chance, what is preferred of the rest; None where none was found."""
+    """A row with these classes and, in random order, preferred ones of the rest; None where none was found."""
     rest = [f.name for f in space.factors if f.name not in labels]
     for _ in range(TRIES):
         row: Row = {}

@@ -1,4 +1,4 @@
-"""Golden artifacts: shipped inputs and outputs that any backend can be held against."""
+"""Golden artifacts: stored inputs and outputs that any backend can be compared with."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one artifact; `broken` is one that cannot be used."""
+    """The verdict on one artifact; `broken` means that it cannot be used."""
 
     op: str
     case: str
@@ -103,7 +103,7 @@ def parse_tier(text: str) -> Tier:
 def chosen_cases(op: str | None, *, small: bool, full: bool) -> list[tuple[Op, Case]]:
     """The cases to make: SMALL_SET, or those of the quick or full set; of one op if named."""
     if small and full:
-        raise BadInput("golden", "--small", "--full beside it", "one of them")
+        raise BadInput("golden", "--small", "--full as well", "only one of them")
     ops = [OPS[op]] if op else list(OPS)
     if small:
         return [(o, find_case(o, case)) for o in ops for case in SMALL_SET.get(o.name, ())]
@@ -135,7 +135,7 @@ def _run(found: Found, op: Op, inputs: dict[str, Any], tier: Tier) -> Outcome:
         raise Unavailable(f"backend {found.name}: {found.reason}")
     check_tier(found.backend, found.caps, tier)
     try:
-        with np.errstate(all="ignore"):  # shipped contents may hold any bits
+        with np.errstate(all="ignore"):  # stored contents may hold any bits
             return execute(found.backend, op, inputs, tier)
     except Unsupported:
         raise

@@ -60,7 +60,7 @@ def evaluated(graph: Graph, tensors: Tensors) -> Iterator[Values]:
 
 
 def fixed_graph(graph: Graph, dims: Mapping[str, int]) -> Graph:
-    """The graph at the sizes of one step, for a backend that compiles no open ones."""
+    """The graph at the sizes of one step, for a backend that does not compile open sizes."""
 
     def fixed(value: Value) -> Value:
         return Value(value.name, value.spec.at(dims))
@@ -73,7 +73,7 @@ def fixed_graph(graph: Graph, dims: Mapping[str, int]) -> Graph:
 
 
 class GraphRun:
-    """An executable with its weights and caches. A backend that compiles no open sizes gets one for each size."""
+    """An executable with its weights and caches. A backend that does not compile open sizes gets one for each size."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from samebits.core.tiers import Tier
 from samebits.ops import Bound, Op, bind
 from samebits.verify.model import Finding
 
-GUARD_ROWS = 3  # odd, so that the tensor inside often starts at an address no vector load likes
+GUARD_ROWS = 3  # odd, so that the tensor inside often starts at an address that is not aligned for vector loads
 PATTERNS = (0xFF, 0xA5)  # as floats: NaN, and a small negative number
 
 

@@ -33,7 +33,7 @@ class Memory:
         self._used: slice | EllipsisType = ...
 
     def fill(self, content: HostTensor | None, num_rows: int, place: int, pattern: int) -> Buffer | View:
-        """The pattern everywhere, the content in one place; that place."""
+        """Fills the buffer with the pattern and one place with the content; returns that place."""
         start = GUARD_ROWS + place * self._stride
         self.content = filled(self._whole, pattern)
         if self._whole.shape:

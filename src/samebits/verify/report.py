@@ -110,7 +110,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """The whole file or none of it."""
+    """Writes the whole file or nothing."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_text(text)

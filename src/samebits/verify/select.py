@@ -59,7 +59,7 @@ def tasks_for(
         return [Task(backend, ops[0].name, "sizes", tiers, seed, sizes)]
     if case is not None:
         if op is None:
-            raise BadInput("verify", "--case", case, "--op beside it")
+            raise BadInput("verify", "--case", case, "--op as well")
         found = find_case(ops[0], case)
         return [Task(backend, ops[0].name, prefix_of(case) + found.id, tiers, seed, is_long=full)]
     graphs = graph_tasks(backend, tiers, None, seed) if op is None else []
@@ -87,7 +87,7 @@ def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int
 
 
 def _small_ids(op: Op, count: int, seed: int) -> list[str]:
-    """Names of the row in which all is as usual, and of some others that cost little."""
+    """Names of the row in which everything is as usual, and of some cheap others."""
     if op.space is None:
         return []
     usual: Row = {f.name: f.usual for f in op.space.factors}

@@ -31,7 +31,7 @@ NUM_THREADS = 2  # a race needs two
 def soak_case(op: Op, seed: int = 0) -> Case:
     """A small case of the op, so that many launches cost little, but one with more than a few elements.
 
-    Not one of special values: beside very large ones, a tolerance lets anything pass.
+    Never a case of special values: with very large ones around, a tolerance lets anything pass.
     """
 
     def cost(case: Case) -> tuple[bool, int]:
@@ -129,7 +129,7 @@ class Launches:
             self._wanted[i] = result if memory is None else memory.expect(result)
 
     def _place(self, index: int) -> Memory | None:
-        """Where a result lies, if in memory of ours."""
+        """Where a result lies, if it is in our memory."""
         result = self._op.active_results(self._bound.tensors, self._bound.attrs)[index]
         return self._outputs.get(index) if result.alias_of is None else self._inputs[result.alias_of]
 
@@ -146,7 +146,7 @@ class Launches:
 
     def _judge(self, index: int) -> Finding | None:
         finding, is_same = difference(self._op, self._bound, index, self._result(index), self._first[index], "soak")
-        if is_same:  # so it is the memory around it
+        if is_same:  # then it is the memory around it that differs
             strays = list(self.strays())
             return strays[0] if strays else None
         if finding is None and self._tier >= Tier.INVARIANT:

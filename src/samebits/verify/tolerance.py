@@ -30,7 +30,7 @@ def steps_of(want: HostTensor, tolerance: Tolerance) -> np.ndarray | float:
 
 
 def usual_sizes(bound: Bound) -> np.ndarray | float:
-    """What the op's `usual_size` says of a call: of its result's shape, or 0."""
+    """What the op's `usual_size` says of a call, in its result's shape; 0 where it says nothing."""
     size = bound.op.usual_size
     return 0.0 if size is None else size(**bound.tensors, **bound.attrs)
 

@@ -1,4 +1,4 @@
-"""From findings to one verdict per tier. A kernel that serves several tiers runs once; each reads what it cares for."""
+"""From findings to one verdict per tier. A kernel that serves several tiers runs once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The device library: unpack, pack, and tile primitives on float32 lanes. Kernels use nothing else.
 
-exp, recip, rsqrt and sigmoid are taken from samebits.core.numerics.elementary, which is plain numpy. On a real device
-they are twenty lines each, transliterated operation by operation: the device's own would have other bits.
+exp and its like are taken from samebits.core.numerics, which is plain numpy. On a real device they are twenty lines
+each, transliterated operation by operation: the device's own would have other bits.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS
-from samebits.core.numerics.elementary import exp, recip, round_to_int, rsqrt, sigmoid
+from samebits.core.numerics.counter import threefry, to_uniform
+from samebits.core.numerics.elementary import exp, log, recip, round_to_int, rsqrt, sigmoid
 from samebits.core.tiers import Tier
 from samebits.kernels.record import KernelTable
 from samebits_toy.memory import TILE, Window
 
-__all__ = ["exp", "recip", "rsqrt", "sigmoid"]
+__all__ = ["exp", "log", "recip", "rsqrt", "sigmoid", "threefry", "to_uniform"]
 
 F = np.float32
 table = KernelTable("toy-tiles")  # every kernel module adds to it
 CUT, RUN, HEAD_RUN, CUT_BLOCKS = 256, 16, 8, 8
+BLOCK_BYTES = {"q8_0": 34, "q4_0": 18, "q4_1": 20}  # formats of 32 elements that the unpacker knows
 Lanes = np.ndarray | np.float32  # a number stands for all lanes
 Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (accumulators, an element number for each) -> accumulators
 
@@ -33,22 +35,36 @@ def strips(num_rows: int) -> Iterator[np.ndarray]:
 
 
 def unpack(window: Window, rows: np.ndarray) -> np.ndarray:
-    """Rows of a float or q8_0 tensor as float32, exactly."""
+    """Rows of a float tensor or of one in blocks as float32, as the format defines them."""
+    if window.format not in BLOCK_BYTES:
+        return window.gather(rows).astype(F)
+    codes, d, m = unpack_blocks(window, rows)
+    values = mul(codes.astype(F), d[..., None])
+    return (values if m is None else add(values, m[..., None])).reshape(len(rows), 32 * window.buffer.width)
+
+
+def unpack_blocks(window: Window, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Rows taken apart: codes int8 [n, blocks, 32]; scales and, where there are any, offsets: float32 [n, blocks]."""
+    num_bytes = BLOCK_BYTES[window.format]
+    blocks = window.gather(rows).view(np.uint8).reshape(len(rows), window.buffer.width, num_bytes)
     if window.format == "q8_0":
-        codes, d = unpack_q8_0(window, rows)
-        return (codes.astype(F) * d[..., None]).reshape(len(rows), -1)
-    return window.gather(rows).astype(F)
+        return blocks[..., 2:].view(np.int8), _half(blocks, 0), None
+    nibbles = blocks[..., -16:]  # element j in the low half of byte j, element 16 + j in its high half
+    codes = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).view(np.int8)
+    if window.format == "q4_0":
+        return codes - np.int8(8), _half(blocks, 0), None
+    return codes, _half(blocks, 0), _half(blocks, 2)
 
 
-def unpack_q8_0(window: Window, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a q8_0 tensor taken apart: codes int8 [n, blocks, 32], scales float32 [n, blocks]."""
-    blocks = window.gather(rows).view(np.uint8).reshape(len(rows), window.buffer.width, 34)
-    return blocks[..., 2:].view(np.int8), blocks[..., :2].copy().view(np.float16)[..., 0].astype(F)
+def _half(blocks: np.ndarray, at: int) -> np.ndarray:
+    """The float16 at a byte of every block, as float32."""
+    return blocks[..., at : at + 2].copy().view(np.float16)[..., 0].astype(F)
 
 
 def pack(window: Window, lanes: np.ndarray) -> None:
-    """float32 lanes into a window, settled and rounded once to its format: the only place where a result is."""
-    stored = rounded(settle(lanes), window.format).astype(window.buffer.dtype)
+    """Lanes into a window, in its shape: float32 settled and rounded once, nowhere else; integers as they are."""
+    is_float = lanes.dtype == F
+    stored = (rounded(settle(lanes), window.format) if is_float else lanes).astype(window.buffer.dtype)
     window.scatter(np.arange(window.num_rows), stored.reshape(window.num_rows, window.buffer.width))
 
 
@@ -71,8 +87,11 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def dot32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """int8 [m, 32] by int8 [n, 32] to int32 [m, n]: exact, whatever the order."""
-    return a.astype(np.int32) @ b.astype(np.int32).T
+    """Blocks of int8 [m, blocks, 32] by [n, blocks, 32] to their sums [blocks, m, n] in float32.
+
+    Every partial sum is an integer below 2^24, so this is exact, whatever the order.
+    """
+    return a.astype(F).swapaxes(0, 1) @ b.astype(F).transpose(1, 2, 0)
 
 
 def rounded(lanes: np.ndarray, fmt: str) -> np.ndarray:
@@ -129,6 +148,11 @@ def head(num_elements: int, shape: tuple[int, ...], step: Step) -> np.ndarray:
         runs = np.concatenate([runs, np.zeros((len(runs) % 2, *shape), F)])
         runs = add(runs[0::2], runs[1::2])
     return runs[0] if len(runs) else np.zeros(shape, F)
+
+
+def block_sum(terms: np.ndarray) -> np.ndarray:
+    """Block order: terms [blocks, ...], chains over the 8 terms of a cut, the cuts in order."""
+    return _chain(_runs(0, len(terms), CUT_BLOCKS, terms.shape[1:], lambda lanes, b: add(lanes, terms[b])))
 
 
 def _runs(start: int, stop: int, length: int, shape: tuple[int, ...], step: Step) -> np.ndarray:

@@ -14,7 +14,7 @@ F = np.float32
 
 def can_multiply(call: OpCall) -> str | None:
     fmt = call.inputs["weight"].format
-    return None if fmt in ("f32", "f16", "bf16", "q8_0") else f"toy-tiles gemm has no {fmt} weights"
+    return None if fmt in ("f32", "f16", "bf16", *dev.BLOCK_BYTES) else f"toy-tiles gemm has no {fmt} weights"
 
 
 @dev.table.implements("gemm", tier=Tier.PORTABLE, when=can_multiply)
@@ -22,7 +22,7 @@ def gemm(x: Window, weight: Window, bias: Window | None = None) -> tuple[np.ndar
     y = np.zeros((x.num_rows, weight.num_rows), F)
     for x_rows in dev.strips(x.num_rows):
         lanes = dev.unpack(x, x_rows)
-        codes = dev.quantize(lanes) if weight.format == "q8_0" else None
+        codes = dev.quantize(lanes) if weight.format in dev.BLOCK_BYTES else None
         for w_rows in dev.strips(weight.num_rows):
             tile = float_tile(lanes, weight, w_rows) if codes is None else quantized_tile(*codes, weight, w_rows)
             y[np.ix_(x_rows, w_rows)] = dev.settle(tile)  # what a bias is added to is a result of its own
@@ -44,14 +44,11 @@ def float_tile(x: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
 
 
 def quantized_tile(a: np.ndarray, a_scale: np.ndarray, weight: Window, w_rows: np.ndarray) -> np.ndarray:
-    """Block order: an exact integer sum and one float32 term a block, 8 terms a cut."""
-    codes, d = dev.unpack_q8_0(weight, w_rows)
-    num_blocks = codes.shape[1]
-    total = np.zeros((len(a), len(codes)), F)
-    for cut in range(0, num_blocks, dev.CUT_BLOCKS):
-        inner = np.zeros_like(total)
-        for b in range(cut, min(cut + dev.CUT_BLOCKS, num_blocks)):
-            isum = dev.dot32(a[:, b], codes[:, b]).astype(F)
-            inner = dev.add(inner, dev.mul(isum, dev.mul(d[:, b], a_scale[:, b, None])))
-        total = dev.add(total, inner)
-    return total
+    """Block order: an exact integer sum and one float32 term per block; every parenthesis is part of the definition."""
+    codes, d, m = dev.unpack_blocks(weight, w_rows)
+    scale = a_scale.T[:, :, None]
+    terms = dev.mul(dev.dot32(a, codes), dev.mul(d.T[:, None, :], scale))
+    if m is not None:
+        sums = a.sum(axis=-1, dtype=np.int32).astype(F).T[:, :, None]  # of the activations' codes: what m multiplies
+        terms = dev.add(terms, dev.mul(sums, dev.mul(m.T[:, None, :], scale)))
+    return dev.block_sum(terms)

@@ -1,4 +1,4 @@
-"""append_paged_kv_cache and paged_attention on an f16 cache, split or unified, NHD or HND.
+"""append_paged_kv_cache and paged_attention on an f16 cache, split or unified, NHD or HND; copy_kv_pages on any.
 
 A cell of the cache is a row number, so every arrangement is one line of arithmetic. A query reads exactly the
 positions it sees: a mask is a loop bound, and what lies in other cells, NaN included, is never touched.
@@ -14,7 +14,7 @@ import numpy as np
 from samebits.core.tiers import Tier
 from samebits.kernels.record import OpCall
 from samebits_toy import device as dev
-from samebits_toy.memory import Window
+from samebits_toy.memory import Window, rows_in
 
 F = np.float32
 
@@ -99,6 +99,22 @@ def append_paged_kv_cache(
         lanes = dev.unpack(new, np.arange(new.num_rows))
         target.scatter(rows.reshape(-1), dev.rounded(lanes, "f16").astype(target.buffer.dtype))
     return (k_cache,) if v_cache is None else (k_cache, v_cache)
+
+
+@dev.table.implements("copy_kv_pages", tier=Tier.PORTABLE)
+def copy_kv_pages(
+    k_cache: Window, sources: Window, targets: Window, v_cache: Window | None = None
+) -> tuple[Window, ...]:
+    """Whole pages are consecutive rows: they are copied as they are stored, in any format and layout."""
+    caches = (k_cache,) if v_cache is None else (k_cache, v_cache)
+    for cache in caches:
+        rows_per_page = rows_in((1, *cache.shape[1:]))
+        read, written = (
+            (pages.vector().astype(np.int64)[:, None] * rows_per_page + np.arange(rows_per_page)).reshape(-1)
+            for pages in (sources, targets)
+        )
+        cache.scatter(written, cache.gather(read))
+    return caches
 
 
 def plain_attention(call: OpCall) -> str | None:

@@ -119,7 +119,8 @@ def softmax(
 
 def unpackable(call: OpCall) -> str | None:
     fmt = call.inputs["table"].format
-    return None if fmt in ("f32", "f16", "bf16", "q8_0") else f"toy-tiles unpacks f32, f16, bf16 and q8_0, not {fmt}"
+    known = ("f32", "f16", "bf16", *dev.BLOCK_BYTES)
+    return None if fmt in known else f"toy-tiles unpacks {', '.join(known)}, not {fmt}"
 
 
 @dev.table.implements("embedding", tier=Tier.PORTABLE, when=unpackable)

@@ -1,4 +1,4 @@
-"""A peer engine as a process: one JSON object a line on standard input, one answer a line on standard output.
+"""A peer engine as a process: one JSON object per line on standard input, one answer per line on standard output.
 
 `python worker.py MODULE` is run by the interpreter that has the peer, so this folder imports nothing of ours.
 MODULE holds `Peer`: `load(path, threads, shape)` returns facts and settings, `prefill`, `decode` and
