@@ -12,9 +12,9 @@ from samebits.backends.discovery import Found
 from samebits.cache import PageCache
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job
-from samebits.engine.rows import POOLINGS, Embedding, Scoring, TextJob
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
+from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring, TextJob
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy, Scheduler

@@ -16,7 +16,7 @@ from samebits import LLM, SamplingParams
 from samebits.backends.discovery import Found, default_name, get
 from samebits.backends.reference import ReferenceBackend
 from samebits.core.tiers import Tier
-from samebits.engine.rows import TextJob
+from samebits.engine.text_jobs import TextJob
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy

@@ -16,9 +16,9 @@ from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, RequestFailed
-from samebits.engine.rows import Score
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
+from samebits.engine.text_jobs import Score
 from samebits.engine.weights import Progress
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
 from samebits.loaders.tokenizer import TextTooLong

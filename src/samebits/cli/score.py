@@ -13,7 +13,7 @@ from rich.table import Table
 from samebits.api.llm import LLM
 from samebits.cli.model_options import Loader, model_command
 from samebits.core.errors import BadInput
-from samebits.engine.rows import Score
+from samebits.engine.text_jobs import Score
 
 MAX_FILE_BYTES = 16 << 20
 

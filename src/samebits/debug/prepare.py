@@ -20,7 +20,7 @@ from samebits.engine.weights import load_weight
 from samebits.graph import Graph
 from samebits.loaders.cache import resolve
 from samebits.models.checkpoint import FileCheckpoint, build_step, open_checkpoint
-from samebits.models.parts import Limits, window_groups
+from samebits.models.parts import Limits
 from samebits.passes import run_pipeline
 
 PAGE_SIZE = 16
@@ -57,7 +57,7 @@ def choose_tokens(checkpoint: FileCheckpoint, prompt: str | None, tokens: str | 
 def step_graph(checkpoint: FileCheckpoint, num_tokens: int) -> Graph:
     """The model's step for one sequence of at most `num_tokens` tokens."""
     limits = Limits(num_tokens, 1, -(-num_tokens // PAGE_SIZE), PAGE_SIZE, max_positions=num_tokens)
-    return build_step(checkpoint, limits)
+    return build_step(checkpoint, limits).graph
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Prefill:
             page_size=PAGE_SIZE,
             tables=table,
             rows=np.zeros(1, np.int32),
-            window_tables={w: table for w in window_groups(self.checkpoint.config)[1:] if w},
+            window_tables={layer.window: table for layer in self.checkpoint.config.layers if layer.window},
         )
 
     def loader(self, graph: Graph) -> Callable[[str], HostTensor]:

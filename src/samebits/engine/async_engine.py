@@ -21,8 +21,8 @@ from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Generation, Job, RequestFailed
-from samebits.engine.rows import Score
 from samebits.engine.sampling import SamplingParams
+from samebits.engine.text_jobs import Score
 
 
 class QueueFull(SamebitsError):

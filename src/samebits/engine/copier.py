@@ -16,27 +16,29 @@ MAX_COPIES = 256  # in one run of the graph; more go in several
 
 
 class PageCopier:
-    """`groups`: the (key, value) caches of the layers that share page tables, in the order of the groups."""
+    """`groups`: the tensors of the states that share page tables, keys first, in the order of the groups."""
 
     def __init__(
         self,
         backend: Backend,
         tier: Tier,
         caches: Mapping[str, Buffer],
-        groups: Sequence[Sequence[tuple[str, str]]],
+        groups: Sequence[Sequence[tuple[str, ...]]],
     ) -> None:
         self._backend = backend
-        self._executables = [self._compile(tier, caches, pairs) for pairs in groups]
+        self._executables = [self._compile(tier, caches, states) for states in groups]
 
-    def _compile(self, tier: Tier, caches: Mapping[str, Buffer], pairs: Sequence[tuple[str, str]]) -> Executable:
+    def _compile(self, tier: Tier, caches: Mapping[str, Buffer], states: Sequence[tuple[str, ...]]) -> Executable:
         b, count = OpBuilder(), Sym("N", MAX_COPIES)
         pages = {name: b.input(name, TensorSpec((count,), "i32")) for name in ("sources", "targets")}
         outputs = []
-        for pair in pairs:
-            k_cache, v_cache = (b.input(name, caches[name].spec, kind="cache") for name in pair)
-            outputs += b.copy_kv_pages(k_cache, pages["sources"], pages["targets"], v_cache=v_cache)
+        for tensors in states:
+            values = [b.input(name, caches[name].spec, kind="cache") for name in tensors]
+            v_cache = {"v_cache": values[1]} if len(values) > 1 else {}
+            copied = b.copy_kv_pages(values[0], pages["sources"], pages["targets"], **v_cache)
+            outputs += copied if isinstance(copied, tuple) else (copied,)
         executable = self._backend.compile(b.finish(*outputs), tier)
-        for name in (name for pair in pairs for name in pair):
+        for name in (name for tensors in states for name in tensors):
             executable.bind(name, caches[name])
         return executable
 

@@ -16,10 +16,10 @@ from samebits.engine.delivery import Delivery
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Generation, Job
 from samebits.engine.observer import Observer, StepStats, Telling
-from samebits.engine.rows import POOLINGS, Embedding, Scoring
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Drawn, Sampler, check_bias
 from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.loaders import Tokenizer
 from samebits.scheduler import Policy, Request, Scheduler, Sequence, StepPlan
 

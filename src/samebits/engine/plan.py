@@ -10,8 +10,8 @@ from samebits.backends.reference import ReferenceBackend
 from samebits.backends.support import check_tier, choose_kernels, supports
 from samebits.core.errors import Unavailable, Unsupported
 from samebits.core.tiers import Tier
-from samebits.engine.placed import PlacedExecutable
 from samebits.engine.weights import Packer
+from samebits.engine.with_fallback import FallbackExecutable
 from samebits.graph import Graph
 from samebits.passes.pipeline import run_pipeline
 from samebits.passes.place import Placement, place
@@ -82,5 +82,5 @@ def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: T
 def compile_plan(backend: Backend, plan: Plan) -> Executable:
     """The plan's graph, on the backend alone or with the fallback for what it lacks."""
     if plan.placement.reasons:
-        return PlacedExecutable(backend, FALLBACK, plan.graph, plan.placement, plan.tier)
+        return FallbackExecutable(backend, FALLBACK, plan.graph, plan.placement, plan.tier)
     return backend.compile(plan.graph, plan.tier)

@@ -18,7 +18,8 @@ from samebits.engine.copier import PageCopier
 from samebits.engine.plan import compile_plan, make_plan, weight_packers
 from samebits.engine.weights import Progress, upload
 from samebits.models.checkpoint import Checkpoint, build_step
-from samebits.models.parts import Limits, cache_groups, window_groups
+from samebits.models.parts import Limits
+from samebits.models.parts.state import tensor_groups
 
 
 class StepResult:
@@ -69,14 +70,14 @@ class Runner:
     ) -> None:
         if found.backend is None:
             raise Unavailable(found.reason)
-        graph = build_step(checkpoint, limits)
-        plan = make_plan(found, graph, Tier.parse(numerics) if numerics else None)
+        step = build_step(checkpoint, limits)
+        plan = make_plan(found, step.graph, Tier.parse(numerics) if numerics else None)
         self.backend, self.limits = found.backend, limits
         if threads is not None:
             self.backend.set_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
         self.found, self.vocab_size = found, upper(self.graph.outputs[0].spec.shape[1])
-        self.windows = window_groups(checkpoint.config)
+        self.windows = step.windows
         self._executable = compile_plan(self.backend, plan)
         specs: dict[str, dict[str, TensorSpec]] = {"step": {}, "weight": {}, "cache": {}}
         for value in self.graph.inputs:
@@ -92,7 +93,7 @@ class Runner:
         }
         for name, buffer in self._caches.items():
             self._executable.bind(name, buffer)
-        self._groups = cache_groups(checkpoint.config)
+        self._groups = tensor_groups(step.states)
         self._copier: PageCopier | None = None
 
     def copy_pages(self, copies: Sequence[PageCopy]) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from samebits.graph import Graph
-from samebits.models.parts.builder import ModelParts
+from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
 
@@ -67,7 +66,7 @@ class Architecture:
     read: Callable[[Source], Decoder]
     top: tuple[Weight, ...]
     layer: tuple[Weight, ...]
-    build: Callable[[ModelParts], Graph]
+    build: Callable[[ModelParts], StepGraph]
 
     def tensors(self, config: Decoder, is_gguf: bool) -> dict[str, Stored]:
         """Every tensor that the model needs, by our names."""

@@ -12,7 +12,6 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.core.shapes import TensorSpec
-from samebits.graph import Graph
 from samebits.loaders.chat import ChatTemplate
 from samebits.loaders.fields import Fields
 from samebits.loaders.files import ModelFile, configuration, open_file, read_template, read_tokenizer, with_quantized
@@ -22,7 +21,7 @@ from samebits.loaders.source import TensorEntry
 from samebits.loaders.tokenizer import Tokenizer
 from samebits.models import ARCHITECTURES
 from samebits.models.architecture import Architecture, Stored
-from samebits.models.parts.builder import Limits, ModelParts
+from samebits.models.parts.builder import Limits, ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
 
@@ -49,8 +48,8 @@ class Checkpoint(Protocol):
         ...
 
 
-def build_step(checkpoint: Checkpoint, limits: Limits) -> Graph:
-    """The graph of one step. Inputs: see `ModelParts`."""
+def build_step(checkpoint: Checkpoint, limits: Limits) -> StepGraph:
+    """The graph of one step and its states. Inputs: see `ModelParts`."""
     return checkpoint.architecture.build(ModelParts(checkpoint.config, checkpoint.spec, limits))
 
 

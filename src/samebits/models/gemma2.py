@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from samebits.graph import Graph
 from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import tensors as t
-from samebits.models.parts.builder import ModelParts
+from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
 from samebits.models.parts.keys import MAX_CONTEXT, Source, number, whole
 
@@ -50,7 +49,7 @@ def read(source: Source) -> Decoder:
     )
 
 
-def build(m: ModelParts) -> Graph:
+def build(m: ModelParts) -> StepGraph:
     """What a block gives is normed before it is added."""
     h = m.embed()
     for layer in range(m.config.num_layers):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from samebits.graph import Graph
 from samebits.models.architecture import Architecture
 from samebits.models.parts import tensors as t
-from samebits.models.parts.builder import ModelParts
+from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
 from samebits.models.parts.keys import MAX_CONTEXT, Source, whole
 
@@ -23,7 +22,7 @@ def read(source: Source) -> Decoder:
     return read_decoder(source, values, layers=layers, activation=is_silu, rope_is_interleaved=source.is_gguf)
 
 
-def build(m: ModelParts) -> Graph:
+def build(m: ModelParts) -> StepGraph:
     """Attention and a gated FFN, each added to the residual stream."""
     h = m.embed()
     for layer in range(m.config.num_layers):

@@ -63,7 +63,7 @@ class TinyModel:
     def graph(self, seed: int) -> Graph:
         """The graph of a step; the seed changes values only."""
         limits = replace(LIMITS, k_format=self.cache[0], v_format=self.cache[1])
-        return ARCHITECTURES[self.architecture].build(ModelParts(self.config(), self.spec, limits))
+        return ARCHITECTURES[self.architecture].build(ModelParts(self.config(), self.spec, limits)).graph
 
 
 GEMMA2 = {

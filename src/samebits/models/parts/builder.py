@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from samebits.cache import pages_for_window
@@ -12,6 +12,7 @@ from samebits.core.shapes import TensorSpec
 from samebits.core.step import PAGES, pages_name, step_specs
 from samebits.graph import Graph, Value
 from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.state import Paged, tensor_names, window_groups
 from samebits.ops.build import OpBuilder
 from samebits.ops.paged import stored_elements
 
@@ -38,23 +39,17 @@ class Limits:
         return self.max_sequences * -(-self.max_positions // self.page_size)
 
 
-def window_groups(config: Decoder) -> tuple[int | None, ...]:
-    """The windows of a model's layers, None for all positions, the widest first: each has page tables of its own."""
-    windows = {layer.window for layer in config.layers}
-    return tuple(sorted(windows, key=lambda w: (w is not None, -(w or 0))))
+@dataclass(frozen=True)
+class StepGraph:
+    """A model's step: its graph, and what it keeps of a sequence, by name."""
 
+    graph: Graph
+    states: Mapping[str, Paged]
 
-def cache_names(layer: int) -> tuple[str, str]:
-    """The graph's inputs for the keys and values of a layer."""
-    return f"layers.{layer}.k_cache", f"layers.{layer}.v_cache"
-
-
-def cache_groups(config: Decoder) -> list[list[tuple[str, str]]]:
-    """The caches of the layers of each window, in the order of `window_groups`."""
-    return [
-        [cache_names(i) for i, layer in enumerate(config.layers) if layer.window == window]
-        for window in window_groups(config)
-    ]
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Of the groups of states that share page tables, in the order of a step's groups; None: all positions."""
+        return window_groups(state.window for state in self.states.values())
 
 
 class ModelParts:
@@ -64,8 +59,9 @@ class ModelParts:
         self.config, self.limits, self.b = config, limits, OpBuilder()
         self._weight_spec = weight_spec
         self._weights: dict[str, Value] = {}
-        self._caches: list[tuple[Value, Value]] = []
-        self._windows = window_groups(config)
+        self._states: dict[str, Paged] = {}
+        self._written: list[Value] = []  # states as the step leaves them
+        self._windows = window_groups(layer.window for layer in config.layers)
         sizes = {"T": limits.max_tokens, "R": limits.max_tokens, "B": limits.max_sequences}
         specs = step_specs({**sizes, "NI": limits.max_table_entries}, [w for w in self._windows[1:] if w])
         self.step = {name: self.b.input(name, spec) for name, spec in specs.items()}
@@ -86,16 +82,23 @@ class ModelParts:
     def has(self, name: str) -> bool:
         return self._weight_spec(name) is not None
 
-    def cache(self, layer: int) -> tuple[Value, Value]:
-        """Fresh inputs for the keys and values of a layer, NHD."""
-        window, limits = self.config.layers[layer].window, self.limits
-        num_pages = limits.num_pages if window == self._windows[0] else limits.num_window_pages(window or 0)
-        values = []
-        for name, fmt in zip(cache_names(layer), (limits.k_format, limits.v_format), strict=True):
-            width = stored_elements(self.config.head_size, fmt)
-            shape = (num_pages, limits.page_size, self.config.num_kv_heads, width)
-            values.append(self.b.input(name, TensorSpec(shape, fmt), kind="cache"))
-        return values[0], values[1]
+    def state(self, name: str, state: Paged) -> tuple[Value, Value | None]:
+        """Declares what is kept of every sequence: fresh inputs for keys and values, NHD."""
+        self._states[name] = state
+        limits, values = self.limits, []
+        num_pages = limits.num_pages if state.window == self._windows[0] else limits.num_window_pages(state.window or 0)
+        for tensor, rows, fmt in zip(
+            tensor_names(name, state), (state.k, state.v), (limits.k_format, limits.v_format), strict=False
+        ):
+            heads, width = rows or (0, 0)
+            shape = (num_pages, limits.page_size, heads, stored_elements(width, fmt))
+            values.append(self.b.input(tensor, TensorSpec(shape, fmt), kind="cache"))
+        return values[0], values[1] if len(values) > 1 else None
+
+    def page_table(self, state: Paged) -> dict[str, Value]:
+        """The step's arrays that say where a state's pages are."""
+        pages = pages_name(None if state.window == self._windows[0] else state.window)
+        return {PAGES: self.step[pages], **{n: self.step[n] for n in ("kv_last_page_len", "kv_indptr")}}
 
     def embed(self) -> Value:
         """Token embeddings, scaled where the model asks for it."""
@@ -120,13 +123,13 @@ class ModelParts:
             q, k = self.norm(q, f"{name}.q_norm"), self.norm(k, f"{name}.k_norm")
         table = self.rope_tables[c.layers[layer].rope]
         q, k = (b.rope(h, self.step["positions"], table, interleave=c.rope_is_interleaved) for h in (q, k))
-        k_cache, v_cache = self.cache(layer)
-        pages = {n: self.step[n] for n in ("kv_last_page_len", "kv_indptr")}
-        window = c.layers[layer].window
-        pages[PAGES] = self.step[pages_name(None if window == self._windows[0] else window)]
+        rows, window = (c.num_kv_heads, c.head_size), c.layers[layer].window
+        state = Paged(rows, rows, window)
+        k_cache, v_cache = self.state(f"layers.{layer}", state)
+        pages = self.page_table(state)
         places = {n: self.step[n] for n in ("batch_indices", "positions")}
         k_cache, v_cache = b.append_paged_kv_cache(k, v, k_cache=k_cache, v_cache=v_cache, **places, **pages)
-        self._caches.append((k_cache, v_cache))
+        self._written += (k_cache, v_cache)
         a = b.paged_attention(
             q,
             k_cache,
@@ -149,12 +152,12 @@ class ModelParts:
         )
         return self.linear(gated, f"{name}.down")
 
-    def finish(self, hidden: Value) -> Graph:
-        """Outputs: logits of the rows asked for, their hidden states, then every layer's caches."""
+    def finish(self, hidden: Value) -> StepGraph:
+        """Outputs: logits of the rows asked for, their hidden states, then all states as they are written."""
         b, c = self.b, self.config
         rows = b.embedding(self.norm(hidden, "norm"), self.step["out_rows"])
         head = "head" if self.has("head") else "embed"
         logits = self.linear(rows, head)
         if c.final_soft_cap:
             logits = b.soft_cap(logits, cap=c.final_soft_cap)
-        return b.finish(logits, rows, *(cache for pair in self._caches for cache in pair))
+        return StepGraph(b.finish(logits, rows, *self._written), self._states)

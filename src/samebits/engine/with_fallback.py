@@ -24,7 +24,7 @@ class Segment:
         self.executable = backend.compile(Graph(self.inputs, tuple(nodes), self.outputs), tier)
 
 
-class PlacedExecutable(Executable):
+class FallbackExecutable(Executable):
     """Runs the segments in order; values that cross go through the host."""
 
     def __init__(self, device: Backend, fallback: Backend, graph: Graph, placement: Placement, tier: Tier) -> None:

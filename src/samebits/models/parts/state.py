@@ -1,0 +1,37 @@
+"""What a model keeps of a sequence between steps, as it declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Rows = tuple[int, int]  # heads, and elements of each
+
+
+@dataclass(frozen=True)
+class Paged:
+    """Pages to which every token of a sequence adds a row.
+
+    k, v     the keys' and values' rows; v is None where values are the first elements of keys, in the same tensor
+    window   positions that a token looks back over, itself among them; None for all
+    """
+
+    k: Rows
+    v: Rows | None
+    window: int | None = None
+
+
+def tensor_names(name: str, state: Paged) -> tuple[str, ...]:
+    """The graph's inputs that hold a state."""
+    return (f"{name}.k_cache",) if state.v is None else (f"{name}.k_cache", f"{name}.v_cache")
+
+
+def window_groups(windows: Iterable[int | None]) -> tuple[int | None, ...]:
+    """The different windows, None for all positions, the widest first: each has page tables of its own."""
+    return tuple(sorted(set(windows), key=lambda w: (w is not None, -(w or 0))))
+
+
+def tensor_groups(states: Mapping[str, Paged]) -> list[list[tuple[str, ...]]]:
+    """The tensors of the states of each window, in the order of `window_groups`."""
+    groups = window_groups(state.window for state in states.values())
+    return [[tensor_names(name, s) for name, s in states.items() if s.window == window] for window in groups]
