@@ -10,6 +10,7 @@ from samebits.backends.interface import Backend, Buffer, Executable
 from samebits.cache import PageCopy
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
+from samebits.graph import Value
 from samebits.ops.build import OpBuilder
 
 MAX_COPIES = 256  # in one run of the graph; more go in several
@@ -31,7 +32,7 @@ class PageCopier:
     def _compile(self, tier: Tier, caches: Mapping[str, Buffer], states: Sequence[tuple[str, ...]]) -> Executable:
         b, count = OpBuilder(), Sym("N", MAX_COPIES)
         pages = {name: b.input(name, TensorSpec((count,), "i32")) for name in ("sources", "targets")}
-        outputs = []
+        outputs: list[Value] = []
         for tensors in states:
             values = [b.input(name, caches[name].spec, kind="cache") for name in tensors]
             v_cache = {"v_cache": values[1]} if len(values) > 1 else {}

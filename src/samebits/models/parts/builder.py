@@ -29,6 +29,11 @@ class Limits:
     k_format: str = "f16"
     v_format: str = "f16"
 
+    @property
+    def formats(self) -> tuple[str, str]:
+        """Of keys and of values."""
+        return self.k_format, self.v_format
+
     def num_window_pages(self, window: int) -> int:
         """Pages of the layers that look back over so many positions where others look back over more."""
         return pages_for_window(window, self.page_size, self.max_sequences, self.max_tokens, self.num_pages)
@@ -83,15 +88,14 @@ class ModelParts:
         return self._weight_spec(name) is not None
 
     def state(self, name: str, state: Paged) -> tuple[Value, Value | None]:
-        """Declares what is kept of every sequence: fresh inputs for keys and values, NHD."""
+        """Declares what is kept of every sequence: fresh inputs for its keys, NHD, and its values."""
         self._states[name] = state
-        limits, values = self.limits, []
+        limits = self.limits
         num_pages = limits.num_pages if state.window == self._windows[0] else limits.num_window_pages(state.window or 0)
-        for tensor, rows, fmt in zip(
-            tensor_names(name, state), (state.k, state.v), (limits.k_format, limits.v_format), strict=False
-        ):
-            heads, width = rows or (0, 0)
-            shape = (num_pages, limits.page_size, heads, stored_elements(width, fmt))
+        values = []
+        for tensor, rows, fmt in zip(tensor_names(name, state), state.rows, limits.formats, strict=False):
+            *heads, width = rows
+            shape = (num_pages, limits.page_size, *heads, stored_elements(width, fmt))
             values.append(self.b.input(tensor, TensorSpec(shape, fmt), kind="cache"))
         return values[0], values[1] if len(values) > 1 else None
 
@@ -124,7 +128,7 @@ class ModelParts:
         table = self.rope_tables[c.layers[layer].rope]
         q, k = (b.rope(h, self.step["positions"], table, interleave=c.rope_is_interleaved) for h in (q, k))
         rows, window = (c.num_kv_heads, c.head_size), c.layers[layer].window
-        state = Paged(rows, rows, window)
+        state = Paged((rows, rows), window)
         k_cache, v_cache = self.state(f"layers.{layer}", state)
         pages = self.page_table(state)
         places = {n: self.step[n] for n in ("batch_indices", "positions")}

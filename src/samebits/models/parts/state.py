@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-Rows = tuple[int, int]  # heads, and elements of each
+Rows = tuple[int, ...]  # heads and elements of each, or elements alone
 
 
 @dataclass(frozen=True)
 class Paged:
     """Pages to which every token of a sequence adds a row.
 
-    k, v     the keys' and values' rows; v is None where values are the first elements of keys, in the same tensor
+    rows     of keys and of values; or of keys alone, without heads, where values are the first elements of keys
     window   positions that a token looks back over, itself among them; None for all
     """
 
-    k: Rows
-    v: Rows | None
+    rows: tuple[Rows, Rows] | tuple[Rows]
     window: int | None = None
 
 
 def tensor_names(name: str, state: Paged) -> tuple[str, ...]:
     """The graph's inputs that hold a state."""
-    return (f"{name}.k_cache",) if state.v is None else (f"{name}.k_cache", f"{name}.v_cache")
+    return (f"{name}.k_cache", f"{name}.v_cache")[: len(state.rows)]
 
 
 def window_groups(windows: Iterable[int | None]) -> tuple[int | None, ...]:
