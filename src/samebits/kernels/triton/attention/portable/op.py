@@ -16,7 +16,7 @@ DOT_IS_CHAIN = not ON_AMD  # AMD's matrix cores take float32 too, in an order of
 
 
 def launch(call: Call) -> None:
-    """Every row of the call, by the kernels that are fastest for it; all give the same bits."""
+    """Every row of the call, by the kernels that take least time for it; all give the same bits."""
     if not call.num_tokens:
         return
     if not decodes(call):

@@ -1,7 +1,7 @@
 """One token: chunk sums of a block-quantized product, a thread owns a row of a tile and a chunk of 8 blocks.
 
-Every tensor is [P], one number a thread: P threads = (tile, chunk, row of 16), rows fastest, so that a warp reads whole
-tiles and no layout but one exists.
+Every tensor is [P], one number a thread: P threads = (tile, chunk, row of 16), rows innermost, so that a warp reads
+whole tiles and no layout but one exists.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load_words(ptr, at, keep, MASK: tl.constexpr):
 
 
 @triton.jit
-def block_factors(sa_ptr, at, chunk, NB: tl.constexpr, MASK: tl.constexpr):
+def token_scales(sa_ptr, at, chunk, NB: tl.constexpr, MASK: tl.constexpr):
     """The activations' scales of a chunk's 8 blocks, the first at offset `at` [P]."""
     if MASK == BLOCK_MASK:
         scales = ()
@@ -85,7 +85,7 @@ def activation_scales(sa_ptr, shared, chunk, NB: tl.constexpr, MASK: tl.constexp
             scales += (words[i].to(tl.float32, bitcast=True),)
         return scales
     else:
-        return block_factors(sa_ptr, chunk * 8, chunk, NB, MASK)
+        return token_scales(sa_ptr, chunk * 8, chunk, NB, MASK)
 
 
 @triton.jit

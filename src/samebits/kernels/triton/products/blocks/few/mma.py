@@ -14,7 +14,7 @@ import triton.language as tl
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.codes import ONES
 from samebits.kernels.triton.lib.registry import EMULATE
-from samebits.kernels.triton.products.blocks.few.chunks import block_factors
+from samebits.kernels.triton.products.blocks.few.chunks import token_scales
 from samebits.kernels.triton.products.blocks.terms import (
     FOUR_WORDS,
     block_scales,
@@ -154,8 +154,8 @@ def chunk_sums_mma(
     d1, m1 = chunk_scales(shared1, scale, lane, FORMAT)
     own = tl.minimum(lane // 4, tokens - 1) * NB + chunk * 8
     first, second = tl.minimum(word * 2, tokens - 1) * NB, tl.minimum(word * 2 + 1, tokens - 1) * NB
-    sa0 = block_factors(sa_ptr, first + chunk * 8, chunk, NB, MASK)
-    sa1 = block_factors(sa_ptr, second + chunk * 8, chunk, NB, MASK)
+    sa0 = token_scales(sa_ptr, first + chunk * 8, chunk, NB, MASK)
+    sa1 = token_scales(sa_ptr, second + chunk * 8, chunk, NB, MASK)
     zero = tl.zeros([lane.shape[0]], tl.float32)
     sums = (zero, zero, zero, zero)
     for i in tl.static_range(8):
