@@ -96,7 +96,7 @@ class ServedModel:
         return self
 
     def check_name(self, name: str | None) -> None:
-        """ApiError 404 for another model than this one; none is fine."""
+        """ApiError 404 for a model that is not served; no name at all is fine."""
         if name and name != self.name:
             raise ApiError(404, f"model: got {name!r}; needs {self.name!r}", "model", "model_not_found")
 

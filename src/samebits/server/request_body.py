@@ -21,7 +21,7 @@ SEED_BITS = (1 << 64) - 1
 
 
 async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> AnyBody:
-    """The checked body; ApiError for one that is too long, no JSON, or wrong."""
+    """The checked body; ApiError for one that is too long, not JSON, or wrong."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
@@ -34,7 +34,7 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
 
 
 def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> tuple[AnyBody, list[str]]:
-    """The body, and names in it that nobody knows; ApiError or ValidationError for one that is wrong."""
+    """The body, and the unknown names in it; ApiError or ValidationError for a wrong one."""
     content = parse_object(data)
     check_refused(kind, content)
     return kind.model_validate(content), unknown_fields(kind, content)

@@ -1,10 +1,11 @@
-"""Graphs written out, for what random ones seldom have: many nodes, 16-bit values, unused results, late writes."""
+"""Graphs written out, for what random ones lack: many nodes, 16-bit values, unused results, late writes, scales."""
 
 from __future__ import annotations
 
 from samebits.core.numerics.counter import Stream
 from samebits.graph import Graph, Value
 from samebits.verify.random_graphs import HEAD, PAGE_TABLE, WIDTH, Maker
+from samebits.verify.scenes import VOCAB
 
 CHAIN_NODES = 150  # more than a word or a small table has places
 
@@ -63,9 +64,19 @@ def read_before_write(seed: int) -> Graph:
     return b.finish(*outputs, b.embedding(outputs[0], maker.step["out_rows"]), k_cache, v_cache)
 
 
+def scaled_weights(seed: int) -> Graph:
+    """Weights whose format keeps a scale beside its blocks: a table and a product, packed as a model's."""
+    maker = _maker("scales", seed)
+    b, (x, y) = maker.b, maker.inputs
+    table = b.embedding(maker.weight(VOCAB, WIDTH, fmt="nvfp4"), maker.step["token_ids"])
+    product = b.gemm(b.add(x, table), maker.weight(WIDTH, WIDTH, fmt="nvfp4"))
+    return b.finish(b.add(product, y), b.embedding(product, maker.step["out_rows"]))
+
+
 STATED = {
     "long-chain": long_chain,
     "halves": halves,
     "first-of-two": first_of_two,
     "read-before-write": read_before_write,
+    "scaled-weights": scaled_weights,
 }
