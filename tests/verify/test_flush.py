@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import numpy as np
 import pytest
 from planted import F, Results
@@ -70,3 +72,21 @@ def test_a_definition_that_makes_a_subnormal_fails_every_tier(monkeypatch: pytes
     monkeypatch.setattr("samebits.ops.elementwise.settle", lambda x: (x * F(2.0**-110)) * F(2.0**-30))
     for result in verdicts(ReferenceBackend(), "mul", "values=faint"):
         assert result.reason.startswith("error: the definition: FloatingPointError: underflow")
+
+
+def test_the_mode_is_asked_of_a_team_and_not_of_one_thread() -> None:
+    class Counting(ReferenceBackend):
+        num_threads = 1
+        flushed_with: tuple[int, ...] = ()
+
+        def set_threads(self, count: int) -> None:
+            self.num_threads = count
+
+        def flushing(self) -> AbstractContextManager[None] | None:
+            self.flushed_with += (self.num_threads,)
+            return super().flushing()
+
+    backend = Counting()
+    assert verdicts(backend, "add", "values=normal")[-1].status == "pass"
+    assert backend.flushed_with
+    assert min(backend.flushed_with) > 1

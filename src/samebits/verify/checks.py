@@ -218,6 +218,7 @@ class Examination:
         if self._backend.flushing_compiles and self._dice is not None:
             self._not_compared.append("flush: kernels are compiled anew for it, so only cases with names are compared")
             return
+        self._backend.set_threads(THREADS[-1])  # the mode must reach every thread of a team
         flushing = self._backend.flushing()
         if flushing is None:
             self._not_compared.append("flush: this backend cannot be asked to flush subnormals")

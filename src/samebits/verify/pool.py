@@ -79,7 +79,8 @@ class Pool:
             if worker.connection in ready:
                 yield from self._hear(worker, waiting)
             elif time.monotonic() > worker.deadline and (worker.task or not worker.is_ready):
-                yield from self._lose(worker, waiting, "timeout", f"no answer within {self._case_seconds:g} s")
+                seconds = self._case_seconds if worker.is_ready else START_SECONDS
+                yield from self._lose(worker, waiting, "timeout", f"no answer within {seconds:g} s")
 
     def _hear(self, worker: Worker, waiting: list[Task]) -> Iterator[list[Result]]:
         try:
