@@ -52,6 +52,7 @@ EXPECTED = {
     "paged_attention": 15,
     "sample": 9,
 }
+NUM_REFUSED = 3  # cases that are tried of an op without a kernel: all are refused alike
 PORTABLE_CASES = {
     ("gemm", "small-f32"),
     ("gemm", "small-f16"),
@@ -76,6 +77,8 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Found:
 @pytest.mark.parametrize("op", OPS.names())
 def test_every_case_passes_or_says_why_not(toy: Found, op: str) -> None:
     tasks = tasks_for(TOY, TIERS, op=op, case=None, dims={}, full=False, seed=0)
+    if op not in EXPECTED:
+        tasks = tasks[:NUM_REFUSED]
     results = [r for t in tasks for r in verify_case(toy.backend, toy.caps, OPS[op], case_of(t), t)]
     assert [f"{r.case} at {r.tier}: {r.reason}" for r in results if r.status == "fail"] == []
     assert all(r.reason for r in results if r.status == "unsupported")
