@@ -13,7 +13,7 @@ PTX_HERE = not INTERPRETED and not ON_AMD  # whether NVIDIA's inline assembly ma
 
 # In the interpreter, and where kernels are compiled for a GPU that is not here: so few that small cases meet the
 # launches that large ones get on a GPU.
-DEFAULT_MULTIPROCESSORS = 3
+DEFAULT_MULTIPROCESSORS = 8
 
 
 @cache
