@@ -7,7 +7,6 @@ batch and the largest; two sequences share a page, and one takes pages that anot
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 
@@ -77,16 +76,6 @@ def _step(new: dict[str, int], pages: dict[str, list[int]], lengths: dict[str, i
     ).arrays()
 
 
-def window_pages(arrays: Arrays, window: int) -> np.ndarray:
-    """Another page for each page, and page 0 for those that no query of the step reads."""
-    pages = NUM_PAGES - 1 - arrays[PAGES]
-    for b, (start, stop) in enumerate(pairwise(arrays["kv_indptr"])):
-        first_query = int(arrays["positions"][arrays["qo_indptr"][b]])
-        unread = max(0, first_query - window + 1) // PAGE_SIZE
-        pages[start : min(start + unread, stop)] = 0
-    return pages
-
-
 def dims_of(arrays: Arrays) -> dict[str, int]:
     """The sizes that a step gives to a graph's symbols."""
     names = {"T": "token_ids", "B": "kv_last_page_len", "NI": "kv_indices", "R": "out_rows"}
@@ -111,7 +100,7 @@ class Tensors:
             if value.name in arrays:
                 found[value.name] = arrays[value.name]
             elif value.name.startswith(f"{PAGES}."):
-                found[value.name] = window_pages(arrays, int(value.name.rpartition(".")[2]))
+                found[value.name] = NUM_PAGES - 1 - arrays[PAGES]  # pages of its own, in another order
             elif value.name not in graph.kinds:
                 shape = value.spec.at(dims_of(arrays)).upper_shape
                 found[value.name] = Stream(f"scene/{value.name}/{number}", self._seed).normal(shape)
