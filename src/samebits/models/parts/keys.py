@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samebits.core.errors import BadInput
-from samebits.loaders.fields import Fields
+from samebits.loaders.fields import Fields, shown
 from samebits.loaders.limits import MAX_VOCAB
 from samebits.loaders.source import TensorEntry
 from samebits.loaders.texts import Texts
@@ -79,7 +79,7 @@ class Source:
             default = default(known)
         if name is None:
             return default
-        if key.may_be_off and fields.prefix + name in fields.values and fields.get(name) in (None, 0):
+        if key.may_be_off and fields.prefix + name in fields.values and _is_nothing(fields.get(name)):
             return None
         more = () if default is REQUIRED else (default,)
         if key.is_whole:
@@ -96,14 +96,20 @@ class Source:
         num_tokens = len(tokens) if isinstance(tokens, Texts) and tokens else None
         return int(self.fields.integer("vocab_size", 1, MAX_VOCAB, *([num_tokens] if num_tokens else [])))
 
-    def refuse(self, gguf: str | None, hf: str | None, needed: str, usual: object = None) -> None:
-        """BadInput where a key holds something but `usual`."""
+    def refuse(self, gguf: str | None, hf: str | None, needed: str, usual: int | None = None) -> None:
+        """BadInput where a key holds something but `usual`, 0 or false."""
         name = gguf if self.is_gguf else hf
-        if name is not None and (given := self.fields.get(name)) not in (None, False, 0, usual):
-            raise self.fields.fail(name, given, needed)
+        given = None if name is None else self.fields.get(name)
+        if name is not None and not _is_nothing(given) and (type(given) is not int or given != usual):
+            raise self.fields.fail(name, shown(given), needed)
 
     def flag(self, hf: str, default: bool) -> bool:
         return bool(self.fields.flag(hf, default))
 
     def fail(self, what: str, given: object, needed: str) -> BadInput:
         return BadInput(self.fields.where, what, given, needed)
+
+
+def _is_nothing(value: object) -> bool:
+    """Null, false or 0; an array of a GGUF file is something, and has no truth of its own."""
+    return value is None or (type(value) in (bool, int, float) and value == 0)
