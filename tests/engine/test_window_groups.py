@@ -39,4 +39,7 @@ def test_the_same_bits_in_fewer_pages(name: str, backend: str) -> None:
     assert (pages.num_used, narrow.num_used) == (0, 0)
     assert together.engine.scheduler.num_cached_tokens > 0
     assert most[1] < 0.7 * most[0]
+    tight = open_llm(name, backend, max_sequences=16, max_batch_tokens=24, num_pages=40)  # one context and a little
+    assert tight.generate(prompts, PARAMS) == expected
+    assert tight.engine.scheduler.num_preemptions > 0
     assert narrow.pool.num_pages <= 1 + 16 * (-(-WINDOW // PAGE_SIZE) + 4) + -(-(24 + 16) // PAGE_SIZE)

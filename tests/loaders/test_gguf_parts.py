@@ -101,3 +101,14 @@ def test_a_part_that_is_missing_and_one_under_another_name(tmp_path: Path) -> No
 def test_impossible_numbers(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput, match="needs a part from 1 to the number of parts"):
         open_checkpoint(tiny_model().write(tmp_path / name))
+
+
+def test_all_parts_together_cost_what_one_file_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write_parts(tmp_path, parts_of(tiny_model()))
+    least = paths[0].stat().st_size  # the first part holds no tensor
+    monkeypatch.setattr("samebits.loaders.gguf_parts.MAX_HEADER_BYTES", least + 10)
+    paths[2].unlink()  # it is not looked for any more
+    with pytest.raises(
+        BadInput, match=rf"00002-of-00003\.gguf: header: got \d+ bytes so far; needs {least + 10} in all"
+    ):
+        open_checkpoint(paths[0])

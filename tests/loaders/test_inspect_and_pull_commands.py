@@ -58,6 +58,17 @@ def test_inspect_a_folder(cli: Any, tmp_path: Path) -> None:
     assert json.loads(out)["tokenizer"]["kind"] == "none"
 
 
+def test_inspect_tells_of_layers_and_rotations_in_a_line(cli: Any) -> None:
+    data = Path(__file__).parents[1] / "models" / "data"
+    _, out, _ = cli("inspect", str(data / "gemma3"))
+    told = " ".join(out.replace("│", " ").split())
+    assert "3 over 9 positions, rope_table.local; 1 over all positions, rope_table" in told
+    assert 'rope_table: theta 100000, 8 elements, kind "linear", factor 4.0; rope_table.local: theta 100, 8' in told
+    _, out, _ = cli("inspect", str(data / "gemma3"), "--json")
+    memory, per_token = json.loads(out)["model"]["memory"], 2 * 2 * 8 * 2
+    assert memory["kv_bytes_per_1k_tokens_f16"] == (1000 + 3 * 9) * per_token
+
+
 def test_inspect_shows_what_it_can_and_says_what_is_wrong(cli: Any, tmp_path: Path) -> None:
     file = tiny_model(**{"general.architecture": (STRING, "mamba"), "general.name": (STRING, "a\x1b[31mb[red]")})
     file.tensors.append(Tensor("odd", (64,), 40, bytes(36)))

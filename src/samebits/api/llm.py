@@ -89,9 +89,8 @@ class LLM:
                 v_format=v_format,
             )
             found = discovery.get(backend or discovery.default_name())
-            self.tokenizer = (
-                checkpoint.tokenizer()
-            )  # before anything that stays, so that the memory it used is given back whole
+            # before anything that stays, so that the memory it used is given back whole
+            self.tokenizer = checkpoint.tokenizer()
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from samebits.loaders.safetensors_dir import SafetensorsDir
 from samebits.loaders.texts import Texts
 from samebits.models.checkpoint import FileCheckpoint, describe
 from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.rope import PLAIN
 
 SHOWN_ITEMS = 4
 SHOWN_CHARS = 200
@@ -42,22 +44,22 @@ def shortened(value: Any) -> Any:
     return value
 
 
-def kv_bytes_per_1k(config: Decoder) -> int:
-    """Bytes of f16 keys and values for 1000 tokens, every layer keeping all of them."""
-    return 1000 * config.num_layers * 2 * config.num_kv_heads * config.head_size * KV_BYTES
+def kv_bytes(config: Decoder, num_tokens: int) -> int:
+    """Bytes of f16 keys and values of so many tokens; layers in a window keep no more than that."""
+    kept = sum(min(layer.window or num_tokens, num_tokens) for layer in config.layers)
+    return kept * 2 * config.num_kv_heads * config.head_size * KV_BYTES
 
 
 def model_facts(checkpoint: FileCheckpoint, weight_bytes: int) -> dict[str, Any]:
     """Architecture, configuration and memory."""
     config = checkpoint.config
-    per_1k = kv_bytes_per_1k(config)
     return {
         "architecture": checkpoint.architecture.name,
         "config": asdict(config),
         "memory": {
             "weight_bytes": weight_bytes,
-            "kv_bytes_per_1k_tokens_f16": per_1k,
-            "full_context_bytes": weight_bytes + per_1k * config.context_len // 1000,
+            "kv_bytes_per_1k_tokens_f16": kv_bytes(config, 1000),
+            "full_context_bytes": weight_bytes + kv_bytes(config, config.context_len),
         },
     }
 
@@ -128,6 +130,24 @@ def _pairs(title: str, values: dict[str, Any]) -> Table:
     return table
 
 
+def _layers(layers: Sequence[dict[str, Any]]) -> str:
+    """How many there are of each kind."""
+    kinds = Counter((layer["window"], layer["rope"]) for layer in layers)
+    reach = {None: "over all positions"}
+    return "; ".join(f"{n} {reach.get(w, f'over {w} positions')}, {rope}" for (w, rope), n in kinds.items())
+
+
+def _ropes(ropes: dict[str, dict[str, Any]]) -> str:
+    """Each rotation, with what its scaling changes from none."""
+    parts = []
+    for name, rope in ropes.items():
+        usual = asdict(PLAIN)
+        changed = {k: v for k, v in rope["scaling"].items() if v != usual[k]}
+        scaling = "".join(f", {k} {json.dumps(v)}" for k, v in changed.items())
+        parts.append(f"{name}: theta {rope['theta']:g}, {rope['dims']} elements{scaling}")
+    return "; ".join(parts)
+
+
 def print_facts(console: Console, found: dict[str, Any]) -> None:
     """Tables for people."""
     console.print(f"{_safe(found['path'])}: {found['kind']}", highlight=False)
@@ -142,7 +162,8 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
     totals = {k: f"{v['tensors']} tensors, {_size(v['bytes'])}" for k, v in found["totals"].items()}
     console.print(_pairs("by format", totals))
     if model := found["model"]:
-        console.print(_pairs(f"model: {model['architecture']}", model["config"]))
+        told = {"ropes": _ropes(model["config"]["ropes"]), "layers": _layers(model["config"]["layers"])}
+        console.print(_pairs(f"model: {model['architecture']}", model["config"] | told))
         console.print(_pairs("memory", {k: _size(v) for k, v in model["memory"].items()}))
     if found["tokenizer"]:
         console.print(_pairs("tokenizer", found["tokenizer"]))

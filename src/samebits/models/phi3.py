@@ -16,11 +16,6 @@ PHI3_KEYS = KEYS | {
                             may_be_off=True),
 }  # fmt: skip
 QKV, GATE_UP = ("Q", "K", "K"), ("F", "F")  # the rows that a joined tensor holds, in order
-TOP = (
-    *(w for w in t.TOP if w.name != "rope_freqs"),
-    Weight("rope_factors.short", "R", "rope_factors_short", "rope_factors_short", when="has_rope_factors"),
-    Weight("rope_factors.long",  "R", "rope_factors_long",  "rope_factors_long",  when="has_rope_factors"),
-)  # fmt: skip
 LAYER = (
     *t.NORMS,
     Weight("attn.q",   "Q H", "attn_qkv",    "self_attn.qkv_proj", parts=QKV, part=0),
@@ -39,4 +34,4 @@ def read(source: Source) -> Decoder:
     return read_decoder(source, values, layers=layers, activation=activation(source, "hidden_act", default="silu"))
 
 
-PHI3 = Architecture("phi3", ("phi3", "Phi3ForCausalLM"), read, TOP, LAYER, llama.build)
+PHI3 = Architecture("phi3", ("phi3", "Phi3ForCausalLM"), read, t.TOP, LAYER, llama.build)

@@ -10,6 +10,8 @@ TOP = (
     Weight("norm",              "H",   "output_norm",          "model.norm"),
     Weight("head",              "V H", "output",               "lm_head", when="has_head"),
     Weight("rope_freqs",        "R",   "rope_freqs",           "rope_freqs", when="has_rope_freqs"),
+    Weight("rope_factors.short", "R",  "rope_factors_short",   "rope_factors_short", when="has_rope_factors"),
+    Weight("rope_factors.long", "R",   "rope_factors_long",    "rope_factors_long", when="has_rope_factors"),
 )  # fmt: skip
 NORMS = (
     Weight("attn_norm",         "H",   "attn_norm",            "input_layernorm"),
