@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,25 @@ def test_the_end_of_an_answer_is_what_the_configuration_says(tmp_path: Path) -> 
     path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": "end"}))
     with pytest.raises(BadInput, match="eos_token_id: got end; needs a token id"):
         LLM(tmp_path / "m", backend="reference")
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "samebits.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_line_takes_and_shows_ids() -> None:
+    model = ("--model", str(DATA / "llama"), "--backend", "reference")
+    (answer,) = LLM(DATA / "llama", backend="reference").generate([[1, 2, 3]], GREEDY)
+    options = ("--max-tokens", "8", "--temperature", "0", *model)
+    assert command("generate", "--tokens", "1,2,3", *options)[:2] == (0, ",".join(map(str, answer.token_ids)) + "\n")
+    status, _, error = command("generate", "--tokens", "1,x", *model)
+    assert (status, error) == (2, "error: generate: --tokens: got '1,x'; needs token ids such as 1,2,3\n")
+    status, _, error = command("generate", *model)
+    assert (status, error) == (2, "error: generate: PROMPT and --tokens: got none of them; needs one of them\n")

@@ -12,21 +12,25 @@ import typer
 from samebits.api.llm import LLM, SamplingParams
 from samebits.cli.model_options import Loader, sampling_command
 from samebits.core.errors import BadInput
+from samebits.debug.prepare import parse_tokens
 from samebits.loaders.chat import start_renderer
+from samebits.loaders.no_tokenizer import NoTokenizer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -> str:
-    """Shows the answers to one prompt; returns the text of the first."""
-    if as_json or params.n > 1:
+    """Shows the answers to one prompt, as token ids where the model has no text for them; the text of the first."""
+    has_text = llm.tokenizer.kind != NoTokenizer.kind
+    if as_json or params.n > 1 or not has_text:
         answers = llm.generate([prompt], params)
         if as_json:
             facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": len(prompt)}
             typer.echo(json.dumps({**facts, "answers": [asdict(a) for a in answers]}, ensure_ascii=False, indent=1))
         else:
-            for i, text in enumerate(a.text for a in answers):
-                typer.echo(f"[{i}] {text}")
+            for i, a in enumerate(answers):
+                shown = a.text if has_text else ",".join(map(str, a.token_ids))
+                typer.echo(f"[{i}] {shown}" if params.n > 1 else shown)
         return answers[0].text
     parts = []
     for piece in llm.stream(prompt, params):
@@ -40,15 +44,22 @@ def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -
 
 @sampling_command
 def generate(
-    prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
     load: Loader,
     params: SamplingParams,
+    prompt: Annotated[str | None, typer.Argument(help="The text to continue; - reads standard input.")] = None,
+    tokens: Annotated[
+        str | None, typer.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a text."""
-    text = sys.stdin.read() if prompt == "-" else prompt
+    """Continue a text, or token ids where the model has no tokenizer."""
+    if (prompt is None) == (tokens is None):
+        given = "none of them" if prompt is None else "both"
+        raise BadInput("generate", "PROMPT and --tokens", given, "one of them")
+    ids = None if tokens is None else parse_tokens("generate", tokens)
+    text = sys.stdin.read() if prompt == "-" else prompt or ""
     llm = load()
-    answer(llm, llm.encode(text), params, as_json)
+    answer(llm, llm.encode(text) if ids is None else ids, params, as_json)
 
 
 @sampling_command

@@ -13,9 +13,16 @@ from rich.table import Table
 from samebits.api.llm import LLM
 from samebits.cli.model_options import Loader, model_command
 from samebits.core.errors import BadInput
+from samebits.debug.prepare import parse_tokens
 from samebits.engine.text_jobs import Score
 
 MAX_FILE_BYTES = 16 << 20
+
+
+def _named(llm: LLM, token: int) -> str:
+    """A token's text, or its id where it has none."""
+    text = llm.tokenizer.decode([token])
+    return repr(text) if text else str(token)
 
 
 def token_ids(llm: LLM, text: str | None, file: Path | None, tokens: str | None) -> list[int]:
@@ -23,10 +30,7 @@ def token_ids(llm: LLM, text: str | None, file: Path | None, tokens: str | None)
     if sum(x is not None for x in (text, file, tokens)) != 1:
         raise BadInput("score", "input", "none or several", "exactly one of TEXT, --file and --tokens")
     if tokens is not None:
-        parts = [p.strip() for p in tokens.split(",")]
-        if not all(p.isascii() and p.isdigit() for p in parts):
-            raise BadInput("score", "--tokens", repr(tokens[:80]), "numbers separated by commas")
-        return [int(p) for p in parts]
+        return parse_tokens("score", tokens)
     if file is not None:
         try:
             if file.stat().st_size > MAX_FILE_BYTES:
@@ -45,8 +49,8 @@ def show(llm: LLM, result: Score) -> None:
     for i, token in enumerate(result.token_ids):
         logprob = f"{result.token_logprobs[i - 1]:.4f}" if i else "-"
         before = result.top[i - 1] if i else ()
-        likeliest = ", ".join(f"{llm.tokenizer.decode([t])!r} {p:.2f}" for t, p in before)
-        table.add_row(str(i), str(token), repr(llm.tokenizer.decode([token])), logprob, likeliest)
+        likeliest = ", ".join(f"{_named(llm, t)} {p:.2f}" for t, p in before)
+        table.add_row(str(i), str(token), _named(llm, token), logprob, likeliest)
     console.print(table)
     perplexity = "-" if result.perplexity is None else f"{result.perplexity:.4f}"
     console.print(f"log-likelihood {result.log_likelihood:.4f}, perplexity {perplexity}", highlight=False)

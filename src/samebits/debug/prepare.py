@@ -33,6 +33,14 @@ def open_model(model: str) -> FileCheckpoint:
     return open_checkpoint(resolve(model))
 
 
+def parse_tokens(where: str, text: str) -> list[int]:
+    """The ids of "1,2,3"; BadInput for anything else."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise BadInput(where, "--tokens", repr(text[:80]), "token ids such as 1,2,3")
+    return [int(part) for part in parts]
+
+
 def choose_tokens(checkpoint: FileCheckpoint, prompt: str | None, tokens: str | None) -> tuple[int, ...]:
     """The ids of a prompt, or those given as "1,2,3"; a short sentence where there is neither."""
     if prompt is not None and tokens is not None:
@@ -40,10 +48,7 @@ def choose_tokens(checkpoint: FileCheckpoint, prompt: str | None, tokens: str | 
     if tokens is None:
         ids = checkpoint.tokenizer().encode(DEFAULT_PROMPT if prompt is None else prompt)
     else:
-        try:
-            ids = [int(text) for text in tokens.split(",")]
-        except ValueError:
-            raise BadInput("prompt", "--tokens", repr(tokens[:80]), "token ids such as 1,2,3") from None
+        ids = parse_tokens("prompt", tokens)
     config = checkpoint.config
     largest = min(config.context_len, MAX_TOKENS)
     if not 1 <= len(ids) <= largest:
