@@ -59,9 +59,14 @@ def of_each_row(value, R: tl.constexpr, CUTS: tl.constexpr):
 
 @triton.jit
 def sum_of_rows(slots, R: tl.constexpr, ASM: tl.constexpr):
-    """The sums of R rows: every cut gets its row's, [CUTS, 1] or [CUTS, 16]."""
+    """The sums of R rows: every cut gets its row's, [CUTS, 1] or [CUTS, 16]; a number where one row has no assembly.
+
+    As a tensor that number had every thread compute a whole row of 32,768: 160 s of compiling.
+    """
     if ASM != "":
         return tl.reshape(row_sum(tl.reshape(slots, [slots.shape[0] * 16]), ASM), slots.shape)
+    elif R == 1:
+        return tl.sum(sum_of_slots(slots, 1), axis=0)
     else:
         return of_each_row(sum_of_slots(slots, R), R, slots.shape[0])
 
