@@ -9,6 +9,7 @@ from samebits.ops import (  # noqa: F401  (importing registers)
     append,
     attention,
     copy_pages,
+    copy_slots,
     elementwise,
     embedding,
     fused,
