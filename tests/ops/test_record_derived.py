@@ -27,4 +27,4 @@ def test_what_follows_from_the_records() -> None:
     assert on_caches.pop("convert_kv_layout") == ("cache",)
     assert set(on_caches.values()) == {("k_cache", "v_cache")}
     assert "paged_attention" in on_caches
-    assert all(set(op.writes) <= {*op.caches, "residual"} for op in OPS)
+    assert all(set(op.writes) <= {*op.caches, "residual", "state", "ring", "carry"} for op in OPS)
