@@ -77,7 +77,8 @@ def test_what_a_failed_step_leaves_is_not_believed(
     hybrid: Lab, monkeypatch: pytest.MonkeyPatch, where: str, budget: int, error: type[BaseException]
 ) -> None:
     """The snapshot after a prompt is not made, or a slot has moved on in a step that nobody saw."""
-    engine = hybrid.engine(policy=Policy(budget))
+    before, engine = hybrid.engine(), hybrid.engine(policy=Policy(budget))
+    before.complete(before.generate([9] * 60, PARAMS["greedy"]))  # the first snapshots hold something else
     job = start(engine, "greedy")
     engine.step()
     runner, work = engine.runner, getattr(engine.runner, where)
