@@ -1,15 +1,16 @@
 """WHAT is computed: one record per op, its numpy reference the definition.
 
-A new op is a new module (or a function in a fitting one) listed here. Gated delta net, ssm scan and causal
-conv get modules of their own beside these.
+A new op is a new module (or a function in a fitting one) listed here.
 """
 
 from samebits.ops import (  # noqa: F401  (importing registers)
     activation,
     append,
     attention,
+    conv,
     copy_pages,
     copy_slots,
+    delta,
     elementwise,
     embedding,
     fused,
@@ -25,6 +26,7 @@ from samebits.ops import (  # noqa: F401  (importing registers)
     sampling,
     select,
     softmax,
+    ssm,
     state,
 )
 from samebits.ops.cases import make_inputs

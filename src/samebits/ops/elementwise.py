@@ -1,9 +1,10 @@
-"""Element by element: add, mul, scale, cast."""
+"""Element by element: add, mul, scale, cast, sigmoid_and_mul."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from samebits.core.numerics.elementary import sigmoid
 from samebits.core.numerics.settling import settle
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, Tolerance, define_op, float_format
 from samebits.ops.sizes import float_cases, rows
@@ -91,3 +92,17 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
 def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
     """x in another float format, rounded to nearest even."""
     return x.copy()  # a result never shares memory with an input it does not alias
+
+
+@define_op(
+    inputs=[Input("x", "... K", FLOATS, "what is gated"), Input("gate", "... K", FLOATS, "its sigmoid multiplies")],
+    results=[Result("y", "... K", "=x")],
+    tolerance=ONE_ROUNDING,
+    cases=[*float_cases("x", "gate"), Case("empty", rows(0, 64)), Case("qwen3-next", rows(5, 4096))],
+    invariant_axes=("...",),
+    space=row_space(inputs=("x", "gate"), operations=2),
+    smallest=-101,
+)
+def sigmoid_and_mul(x: np.ndarray, gate: np.ndarray) -> np.ndarray:
+    """x * sigmoid(gate)."""
+    return settle(x * sigmoid(gate))

@@ -1,4 +1,4 @@
-"""Normalisation over the last axis: rms_norm, fused_add_rms_norm, layer_norm."""
+"""Normalisation over the last axis: rms_norm, fused_add_rms_norm, layer_norm, l2_norm, gated_rms_norm."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.numerics.elementary import rsqrt
+from samebits.core.errors import BadInput
+from samebits.core.numerics.elementary import rsqrt, sigmoid
 from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settle
 from samebits.core.numerics.sums import row_sum
-from samebits.ops.record import FLOATS, Attr, Case, Input, Result, Tolerance, define_op
+from samebits.ops.record import FLOATS, Attr, Case, Input, Result, Tolerance, define_op, positive
 from samebits.ops.sizes import MODELS, float_cases, rows
 from samebits.ops.spaces import distinct, row_space
 
@@ -129,3 +130,79 @@ def layer_norm(
 ) -> np.ndarray:
     """c = x - mean(x); ((c * rsqrt(mean(c * c) + eps)) * weight) + bias."""
     return normalized(settle(x - mean(x)), weight, bias, eps=eps)
+
+
+@define_op(
+    inputs=[X],
+    attrs=[EPS],
+    results=[Result("y", "... K", "=x")],
+    tolerance=NORM_TOLERANCE,
+    cases=[
+        *float_cases("x"),
+        Case("tiny-rows", rows(3, 96), extra={"magnitude": 1e-3}),
+        Case("zero-rows", rows(0, 64)),
+    ],
+    invariant_axes=("...",),
+    space=row_space(attrs=EPS_VALUES, padded=512),
+    smallest=-114,
+)
+def l2_norm(x: np.ndarray, *, eps: float = 1e-5) -> np.ndarray:
+    """x * rsqrt(sum(x * x) + eps)."""
+    return settle(x * rsqrt(settle(row_sum(x * x)) + F(eps))[..., None])
+
+
+def _gate_cases() -> list[Case]:
+    names = ("x", "gate", "weight")
+    return [
+        *float_cases(*names),
+        Case("gate-first", rows(3, 96), {"gate_first": True}),
+        Case("groups", rows(3, 96), {"gate_first": True, "groups": 4}),
+        Case("qwen3-next", rows(32, 128), {"eps": 1e-6}),
+        Case("nemotron-h", rows(2, 8192), {"gate_first": True, "groups": 8}),
+    ]
+
+
+def _check_groups(x: np.ndarray, groups: int, **_: Any) -> None:
+    if groups < 1 or x.shape[-1] % groups:
+        raise BadInput("gated_rms_norm", "groups", groups, f"a divisor of the width {x.shape[-1]}")
+
+
+@define_op(
+    inputs=[
+        X,
+        Input("gate", "... K", FLOATS, "its silu multiplies"),
+        Input("weight", "K", FLOATS, "multiplies the normalised row"),
+    ],
+    attrs=[
+        EPS,
+        Attr("gate_first", bool, False, "whether the gate comes before the norm"),
+        Attr("groups", int, 1, "equal parts of a row, each normalised by itself", positive),
+    ],
+    results=[Result("y", "... K", "=x")],
+    tolerance=NORM_TOLERANCE,
+    cases=_gate_cases(),
+    invariant_axes=("...",),
+    check=_check_groups,
+    space=row_space(
+        inputs=("x", "gate", "weight"),
+        attrs={**EPS_VALUES, **distinct({"gate_first": (False, True), "groups": (1, 2, 8)})},
+        fits=lambda row: not {"K", "groups"} <= row.keys() or int(row["K"]) % int(row["groups"]) == 0,
+        operations=2,
+        padded=512,
+    ),
+    smallest=-114,
+)
+def gated_rms_norm(
+    x: np.ndarray,
+    gate: np.ndarray,
+    weight: np.ndarray,
+    *,
+    eps: float = 1e-5,
+    gate_first: bool = False,
+    groups: int = 1,
+) -> np.ndarray:
+    """rms_norm(x) * weight * silu(gate), or rms_norm(x * silu(gate)) * weight where the gate comes first."""
+    factor = settle(gate * sigmoid(gate))
+    parts = (settle(x * factor) if gate_first else x).reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
+    y = settle(normalized(parts, eps=eps).reshape(x.shape) * weight)
+    return y if gate_first else settle(y * factor)
