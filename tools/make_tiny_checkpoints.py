@@ -134,7 +134,9 @@ RECIPES |= {
 def make_model(recipe: Recipe, seed: int) -> Any:
     """A model in float32 whose every parameter is random and exact in the recipe's dtype."""
     torch.manual_seed(seed)
-    config = getattr(transformers, CONFIGS.get(recipe.family, f"{recipe.family}Config"))(**{**recipe.sizes, **recipe.config})
+    config = getattr(transformers, CONFIGS.get(recipe.family, f"{recipe.family}Config"))(
+        **{**recipe.sizes, **recipe.config}
+    )
     config._attn_implementation = "eager"
     model = getattr(transformers, f"{recipe.family}ForCausalLM")(config).float().eval()
     with torch.no_grad():

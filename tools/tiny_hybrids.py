@@ -1,4 +1,4 @@
-"""The hybrids among the tiny checkpoints: what their configurations are, and how llama.cpp's converter lays them out."""
+"""The hybrids among the tiny checkpoints: their configurations, and how llama.cpp's converter lays them out."""
 
 from __future__ import annotations
 
@@ -149,7 +149,11 @@ def layer_tensors(name: str, array: np.ndarray, family: str, config: Any) -> dic
     if family == "GraniteMoeHybrid" and name.endswith(("q_proj.weight", "k_proj.weight")):  # pairs side by side
         head_size = config.hidden_size // config.num_attention_heads
         order = np.arange(head_size).reshape(2, -1).T.ravel()
-        return {f"attn_{name.split('.')[-2][0]}.weight": array.reshape(-1, head_size, array.shape[1])[:, order].reshape(array.shape)}
+        return {
+            f"attn_{name.split('.')[-2][0]}.weight": array.reshape(-1, head_size, array.shape[1])[:, order].reshape(
+                array.shape
+            )
+        }
     if name.endswith("shared_mlp.input_linear.weight"):
         gate, up = np.split(array, 2)
         return {"ffn_gate.weight": gate, "ffn_up.weight": up}
@@ -168,7 +172,9 @@ def add_keys(writer: gguf.GGUFWriter, family: str, config: Any) -> None:
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_vocab_size(config.vocab_size)
-    eps = next(getattr(config, key) for key in ("rms_norm_eps", "layer_norm_epsilon", "norm_eps") if hasattr(config, key))
+    eps = next(
+        getattr(config, key) for key in ("rms_norm_eps", "layer_norm_epsilon", "norm_eps") if hasattr(config, key)
+    )
     writer.add_layer_norm_rms_eps(eps)
     if family == "Mamba2":
         writer.add_feed_forward_length(0)
@@ -233,7 +239,10 @@ def add_recurrence(writer: gguf.GGUFWriter, family: str, config: Any) -> None:
 
 def add_tensors(writer: gguf.GGUFWriter, model: Any, family: str) -> None:
     """Every tensor, named by gguf-py's own map where only its name changes."""
-    config, names = model.config, gguf.get_tensor_name_map(gguf.MODEL_ARCH[ARCHS[family]], model.config.num_hidden_layers)
+    config, names = (
+        model.config,
+        gguf.get_tensor_name_map(gguf.MODEL_ARCH[ARCHS[family]], model.config.num_hidden_layers),
+    )
     factors = falcon_factors(config) if family == "FalconH1" else {}
     for name, parameter in model.named_parameters():
         array = parameter.detach().numpy()

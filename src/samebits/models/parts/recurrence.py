@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from samebits.core.errors import BadInput
+from samebits.ops.ssm import NO_LIMIT
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Ssm:
     has_norm: bool = True
     is_gated_first: bool = True
     dt_min: float = 0.0
-    dt_max: float = float("inf")
+    dt_max: float = NO_LIMIT
 
     @property
     def inner_size(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from samebits.core.chunks import CHUNK
 from samebits.graph import Value
 from samebits.loaders.fields import shown
 from samebits.models.architecture import Weight
@@ -13,6 +12,8 @@ from samebits.models.parts.conv import causal_conv
 from samebits.models.parts.keys import MAX_HEAD_SIZE, MAX_HEADS, MAX_TAPS, MAX_WIDTH, Source, whole
 from samebits.models.parts.recurrence import Ssm, sizes_of
 from samebits.models.parts.state import Slot
+from samebits.ops.slots import CHUNK
+from samebits.ops.ssm import NO_LIMIT
 
 GGUF_KEYS = {
     "num_heads":    whole("ssm.time_step_rank", None, 1, MAX_HEADS),
@@ -28,12 +29,15 @@ def tensors(hf: str) -> tuple[Weight, ...]:
     #          ours          shape            GGUF               Hugging Face
     return (
         Weight("ssm.in",        "Projected H",   "ssm_in",          f"{hf}.in_proj"),
-        Weight("ssm.taps",      "Channels Taps", "ssm_conv1d",      f"{hf}.conv1d", hf_shape="Channels 1 Taps"),
-        Weight("ssm.taps_bias", "Channels",      "ssm_conv1d.bias", f"{hf}.conv1d.bias", when="has_conv_bias"),
-        Weight("ssm.decay",     "Heads",         "ssm_a",           f"{hf}.A_log", is_bare=True, hf_is_log=True,
+        Weight("ssm.taps",      "Channels Taps", "ssm_conv1d",      f"{hf}.conv1d", is_f32=True,
+               hf_shape="Channels 1 Taps"),
+        Weight("ssm.taps_bias", "Channels",      "ssm_conv1d.bias", f"{hf}.conv1d.bias", is_f32=True,
+               when="has_conv_bias"),
+        Weight("ssm.decay",     "Heads",         "ssm_a",           f"{hf}.A_log", is_f32=True, bare="both",
+               gguf_shape="Heads 1", hf_is_log=True),
+        Weight("ssm.dt_bias",   "Heads",         "ssm_dt.bias",     f"{hf}.dt_bias", is_f32=True, bare="both"),
+        Weight("ssm.d",         "Heads",         "ssm_d",           f"{hf}.D", is_f32=True, bare="both",
                gguf_shape="Heads 1"),
-        Weight("ssm.dt_bias",   "Heads",         "ssm_dt.bias",     f"{hf}.dt_bias", is_bare=True),
-        Weight("ssm.d",         "Heads",         "ssm_d",           f"{hf}.D", is_bare=True, gguf_shape="Heads 1"),
         Weight("ssm.norm",      "Inner",         "ssm_norm",        f"{hf}.norm", when="has_ssm_norm",
                gguf_shape="Groups GroupSize"),
         Weight("ssm.out",       "H Inner",       "ssm_out",         f"{hf}.out_proj"),
@@ -66,30 +70,36 @@ def time_step_limits(source: Source, key: str = "time_step_limit") -> dict[str, 
 def _bound(item: object) -> float:
     """A number; transformers writes infinity as an object. Anything else is no number, and fails every comparison."""
     if item == {"__float__": "Infinity"}:
-        return float("inf")
-    return float(item) if isinstance(item, int | float) and not isinstance(item, bool) else float("nan")
+        return NO_LIMIT
+    return min(float(item), NO_LIMIT) if isinstance(item, int | float) and not isinstance(item, bool) else float("nan")
 
 
-def ssm(m: ModelParts, x: Value, layer: int, factors: tuple[float, ...] = ()) -> Value:
-    """One layer. `factors`: of the gate, x, B, C and the step of time, behind their joined projection."""
+def ssm(m: ModelParts, x: Value, layer: int) -> Value:
+    """One layer."""
     b, c, name = m.b, sizes_of(m.config.recurrence, Ssm), f"layers.{layer}.ssm"
-    states = c.num_groups * c.state_size
-    joined, start, parts = m.linear(x, f"{name}.in"), 0, []
-    for i, width in enumerate((c.inner_size, c.inner_size, states, states, c.num_heads)):
-        part = b.slice_columns(joined, start=start, stop=start + width)
-        parts.append(m.scaled(part, factors[i]) if factors else part)
-        start += width
-    gate, *_, dt = parts
-    channels = b.slice_columns(joined, start=c.inner_size, stop=c.inner_size + c.num_channels)
-    if factors:
-        channels = b.concat_columns(b.concat_columns(parts[1], parts[2]), parts[3])
-    y = _scan(m, causal_conv(m, channels, name, c.num_taps, "silu"), dt, name)
+    gate, channels, dt = _projected(m, m.linear(x, f"{name}.in"))
+    y = _scan(m, causal_conv(m, channels, name, "silu"), dt, name)
     if c.has_norm:
         more = {"eps": m.config.rms_eps, "gate_first": c.is_gated_first, "groups": c.num_groups}
         y = b.gated_rms_norm(y, gate, m.weight(f"{name}.norm"), **more)
     else:
         y = b.silu_and_mul(b.concat_columns(gate, y))
     return m.linear(y, f"{name}.out")
+
+
+def _projected(m: ModelParts, joined: Value) -> tuple[Value, Value, Value]:
+    """The gate, what enters the convolution (x, B and C), and the step of time, each times its factor."""
+    b, c = m.b, sizes_of(m.config.recurrence, Ssm)
+    states, end = c.num_groups * c.state_size, c.inner_size + c.num_channels
+    gate = m.scaled(b.slice_columns(joined, start=0, stop=c.inner_size), "ssm.gate")
+    dt = m.scaled(b.slice_columns(joined, start=end, stop=end + c.num_heads), "ssm.dt")
+    if not {"ssm.x", "ssm.b", "ssm.c"} & m.config.factors.keys():
+        return gate, b.slice_columns(joined, start=c.inner_size, stop=end), dt
+    start, parts = c.inner_size, []
+    for factor, width in (("ssm.x", c.inner_size), ("ssm.b", states), ("ssm.c", states)):
+        parts.append(m.scaled(b.slice_columns(joined, start=start, stop=start + width), factor))
+        start += width
+    return gate, b.concat_columns(b.concat_columns(parts[0], parts[1]), parts[2]), dt
 
 
 def _scan(m: ModelParts, mixed: Value, dt: Value, name: str) -> Value:
