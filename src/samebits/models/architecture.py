@@ -109,15 +109,15 @@ class Architecture:
 
     def tensors(self, config: Decoder, is_gguf: bool) -> dict[str, Stored]:
         """Every tensor that the model needs, by our names."""
-        dims, found, root = config.dims(), {}, config.hf_root
+        dims, found = config.dims(), {}
         prefixes = [("", "", "", self.top)]
         for i, layer in enumerate(config.layers):
             weights = (*self.layer, *self.kinds.get(layer.kind, ()))
-            prefixes.append((f"layers.{i}.", f"blk.{i}.", f"{root}.layers.{i}.", weights))
+            prefixes.append((f"layers.{i}.", f"blk.{i}.", f"model.layers.{i}.", weights))
         for ours, gguf, hf, weights in prefixes:
             for w in weights:
                 if not w.when or getattr(config, w.when):
-                    name = f"{gguf}{w.gguf}" if is_gguf else _rooted(f"{hf}{w.hf}", root)
+                    name = f"{gguf}{w.gguf}" if is_gguf else _rooted(f"{hf}{w.hf}", config.hf_root)
                     found[ours + w.name] = _stored(w, name, dims, is_gguf)
         return found
 
@@ -127,7 +127,7 @@ class Architecture:
 
 
 def _rooted(name: str, root: str) -> str:
-    """A name of a table with the root that this file has in place of "model"."""
+    """A table's name with the root that this file has in place of "model"."""
     return f"{root}.{name.removeprefix('model.')}" if name.startswith("model.") else name
 
 

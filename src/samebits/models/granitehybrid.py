@@ -41,8 +41,8 @@ FFN = (
 
 
 def read(source: Source) -> Decoder:
-    if not source.is_gguf and source.fields.integer("num_local_experts", 0, 1 << 16, 8):
-        raise source.fields.fail("num_local_experts", source.fields.get("num_local_experts"), NO_EXPERTS)
+    if not source.is_gguf and (num_experts := source.fields.integer("num_local_experts", 0, 1 << 16, 8)):
+        raise source.fields.fail("num_local_experts", num_experts, NO_EXPERTS)
     source.refuse(None, "mamba_proj_bias", "false: biases of projections are not supported")
     values = source.values(GRANITE_KEYS)
     attn_scale, residual_scale, divisor = (values.pop(key) for key in ("attn_scale", "residual_scale", "logit_divisor"))
@@ -80,7 +80,10 @@ def _kinds(source: Source, values: dict[str, Any]) -> list[str]:
 def _has_rope(source: Source) -> bool:
     if source.is_gguf:
         return bool(source.fields.flag("rope.scaling.finetuned", True))
-    return source.fields.get("position_embedding_type") == "rope"
+    kind = source.fields.text("position_embedding_type", "nope")
+    if kind not in ("rope", "nope"):
+        raise source.fields.fail("position_embedding_type", repr(kind), "rope, nope or nothing")
+    return bool(kind == "rope")
 
 
 def build(m: ModelParts) -> StepGraph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from samebits.loaders.fields import shown
 from samebits.models.architecture import Architecture, Rows, Weight
 from samebits.models.gemma2 import less_one
 from samebits.models.parts import delta_net as delta
@@ -78,6 +79,8 @@ def _refuse_mixtures(source: Source) -> None:
     fields, needed = source.fields, "0, or every layer in mlp_only_layers: mixtures of experts are not supported"
     num_experts = 0 if source.is_gguf else fields.integer("num_experts", 0, 1 << 16, 512)
     dense = fields.get("mlp_only_layers") or []
+    if not isinstance(dense, list):
+        raise fields.fail("mlp_only_layers", shown(dense), "a list of layers")
     num_layers, step = (fields.integer(key, 1, MAX_LAYERS, 1) for key in ("num_hidden_layers", "decoder_sparse_step"))
     if num_experts and any((i + 1) % step == 0 and i not in dense for i in range(num_layers)):
         raise fields.fail("num_experts", num_experts, needed)
