@@ -78,7 +78,7 @@ def test_promises_end_with_their_sequence() -> None:
     cache.note(0, prefixes, 5)
     assert match_of(cache, tokens).coming_slot == 0
     cache.close(0)
-    assert match_of(cache, tokens) == Match((1,), 3, None)
+    assert match_of(cache, tokens) == Match((1,), 3, None, 1)
     cache.check_integrity()
 
 

@@ -16,7 +16,8 @@ class Drive:
     def __init__(self, pages: PageCache, policy: Policy, *, shares_prefixes: bool = True) -> None:
         self.pages, self.policy = pages, policy
         self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
-        self.model = StepModel(pages.page_size, (pages.window, *(group.window for group in pages.windows)))
+        windows = (pages.window, *(group.window for group in pages.windows))
+        self.model = StepModel(pages.page_size, windows, has_slots=pages.states is not None)
         self.tracks: dict[Sequence, Track] = {}
         self.num_steps = 0
 
@@ -52,6 +53,19 @@ class Drive:
         self._commit(plan)
         self.scheduler.check_integrity()
         return plan
+
+    def fail_step(self) -> None:
+        """A step whose kernels fail: its requests end, and the others must not notice."""
+        plan = self.scheduler.plan()
+        if plan is None:
+            return
+        if self.model.slots is not None:
+            self.model.slots.spoil(plan)
+        self.scheduler.abandon(plan)
+        for sequence in [s for s in self.live() if s.request in {p.request for p in plan.sequences}]:
+            self.scheduler.finish(sequence)
+            del self.tracks[sequence]
+        self.scheduler.check_integrity()
 
     def drain(self) -> None:
         """Steps until all have ended, and that in bounded time: in every step the first of all gets a token further."""

@@ -19,11 +19,60 @@ class Track:
     scored: list[int] = field(default_factory=list)  # positions since it was last admitted
 
 
-class StepModel:
-    """Writes and reads what a plan says. `windows`: positions that a query of each group sees, all where None."""
+class SlotModel:
+    """A model whose state is the history it saw: at the last boundary, and beside that what came since.
 
-    def __init__(self, page_size: int, windows: Sequence_[int | None]) -> None:
+    Histories are named by numbers, see `StepModel.name_histories`; -1 is that of no token.
+    """
+
+    def __init__(self, page_size: int) -> None:
+        self.page_size = page_size
+        self.states: dict[int, tuple[int, bytes]] = {}  # by slot: the history at the last boundary, and its salt
+        self.rings: dict[int, list[int]] = {}  # by slot: histories since then
+
+    def copy(self, plan: StepPlan) -> None:
+        for copy in plan.slot_copies:
+            assert copy.source != copy.target
+            self.states[copy.target] = self.states.get(copy.source, (-2, b""))
+            if not copy.resumable_only:
+                self.rings[copy.target] = list(self.rings.get(copy.source, ()))
+
+    def run(self, plan: StepPlan, tracks: dict[Sequence, Track]) -> None:
+        """Every sequence goes on from its slot, which must hold what its own tokens leave behind."""
+        slots = plan.batch.slots.tolist()
+        assert slots == [s.slot for s in plan.sequences]
+        assert len(set(slots)) == len(slots)
+        for i, sequence in enumerate(plan.sequences):
+            slot, stop = slots[i], int(plan.lengths[i])
+            start = stop - int(plan.batch.qo_indptr[i + 1] - plan.batch.qo_indptr[i])
+            histories, salt = tracks[sequence].histories, sequence.request.salt
+            if start:
+                assert (self.states.get(slot), start) == (self._state(histories, salt, start), start)
+            if start % self.page_size:
+                assert self.rings[slot] == histories[start - start % self.page_size : start]
+            self.states[slot] = self._state(histories, salt, stop)
+            self.rings[slot] = histories[stop - stop % self.page_size : stop]
+
+    def spoil(self, plan: StepPlan) -> None:
+        """A step that failed: its copies were not made, its slots hold anything."""
+        for slot in (*plan.slots.tolist(), *(copy.target for copy in plan.slot_copies)):
+            self.states.pop(slot, None)
+            self.rings.pop(slot, None)
+
+    def _state(self, histories: list[int], salt: bytes, num_computed: int) -> tuple[int, bytes]:
+        boundary = num_computed - num_computed % self.page_size
+        return (histories[boundary - 1] if boundary else -1), salt
+
+
+class StepModel:
+    """Writes and reads what a plan says. `windows`: positions that a query of each group sees, all where None.
+
+    slots   what the slots of a model that has any hold; None for one that keeps all in pages
+    """
+
+    def __init__(self, page_size: int, windows: Sequence_[int | None], has_slots: bool = False) -> None:
         self.page_size, self.windows = page_size, windows
+        self.slots = SlotModel(page_size) if has_slots else None
         self.memory: dict[tuple[int, int, int], tuple[int, bytes]] = {}  # by group, page and place
         self._names: dict[tuple[int, int], int] = {}
 
@@ -46,6 +95,11 @@ class StepModel:
             assert 0 not in writers[group], "the null page is written"
             for i, sequence in enumerate(plan.sequences):
                 self._read(plan, i, tracks[sequence], group)
+        if self.slots is not None:
+            self.slots.copy(plan)
+            self.slots.run(plan, tracks)
+        else:
+            assert plan.slot_copies == ()
         self._check_rows(plan, tracks)
         return writers[0]
 

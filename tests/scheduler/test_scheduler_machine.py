@@ -30,6 +30,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         spare_pages=st.sampled_from([2, 0, 400]),
         window=st.sampled_from([None, None, 1, 3, 17]),
         further=st.sampled_from([(), (), (3,), (1,), (12, 2)]),
+        num_snapshots=st.sampled_from([None, 6, 1, 0, 40]),
         max_sequences=st.sampled_from([6, 3, 1]),
         policy=POLICIES,
         shares_prefixes=st.sampled_from([True, True, True, False]),
@@ -40,6 +41,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         spare_pages: int,
         window: int | None,
         further: tuple[int, ...],
+        num_snapshots: int | None,
         max_sequences: int,
         policy: Policy,
         shares_prefixes: bool,
@@ -51,7 +53,15 @@ class SchedulerMachine(RuleBasedStateMachine):
             for w in further
             if window is None or w < window
         ]
-        pages = PageCache(num_pages, page_size, max_sequences, MAX_LEN, window=window, further=narrower)
+        pages = PageCache(
+            num_pages,
+            page_size,
+            max_sequences,
+            MAX_LEN,
+            window=window,
+            further=narrower,
+            num_snapshots=num_snapshots,
+        )
         self.drive = Drive(pages, policy, shares_prefixes=shares_prefixes)
         self.num_added = 0
 
@@ -93,6 +103,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         live = self.drive.live()
         if which < len(live):  # so that there are fewer cancellations than requests
             self.drive.cancel(live[which])
+
+    @rule(happens=st.sampled_from([False, False, True]))
+    def fail(self, happens: bool) -> None:
+        if happens:
+            self.drive.fail_step()
 
     def teardown(self) -> None:
         if hasattr(self, "drive"):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
 from samebits.cache.pages import NULL_PAGE, PageCopy, PagePool, Prefix
+from samebits.cache.states import SlotStates
 from samebits.cache.windows import WindowPages
 from samebits.core.errors import BadInput
 
@@ -22,7 +24,9 @@ class Match:
 
     pages: tuple[int, ...]
     num_needed: int  # free pages that opening takes, idle ones among `pages` counted
-    coming_slot: int | None  # of a running sequence that is about to compute the page after them
+    coming_slot: int | None  # of a running sequence that is about to make more of it known
+    num_known: int = 0  # pages that are known: more than `pages` where no snapshot was taken at their end
+    num_coming: int = 0  # and with those that the slot is about to compute; 0 where it computes none of them
 
 
 class PageCache:
@@ -32,6 +36,7 @@ class PageCache:
     max_len       tokens a sequence may have
     window        positions before this many are never read again: their pages are given back
     further       (window, pages) of groups of layers with narrower windows, each with a pool of its own
+    num_snapshots of states that are kept in slots beside the pages; None for a model that keeps all in pages
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class PageCache:
         *,
         window: int | None = None,
         further: Sequence[tuple[int, int]] = (),
+        num_snapshots: int | None = None,
     ) -> None:
         if page_size < 1 or max_sequences < 1 or max_len < 1:
             raise BadInput("cache", "sizes", (page_size, max_sequences, max_len), "1 or more each")
@@ -50,6 +56,8 @@ class PageCache:
         self.max_len = min(max_len, (num_pages - 1) * page_size)
         self.tables = np.zeros((max_sequences, self.pages_for(self.max_len)), np.int32)
         self.windows = tuple(WindowPages(w, count, page_size, self.tables.shape) for w, count in further)
+        has_slots, max_pages = num_snapshots is not None, self.tables.shape[1]
+        self.states = SlotStates(page_size, max_sequences, num_snapshots or 0, max_pages) if has_slots else None
         self.num_held = np.zeros(max_sequences, np.int32)  # entries of each table, null ones counted
         self._num_noted = np.zeros(max_sequences, np.int32)  # full pages whose prefix the pool knows
         self._num_released = np.zeros(max_sequences, np.int32)  # by the window
@@ -73,7 +81,7 @@ class PageCache:
         """The longest known start of a sequence of so many tokens, whose full pages have these prefixes.
 
         The lookup stops at the first miss, and before the last token: that one is always computed. Every group of
-        pages must be able to go on there.
+        pages must be able to go on there, and states in slots must have a snapshot.
         """
         pages: list[int] = []
         limit = min(len(prefixes), (num_tokens - 1) // self.page_size)
@@ -82,11 +90,35 @@ class PageCache:
             if page is None:
                 break
             pages.append(page)
-        for group in self.windows:
-            del pages[group.resumable(prefixes, len(pages)) :]
+        del pages[self._resumable(prefixes, len(pages)) :]
+        num_known = len(pages)
+        coming_slot = self._coming.get(prefixes[num_known].digest) if num_known < limit else None
+        num_coming = 0
+        if self.states is not None:
+            del pages[self._resumable(prefixes, num_known, self.states) :]
+            if coming_slot is None:
+                coming_slot = self.states.coming(prefixes, len(pages), num_known)
+            else:
+                owners = (self._coming.get(p.digest) for p in prefixes[num_known:limit])
+                num_coming = num_known + sum(1 for _ in takewhile(lambda slot: slot == coming_slot, owners))
         num_idle = sum(map(self.pool.is_idle, pages))
-        coming_slot = self._coming.get(prefixes[len(pages)].digest) if len(pages) < limit else None
-        return Match(tuple(pages), self.pages_for(num_tokens) - len(pages) + num_idle, coming_slot)
+        num_needed = self.pages_for(num_tokens) - len(pages) + num_idle
+        return Match(tuple(pages), num_needed, coming_slot, num_known, num_coming)
+
+    def _resumable(self, prefixes: Sequence[Prefix], count: int, states: SlotStates | None = None) -> int:
+        """After how many full pages, of the first `count`, which are known, a sequence can go on."""
+        while True:
+            best = count if states is None else states.longest(prefixes, count)
+            for group in self.windows:
+                best = group.resumable(prefixes, best)
+            if best == count:
+                return best
+            count = best
+
+    def want(self, match: Match, prefixes: Sequence[Prefix]) -> None:
+        """One that waits for the match's coming pages will go on where those end, and needs a snapshot there."""
+        if self.states is not None and match.coming_slot is not None and match.num_coming:
+            self.states.want(match.coming_slot, prefixes, match.num_coming)
 
     def open(self, slot: int, match: Match, prefixes: Sequence[Prefix], num_tokens: int) -> int:
         """Gives an empty slot the matched pages and new ones up to num_tokens; returns how many tokens are there.
@@ -102,6 +134,8 @@ class PageCache:
         self.grow(slot, num_tokens)
         for group in self.windows:
             group.open(slot, prefixes, len(match.pages))
+        if self.states is not None:
+            self.states.open(slot, prefixes, len(match.pages), match.num_known, num_tokens)
         coming = tuple(p.digest for p in prefixes[len(match.pages) :])
         self._coming.update(dict.fromkeys(coming, slot))
         self._promised[slot] = coming
@@ -119,6 +153,8 @@ class PageCache:
         self._is_forked[parent] = self._is_forked[child] = True
         for group in self.windows:
             group.fork(parent, child)
+        if self.states is not None:
+            self.states.fork(parent, child)
 
     def advance(self, slots: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> list[PageCopy]:
         """Pages in windows for the tokens starts .. lengths - 1 of a step; the copies to make before it."""
@@ -202,6 +238,8 @@ class PageCache:
         self.num_held[slot] = 0
         for group in self.windows:
             group.close(slot)
+        if self.states is not None:
+            self.states.close(slot)
         for digest in self._promised.pop(slot, ()):
             if self._coming.get(digest) == slot:
                 del self._coming[digest]
@@ -216,5 +254,8 @@ class PageCache:
         self.pool.check_integrity(held)
         for group in self.windows:
             group.check_integrity()
-        if not set(self._coming.values()) <= set(np.flatnonzero(self.num_held).tolist()):
+        open_slots = set(np.flatnonzero(self.num_held).tolist())
+        if self.states is not None:
+            self.states.check_integrity(open_slots)
+        if not set(self._coming.values()) <= open_slots:
             raise BadInput("cache", "prefixes", "a page promised by a closed sequence", "promises of open ones")

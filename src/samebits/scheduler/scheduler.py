@@ -76,6 +76,7 @@ class Scheduler:
         self.slots.computed[plan.slots] = plan.lengths
         for i in self.pages.crossings(plan.slots, plan.lengths).tolist():
             self._note(plan.sequences[i], int(plan.lengths[i]))
+        self._take_snapshots(plan)
         for (parent, child), token in zip(plan.born, tokens[len(tokens) - len(plan.born) :].tolist(), strict=True):
             self._fork(parent, child, token)
         for _, child in plan.late:
@@ -84,14 +85,22 @@ class Scheduler:
             parent.unborn = []
         self.slots.add_tokens(plan.sampled_slots, tokens[: len(plan.sampled_slots)])
 
+    def abandon(self, plan: StepPlan) -> None:
+        """The step failed: whatever it was to write is not believed. The caller ends its sequences."""
+        states = self.pages.states
+        if states is None:
+            return
+        states.spoil(plan.slots, plan.slot_copies)
+        for sequence in [s for s in self.slots.running if states.is_spoiled(s.slot) and s not in plan.sequences]:
+            self._preempt(sequence)
+
     def finish(self, sequence: Sequence) -> None:
         """Ends a sequence in any state and frees its pages; its `tokens` stay. Unborn samples end with it."""
         for child in sequence.unborn:
             child.state = FINISHED
         sequence.unborn = []
         if sequence.state == RUNNING:
-            self.pages.close(sequence.slot)
-            self.slots.leave(sequence, FINISHED)
+            self._leave(sequence, FINISHED)
             return
         was_waiting, sequence.state = sequence.state == WAITING, FINISHED
         self._num_waiting -= was_waiting
@@ -115,10 +124,21 @@ class Scheduler:
         self._num_waiting += 1
         heappush(self._waiting, sequence)
 
+    def _prefixes(self, sequence: Sequence, num_computed: int) -> list[Prefix]:
+        """Of a running sequence's full pages."""
+        return sequence.chain.upto(self.slots.tokens[sequence.slot], num_computed // self.pages.page_size)
+
     def _note(self, sequence: Sequence, num_computed: int) -> None:
-        tokens = self.slots.tokens[sequence.slot]
-        prefixes = sequence.chain.upto(tokens, num_computed // self.pages.page_size)
-        self.pages.note(sequence.slot, prefixes, num_computed)
+        self.pages.note(sequence.slot, self._prefixes(sequence, num_computed), num_computed)
+
+    def _take_snapshots(self, plan: StepPlan) -> None:
+        """Where sequences came to a boundary that others may go on from."""
+        states = self.pages.states
+        if states is None:
+            return
+        for i in states.due(plan.slots, plan.lengths).tolist():
+            num_computed = int(plan.lengths[i])
+            states.reach(int(plan.slots[i]), self._prefixes(plan.sequences[i], num_computed), num_computed)
 
     def _room_for_decodes(self, copies: list[PageCopy]) -> np.ndarray:
         """Slots that decode in this step, with pages for it; as many as it takes are preempted."""
@@ -140,17 +160,25 @@ class Scheduler:
         slots = self.slots.in_order()
         behind = self.slots.known[slots] - self.slots.computed[slots]
         for i in np.flatnonzero(behind > 1).tolist():
-            count = min(int(behind[i]), cap, budget)
+            count = self._chunk(int(slots[i]), min(cap, budget))
             if count:
                 chunks.append((int(slots[i]), count))
                 budget -= count
         admissions = self._admissions()
         while budget and (slot := next(admissions, None)) is not None:
-            count = min(int(self.slots.known[slot] - self.slots.computed[slot]), cap, budget)
+            count = self._chunk(slot, min(cap, budget))
             chunks.append((slot, count))
             budget -= count
         admissions.close()
         return chunks
+
+    def _chunk(self, slot: int, most: int) -> int:
+        """Tokens of a prompt that a step computes, of at most so many."""
+        start, known = int(self.slots.computed[slot]), int(self.slots.known[slot])
+        end = min(known, start + most)
+        if self.pages.states is not None and end > start:
+            end = self.pages.states.chunk_end(slot, end, known)
+        return end - start
 
     def _admissions(self) -> Generator[int, None, None]:
         """Slots of waiting sequences as they are admitted, in order, until one finds no room.
@@ -165,6 +193,7 @@ class Scheduler:
                 if is_coming or not self._fits(match):
                     set_aside.append(heappop(self._waiting))
                     if is_coming:
+                        self.pages.want(match, prefixes)
                         continue
                     return
                 heappop(self._waiting)
@@ -181,10 +210,12 @@ class Scheduler:
 
     def _match(self, sequence: Sequence) -> tuple[Match, list[Prefix]]:
         num_tokens = len(sequence.tokens)
-        is_shared = self._shares_prefixes and not sequence.request.wants_all
-        num_full = num_tokens // self.pages.page_size if is_shared else 0
+        num_full = num_tokens // self.pages.page_size if self._is_shared(sequence) else 0
         prefixes = sequence.chain.upto(sequence.tokens, num_full)[:num_full]
         return self.pages.match(prefixes, num_tokens), prefixes
+
+    def _is_shared(self, sequence: Sequence) -> bool:
+        return self._shares_prefixes and not sequence.request.wants_all
 
     def _is_coming(self, match: Match, sequence: Sequence) -> bool:
         """Whether more of its prefix is about to be computed by one that is not served after it."""
@@ -219,9 +250,17 @@ class Scheduler:
                 return
             self._preempt(last)
 
+    def _leave(self, sequence: Sequence, state: str) -> None:
+        """Frees slot and pages; one that goes on from its last boundary, it or another, finds a snapshot of it."""
+        num_computed = int(self.slots.computed[sequence.slot])
+        count = num_computed // self.pages.page_size
+        if self.pages.states is not None and count and self._is_shared(sequence):
+            self.pages.states.save(sequence.slot, self._prefixes(sequence, num_computed)[count - 1])
+        self.pages.close(sequence.slot)
+        self.slots.leave(sequence, state)
+
     def _preempt(self, victim: Sequence) -> None:
-        self.pages.close(victim.slot)
-        self.slots.leave(victim, WAITING)
+        self._leave(victim, WAITING)
         victim.num_preemptions += 1
         self.num_preemptions += 1
         self._wait(victim)

@@ -115,6 +115,7 @@ class Slots:
             late=[(parent, child) for parent, child, _ in late],
             scored=tuple(scored),
             copies=tuple(copies),
+            slot_copies=pages.states.hand_out() if pages.states is not None else (),
             num_decodes=len(decodes),
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.cache import PageCopy
+from samebits.cache import PageCopy, SlotCopy
 from samebits.core.step import StepBatch
 from samebits.scheduler.request import Sequence
 
@@ -40,6 +40,7 @@ class StepPlan:
     late: list[tuple[Sequence, Sequence]]  # those that find no slot: they will wait with their prompt
     scored: tuple[Scored, ...]
     copies: tuple[PageCopy, ...]  # to be made before the step
+    slot_copies: tuple[SlotCopy, ...]  # and these, one after another
     num_decodes: int
 
     @property
