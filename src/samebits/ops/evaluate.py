@@ -154,8 +154,8 @@ def _check_storage(op: Op, name: str, value: HostTensor) -> None:
 def _settled(op: Op, tensor: Input, value: HostTensor) -> HostTensor:
     """The input with settled floats: itself where they are, or where the op writes it.
 
-    Codes of a block stay as they are, and so does a cache that the op only moves, or pages that it writes to: cells that
-    nobody wrote hold anything.
+    Codes of a block stay as they are, and so does a cache that the op only moves, or pages that it writes to: cells
+    that nobody wrote hold anything.
     """
     if isinstance(value, Packed):
         if not (value.scale == 0 or abs(value.scale) >= SMALLEST_SCALE):
