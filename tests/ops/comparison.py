@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import oracles
 import oracles_cache
+import oracles_recurrent
 import oracles_sample
 from op_helpers import copied, results_of
 from oracles import Expect, wide
@@ -15,10 +16,8 @@ from samebits.core.format import HostTensor, format_of
 from samebits.ops import OPS
 from samebits.ops.record import Case, Op
 
-ORACLES = {
-    op.name: next(getattr(m, op.name) for m in (oracles, oracles_cache, oracles_sample) if hasattr(m, op.name))
-    for op in OPS
-}
+MODULES = (oracles, oracles_cache, oracles_recurrent, oracles_sample)
+ORACLES = {op.name: next(getattr(m, op.name) for m in MODULES if hasattr(m, op.name)) for op in OPS}
 MOVES = ("split_heads", "merge_heads", "slice_columns", "concat_columns")
 # In float32 roundings (half ulps) of the unit each oracle states, beyond the rounding of the result's format.
 # 1.5 to 2 times the worst of six seeds over all quick cases, so a wrong term of 1e-6 shows.
@@ -45,6 +44,12 @@ BOUNDS = {
     "gemm_q8": 1.0,
     "gemm_silu_q8": 8.0,  # of the scale: a product of each half, silu, and the largest of 32
     "paged_attention": 2.0,  # of sum p * (1 + size of s) * |v| / l, and the same without v for the lse
+    "sigmoid_and_mul": 4.0,  # of |y|: exp, recip and a product
+    "l2_norm": 3.0,  # of |y|: half the sum of squares, rsqrt, a product
+    "gated_rms_norm": 9.0,  # of |y|: as rms_norm, and silu
+    "causal_conv": 4.0,  # of the terms' sizes: as many roundings as taps, silu
+    "gated_delta_rule": 8.0,  # of the largest S in a column, as often as q or k reads it
+    "ssm_scan": 7.0,
     "merge_state": 3.0,  # of the weighted sum of |v|, magnified by |s_a - s_b|
 }
 BELOW_SETTLED = 2.0**-49  # what settling a result or a factor may cost is not counted

@@ -254,3 +254,23 @@ def merge_state(i: dict, case: Case) -> list[Expect]:
     s = np.where(wa + wb > 0, np.log2(total), -np.inf)
     gap = np.where(np.isfinite(sa) & np.isfinite(sb), np.abs(np.where(wa > 0, sa, 0) - np.where(wb > 0, sb, 0)), 0)
     return [Expect(v, size * (1 + gap[..., None])), Expect(s, 1 + np.where(np.isfinite(s), np.abs(s), 0))]
+
+
+def sigmoid_and_mul(i: dict, case: Case) -> list[Expect]:
+    y = wide(i["x"]) / (1 + np.exp(-wide(i["gate"])))
+    return [Expect(y, np.abs(y))]
+
+
+def l2_norm(i: dict, case: Case) -> list[Expect]:
+    x = wide(i["x"])
+    y = x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + i.get("eps", 1e-5))
+    return [Expect(y, np.abs(y))]
+
+
+def gated_rms_norm(i: dict, case: Case) -> list[Expect]:
+    x, gate = wide(i["x"]), wide(i["gate"])
+    gate = gate / (1 + np.exp(-gate))
+    parts = (x * gate if i.get("gate_first", False) else x).reshape(*x.shape[:-1], i.get("groups", 1), -1)
+    parts = parts / np.sqrt((parts * parts).mean(axis=-1, keepdims=True) + i.get("eps", 1e-5))
+    y = parts.reshape(x.shape) * wide(i["weight"]) * (1.0 if i.get("gate_first", False) else gate)
+    return [Expect(y, np.abs(y))]

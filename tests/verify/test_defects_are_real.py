@@ -9,7 +9,17 @@ from planted_base import Defect, play
 from samebits.backends.reference import ReferenceBackend
 from samebits.ops import OPS
 
-KLASSES = {"rows": 20, "sizes": 15, "attention": 20, "values": 15, "formats": 15, "runs": 10, "graphs": 10, "rare": 5}
+KLASSES = {
+    "rows": 20,
+    "sizes": 15,
+    "attention": 20,
+    "values": 15,
+    "formats": 15,
+    "runs": 10,
+    "graphs": 10,
+    "rare": 5,
+    "slots": 8,
+}
 
 
 @pytest.mark.parametrize("defect", PLANTED.values(), ids=PLANTED)

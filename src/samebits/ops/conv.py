@@ -58,7 +58,7 @@ def causal_conv(
     *,
     activation: str = "none",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """y_t = activation(sum over taps of weight[:, i] * x_(t - K + 1 + i) + bias), taps in order; 0 before position 0."""
+    """y_t = activation(sum over taps i, in order, of weight[:, i] * x_(t - K + 1 + i), + bias); 0 before position 0."""
     num_taps = weight.shape[1]
     y = np.zeros(x.shape, np.float32)
     for run in runs(qo_indptr, positions, slots):

@@ -115,7 +115,7 @@ def gated_delta_rule(
     scaled = settle(q * F(scale))
     o = np.zeros(v.shape, np.float32)
 
-    def make_u(chunk: Chunk, first: int, rows: slice) -> None:
+    def make_u(chunk: Chunk, first: int, *, rows: slice) -> None:
         rest, weights = v[rows] - chunk.against_state(k[rows], first), chunk.against_rows(k[rows], first)
         for i in range(len(rest)):
             for s in range(first + i):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +22,12 @@ from samebits.core.numerics.sums import head_dot
 from samebits.ops.slots import CHUNK, Run
 
 Heads = np.ndarray  # int [H]: the key head of each value head
+
+
+class MakeU(Protocol):
+    """Fills u of a chunk from row `first` on, for these rows of the batch."""
+
+    def __call__(self, chunk: Chunk, first: int, *, rows: slice) -> None: ...
 
 
 @dataclass
@@ -48,7 +56,7 @@ class Chunk:
         return settle(exp(self.gates[first : first + len(x)])[..., None] * settle(dots))
 
     def against_rows(self, x: np.ndarray, first: int) -> np.ndarray:
-        """e^(G_t - G_s) (x_t . k_s) of rows x [n, Hk, K] that start at `first`: settled [n, s, H]; s > t is not used."""
+        """e^(G_t - G_s) (x_t . k_s) of rows x [n, Hk, K] from `first`: settled [n, s, H]; s > t is not used."""
         stop = first + len(x)
         shape = (len(x), stop, x.shape[1])
         dots = head_dot(x.shape[-1], shape, lambda d: x[:, None, :, d] * self.k[None, :stop, :, d])
@@ -89,7 +97,9 @@ def ring_width(num_key_heads: int, key_dim: int, num_heads: int, value_dim: int)
     return num_key_heads * key_dim + num_heads * value_dim + num_heads
 
 
-def split_ring(ring: np.ndarray, k_shape: tuple[int, int], u_shape: tuple[int, int]) -> tuple[np.ndarray, ...]:
+def split_ring(
+    ring: np.ndarray, k_shape: tuple[int, int], u_shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Views of one slot's ring [16, W]: k [16, Hk, K], u [16, H, V], G [16, H]."""
     k_end = k_shape[0] * k_shape[1]
     u_end = k_end + u_shape[0] * u_shape[1]
@@ -105,25 +115,22 @@ def walk(
     q: np.ndarray,
     k: np.ndarray,
     gates: np.ndarray,
-    make_u: Callable[[Chunk, int, slice], None],
+    make_u: MakeU,
 ) -> np.ndarray:
     """The outputs [n, H, V] of one sequence's tokens; its state [H, K, V] and ring [16, W] move on in place.
 
-    Only the rows of the last chunk, where it is not full, are written to the ring. `make_u(chunk, first, rows)` fills
-    u from row `first` of the chunk on, for these rows of the batch.
+    Only the rows of the last chunk, where it is not full, are written to the ring.
     """
     num_heads, _, value_dim = state.shape
-    views = split_ring(ring, k.shape[1:], (num_heads, value_dim))
+    views = split_ring(ring, (k.shape[1], k.shape[2]), (num_heads, value_dim))
     start = run.first % CHUNK
-    parts = [np.zeros(view.shape, np.float32) for view in views]
+    parts = np.zeros_like(views[0]), np.zeros_like(views[1]), np.zeros_like(views[2])
     for part, view in zip(parts, views, strict=True):
         part[:start] = view[:start]
     if run.first == 0:
         state[:] = 0
-    chunk = Chunk(state, *parts, heads, start)
-    out = []
-    for first, rows in run.pieces():
-        out.append(chunk.add(q[rows], k[rows], gates[rows], lambda c, f, rows=rows: make_u(c, f, rows)))  # type: ignore[misc]
+    chunk = Chunk(state, *parts, heads=heads, num_rows=start)
+    out = [chunk.add(q[rows], k[rows], gates[rows], partial(make_u, rows=rows)) for rows in run.pieces()]
     written = slice(max(run.first, run.stop - run.stop % CHUNK) % CHUNK, run.stop % CHUNK)
     for part, view in zip(parts, views, strict=True):
         view[written] = part[written]

@@ -121,7 +121,7 @@ def ssm_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     }
 
 
-def conv_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+def conv_inputs(_op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     channels, taps = _heads(case, "C taps")
     batch, kind = _batch(case), case.extra.get("values", "normal")
     tokens, indices = _num_tokens(batch), _indices(batch, stream)
@@ -272,9 +272,11 @@ def _is_per_token(op: Op, name: str) -> bool:
     return any(t.name == name and t.dims_choices[0].split()[0] == "T" for t in op.inputs)
 
 
-def _call(op: Op, inputs: dict[str, Any], runs: list[tuple[int, int, int]], memory: dict[str, np.ndarray]) -> Any:
+def _call(
+    op: Op, inputs: dict[str, Any], runs: list[tuple[int, int, int]], memory: dict[str, np.ndarray]
+) -> dict[str, Any]:
     """The inputs of a call over (first row, rows, slot) of sequences, with copies of this memory."""
-    rows = np.concatenate([np.arange(r, r + n) for r, n, _ in runs] or [np.zeros(0)]).astype(np.int64)
+    rows = np.concatenate([np.arange(r, r + n) for r, n, _ in runs] or [np.zeros(0, np.int64)]).astype(np.int64)
     counts = np.array([n for _, n, _ in runs], np.int64)
     return {
         **{name: x[rows] if _is_per_token(op, name) else x for name, x in inputs.items()},

@@ -1,7 +1,7 @@
 """Ragged batches whose sequences keep a state each, in a slot: what ops on them share, checks first.
 
-A step computes positions first, first + 1, ... of every sequence. A boundary is a multiple of 16 positions, a chunk lies
-between two: states are those at the last boundary, and what came since then lies beside them.
+A step computes positions first, first + 1, ... of every sequence. A boundary is a multiple of 16 positions, a chunk
+lies between two: states are those at the last boundary, and what came since then lies beside them.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Run:
         """The position after the last."""
         return self.first + self.count
 
-    def pieces(self) -> Iterator[tuple[int, slice]]:
-        """(place in its chunk of the first token, rows) of what lies in each chunk."""
+    def pieces(self) -> Iterator[slice]:
+        """The rows of what lies in each chunk."""
         at = self.first
         while at < self.stop:
             end = min(self.stop, at - at % CHUNK + CHUNK)
             row = self.rows.start + at - self.first
-            yield at % CHUNK, slice(row, row + end - at)
+            yield slice(row, row + end - at)
             at = end
 
 

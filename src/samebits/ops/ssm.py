@@ -98,7 +98,7 @@ def ssm_scan(
     gates, u = settle(steps * decay), settle(steps[..., None] * x)
     y = np.zeros(x.shape, np.float32)
 
-    def make_u(chunk: Chunk, first: int, rows: slice) -> None:
+    def make_u(chunk: Chunk, first: int, *, rows: slice) -> None:
         chunk.u[first : first + rows.stop - rows.start] = u[rows]
 
     for run in runs(qo_indptr, positions, slots):

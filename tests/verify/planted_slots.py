@@ -1,0 +1,133 @@
+"""States in slots: defects of rings, carries, boundaries, gates, and of who owns which slot."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import ml_dtypes
+import numpy as np
+from planted import Results
+from planted_base import Arguments, Defect, Scene, shown_by
+from planted_scenes import call
+
+from samebits.ops import OPS, make_inputs
+from samebits.ops.slots import CHUNK, Run, runs
+
+RECURRENT = ("gated_delta_rule", "ssm_scan")
+IN_SLOTS = ("causal_conv", *RECURRENT)
+
+
+def batch(op_name: str, case_id: str, **given: Any) -> Scene:
+    """A named case of an op in slots, with other inputs where they are given."""
+    op = OPS[op_name]
+    case = next(c for c in op.cases if c.id == case_id)
+    inputs = make_inputs(op, case)
+    filled = {n: np.full_like(inputs[n], value) if np.isscalar(value) else value for n, value in given.items()}
+    return call(op_name, **{**inputs, **filled})
+
+
+def runs_of(a: Arguments) -> list[Run]:
+    return runs(a["qo_indptr"], a["positions"], a["slots"])
+
+
+class StaleRing(Defect):
+    """Leaves the row of a sequence's last token out of the ring."""
+
+    ops = RECURRENT
+    witness = shown_by(batch, "gated_delta_rule", "decode")
+    twin = shown_by(batch, "gated_delta_rule", "page")
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        for run in runs_of(a):
+            if run.stop % CHUNK:
+                results[2][run.slot, run.stop % CHUNK - 1] = 0
+
+
+class BoundaryOneLate(Defect):
+    """Moves a state on one position after the boundary, but in a sequence's first step."""
+
+    ops = IN_SLOTS
+    witness = shown_by(batch, "ssm_scan", "decode")
+    twin = shown_by(batch, "ssm_scan", "prompt")
+
+    def change(self, a: Arguments) -> Arguments:
+        positions = a["positions"].copy()
+        for run in runs_of(a):
+            positions[run.rows] -= run.first > 1
+        return {"positions": positions}
+
+
+class GateByAnotherFormula(Defect):
+    """Makes the decay of softplus as the host's library has it."""
+
+    ops = RECURRENT
+    witness = shown_by(batch, "gated_delta_rule", "prompt")
+    twin = shown_by(batch, "gated_delta_rule", "prompt", a=40.0, dt_bias=0.0)
+
+    def kernel(self, op_name: str, arguments: Arguments) -> Results:
+        module = "delta" if op_name == "gated_delta_rule" else "ssm"
+        with patch(f"samebits.ops.{module}.softplus", lambda x: np.logaddexp(np.float32(0), x)):
+            return super().kernel(op_name, arguments)
+
+
+class TiledTakenForGrouped(Defect):
+    """Takes heads of v that share a key in turn for neighbours."""
+
+    ops = ("gated_delta_rule",)
+    witness = shown_by(batch, "gated_delta_rule", "tiled")
+    twin = shown_by(batch, "gated_delta_rule", "mixed")
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"v_heads": "grouped"}
+
+
+class StartsFromMemory(Defect):
+    """Starts a new sequence from what its slot holds."""
+
+    ops = IN_SLOTS
+    witness = shown_by(batch, "causal_conv", "first")
+    twin = shown_by(batch, "causal_conv", "resumed")
+
+    def change(self, a: Arguments) -> Arguments:
+        positions = a["positions"].copy()
+        for run in runs_of(a):
+            positions[run.rows] += CHUNK * (run.first == 0)
+        return {"positions": positions}
+
+
+class SlotsInOrder(Defect):
+    """Takes a sequence's number in the batch for its slot."""
+
+    ops = IN_SLOTS
+    witness = shown_by(batch, "ssm_scan", "decode")
+    twin = shown_by(batch, "ssm_scan", "first", slots=0)
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"slots": np.arange(len(a["slots"]), dtype=np.int32)}
+
+
+class CarryInBfloat16(Defect):
+    """Keeps the inputs of a convolution in 16 bits."""
+
+    ops = ("causal_conv",)
+    witness = shown_by(batch, "causal_conv", "first")
+    twin = shown_by(batch, "causal_conv", "first", x=1.5)
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        for run in runs_of(a):
+            carry = results[1][run.slot, 0]
+            carry[:] = carry.astype(ml_dtypes.bfloat16)
+
+
+class BoundaryCarryForgotten(Defect):
+    """Keeps the last inputs of a convolution, and not those before the boundary."""
+
+    ops = ("causal_conv",)
+    witness = shown_by(batch, "causal_conv", "prompt")
+    twin = shown_by(batch, "causal_conv", "first")
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        for run in runs_of(a):
+            if run.stop - run.stop % CHUNK > run.first:
+                results[1][run.slot, 1] = 0
