@@ -18,6 +18,7 @@ from typing import Any
 
 import gguf
 import numpy as np
+import tiny_hybrids
 import torch
 import transformers
 
@@ -31,18 +32,28 @@ LLAMA31 |= dict(original_max_position_embeddings=64)  # wavelengths 6 to 1100: k
 SHORT, LONG = [1.0, 1.1, 1.3, 1.7], [1.0, 1.9, 3.1, 6.3]  # of the four frequencies of a head of 8
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64)
 YARN |= dict(beta_fast=8.0, beta_slow=1.0)  # so that four frequencies are kept, on the ramp, and divided
-CONFIGS = {"Gemma3": "Gemma3TextConfig"}  # where it is not the family's name
+CONFIGS = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}  # where it is not the family's name
+HYBRIDS = {"qwen3next": "Qwen3Next", "qwen35": "Qwen3_5", "mamba2": "Mamba2", "lfm2": "Lfm2"}
+HYBRIDS |= {"granitehybrid": "GraniteMoeHybrid", "falcon_h1": "FalconH1", "falcon_h1_norm": "FalconH1"}
+HYBRIDS |= {"nemotron_h": "NemotronH"}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What one folder holds. `family` and "Config" or "ForCausalLM" are transformers' classes, but for a config whose
-    class has another name. `gguf_types`: a GGUF file with matrices of each of these types."""
+    class has another name. `gguf_types`: a GGUF file with matrices of each of these types. `sizes`: what `config`
+    changes."""
 
     family: str
     config: dict[str, Any] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
     gguf_types: tuple[str, ...] = ()
+    sizes: dict[str, Any] = field(default_factory=lambda: SIZES)
+    num_tokens: int = NUM_TOKENS
+
+    @property
+    def is_hybrid(self) -> bool:
+        return self.family in tiny_hybrids.ARCHS
 
 
 RECIPES = {
@@ -108,18 +119,31 @@ RECIPES = {
     ),
     "yarn": Recipe("Qwen2", dict(rope_parameters=YARN), gguf_types=("f32",)),
 }
+RECIPES |= {
+    name: Recipe(
+        family,
+        tiny_hybrids.CONFIGS[name],
+        gguf_types=() if name == "falcon_h1_norm" else ("f32",),
+        sizes={},
+        num_tokens=52,  # three boundaries of 16 and a rest
+    )
+    for name, family in HYBRIDS.items()
+}
 
 
 def make_model(recipe: Recipe, seed: int) -> Any:
     """A model in float32 whose every parameter is random and exact in the recipe's dtype."""
     torch.manual_seed(seed)
-    config = getattr(transformers, CONFIGS.get(recipe.family, f"{recipe.family}Config"))(**{**SIZES, **recipe.config})
+    config = getattr(transformers, CONFIGS.get(recipe.family, f"{recipe.family}Config"))(
+        **{**recipe.sizes, **recipe.config}
+    )
     config._attn_implementation = "eager"
     model = getattr(transformers, f"{recipe.family}ForCausalLM")(config).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 1:  # norms and biases start as constants, which would hide their absence
                 centre = 1.0 if name.endswith("norm.weight") and not recipe.family.startswith("Gemma") else 0.0
+                centre = tiny_hybrids.centre(name, recipe.family) if recipe.is_hybrid else centre
                 parameter.copy_(centre + 0.3 * torch.randn_like(parameter))
             is_halved = "f16" in recipe.gguf_types  # so that its f16 file holds the same values
             parameter.copy_(parameter.to(torch.float16 if is_halved else recipe.dtype).float())
@@ -209,6 +233,9 @@ def add_scaling(writer: gguf.GGUFWriter, rope: dict[str, Any], head_dim: int, co
 
 def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
     """The model as a GGUF file without a tokenizer, tensors named by gguf-py's own map."""
+    if family in tiny_hybrids.ARCHS:
+        tiny_hybrids.write_gguf(path, model, family)
+        return
     config, architecture = model.config, family.lower()
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer = gguf.GGUFWriter(path, architecture)
@@ -250,7 +277,7 @@ def make(name: str, recipe: Recipe, folder: Path) -> None:
     """Writes one folder."""
     seed = list(RECIPES).index(name) + 1
     model = make_model(recipe, seed)
-    token_ids = np.random.default_rng(seed).integers(0, SIZES["vocab_size"], NUM_TOKENS).astype(np.int32)
+    token_ids = np.random.default_rng(seed).integers(0, SIZES["vocab_size"], recipe.num_tokens).astype(np.int32)
     expected = {"token_ids": token_ids, "logits": logits_of(model, token_ids)}
     half = torch.float16 if "f16" in recipe.gguf_types else recipe.dtype
     if half != torch.float32:

@@ -31,7 +31,18 @@ NAMES = (
     "yarn",
 )
 EXACT_NAMES = tuple(name for name in NAMES if name != "qwen3_bf16")  # float32 weights: nothing is rounded to 16 bits
+HYBRID_NAMES = (
+    "qwen3next",
+    "qwen35",
+    "mamba2",
+    "lfm2",
+    "granitehybrid",
+    "falcon_h1",
+    "falcon_h1_norm",
+    "nemotron_h",
+)
 PAGE_SIZE = 4  # small, so that prompts and windows end inside pages
+HYBRID_PAGE_SIZE = 16  # the only one of models with states in slots
 NUM_PAGES = 48  # two prompts' worth at that size
 
 
@@ -51,11 +62,13 @@ class Expected:
 
 @dataclass(frozen=True)
 class Part:
-    """One sequence's share of a step: its new tokens, the position of the first, and its pages in token order."""
+    """One sequence's share of a step: its new tokens, the position of the first, its pages in token order, and its
+    slot, which is else its place in the step."""
 
     token_ids: np.ndarray
     start: int
     pages: Iterable[int]
+    slot: int | None = None
 
 
 @cache
@@ -64,8 +77,9 @@ def expected(name: str) -> Expected:
         return Expected(stored["token_ids"], stored["logits"], stored.get("rounded"))
 
 
-def make_runner(checkpoint: Checkpoint, kv_format: str = "f32", page_size: int = PAGE_SIZE) -> Runner:
+def make_runner(checkpoint: Checkpoint, kv_format: str = "f32", page_size: int | None = None) -> Runner:
     """Portable bits; a float32 cache by default, so that it rounds nothing."""
+    page_size = page_size or (HYBRID_PAGE_SIZE if checkpoint.config.recurrence else PAGE_SIZE)
     limits = Limits(96, 16, NUM_PAGES, page_size, max_positions=64, k_format=kv_format, v_format=kv_format)
     return Runner(checkpoint, get("reference"), limits, "portable")
 
@@ -74,8 +88,9 @@ def step_batch(parts: list[Part], page_size: int, windows: Iterable[int | None] 
     """The step in which every part advances; all rows are wanted."""
     counts = np.array([len(p.token_ids) for p in parts], np.int32)
     starts = np.array([p.start for p in parts], np.int32)
-    tables = np.zeros((len(parts), NUM_PAGES), np.int32)
-    for row, part in enumerate(parts):
+    rows = np.array([i if p.slot is None else p.slot for i, p in enumerate(parts)], np.int32)
+    tables = np.zeros((rows.max() + 1, NUM_PAGES), np.int32)
+    for row, part in zip(rows, parts, strict=True):
         pages = list(part.pages)
         tables[row, : len(pages)] = pages
     return lay_out(
@@ -85,18 +100,23 @@ def step_batch(parts: list[Part], page_size: int, windows: Iterable[int | None] 
         out_rows=np.arange(counts.sum(), dtype=np.int32),
         page_size=page_size,
         tables=tables,
-        rows=np.arange(len(parts), dtype=np.int32),
+        rows=rows,
         window_tables=dict.fromkeys(windows, tables),
     )
 
 
 def run_prompt(
-    runner: Runner, token_ids: np.ndarray, cuts: Iterable[int] = (), pages: Iterable[int] = range(NUM_PAGES)
+    runner: Runner,
+    token_ids: np.ndarray,
+    cuts: Iterable[int] = (),
+    pages: Iterable[int] = range(NUM_PAGES),
+    slot: int | None = None,
 ) -> np.ndarray:
     """Logits of every position; a new step starts at position 0 and at every cut."""
     size = runner.limits.page_size
     spans = pairwise((0, *cuts, len(token_ids)))
-    steps = [step_batch([Part(token_ids[start:end], start, pages)], size, runner.windows[1:]) for start, end in spans]
+    parts = [Part(token_ids[start:end], start, pages, slot) for start, end in spans]
+    steps = [step_batch([part], size, runner.windows[1:]) for part in parts]
     return np.concatenate([runner.run(step).logits for step in steps])
 
 

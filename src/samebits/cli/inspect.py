@@ -45,8 +45,9 @@ def shortened(value: Any) -> Any:
 
 
 def kv_bytes(config: Decoder, num_tokens: int) -> int:
-    """Bytes of f16 keys and values of so many tokens; layers in a window keep no more than that."""
-    kept = sum(min(layer.window or num_tokens, num_tokens) for layer in config.layers)
+    """Bytes of f16 keys and values of so many tokens; layers in a window keep no more than that, others none."""
+    attends = [layer for layer in config.layers if layer.kind == "attention"]
+    kept = sum(min(layer.window or num_tokens, num_tokens) for layer in attends)
     return kept * 2 * config.num_kv_heads * config.head_size * KV_BYTES
 
 
@@ -132,9 +133,14 @@ def _pairs(title: str, values: dict[str, Any]) -> Table:
 
 def _layers(layers: Sequence[dict[str, Any]]) -> str:
     """How many there are of each kind."""
-    kinds = Counter((layer["window"], layer["rope"]) for layer in layers)
-    reach = {None: "over all positions"}
-    return "; ".join(f"{n} {reach.get(w, f'over {w} positions')}, {rope}" for (w, rope), n in kinds.items())
+    return "; ".join(f"{count} {kind}" for kind, count in Counter(map(_layer, layers)).items())
+
+
+def _layer(layer: dict[str, Any]) -> str:
+    if layer["kind"] != "attention":
+        return str(layer["kind"])
+    reach = f"over {layer['window']} positions" if layer["window"] else "over all positions"
+    return f"{reach}, {layer['rope'] or 'no rotation'}"
 
 
 def _ropes(ropes: dict[str, dict[str, Any]]) -> str:

@@ -42,7 +42,7 @@ def configuration(file: ModelFile) -> Fields:
     if isinstance(file, GgufFile):
         return Fields(file.metadata, str(file.path))
     path = _folder(file.path) / "config.json"
-    return Fields(read_json(path, MAX_CONFIG_BYTES), str(path))
+    return Fields(read_json(path, MAX_CONFIG_BYTES, may_be_infinite=True), str(path))
 
 
 def with_quantized(file: ModelFile, config: Fields) -> ModelFile:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor
@@ -76,8 +77,12 @@ def read_bounded(path: Path, limit: int) -> bytes:
         raise BadInput(str(path), "file", error.strerror or error, "a readable file") from None
 
 
-def _refuse_constant(text: str) -> Any:
+def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
+
+
+def _infinity(text: str) -> float:
+    return math.inf if text == "Infinity" else _refuse_constant(text)
 
 
 def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -88,18 +93,23 @@ def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_json(path: Path, limit: int) -> dict[str, Any]:
+def read_json(path: Path, limit: int, may_be_infinite: bool = False) -> dict[str, Any]:
     """A JSON object from a small file."""
-    return parse_json(read_bounded(path, limit), str(path))
+    return parse_json(read_bounded(path, limit), str(path), may_be_infinite)
 
 
-def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """A JSON object; `where` names its file. BadInput also for keys that repeat and for too many things."""
+def parse_json(data: bytes, where: str, may_be_infinite: bool = False) -> dict[str, Any]:
+    """A JSON object; `where` names its file. BadInput also for keys that repeat and for too many things.
+
+    may_be_infinite   Infinity is a number, as Python writes it into configurations
+    """
     num_items = sum(map(data.count, (b",", b"[", b"{")))  # at least
     if num_items > MAX_JSON_ITEMS:
         raise BadInput(where, "JSON", f"about {num_items} items", f"at most {MAX_JSON_ITEMS}")
     try:
-        value = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_only_once)
+        value = json.loads(
+            data, parse_constant=_infinity if may_be_infinite else _refuse_constant, object_pairs_hook=_only_once
+        )
     except (ValueError, RecursionError) as error:
         text = ascii(f"{type(error).__name__}: {error}")[1:-1]
         raise BadInput(where, "JSON", text[:200], "a valid document") from None

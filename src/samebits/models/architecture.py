@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import prod
+
+import numpy as np
 
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
@@ -14,15 +16,34 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Which rows of a file's tensor are ours, where files store several tensors as the rows of one.
+
+    parts   the rows of each of them, in order
+    taken   those that are ours, one behind another
+    groups  how often the parts repeat; ours are gathered from all groups
+    """
+
+    parts: tuple[str, ...]
+    taken: tuple[int, ...]
+    groups: str = "1"
+
+
+@dataclass(frozen=True)
 class Weight:
     """A tensor: our name, its shape in the letters of `Decoder.dims`, and what the two kinds of files call it.
 
     Names of files end in ".weight" where they say nothing else.
 
-    when      a property of the configuration without which the model has no such tensor
-    parts     where files store several tensors as the rows of one: the rows of each of them, in order
-    part      which of them this is
-    hf_plus   added to what Hugging Face stores; GGUF stores the sum
+    when        a property of the configuration without which the model has no such tensor
+    rows        where both kinds of files store it among others
+    hf_rows     where Hugging Face does, and GGUF does not
+    gguf_shape  the shape that GGUF files store it in, where that is another one of as many elements
+    hf_shape    the same of Hugging Face's
+    hf_plus     added to what Hugging Face stores; GGUF stores the sum
+    hf_is_log   Hugging Face stores x for -e^x; GGUF stores that
+    is_f32      ops read it as float32, whatever files store
+    bare        the files, "gguf" or "both", whose name for it does not end in ".weight"
     """
 
     name: str
@@ -30,23 +51,36 @@ class Weight:
     gguf: str
     hf: str
     when: str = ""
-    parts: tuple[str, ...] = ()
-    part: int = 0
+    rows: Rows | None = None
+    hf_rows: Rows | None = None
+    gguf_shape: str = ""
+    hf_shape: str = ""
     hf_plus: float = 0.0
+    hf_is_log: bool = False
+    is_f32: bool = False
+    bare: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stored:
     """Where a tensor of the model lies in a file: a tensor of it, or some of its rows.
 
     needed  the shape that the file's tensor must have
+    rows    those of it that are ours; None for all
     """
 
     name: str
     needed: Shape
     shape: Shape
-    first_row: int = 0
+    rows: slice | np.ndarray | None = None
     plus: float = 0.0
+    is_log: bool = False
+    is_f32: bool = False
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the model has other numbers than the file, or the same in float32."""
+        return bool(self.plus) or self.is_log or self.is_f32
 
 
 @dataclass(frozen=True)
@@ -59,6 +93,9 @@ class Architecture:
     top        tensors that a model has once
     layer      tensors of every layer; their names stand behind "layers.0.", "blk.0." and "model.layers.0."
     build      the graph of a step
+    kinds      tensors that only layers of a kind have beside those, by `Layer.kind`
+    hf_whole   (model_type, root) where a config.json holds this one as its text_config, beside models of pictures or
+               sounds: names start with the root in place of "model"
     """
 
     name: str
@@ -67,16 +104,20 @@ class Architecture:
     top: tuple[Weight, ...]
     layer: tuple[Weight, ...]
     build: Callable[[ModelParts], StepGraph]
+    kinds: Mapping[str, tuple[Weight, ...]] = field(default_factory=dict)
+    hf_whole: tuple[str, str] | None = None
 
     def tensors(self, config: Decoder, is_gguf: bool) -> dict[str, Stored]:
         """Every tensor that the model needs, by our names."""
         dims, found = config.dims(), {}
         prefixes = [("", "", "", self.top)]
-        prefixes += [(f"layers.{i}.", f"blk.{i}.", f"model.layers.{i}.", self.layer) for i in range(config.num_layers)]
+        for i, layer in enumerate(config.layers):
+            weights = (*self.layer, *self.kinds.get(layer.kind, ()))
+            prefixes.append((f"layers.{i}.", f"blk.{i}.", f"model.layers.{i}.", weights))
         for ours, gguf, hf, weights in prefixes:
             for w in weights:
                 if not w.when or getattr(config, w.when):
-                    name = f"{gguf}{w.gguf}" if is_gguf else f"{hf}{w.hf}"
+                    name = f"{gguf}{w.gguf}" if is_gguf else _rooted(f"{hf}{w.hf}", config.hf_root)
                     found[ours + w.name] = _stored(w, name, dims, is_gguf)
         return found
 
@@ -85,9 +126,42 @@ class Architecture:
         return {name: stored.shape for name, stored in self.tensors(config, is_gguf=True).items()}
 
 
-def _stored(weight: Weight, name: str, dims: dict[str, int], is_gguf: bool) -> Stored:
-    name = name if name.endswith((".bias", ".weight")) else f"{name}.weight"
-    rows, *rest = (prod(dims[letter] for letter in size.split("*")) for size in weight.shape.split())
-    sizes = [dims[letter] for letter in weight.parts] or [rows]
-    plus = 0.0 if is_gguf else weight.hf_plus
-    return Stored(name, (sum(sizes), *rest), (rows, *rest), sum(sizes[: weight.part]), plus)
+def _rooted(name: str, root: str) -> str:
+    """A table's name with the root that this file has in place of "model"."""
+    return f"{root}.{name.removeprefix('model.')}" if name.startswith("model.") else name
+
+
+def _stored(weight: Weight, name: str, dims: Mapping[str, int], is_gguf: bool) -> Stored:
+    is_whole = weight.bare == "both" or (is_gguf and weight.bare == "gguf") or name.endswith((".bias", ".weight"))
+    name = name if is_whole else f"{name}.weight"
+    shape = _sizes(weight.shape, dims)
+    among = weight.rows or (None if is_gguf else weight.hf_rows)
+    plus, is_log = (0.0, False) if is_gguf else (weight.hf_plus, weight.hf_is_log)
+    needed = _sizes((weight.gguf_shape if is_gguf else weight.hf_shape) or weight.shape, dims)
+    rows = None
+    if among:
+        index, num_rows = _index(among, dims)
+        needed, rows = (num_rows, *needed[1:]), _as_slice(index)
+    return Stored(name, needed, shape, rows, plus, is_log, weight.is_f32)
+
+
+def _sizes(shape: str, dims: Mapping[str, int]) -> Shape:
+    return tuple(_size(size, dims) for size in shape.split())
+
+
+def _size(product: str, dims: Mapping[str, int]) -> int:
+    return prod(int(factor) if factor.isdigit() else dims[factor] for factor in product.split("*"))
+
+
+def _index(rows: Rows, dims: Mapping[str, int]) -> tuple[np.ndarray, int]:
+    """The file's rows in our order, and how many it has."""
+    sizes = [_size(part, dims) for part in rows.parts]
+    starts, group = np.cumsum([0, *sizes]), np.arange(_size(rows.groups, dims))[:, None] * sum(sizes)
+    ours = [(group + np.arange(starts[i], starts[i + 1])).ravel() for i in rows.taken]
+    return np.concatenate(ours), len(group) * sum(sizes)
+
+
+def _as_slice(index: np.ndarray) -> slice | np.ndarray:
+    """Rows that lie side by side are a view of the file, others a copy."""
+    first, stop = int(index[0]), int(index[-1]) + 1
+    return slice(first, stop) if stop - first == len(index) and (np.diff(index) == 1).all() else index

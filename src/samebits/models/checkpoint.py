@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
+from samebits.core.numerics.elementary import exp
 from samebits.core.shapes import TensorSpec
 from samebits.loaders.chat import ChatTemplate
 from samebits.loaders.fields import Fields
@@ -82,18 +83,17 @@ class FileCheckpoint:
     def spec(self, name: str) -> TensorSpec | None:
         if name not in self.tensors:
             return None
-        stored = self.tensors[name]
-        return TensorSpec(stored.shape, "f32" if stored.plus else self.entry(name).format)
+        stored, entry = self.tensors[name], self.entry(name)
+        return TensorSpec(stored.shape, "f32" if stored.is_computed else entry.format)
 
     def tensor(self, name: str) -> HostTensor:
         whole, stored = self.file.read(self.entry(name).name), self.tensors[name]
-        rows = slice(stored.first_row, stored.first_row + stored.shape[0])
-        tensor = whole if stored.shape == stored.needed else whole[rows]
-        if not stored.plus:
+        tensor = whole if stored.rows is None else whole[stored.rows]
+        if not stored.is_computed and tensor.shape == stored.shape:
             return tensor
         if isinstance(tensor, Packed):
             raise BadInput(str(self.path), f"tensor {name}", tensor.format.name, "a plain tensor")
-        return tensor.astype(np.float32) + np.float32(stored.plus)
+        return _computed(tensor.reshape(stored.shape), stored)
 
     def release(self, name: str) -> None:
         self.file.release(self.entry(name).name)
@@ -129,9 +129,22 @@ def describe(file: ModelFile) -> FileCheckpoint:
 
 def read_config(fields: Fields, is_gguf: bool, tensors: Mapping[str, TensorEntry]) -> tuple[Architecture, Decoder]:
     """What a file says of its model, `tensors` being those it holds; BadInput for a model that is not ours."""
-    architecture = _gguf_architecture(fields) if is_gguf else _hf_architecture(fields)
-    below = Fields(fields.values, fields.where, f"{architecture.name}." if is_gguf else "")
-    return architecture, architecture.read(Source(below, is_gguf, tensors))
+    if is_gguf:
+        architecture = _gguf_architecture(fields)
+        below = Fields(fields.values, fields.where, f"{architecture.name}.")
+        return architecture, architecture.read(Source(below, True, tensors))
+    for architecture in ARCHITECTURES.values():
+        if architecture.hf_whole and architecture.hf_whole[0] == fields.get("model_type"):
+            config = architecture.read(Source(_text_part(fields), False, tensors))
+            return architecture, replace(config, hf_root=architecture.hf_whole[1])
+    architecture = _hf_architecture(fields)
+    return architecture, architecture.read(Source(fields, False, tensors))
+
+
+def _text_part(fields: Fields) -> Fields:
+    """The text model's fields of a config.json that describes several; only the whole says whether its head is tied."""
+    part, tied = fields.mapping("text_config"), fields.get("tie_word_embeddings")
+    return Fields({**part.values, **({} if tied is None else {"tie_word_embeddings": tied})}, part.where)
 
 
 def open_checkpoint(path: str | Path) -> FileCheckpoint:
@@ -162,6 +175,14 @@ def _hf_architecture(fields: Fields) -> Architecture:
     if model_type not in by_type:
         raise fields.fail("model_type", repr(model_type), f"one of {', '.join(by_type)}")
     return by_type[model_type]
+
+
+def _computed(tensor: np.ndarray, stored: Stored) -> np.ndarray:
+    """The model's numbers from the file's."""
+    if not stored.is_computed:
+        return tensor
+    numbers = tensor.astype(np.float32)
+    return -exp(numbers) if stored.is_log else numbers + np.float32(stored.plus)
 
 
 def _text(shape: tuple[int, ...]) -> str:

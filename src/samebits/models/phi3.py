@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from samebits.models import llama
-from samebits.models.architecture import Architecture, Weight
+from samebits.models.architecture import Architecture, Rows, Weight
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
 from samebits.models.parts.keys import MAX_CONTEXT, REQUIRED, Source, number, whole
@@ -18,12 +18,12 @@ PHI3_KEYS = KEYS | {
 QKV, GATE_UP = ("Q", "K", "K"), ("F", "F")  # the rows that a joined tensor holds, in order
 LAYER = (
     *t.NORMS,
-    Weight("attn.q",   "Q H", "attn_qkv",    "self_attn.qkv_proj", parts=QKV, part=0),
-    Weight("attn.k",   "K H", "attn_qkv",    "self_attn.qkv_proj", parts=QKV, part=1),
-    Weight("attn.v",   "K H", "attn_qkv",    "self_attn.qkv_proj", parts=QKV, part=2),
+    Weight("attn.q",   "Q H", "attn_qkv",    "self_attn.qkv_proj", rows=Rows(QKV, (0,))),
+    Weight("attn.k",   "K H", "attn_qkv",    "self_attn.qkv_proj", rows=Rows(QKV, (1,))),
+    Weight("attn.v",   "K H", "attn_qkv",    "self_attn.qkv_proj", rows=Rows(QKV, (2,))),
     Weight("attn.o",   "H Q", "attn_output", "self_attn.o_proj"),
-    Weight("ffn.gate", "F H", "ffn_up",      "mlp.gate_up_proj",   parts=GATE_UP, part=0),
-    Weight("ffn.up",   "F H", "ffn_up",      "mlp.gate_up_proj",   parts=GATE_UP, part=1),
+    Weight("ffn.gate", "F H", "ffn_up",      "mlp.gate_up_proj",   rows=Rows(GATE_UP, (0,))),
+    Weight("ffn.up",   "F H", "ffn_up",      "mlp.gate_up_proj",   rows=Rows(GATE_UP, (1,))),
     Weight("ffn.down", "H F", "ffn_down",    "mlp.down_proj"),
 )  # fmt: skip
 

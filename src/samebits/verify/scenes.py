@@ -37,7 +37,9 @@ SCRIPT: tuple[dict[str, int], ...] = (  # new tokens by sequence, in the order o
 )
 SHARES = {"b": "a"}  # b goes on after a's first page
 SUCCEEDS = {"e": "c"}  # e gets c's pages; c has ended
+SLOT_OF = {"a": 2, "b": 0, "c": 3, "d": 1, "e": 3}
 POISON = 0xFF  # of cells that hold no token
+SLOTS_SUFFIX = ".slots"  # of states in slots: they hold numbers, since b goes on from one that nobody computed here
 
 
 def script_steps(seed: int) -> list[Arrays]:
@@ -62,9 +64,9 @@ def script_steps(seed: int) -> list[Arrays]:
 def _step(new: dict[str, int], pages: dict[str, list[int]], lengths: dict[str, int], stream: Stream) -> Arrays:
     counts = np.array(list(new.values()), np.int32)
     ends = np.cumsum(counts, dtype=np.int32)
-    tables = np.zeros((len(new), NUM_PAGES), np.int32)
-    for row, name in enumerate(new):
-        tables[row, : len(pages[name])] = pages[name]
+    tables = np.zeros((LIMITS.max_sequences, NUM_PAGES), np.int32)
+    for name in new:
+        tables[SLOT_OF[name], : len(pages[name])] = pages[name]
     return lay_out(
         token_ids=stream.integers(0, VOCAB, (int(ends[-1]),)).astype(np.int32),
         starts=np.array([lengths[name] - count for name, count in new.items()], np.int32),
@@ -72,7 +74,7 @@ def _step(new: dict[str, int], pages: dict[str, list[int]], lengths: dict[str, i
         out_rows=np.array([*(ends - 1), 0][: int(ends[-1])], np.int32),  # every sequence's last token, and the first
         page_size=PAGE_SIZE,
         tables=tables,
-        rows=np.arange(len(new), dtype=np.int32),
+        rows=np.array([SLOT_OF[name] for name in new], np.int32),
     ).arrays()
 
 
@@ -108,7 +110,7 @@ class Tensors:
 
     def constant(self, graph: Graph, value: Value) -> HostTensor:
         """A weight of the graph or of what passes made of it, or the first contents of a cache."""
-        if graph.kinds.get(value.name) == "cache":
+        if graph.kinds.get(value.name) == "cache" and not value.name.endswith(SLOTS_SUFFIX):
             return filled(value.spec, POISON)
         if value.name not in self._weights:
             parts = graph.joined.get(value.name)

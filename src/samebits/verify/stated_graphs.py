@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from samebits.core.numerics.counter import Stream
+from samebits.core.shapes import TensorSpec
+from samebits.core.step import SLOTS
 from samebits.graph import Graph, Value
 from samebits.verify.random_graphs import HEAD, PAGE_TABLE, WIDTH, Maker
-from samebits.verify.scenes import VOCAB
+from samebits.verify.scenes import LIMITS, SIZES, SLOTS_SUFFIX, VOCAB
 
 CHAIN_NODES = 150  # more than a word or a small table has places
 
@@ -73,10 +75,40 @@ def scaled_weights(seed: int) -> Graph:
     return b.finish(b.add(product, y), b.embedding(product, maker.step["out_rows"]))
 
 
+def recurrent(seed: int) -> Graph:
+    """Layers that keep states in slots: a convolution, a delta rule on what it gives, and a scan after that."""
+    maker = _maker("recurrent", seed)
+    b, (x, y) = maker.b, maker.inputs
+    slots = b.input(SLOTS.name, SLOTS.spec(SIZES))
+    step = {"slots": slots, **{name: maker.step[name] for name in ("qo_indptr", "positions")}}
+
+    def state(name: str, *shape: int) -> Value:
+        return b.input(f"{name}{SLOTS_SUFFIX}", TensorSpec((LIMITS.num_slots, *shape), "f32"), "cache")
+
+    def heads(value: Value, start: int, stop: int, count: int) -> Value:
+        return b.split_heads(b.slice_columns(value, start=start, stop=stop), heads=count)
+
+    mixed, carry = b.causal_conv(x, maker.weight(WIDTH, 4), state("carry", 2, 3, WIDTH), **step, activation="silu")
+    gates = {"a": b.slice_columns(y, start=0, stop=2), "b": b.slice_columns(y, start=2, stop=4)}
+    decay = b.scale(maker.weight(2), factor=-1.0)
+    q, k, v = b.l2_norm(heads(mixed, 0, 16, 1)), b.l2_norm(heads(mixed, 16, 32, 1)), heads(mixed, 32, 64, 2)
+    memory = {"state": state("delta", 2, 16, 16), "ring": state("delta.ring", 16, 50)}
+    o, s, ring = b.gated_delta_rule(
+        q, k, v, **gates, decay=decay, dt_bias=maker.weight(2), **memory, **step, scale=0.25
+    )
+    normed = b.gated_rms_norm(o, heads(y, 32, 64, 2), maker.weight(16), groups=2)
+    scan = {"dt": gates["a"], "B": heads(mixed, 0, 16, 1), "C": heads(mixed, 16, 32, 1), "D": maker.weight(2)}
+    memory = {"state": state("scan", 2, 16, 16), "ring": state("scan.ring", 16, 50)}
+    z, s2, ring2 = b.ssm_scan(normed, **scan, decay=decay, dt_bias=maker.weight(2), **memory, **step)
+    out = b.sigmoid_and_mul(b.merge_heads(z), b.slice_columns(y, start=0, stop=32))
+    return b.finish(out, mixed, b.embedding(out, maker.step["out_rows"]), carry, s, ring, s2, ring2)
+
+
 STATED = {
     "long-chain": long_chain,
     "halves": halves,
     "first-of-two": first_of_two,
     "read-before-write": read_before_write,
+    "recurrent": recurrent,
     "scaled-weights": scaled_weights,
 }

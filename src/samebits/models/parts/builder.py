@@ -155,6 +155,10 @@ class ModelParts:
         """States as the step leaves them: outputs of the graph, so that no pass takes them for unused."""
         self._written += states
 
+    def sequences(self) -> dict[str, Value]:
+        """The step's arrays that say whose each token is, where, and which slot its sequence has."""
+        return {name: self.step[name] for name in ("qo_indptr", "positions", SLOTS.name)}
+
     def page_table(self, state: Paged) -> dict[str, Value]:
         """The step's arrays that say where a state's pages are."""
         pages = pages_name(None if state.window == self._windows[0] else state.window)
@@ -163,7 +167,12 @@ class ModelParts:
     def embed(self) -> Value:
         """Token embeddings, scaled where the model asks for it."""
         rows = self.b.embedding(self.weight("embed"), self.step["token_ids"])
-        return rows if self.config.embed_scale == 1 else self.b.scale(rows, factor=self.config.embed_scale)
+        return self.scaled(rows, self.config.embed_scale)
+
+    def scaled(self, x: Value, factor: float | str) -> Value:
+        """x * factor, or x itself where that is 1. A name is that of one of the configuration's factors."""
+        factor = self.config.factors.get(factor, 1.0) if isinstance(factor, str) else factor
+        return x if factor == 1 else self.b.scale(x, factor=factor)
 
     def norm(self, x: Value, name: str) -> Value:
         return self.b.rms_norm(x, self.weight(name), eps=self.config.rms_eps)
@@ -181,8 +190,9 @@ class ModelParts:
         v = b.split_heads(self.linear(x, f"{name}.v"), heads=c.num_kv_heads)
         if self.has(f"{name}.q_norm"):
             q, k = self.norm(q, f"{name}.q_norm"), self.norm(k, f"{name}.k_norm")
-        table = self.rope_tables[c.layers[layer].rope]
-        q, k = (b.rope(h, self.step["positions"], table, interleave=c.rope_is_interleaved) for h in (q, k))
+        if (rope := c.layers[layer].rope) is not None:
+            turn, is_interleaved = (self.step["positions"], self.rope_tables[rope]), c.rope_is_interleaved
+            q, k = (b.rope(h, *turn, interleave=is_interleaved) for h in (q, k))
         rows, window = (c.num_kv_heads, c.head_size), c.layers[layer].window
         state = Paged((rows, rows), window)
         k_cache, v_cache = self.state(f"layers.{layer}", state)
@@ -201,7 +211,10 @@ class ModelParts:
             window_left=(window or 0) - 1,
             **pages,
         )
-        return self.linear(b.merge_heads(a), f"{name}.o")
+        merged = b.merge_heads(a)
+        if self.has(f"{name}.gate"):
+            merged = b.sigmoid_and_mul(merged, self.linear(x, f"{name}.gate"))
+        return self.linear(merged, f"{name}.o")
 
     def gated_ffn(self, x: Value, layer: int) -> Value:
         """down(activation(gate(x)) * up(x))."""
@@ -217,7 +230,7 @@ class ModelParts:
         b, c = self.b, self.config
         rows = b.embedding(self.norm(hidden, "norm"), self.step["out_rows"])
         head = "head" if self.has("head") else "embed"
-        logits = self.linear(rows, head)
+        logits = self.scaled(self.linear(rows, head), c.logit_scale)
         if c.final_soft_cap:
             logits = b.soft_cap(logits, cap=c.final_soft_cap)
         return StepGraph(b.finish(logits, rows, *self._written), self._states, self._windows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from samebits.core.protocols import ModelSize
@@ -19,6 +19,7 @@ from samebits.models.parts.keys import (
     number,
     whole,
 )
+from samebits.models.parts.recurrence import Recurrence, Ssm
 from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope
 
 #                   GGUF                                 Hugging Face               bounds        where it is absent
@@ -41,10 +42,12 @@ LAYER_TYPES = ("sliding_attention", "full_attention")
 
 @dataclass(frozen=True)
 class Layer:
-    """What sets a layer apart: the positions it looks back over, None for all, and the rotation it has."""
+    """What sets a layer apart: the positions it looks back over, None for all, the rotation it has, None for none, and
+    what it does: "attention", "recurrence", or "ffn" where that is a layer of its own."""
 
     window: int | None = None
-    rope: str = ROPE_TABLE
+    rope: str | None = ROPE_TABLE
+    kind: str = "attention"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,10 @@ class Decoder(ModelSize):
     rope_is_interleaved  rotary pairs are (0, 1), (2, 3), ... (GGUF `llama` files), else (0, d/2), (1, d/2 + 1), ...
     query_scalar         attention logits are multiplied by query_scalar ** -0.5
     embed_scale          embeddings are multiplied by it
+    logit_scale          logits are multiplied by it
+    factors              what an architecture of its own multiplies by, by name; 1 where it names none
+    recurrence           what layers are that keep a state in place of keys and values
+    hf_root              what names of tensors in a Hugging Face folder start with
     """
 
     hidden_size: int
@@ -70,10 +77,14 @@ class Decoder(ModelSize):
     attn_soft_cap: float | None = None
     final_soft_cap: float | None = None
     embed_scale: float = 1.0
+    logit_scale: float = 1.0
     activation: str = "silu"
     is_tied: bool = False
     has_qkv_bias: bool = False
     has_out_bias: bool = False
+    factors: Mapping[str, float] = field(default_factory=dict)
+    recurrence: Recurrence | None = None
+    hf_root: str = "model"
 
     @property
     def has_head(self) -> bool:
@@ -88,8 +99,16 @@ class Decoder(ModelSize):
     def has_rope_factors(self) -> bool:
         return any(rope.scaling.long == "rope_factors.long" for rope in self.ropes.values())
 
+    @property
+    def has_conv_bias(self) -> bool:
+        return isinstance(self.recurrence, Ssm) and self.recurrence.has_conv_bias
+
+    @property
+    def has_ssm_norm(self) -> bool:
+        return isinstance(self.recurrence, Ssm) and self.recurrence.has_norm
+
     def dims(self) -> dict[str, int]:
-        """What the letters of tensors' shapes mean."""
+        """What the letters of tensors' shapes mean; a recurrence has names of its own."""
         return {
             "V": self.vocab_size,
             "H": self.hidden_size,
@@ -97,7 +116,9 @@ class Decoder(ModelSize):
             "Q": self.num_heads * self.head_size,
             "K": self.num_kv_heads * self.head_size,
             "D": self.head_size,
-            "R": self.ropes[ROPE_TABLE].dims // 2,
+            "A": self.num_heads,
+            "R": self.ropes[ROPE_TABLE].dims // 2 if self.ropes else 0,
+            **(self.recurrence.dims() if self.recurrence else {}),
         }
 
 
@@ -109,7 +130,7 @@ def read_decoder(source: Source, values: dict[str, Any], **given: Any) -> Decode
     source.refuse(None, "mlp_bias", "false: biases in the feed-forward part are not supported")
     is_tied = _is_tied(source, given.pop("is_tied", False))
     usual = {"query_scalar": float(head_size), "layers": (Layer(),) * num_layers, **_biases(source)}
-    if "ropes" not in given:
+    if "ropes" not in values | given:
         usual["ropes"] = {ROPE_TABLE: read_rope(source, rotary_dims(source, head_size), values["context_len"])}
     known = {"vocab_size": source.vocab_size(), "is_tied": is_tied}
     return _checked(source, Decoder(**usual | known | values | given))
@@ -137,12 +158,12 @@ def activation(source: Source, *keys: str, default: str) -> str:
     return ACTIVATIONS[name]
 
 
-def rotary_dims(source: Source, head_size: int) -> int:
-    """Elements of a head that are rotated."""
+def rotary_dims(source: Source, head_size: int, usual: float = 1.0) -> int:
+    """Elements of a head that are rotated; `usual`: the share of them where a config.json states none."""
     if source.is_gguf:
         return int(source.fields.integer("rope.dimension_count", 2, MAX_HEAD_SIZE, head_size))
     rope = source.fields.mapping("rope_parameters")
-    share = source.fields.number("partial_rotary_factor", 0.01, 1.0, 1.0)
+    share = source.fields.number("partial_rotary_factor", 0.01, 1.0, usual)
     return int(head_size * rope.number("partial_rotary_factor", 0.01, 1.0, share))
 
 
@@ -159,6 +180,8 @@ def _biases(source: Source) -> dict[str, bool]:
 
 def _checked(source: Source, c: Decoder) -> Decoder:
     """The same configuration, if its values agree with one another."""
+    if not any(layer.kind == "attention" for layer in c.layers):
+        return c
     if c.head_size < 1:
         raise source.fail("head size", c.head_size, "at least 1")
     if c.num_heads % c.num_kv_heads:

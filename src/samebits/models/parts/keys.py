@@ -17,6 +17,7 @@ MAX_WIDTH = 1 << 20
 MAX_HEADS = 4096
 MAX_HEAD_SIZE = 4096
 MAX_CONTEXT = 1 << 30
+MAX_TAPS = 64
 Known = Mapping[str, Any]
 
 

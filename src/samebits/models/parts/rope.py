@@ -93,14 +93,17 @@ def _plain(name: str, tensor: Callable[[str], HostTensor]) -> np.ndarray:
     return divisors
 
 
-def read_rope(source: Source, dims: int, context_len: int, parameters: Fields | None = None) -> Rope:
-    """The rotation of a model; `parameters`: the object of a config.json that describes it, where there are several."""
+def read_rope(
+    source: Source, dims: int, context_len: int, parameters: Fields | None = None, usual_theta: float = 10000.0
+) -> Rope:
+    """The rotation of a model; `parameters`: the object of a config.json that describes it, where there are several;
+    `usual_theta`: where it states none."""
     if source.is_gguf:
         theta = source.fields.number("rope.freq_base", 1.0, 1e12, 10000.0)
         return Rope(theta, dims, _gguf_scaling(source, context_len))
     fields = source.fields
     rope = parameters or fields.mapping("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
-    theta = rope.number("rope_theta", 1.0, 1e12, fields.number("rope_theta", 1.0, 1e12, 10000.0))
+    theta = rope.number("rope_theta", 1.0, 1e12, fields.number("rope_theta", 1.0, 1e12, usual_theta))
     return Rope(theta, dims, _hf_scaling(rope, fields, dims, context_len))
 
 

@@ -1,0 +1,148 @@
+"""Configurations of hybrids: all the ways in which published files state the same, and one line for what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoint_runs import DATA
+from test_bad_checkpoints import damaged_folder, refusal
+from test_config_defaults import config_with
+
+from samebits.loaders.fields import Fields
+from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
+
+GRANITE_TYPES = {"layer_types": ["mamba", "attention", "mamba"], "position_embedding_type": "nope"}
+SAME: list[tuple[str, dict[str, Any], str]] = [  # what is stated otherwise, and what is left out
+    ("granitehybrid", GRANITE_TYPES, "time_step_limit"),
+    ("qwen3next", {"layer_types": None, "full_attention_interval": 2}, "tie_word_embeddings"),
+    ("qwen3next", {"num_experts": 8, "mlp_only_layers": [0, 1, 2]}, ""),
+    ("qwen3next", {"num_experts": 8, "decoder_sparse_step": 4}, ""),
+    ("qwen3next", {"rope_parameters": None, "rope_theta": 500.0, "partial_rotary_factor": 0.25}, ""),
+    ("qwen35", {"rope_parameters": {"rope_theta": 500.0, "mrope_section": [1, 1, 0], "mrope_interleaved": True}}, ""),
+    ("lfm2", {"layer_types": None, "full_attn_idxs": [1]}, ""),
+    ("lfm2", {"block_ff_dim": 60, "intermediate_size": 9}, "block_ffn_dim_multiplier"),
+    (
+        "lfm2",
+        {"intermediate_size": 48, "block_auto_adjust_ff_dim": False, "tie_embedding": True},
+        "tie_word_embeddings",
+    ),
+    ("nemotron_h", {"layers_block_type": None, "hybrid_override_pattern": "M-*-M"}, "time_step_min"),
+    ("nemotron_h", {"layers_block_type": ["mamba", "mlp", "attention", "mlp", "mamba"]}, "num_hidden_layers"),
+    ("nemotron_h", {"attention_head_dim": 8}, "head_dim"),
+    ("falcon_h1", {"mamba_d_ssm": 48, "mamba_d_head": "auto"}, "mamba_rms_norm"),
+    ("mamba2", {"time_step_limit": [0.0, 1e30]}, "n_groups_unused"),
+]
+
+
+def test_infinity_as_python_writes_it(tmp_path: Path) -> None:
+    folder = config_with(tmp_path, "mamba2", {"time_step_limit": [0.0, float("inf")]})
+    assert "Infinity]" in (folder / "config.json").read_text()
+    assert open_checkpoint(folder).config == open_checkpoint(DATA / "mamba2").config
+
+
+@pytest.mark.parametrize(("name", "change", "without"), SAME, ids=[f"{n}-{'-'.join(c)}" for n, c, _ in SAME])
+def test_the_same_stated_otherwise(tmp_path: Path, name: str, change: dict[str, Any], without: str) -> None:
+    assert open_checkpoint(config_with(tmp_path, name, change, without)).config == open_checkpoint(DATA / name).config
+
+
+def test_limits_of_a_step_of_time(tmp_path: Path) -> None:
+    recurrence = open_checkpoint(DATA / "falcon_h1_norm").config.recurrence
+    assert recurrence is not None
+    other = open_checkpoint(config_with(tmp_path, "falcon_h1_norm", {"time_step_limit": [0, 2]})).config.recurrence
+    assert other == replace(recurrence, dt_min=0.0, dt_max=2.0)
+
+
+BAD: list[tuple[str, dict[str, Any], str, str]] = [
+    ("qwen3next", {"num_experts": 8}, "num_experts: got 8", "mixtures of experts are not supported"),
+    ("qwen3next", {"num_experts": None}, "num_experts: got 512", "every layer in mlp_only_layers"),
+    (
+        "qwen3next",
+        {"num_experts": 8, "mlp_only_layers": [0, 2]},
+        "num_experts: got 8",
+        "every layer in mlp_only_layers",
+    ),
+    ("qwen3next", {"num_experts": 8, "mlp_only_layers": "all"}, "mlp_only_layers: got 'all'", "a list"),
+    ("qwen3next", {"linear_num_value_heads": 3}, "value heads: got 3", "a multiple of the 2 key heads"),
+    ("qwen3next", {"linear_conv_kernel_dim": 1}, "linear_conv_kernel_dim: got 1", "an integer from 2 to 64"),
+    ("qwen3next", {"linear_key_head_dim": 16}, "(layers.0.delta.qkv): got shape 128x32", "shape 160x32"),
+    ("qwen3next", {"layer_types": ["linear_attention", "full_attention"]}, "layer_types: got [", "3 of full_attention"),
+    ("qwen3next", {"layer_types": ["linear_attention", 1, None]}, "layer_types: got [", "3 of full_attention"),
+    ("mamba2", {"n_groups": 3}, "groups of a state space: got 3", "a divisor of 8 heads"),
+    ("mamba2", {"use_bias": True}, "use_bias: got True", "biases of projections are not supported"),
+    ("mamba2", {"time_step_limit": [1.0, 0.5]}, "time_step_limit: got a list of 2", "the larger last"),
+    ("mamba2", {"time_step_limit": [-1, 1]}, "time_step_limit: got a list of 2", "neither negative"),
+    ("mamba2", {"time_step_limit": [0.0, "Infinity"]}, "time_step_limit: got a list of 2", "two numbers"),
+    ("mamba2", {"time_step_limit": 3}, "time_step_limit: got 3", "two numbers"),
+    ("lfm2", {"conv_bias": True}, "conv_bias: got True", "biases of convolutions are not supported"),
+    ("lfm2", {"layer_types": None, "full_attn_idxs": [3]}, "full_attn_idxs: got [3]", "layers from 0 to 2"),
+    ("granitehybrid", {"num_local_experts": 4}, "num_local_experts: got 4", "0: mixtures of experts"),
+    ("granitehybrid", {"num_local_experts": None}, "num_local_experts: got 8", "0: mixtures of experts"),
+    ("granitehybrid", {"mamba_proj_bias": True}, "mamba_proj_bias: got True", "biases of projections"),
+    ("granitehybrid", {"position_embedding_type": "alibi"}, "position_embedding_type: got 'alibi'", "rope, nope"),
+    ("falcon_h1", {"ssm_multipliers": [1.0] * 4}, "ssm_multipliers: got a list of 4", "5 numbers from 1e-06 to 1e+06"),
+    ("falcon_h1", {"mlp_multipliers": [1.0, "x"]}, "mlp_multipliers: got a list of 2", "2 numbers"),
+    ("falcon_h1", {"projectors_bias": True}, "projectors_bias: got True", "biases of projections"),
+    ("falcon_h1", {"mamba_d_ssm": 50}, "mamba_d_ssm: got 50", "a multiple of the 8 heads"),
+    ("nemotron_h", {"layers_block_type": ["mamba", "moe"]}, "layers_block_type: got [", "2 of full_attention"),
+    ("nemotron_h", {"layers_block_type": None, "hybrid_override_pattern": "ME*-M"}, "pattern: got ME*-M", "M * -"),
+    ("nemotron_h", {"layers_block_type": None}, "hybrid_override_pattern: got None", "letters among M * -"),
+    ("nemotron_h", {"mlp_hidden_act": "silu"}, "mlp_hidden_act: got silu", "relu2"),
+]
+
+
+@pytest.mark.parametrize(("name", "config", "problem", "need"), BAD, ids=[f"{b[0]}-{b[2]}" for b in BAD])
+def test_bad_folder(tmp_path: Path, name: str, config: dict[str, Any], problem: str, need: str) -> None:
+    folder = damaged_folder(tmp_path, name, config)
+    message = refusal(lambda: open_checkpoint(folder))
+    assert message.startswith(str(folder))
+    assert problem in message
+    assert need in message.split("; needs ")[1]
+
+
+def gguf_with(name: str, change: dict[str, Any]) -> Callable[[], Any]:
+    """Reads the configuration of a tiny GGUF file with other metadata; None leaves a key out."""
+    checkpoint = open_checkpoint(DATA / name / "model-f32.gguf")
+    assert isinstance(checkpoint, FileCheckpoint)
+    metadata = checkpoint.file.metadata | change
+    fields = Fields({k: v for k, v in metadata.items() if v is not None}, str(checkpoint.path))
+    return lambda: read_config(fields, True, checkpoint.file.tensors)
+
+
+BAD_GGUF: list[tuple[str, str, Any, str, str]] = [
+    ("qwen3next", "ssm.inner_size", None, "qwen3next.ssm.inner_size: got nothing", "an integer"),
+    ("qwen3next", "ssm.inner_size", 50, "ssm.inner_size: got 50", "a multiple of the 4 value heads"),
+    ("qwen3next", "expert_count", 8, "expert_count: got 8", "mixtures of experts are not supported"),
+    ("qwen35", "nextn_predict_layers", 3, "layers: got 0", "at least 1"),
+    ("mamba2", "ssm.inner_size", 4, "ssm.inner_size: got no heads of one size", "a multiple of 8 heads"),
+    ("lfm2", "attention.head_count_kv", np.array([0, 2], np.int32), "head_count_kv: got ", "3 integers from 0"),
+    ("lfm2", "attention.head_count_kv", np.array([0, -2, 0], np.int32), "head_count_kv: got ", "3 integers from 0"),
+    ("lfm2", "attention.head_count_kv", np.array([0, 0.5, 0], np.float32), "head_count_kv: got ", "3 integers from 0"),
+    ("lfm2", "attention.sliding_window", 9, "attention.sliding_window: got 9", "windows are not supported"),
+    ("nemotron_h", "feed_forward_length", None, "feed_forward_length: got nothing", "an integer"),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value", "problem", "need"), BAD_GGUF)
+def test_bad_gguf(name: str, key: str, value: Any, problem: str, need: str) -> None:
+    message = refusal(gguf_with(name, {f"{name}.{key}": value}))
+    assert problem in message
+    assert need in message.split("; needs ")[1]
+
+
+def test_layers_that_predict_more_tokens_are_left_out() -> None:
+    """Files of llama.cpp count them among the others; the last layer of this one is taken for such a one."""
+    _, config = gguf_with("qwen35", {"qwen35.nextn_predict_layers": 1})()
+    assert config.num_layers == 2
+    assert [layer.kind for layer in config.layers] == ["recurrence", "attention"]
+
+
+@pytest.mark.parametrize("name", ["qwen3next", "mamba2", "lfm2"])
+def test_gguf_and_folder_agree(name: str) -> None:
+    """Those of others differ: tiled heads, interleaved pairs, multipliers in the matrices, no least step of time."""
+    folder, file = open_checkpoint(DATA / name).config, open_checkpoint(DATA / name / "model-f32.gguf").config
+    assert replace(file, rms_eps=folder.rms_eps) == folder  # which GGUF stores as float32
