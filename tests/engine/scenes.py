@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tiny_hybrid import HybridCheckpoint
 
 from samebits.backends.discovery import Found
 from samebits.cache import PageCache
@@ -157,17 +158,20 @@ LIMITS = Limits(max_tokens=2200, max_sequences=64, num_pages=600, max_positions=
 class Lab:
     """A tiny random model on a backend, engines over it of any kind, and what the watched answers must be."""
 
-    def __init__(self, path: Path, found: Found, limits: Limits = LIMITS) -> None:
-        checkpoint = open_checkpoint(path)
+    def __init__(self, model: Path | HybridCheckpoint, found: Found, limits: Limits = LIMITS) -> None:
+        checkpoint = open_checkpoint(model) if isinstance(model, Path) else model
         self.tokenizer = checkpoint.tokenizer()
         self.runner = Runner(checkpoint, found, limits)
         self.alone = alone(self.engine)
 
-    def engine(self, num_pages: int | None = None, **options: Any) -> Engine:
-        """A fresh engine; fewer pages than there are make the pool tight."""
+    def engine(self, num_pages: int | None = None, num_snapshots: int | None = None, **options: Any) -> Engine:
+        """A fresh engine; fewer pages, or snapshots, than there are make a pool tight."""
         engine = Engine(self.runner, self.tokenizer, options.pop("policy", Policy()), **options)
-        if num_pages:
+        if num_pages or num_snapshots is not None:
             limits = self.runner.limits
-            pages = PageCache(num_pages, limits.page_size, limits.max_sequences, limits.max_positions)
+            if self.runner.has_slots and num_snapshots is None:
+                num_snapshots = limits.num_snapshots
+            sizes = num_pages or limits.num_pages, limits.page_size, limits.max_sequences, limits.max_positions
+            pages = PageCache(*sizes, num_snapshots=num_snapshots)
             engine.scheduler = Scheduler(pages, engine.scheduler.policy, **options)
         return engine

@@ -1,4 +1,4 @@
-"""Copies of pages on the device: for each group of layers a graph of its own over their caches."""
+"""Copies of pages and of slots on the device: graphs of their own over the model's caches."""
 
 from __future__ import annotations
 
@@ -6,14 +6,45 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from samebits.backends.interface import Backend, Buffer, Executable
-from samebits.cache import PageCopy
+from samebits.backends.interface import Backend, Buffer
+from samebits.cache import PageCopy, SlotCopy
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Value
 from samebits.ops.build import OpBuilder
 
-MAX_COPIES = 256  # in one run of the graph; more go in several
+MAX_COPIES = 256  # in one run of a graph; more go in several
+
+
+class CopyGraph:
+    """One graph that copies along the first axis of some states, given as the names of their tensors, keys first."""
+
+    def __init__(
+        self, backend: Backend, tier: Tier, caches: Mapping[str, Buffer], states: Sequence[tuple[str, ...]], op: str
+    ) -> None:
+        b, count = OpBuilder(), Sym("N", MAX_COPIES)
+        ids = [b.input(name, TensorSpec((count,), "i32")) for name in ("sources", "targets")]
+        outputs: list[Value] = []
+        for tensors in states:
+            values = [b.input(name, caches[name].spec, kind="cache") for name in tensors]
+            v_cache = {"v_cache": values[1]} if len(values) > 1 else {}
+            copied = getattr(b, op)(values[0], *ids, **v_cache)
+            outputs += copied if isinstance(copied, tuple) else (copied,)
+        self._backend = backend
+        self._executable = backend.compile(b.finish(*outputs), tier)
+        for name in (name for tensors in states for name in tensors):
+            self._executable.bind(name, caches[name])
+
+    def run(self, copies: Sequence[PageCopy] | Sequence[SlotCopy]) -> None:
+        """Makes the copies, whose targets are no sources."""
+        for start in range(0, len(copies), MAX_COPIES):
+            part = copies[start : start + MAX_COPIES]
+            for name, ids in (("sources", [c.source for c in part]), ("targets", [c.target for c in part])):
+                buffer = self._backend.alloc(TensorSpec((len(part),), "i32"))
+                self._backend.copy_in(buffer, np.array(ids, np.int32))
+                self._executable.bind(name, buffer)
+            self._executable.prepare({"N": len(part)})
+            self._executable.run()
 
 
 class PageCopier:
@@ -26,34 +57,53 @@ class PageCopier:
         caches: Mapping[str, Buffer],
         groups: Sequence[Sequence[tuple[str, ...]]],
     ) -> None:
-        self._backend = backend
-        self._executables = [self._compile(tier, caches, states) for states in groups]
-
-    def _compile(self, tier: Tier, caches: Mapping[str, Buffer], states: Sequence[tuple[str, ...]]) -> Executable:
-        b, count = OpBuilder(), Sym("N", MAX_COPIES)
-        pages = {name: b.input(name, TensorSpec((count,), "i32")) for name in ("sources", "targets")}
-        outputs: list[Value] = []
-        for tensors in states:
-            values = [b.input(name, caches[name].spec, kind="cache") for name in tensors]
-            v_cache = {"v_cache": values[1]} if len(values) > 1 else {}
-            copied = b.copy_kv_pages(values[0], pages["sources"], pages["targets"], **v_cache)
-            outputs += copied if isinstance(copied, tuple) else (copied,)
-        executable = self._backend.compile(b.finish(*outputs), tier)
-        for name in (name for tensors in states for name in tensors):
-            executable.bind(name, caches[name])
-        return executable
+        self._graphs = {
+            number: CopyGraph(backend, tier, caches, states, "copy_kv_pages")
+            for number, states in enumerate(groups)
+            if states  # none where pages only name prefixes
+        }
 
     def copy(self, copies: Sequence[PageCopy]) -> None:
         """Makes the copies, whose targets are no sources."""
-        for number, executable in enumerate(self._executables):
-            own = [c for c in copies if c.group == number]
-            for start in range(0, len(own), MAX_COPIES):
-                self._run(executable, own[start : start + MAX_COPIES])
+        for number, graph in self._graphs.items():
+            graph.run([c for c in copies if c.group == number])
 
-    def _run(self, executable: Executable, part: Sequence[PageCopy]) -> None:
-        for name, ids in (("sources", [c.source for c in part]), ("targets", [c.target for c in part])):
-            buffer = self._backend.alloc(TensorSpec((len(part),), "i32"))
-            self._backend.copy_in(buffer, np.array(ids, np.int32))
-            executable.bind(name, buffer)
-        executable.prepare({"N": len(part)})
-        executable.run()
+
+class SlotCopier:
+    """`tensors` of all states in slots, and those of them that are `resumable`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tier: Tier,
+        caches: Mapping[str, Buffer],
+        tensors: Sequence[str],
+        resumable: Sequence[str],
+    ) -> None:
+        self._graphs = {
+            resumable_only: CopyGraph(backend, tier, caches, [(name,) for name in names], "copy_slots")
+            for resumable_only, names in ((False, tensors), (True, resumable))
+            if names
+        }
+
+    def copy(self, copies: Sequence[SlotCopy]) -> None:
+        """Makes the copies one after another."""
+        for part in at_once(copies):
+            if (graph := self._graphs.get(part[0].resumable_only)) is not None:
+                graph.run(part)
+
+
+def at_once(copies: Sequence[SlotCopy]) -> list[list[SlotCopy]]:
+    """Copies that are to be made one after another in parts, each of one kind, that can be made all at once."""
+    parts: list[list[SlotCopy]] = []
+    read: set[int] = set()
+    written: set[int] = set()
+    for copy in copies:
+        is_apart = copy.target in read or copy.target in written or copy.source in written
+        if not parts or is_apart or parts[-1][0].resumable_only != copy.resumable_only:
+            parts.append([])
+            read, written = set(), set()
+        parts[-1].append(copy)
+        read.add(copy.source)
+        written.add(copy.target)
+    return parts

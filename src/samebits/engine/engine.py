@@ -58,6 +58,7 @@ class Engine:
             limits.max_positions,
             window=first,
             further=[(w, limits.num_window_pages(w)) for w in further if w is not None],
+            num_snapshots=limits.num_snapshots if runner.has_slots else None,
         )
         self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
         self._sampler = Sampler(runner.found, runner.tier, runner.vocab_size, limits.max_tokens)
@@ -146,6 +147,7 @@ class Engine:
             result = self._run(plan)
             drawn = self._draw(plan, result)
         except BaseException as error:
+            self.scheduler.abandon(plan)
             with suppress(SamebitsError):  # what the device noted of this step must not be told by the next
                 self.runner.backend.sync()
             reason = reason_of(error)
@@ -200,6 +202,7 @@ class Engine:
 
     def _run(self, plan: StepPlan) -> StepResult:
         self.runner.copy_pages(plan.copies)
+        self.runner.copy_slots(plan.slot_copies)
         return self.runner.run(plan.batch)
 
     def _draw(self, plan: StepPlan, result: StepResult) -> Drawn:

@@ -9,12 +9,12 @@ import numpy as np
 
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend, Buffer, Executable
-from samebits.cache import PageCopy
+from samebits.cache import PageCopy, SlotCopy
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.core.step import StepBatch
 from samebits.core.tiers import Tier
-from samebits.engine.copier import PageCopier
+from samebits.engine.copier import PageCopier, SlotCopier
 from samebits.engine.plan import compile_plan, make_plan, weight_packers
 from samebits.engine.weights import Progress, upload
 from samebits.models.checkpoint import Checkpoint, build_step
@@ -56,7 +56,8 @@ class StepResult:
 class Runner:
     """Executes steps. Caches stay on the device between them; pages are the caller's to assign.
 
-    windows    of the groups of layers that share page tables, in the order of a step's groups; None: all positions
+    windows     of the groups of layers that share page tables, in the order of a step's groups; None: all positions
+    has_slots   whether the model keeps states in slots, which are the caller's to assign too
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Runner:
             self.backend.set_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
         self.found, self.vocab_size = found, upper(self.graph.outputs[0].spec.shape[1])
-        self.windows = step.windows
+        self.windows, self.has_slots = step.windows, bool(step.slot_tensors)
         self._executable = compile_plan(self.backend, plan)
         specs: dict[str, dict[str, TensorSpec]] = {"step": {}, "weight": {}, "cache": {}}
         for value in self.graph.inputs:
@@ -94,7 +95,9 @@ class Runner:
         for name, buffer in self._caches.items():
             self._executable.bind(name, buffer)
         self._groups = tensor_groups(step.states, step.windows)
+        self._slots = step.slot_tensors, step.resumable_tensors
         self._copier: PageCopier | None = None
+        self._slot_copier: SlotCopier | None = None
 
     def copy_pages(self, copies: Sequence[PageCopy]) -> None:
         """Writes pages' contents onto others, in the caches of all layers."""
@@ -103,6 +106,14 @@ class Runner:
         if self._copier is None:  # most runs never fork
             self._copier = PageCopier(self.backend, self.tier, self._caches, self._groups)
         self._copier.copy(copies)
+
+    def copy_slots(self, copies: Sequence[SlotCopy]) -> None:
+        """Writes slots' contents onto others, one copy after another."""
+        if not copies:
+            return
+        if self._slot_copier is None:
+            self._slot_copier = SlotCopier(self.backend, self.tier, self._caches, *self._slots)
+        self._slot_copier.copy(copies)
 
     def run(self, batch: StepBatch) -> StepResult:
         """Starts one step; BadInput when it is larger than the graph was built for."""

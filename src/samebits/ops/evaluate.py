@@ -18,7 +18,7 @@ from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settled
 from samebits.core.shapes import Env, TensorSpec, describe, match_shape
 from samebits.formats.nvfp4 import SMALLEST_SCALE
-from samebits.ops.record import FLOATS, STATES, Attr, Input, Op
+from samebits.ops.record import FLOATS, Attr, Input, Op
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -154,16 +154,15 @@ def _check_storage(op: Op, name: str, value: HostTensor) -> None:
 def _settled(op: Op, tensor: Input, value: HostTensor) -> HostTensor:
     """The input with settled floats: itself where they are, or where the op writes it.
 
-    Codes of a block stay as they are, and so does a cache that the op only moves, or pages that it writes to: cells
-    that nobody wrote hold anything.
+    Codes of a block stay as they are, and so does a cache that the op only moves or writes to: cells that nobody wrote
+    hold anything.
     """
     if isinstance(value, Packed):
         if not (value.scale == 0 or abs(value.scale) >= SMALLEST_SCALE):
             raise BadInput(op.name, tensor.name, f"a tensor scale of {value.scale:g}", "0, or 2^-30 and more")
         return value
     is_written = tensor.name in op.writes
-    is_only_written = is_written and tensor.formats != STATES  # a state is read before it is written
-    if dtype_name(value) not in FLOATS or (tensor.is_cache and (is_only_written or op.smallest is None)):
+    if dtype_name(value) not in FLOATS or (tensor.is_cache and (is_written or op.smallest is None)):
         return value
     return settled(value, in_place=is_written)
 

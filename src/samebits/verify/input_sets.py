@@ -238,8 +238,8 @@ def _sequences(call: Inputs, chosen: list[int]) -> Inputs:
 
 
 def _other_pages(op: Op, call: Inputs, stream: Stream) -> Inputs:
-    """The same contents in pages elsewhere, and tables that say so."""
-    caches = [name for name in op.caches if call.get(name) is not None]
+    """The same contents in pages, or slots, elsewhere, and tables that say so."""
+    caches = [name for name in op.caches or op.writes if call.get(name) is not None]
     num_pages = call[caches[0]].shape[0]
     place = stream.permutation(num_pages)  # page p moves to place[p]
     origin = np.argsort(place)

@@ -27,6 +27,8 @@ CHOICES = {
     "target": ("NHD", "HND"),
     "form": ("tanh", "erf"),
     "format": tuple(FORMAT_CODES),
+    "activation": ("none", "silu"),
+    "v_heads": ("grouped", "tiled"),
 }
 
 

@@ -5,9 +5,13 @@
 #include "attention_fast.h"
 #include "bandwidth.h"
 #include "columns.h"
+#include "conv.h"
 #include "copy_pages.h"
+#include "copy_slots.h"
+#include "delta.h"
 #include "elementwise.h"
 #include "embedding.h"
+#include "gated_norm.h"
 #include "gemm.h"
 #include "layout.h"
 #include "norm.h"
@@ -16,6 +20,7 @@
 #include "sample.h"
 #include "select.h"
 #include "softmax.h"
+#include "ssm.h"
 #include "state.h"
 
 namespace samebits::SAMEBITS_ISA {
@@ -24,6 +29,10 @@ constexpr NativeOp kOps[] = {
     {"append_paged_kv_cache", run_append, Split::cells, append_scratch},
     {"rope_and_append", run_rope_and_append, Split::cells, append_scratch},
     {"copy_kv_pages", run_copy_kv_pages, Split::free},
+    {"copy_slots", run_copy_slots, Split::free},
+    {"causal_conv", run_causal_conv, Split::free, conv_scratch},
+    {"gated_delta_rule", run_gated_delta_rule, Split::free, delta_scratch},
+    {"ssm_scan", run_ssm_scan, Split::free, ssm_scratch},
     {"convert_kv_layout", run_convert_kv_layout, Split::rows},
     {"paged_attention", run_paged_attention, Split::free, paged_attention_scratch},
     {"embedding", run_embedding, Split::free, embedding_scratch},
@@ -32,6 +41,8 @@ constexpr NativeOp kOps[] = {
     {"gemm_silu_q8", run_gemm_silu_q8, Split::free, gemm_silu_q8_scratch, warm_gemm_silu_q8},
     {"grouped_gemm", run_grouped_gemm, Split::free, grouped_gemm_scratch},
     {"rms_norm", run_rms_norm, Split::rows, norm_scratch},
+    {"l2_norm", run_l2_norm, Split::rows, norm_scratch},
+    {"gated_rms_norm", run_gated_rms_norm, Split::rows, norm_scratch},
     {"layer_norm", run_layer_norm, Split::rows, norm_scratch},
     {"fused_add_rms_norm", run_fused_add_rms_norm, Split::rows, norm_scratch},
     {"quantize_q8", run_quantize_q8, Split::rows, quantize_scratch},
@@ -39,6 +50,7 @@ constexpr NativeOp kOps[] = {
     {"gelu_and_mul", run_gelu_and_mul, Split::rows, gated_scratch},
     {"add", run_add, Split::rows, elementwise_scratch},
     {"mul", run_mul, Split::rows, elementwise_scratch},
+    {"sigmoid_and_mul", run_sigmoid_and_mul, Split::rows, elementwise_scratch},
     {"scale", run_scale, Split::rows, elementwise_scratch},
     {"soft_cap", run_soft_cap, Split::rows, elementwise_scratch},
     {"cast", run_cast, Split::rows, elementwise_scratch},

@@ -12,9 +12,9 @@ inline bool check_copies(const int32_t* sources, const int32_t* targets, int64_t
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = 0; j < count; j++) {
             if (targets[i] == sources[j])
-                return refuse(worker, {"targets", "a page that is a source too", "pages that nothing is copied from"});
+                return refuse(worker, {"targets", "a source too", "places that nothing is copied from"});
             if (targets[i] == targets[j] && i != j)
-                return refuse(worker, {"targets", "a page twice", "every target once"});
+                return refuse(worker, {"targets", "a place twice", "every target once"});
         }
     return true;
 }

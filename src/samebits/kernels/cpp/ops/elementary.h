@@ -91,6 +91,14 @@ INLINE F sigmoid(F x) {
     return select(x < zero(), t * r, r);
 }
 
+// log(1 + e^x) = max(x, 0) + log1p(e^-|x|); 1 + t beyond sqrt(2) is halved, exactly.
+INLINE F softplus(F x) {
+    const F t = exp_not_positive(zero() - abs(x));
+    const M near_two = t > set(0.41421356f);
+    const F log1p = log1p_poly(select(near_two, set(0.5f) * t - set(0.5f), t));
+    return max(x, zero()) + select(near_two, set(kLn2High) + (set(kLn2Low) + log1p), log1p);
+}
+
 INLINE F copy_sign(F magnitude, F sign) {
     const I top = set(int32_t(0x80000000));
     return from_bits((bits(magnitude) & set(0x7FFFFFFF)) | (bits(sign) & top));

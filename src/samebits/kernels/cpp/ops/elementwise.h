@@ -1,4 +1,4 @@
-// add, mul, scale, soft_cap, cast.
+// add, mul, sigmoid_and_mul, scale, soft_cap, cast.
 #pragma once
 #include "elementary.h"
 #include "rows.h"
@@ -11,6 +11,10 @@ struct Sum {
 
 struct Product {
     INLINE F operator()(F x, F y) const { return settle(x * y); }
+};
+
+struct SigmoidMul {
+    INLINE F operator()(F x, F gate) const { return settle(x * sigmoid(gate)); }
 };
 
 struct Scaled {
@@ -65,6 +69,7 @@ void run_unary(const Fn& f, const Call& call, Worker& worker) {
 
 inline void run_add(const Call& call, Worker& worker) { run_binary(Sum{}, call, worker); }      // x, y -> z
 inline void run_mul(const Call& call, Worker& worker) { run_binary(Product{}, call, worker); }  // x, y -> z
+inline void run_sigmoid_and_mul(const Call& call, Worker& worker) { run_binary(SigmoidMul{}, call, worker); }  // x, gate -> y
 
 inline void run_scale(const Call& call, Worker& worker) {  // x -> y; factor
     run_unary(Scaled{set(call.real(0))}, call, worker);

@@ -1,6 +1,7 @@
-// rms_norm, fused_add_rms_norm, layer_norm: a row at a time.
+// rms_norm, l2_norm, fused_add_rms_norm, layer_norm: a row at a time.
 #pragma once
 #include "elementary.h"
+#include "rows.h"
 #include "sums.h"
 
 namespace samebits::SAMEBITS_ISA {
@@ -31,6 +32,11 @@ INLINE void rms_norm_row(const NormRow& p, const float* x, float* y) {
         const int n = int(least(16, p.width - i));
         store_partial(y + i, scaled(p, load_partial(x + i, n), factor, i, n), n);
     }
+}
+
+// Over the sum itself, in the place of the mean.
+INLINE void l2_norm_row(const NormRow& p, const float* x, float* y) {
+    rms_norm_row(NormRow{nullptr, nullptr, p.width, 1.0f, p.eps}, x, y);
 }
 
 INLINE void layer_norm_row(const NormRow& p, const float* x, float* y) {
@@ -66,6 +72,7 @@ void run_norm(const Call& call, Worker& worker) {  // x, weight?, bias? -> y; ep
 }
 
 inline void run_rms_norm(const Call& call, Worker& worker) { run_norm<rms_norm_row>(call, worker); }
+inline void run_l2_norm(const Call& call, Worker& worker) { run_norm<l2_norm_row>(call, worker); }
 inline void run_layer_norm(const Call& call, Worker& worker) { run_norm<layer_norm_row>(call, worker); }
 
 inline void run_fused_add_rms_norm(const Call& call, Worker& worker) {  // x, residual, weight -> y, residual; eps

@@ -18,7 +18,7 @@ enum class Layout : int { row_major, rows16, k_lanes, v_rows };
 
 constexpr int kMaxRank = 5;
 constexpr int kMaxInputs = 14;
-constexpr int kMaxOutputs = 2;
+constexpr int kMaxOutputs = 3;
 constexpr int kMaxAttrs = 8;
 
 // A tensor of block format keeps elements in `shape`; its strides count bytes like all others.

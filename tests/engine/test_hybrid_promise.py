@@ -1,0 +1,152 @@
+"""The promise for models that keep states in slots: hits, forks, preemption and failed steps change no bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenes import PARAMS, Lab, Scene, outcome, start
+from tiny_hybrid import open_hybrid
+
+from samebits.backends.discovery import get
+from samebits.cache import SlotCopy
+from samebits.core.shapes import TensorSpec
+from samebits.core.tiers import Tier
+from samebits.engine.copier import SlotCopier, at_once
+from samebits.engine.job import RequestFailed
+from samebits.models.parts import Limits
+from samebits.scheduler import Policy
+
+LIMITS = Limits(max_tokens=600, max_sequences=16, num_pages=128, max_positions=200)
+
+
+@pytest.fixture(scope="module", params=["hybrid", "without pages"])
+def hybrid(request: pytest.FixtureRequest, random_tiny: Path) -> Lab:
+    return Lab(open_hybrid(random_tiny, has_pages=request.param == "hybrid"), get("reference"), LIMITS)
+
+
+def test_prefix_hit_and_miss(hybrid: Lab) -> None:
+    engine = hybrid.engine()
+    assert Scene(5, 4, cancelled_share=0.2).play(engine) == hybrid.alone
+    before = engine.scheduler.num_cached_tokens
+    assert Scene(3, 5).play(engine) == hybrid.alone  # all prefixes are known now
+    assert engine.scheduler.num_cached_tokens >= before + 32 + 64 + 32 + 32  # of the four prompts that are continued
+    without = hybrid.engine(shares_prefixes=False)
+    assert Scene(5, 4).play(without) == hybrid.alone
+    assert without.scheduler.num_cached_tokens == 0
+
+
+@pytest.mark.parametrize("num_snapshots", [0, 1, 3])
+def test_with_few_snapshots(hybrid: Lab, num_snapshots: int) -> None:
+    engine = hybrid.engine(num_snapshots=num_snapshots)
+    assert Scene(7, 6).play(engine) == hybrid.alone
+    assert (engine.scheduler.num_cached_tokens > 0) == (num_snapshots > 0)
+
+
+def test_in_any_scene(hybrid: Lab) -> None:
+    played: list[Scene] = []
+
+    @given(
+        seed=st.integers(0, 1 << 30),
+        num_others=st.integers(0, 9),
+        rate=st.sampled_from([0.3, 4.0]),
+        num_pages=st.sampled_from([9, 12, 16, 33]),
+        num_snapshots=st.sampled_from([2, 16]),
+        budget=st.sampled_from([5, 17, "dynamic"]),
+    )
+    @settings(max_examples=5, deadline=None, derandomize=True)
+    def play(seed: int, num_others: int, rate: float, num_pages: int, num_snapshots: int, budget: Any) -> None:
+        engine = hybrid.engine(num_pages, num_snapshots, policy=Policy(budget))
+        scene = Scene(num_others, seed, rate, 0.2)
+        assert scene.play(engine) == hybrid.alone
+        assert engine.scheduler.pages.num_used == 0
+        played.append(scene)
+
+    play()
+    assert sum(scene.num_preemptions for scene in played) > 10
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize(("where", "budget"), [("copy_slots", 64), ("run", 20)])
+def test_what_a_failed_step_leaves_is_not_believed(
+    hybrid: Lab, monkeypatch: pytest.MonkeyPatch, where: str, budget: int, error: type[BaseException]
+) -> None:
+    """The snapshot after a prompt is not made, or a slot has moved on in a step that nobody saw."""
+    engine = hybrid.engine(policy=Policy(budget))
+    job = start(engine, "greedy")
+    engine.step()
+    runner, work = engine.runner, getattr(engine.runner, where)
+
+    def fails(given: Any) -> None:
+        if where == "run":
+            work(given).wait()
+        raise error("a kernel failed")
+
+    monkeypatch.setattr(runner, where, fails)
+    if error is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            engine.complete(job)
+    else:
+        engine.complete(job)
+        with pytest.raises(RequestFailed):
+            job.check()
+    monkeypatch.undo()
+    engine.scheduler.check_integrity()
+    assert Scene(watched=("greedy", "two samples")).play(engine) == {
+        name: hybrid.alone[name] for name in ("greedy", "two samples")
+    }
+
+
+def test_a_fork_without_what_came_since_the_boundary_is_caught(hybrid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can fail: this is what it looks like when it does."""
+    engine, copy = hybrid.engine(), hybrid.runner.copy_slots
+    monkeypatch.setattr(
+        hybrid.runner, "copy_slots", lambda copies: copy([c._replace(resumable_only=True) for c in copies])
+    )
+    assert Scene(watched=("two samples",)).play(engine)["two samples"] != hybrid.alone["two samples"]
+
+
+def test_a_stale_snapshot_is_caught(hybrid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, copy = hybrid.engine(), hybrid.runner.copy_slots
+    job = start(engine, "greedy")
+    engine.complete(job)
+    assert outcome(job) == hybrid.alone["greedy"]
+    first = engine.runner.limits.max_sequences
+    monkeypatch.setattr(hybrid.runner, "copy_slots", lambda copies: copy([c for c in copies if c.source < first]))
+    job = start(engine, "greedy")
+    engine.complete(job)
+    assert job.sequences[0].num_cached_tokens == 32
+    assert outcome(job) != hybrid.alone["greedy"]
+
+
+copies = st.lists(
+    st.builds(SlotCopy, st.integers(0, 5), st.integers(0, 5), st.booleans()).filter(lambda c: c.source != c.target)
+)
+
+
+@given(copies)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_copies_at_once_are_copies_one_after_another(asked: Sequence[SlotCopy]) -> None:
+    found = get("reference")
+    assert found.backend is not None
+    start = {name: np.arange(6 * 2, dtype=np.float32).reshape(6, 2) + 100 * i for i, name in enumerate("ab")}
+    buffers = {name: found.backend.alloc(TensorSpec((6, 2), "f32")) for name in start}
+    for name, values in start.items():
+        found.backend.copy_in(buffers[name], values)
+    SlotCopier(found.backend, Tier.PORTABLE, buffers, ("a", "b"), ("a",)).copy(asked)
+    for copy in asked:
+        for name in "a" if copy.resumable_only else "ab":
+            start[name][copy.target] = start[name][copy.source]
+    for name, values in start.items():
+        assert np.array_equal(np.asarray(found.backend.copy_out(buffers[name])), values)
+
+
+def test_copies_of_a_step_take_few_launches() -> None:
+    saves = [SlotCopy(slot, 100 + slot, True) for slot in range(50)]
+    loads = [SlotCopy(120, slot, True) for slot in range(60, 90)]
+    assert [len(part) for part in at_once([*saves, *loads])] == [50, 30]
