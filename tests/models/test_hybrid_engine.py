@@ -48,10 +48,10 @@ def test_greedy_answer_is_that_of_the_whole_text(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "max_batch_tokens"), STEPS)
-def test_any_step_alone_and_among_others(name: str, max_batch_tokens: int) -> None:
+def test_any_step_among_others_and_after_a_hit(name: str, max_batch_tokens: int) -> None:
     llm = make_llm(name, max_batch_tokens)
     prompt = prompt_of(name)
     others = [[*prompt[:17], 5, 6, 7], prompt[::-1], [9] * 3]
     among = llm.generate([others[0], prompt, *others[1:]], PARAMS)[1]
-    (after,) = llm.generate([prompt], PARAMS)
+    (after,) = llm.generate([prompt], PARAMS)  # resumes what was computed before
     assert [(tuple(a.token_ids), a.logits_sha256) for a in (among, after)] == [alone(name)] * 2
