@@ -12,11 +12,12 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+from samebits.bench.random_checkpoint import plain, stored_format
 from samebits.bench.random_weights import random_weight
-from samebits.bench.shapes import SHAPES
+from samebits.bench.shapes import SHAPES, architecture_of
 from samebits.core.format import FORMATS, Packed
-from samebits.models.llama import LLAMA
 from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.recurrence import DeltaNet
 from samebits.models.parts.rope import ROPE_TABLE
 
 NAMES = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16")
@@ -32,6 +33,8 @@ def add_metadata(writer: gguf.GGUFWriter, shape: Decoder) -> None:
     writer.add_feed_forward_length(shape.ffn_size)
     writer.add_head_count(shape.num_heads)
     writer.add_head_count_kv(shape.num_kv_heads)
+    writer.add_key_length(shape.head_size)
+    writer.add_value_length(shape.head_size)
     writer.add_rope_dimension_count(shape.ropes[ROPE_TABLE].dims)
     writer.add_rope_freq_base(shape.ropes[ROPE_TABLE].theta)
     writer.add_layer_norm_rms_eps(shape.rms_eps)
@@ -47,23 +50,38 @@ def add_metadata(writer: gguf.GGUFWriter, shape: Decoder) -> None:
     writer.add_unk_token_id(0)
 
 
+def add_delta_net(writer: gguf.GGUFWriter, shape: Decoder, delta: DeltaNet) -> None:
+    kinds = [layer.kind for layer in shape.layers]
+    writer.add_full_attention_interval(kinds.index("attention") + 1)
+    writer.add_rope_dimension_sections([shape.ropes[ROPE_TABLE].dims // 2, 0, 0, 0])  # positions of text alone
+    writer.add_ssm_conv_kernel(delta.num_taps)
+    writer.add_ssm_state_size(delta.key_size)
+    writer.add_ssm_group_count(delta.num_key_heads)
+    writer.add_ssm_time_step_rank(delta.num_value_heads)
+    writer.add_ssm_inner_size(delta.num_value_heads * delta.value_size)
+
+
 def write_model(shape: Decoder, fmt: str, path: Path) -> Path:
     """Norms are ones, all else is random in the format. Written beside the target: it is there whole or not at all."""
     partial = path.with_name(f".{path.name}.part")
-    writer = gguf.GGUFWriter(partial, "llama")
+    architecture = architecture_of(shape)
+    writer = gguf.GGUFWriter(partial, architecture.name)
     add_metadata(writer, shape)
-    tensors = {stored.name: stored.shape for stored in LLAMA.tensors(shape, is_gguf=True).values()}
-    for name, size in tensors.items():
-        stored = fmt if len(size) > 1 else "f32"
-        byte_shape = (*size[:-1], FORMATS[stored].row_bytes(size[-1]))
+    if isinstance(shape.recurrence, DeltaNet):
+        add_delta_net(writer, shape, shape.recurrence)
+    tensors = {stored.name: (name, stored) for name, stored in architecture.tensors(shape, is_gguf=True).items()}
+    for file_name, (_, tensor) in tensors.items():
+        stored = stored_format(tensor, fmt)
+        byte_shape = (*tensor.needed[:-1], FORMATS[stored].row_bytes(tensor.needed[-1]))
         kind = gguf.GGMLQuantizationType[stored.upper()]
-        writer.add_tensor_info(name, byte_shape, np.dtype(np.uint8), int(np.prod(byte_shape)), raw_dtype=kind)
+        writer.add_tensor_info(file_name, byte_shape, np.dtype(np.uint8), int(np.prod(byte_shape)), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for seed, size in enumerate(tensors.values()):
-        tensor = random_weight(fmt, size, seed) if len(size) > 1 else np.ones(size, np.float32)
-        writer.write_tensor_data(tensor.data if isinstance(tensor, Packed) else tensor)
+    for seed, (name, tensor) in enumerate(tensors.values()):
+        is_row = len(tensor.needed) == 1
+        made = plain(name, tensor) if is_row else random_weight(stored_format(tensor, fmt), tensor.needed, seed)
+        writer.write_tensor_data(made.data if isinstance(made, Packed) else made)
     writer.close()
     return partial.replace(path)
 

@@ -30,6 +30,23 @@ def test_random_model_loads_and_its_logits_are_finite(fmt: str, tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["m.gguf"]
 
 
+def test_a_random_hybrid_loads_and_is_the_checkpoint_that_lies_in_no_file(tmp_path: Path) -> None:
+    from random_model import write_model
+
+    from samebits.bench.random_checkpoint import RandomCheckpoint
+    from samebits.bench.shapes import SHAPES
+    from samebits.models.checkpoint import open_checkpoint
+
+    shape = SHAPES["tiny-hybrid"]
+    file = write_model(shape, "q4_0", tmp_path / "m.gguf")
+    stored, made = open_checkpoint(file), RandomCheckpoint(shape, "q4_0")
+    assert {name: stored.spec(name) for name in stored.tensors} == {name: made.spec(name) for name in stored.tensors}
+    assert stored.config.recurrence == shape.recurrence
+    logits = LLM(file).score([1, 42, 7] * 7, logits=True).logits
+    assert np.isfinite(logits).all()
+    assert logits.std() > 0.05
+
+
 def test_bars_are_kept_judged_and_shown(tmp_path: Path) -> None:
     from bars import Bar, Book, all_bars, print_book
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes import PARAMS, Lab, Scene, outcome, start
+from scenes import Lab, Scene, outcome, start
 from tiny_hybrid import open_hybrid
 
 from samebits.backends.discovery import get

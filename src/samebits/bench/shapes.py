@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from samebits.models.architecture import Architecture
+from samebits.models.llama import LLAMA
 from samebits.models.parts.decoder import Decoder, Layer
+from samebits.models.parts.hybrid import layers_of
+from samebits.models.parts.recurrence import DeltaNet
 from samebits.models.parts.rope import ROPE_TABLE, Rope
+from samebits.models.qwen35 import QWEN35
 
 
 def llama(num_layers: int, hidden: int, ffn: int, heads: int, kv_heads: int, vocab: int, context: int) -> Decoder:
@@ -26,9 +33,30 @@ def llama(num_layers: int, hidden: int, ffn: int, heads: int, kv_heads: int, voc
     )
 
 
+def hybrid(config: Decoder, delta: DeltaNet, period: int = 4) -> Decoder:
+    """The same sizes, with attention in every `period`-th layer and gated delta nets in the others."""
+    kinds = ["recurrence" if (i + 1) % period else "attention" for i in range(config.num_layers)]
+    rope = replace(config.ropes[ROPE_TABLE], dims=config.head_size // 4)
+    layers = layers_of(kinds, ROPE_TABLE)
+    return replace(config, layers=layers, ropes={ROPE_TABLE: rope}, recurrence=delta, rope_is_interleaved=False)
+
+
+def architecture_of(config: Decoder) -> Architecture:
+    """What a shape is built as."""
+    return LLAMA if config.recurrence is None else QWEN35
+
+
+WIDE = llama(48, 2048, 18432, 16, 2, 151936, 8192)
+NEXT = replace(WIDE, head_size=256, query_scalar=256.0)  # Qwen3-Next's layers, with dense feed-forward parts
+SMALL = llama(32, 576, 1536, 9, 3, 49152, 8192)
+SMALL_DELTA = DeltaNet(num_key_heads=4, num_value_heads=8, key_size=64, value_size=64, num_taps=4, is_tiled=True)
 SHAPES = {
     "llama-7.4b": llama(32, 4096, 14336, 32, 8, 49152, 8192),
     "tinyllama-1.1b": llama(22, 2048, 5632, 32, 4, 32000, 4096),
     "smollm2-135m": llama(30, 576, 1536, 9, 3, 49152, 8192),
     "tiny": llama(2, 256, 512, 4, 2, 320, 512),
+    "hybrid-7b": hybrid(NEXT, DeltaNet(16, 32, 128, 128, 4, is_tiled=True)),
+    "hybrid-135m": hybrid(SMALL, SMALL_DELTA),
+    "hybrid-135m-attention": hybrid(SMALL, SMALL_DELTA, period=1),
+    "tiny-hybrid": hybrid(llama(4, 256, 512, 4, 2, 320, 512), replace(SMALL_DELTA, key_size=32, value_size=32)),
 }
