@@ -9,11 +9,13 @@ from checkpoint_runs import DATA
 
 from samebits import SamplingParams
 from samebits.backends.discovery import default_name, get
+from samebits.core.errors import BadInput
+from samebits.core.shapes import Sym, TensorSpec
 from samebits.engine.engine import Engine
 from samebits.engine.runner import Runner
-from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
+from samebits.models.checkpoint import FileCheckpoint, build_step, open_checkpoint
 from samebits.models.parts import Limits, ModelParts, StepGraph
-from samebits.models.parts.state import Paged, tensor_groups, window_groups
+from samebits.models.parts.state import Paged, Slot, tensor_groups, window_groups
 
 KEY_SIZE, VALUE_SIZE = 24, 12  # values are the first half of keys
 PARAMS = SamplingParams(max_tokens=20, temperature=0.8, seed=3, n=4, ignore_eos=True, hash_logits=True)
@@ -66,4 +68,40 @@ def test_groups_of_windows() -> None:
     assert window_groups([4, 8, 4]) == (8, 4)
     rows = (2, 8)
     states = {"a": Paged((rows, rows), 9), "b": Paged(((8,),)), "c": Paged((rows, rows))}
-    assert tensor_groups(states) == [[("b.k_cache",), ("c.k_cache", "c.v_cache")], [("a.k_cache", "a.v_cache")]]
+    groups = [[("b.k_cache",), ("c.k_cache", "c.v_cache")], [("a.k_cache", "a.v_cache")]]
+    assert tensor_groups({**states, "d": Slot((3,), True)}, (None, 9)) == groups
+    assert tensor_groups({"d": Slot((3,), True)}, (None,)) == [[]]
+
+
+def slots_build(m: ModelParts) -> StepGraph:
+    """States in slots beside no pages at all; nothing computes with them."""
+    m.state("layers.0.ring", Slot((16, 5), is_resumable=False))
+    m.state("layers.0.state", Slot((2, 3), is_resumable=True))
+    return m.finish(m.embed())
+
+
+def test_states_in_slots_are_declared() -> None:
+    checkpoint = open_checkpoint(DATA / "llama")
+    limits = Limits(64, 20, 60, max_positions=64)
+    step = slots_build(ModelParts(checkpoint.config, checkpoint.spec, limits))
+    shapes = {v.name: v.spec for v in step.graph.inputs}
+    assert shapes["layers.0.ring.slots"] == TensorSpec((40, 16, 5), "f32")
+    assert shapes["layers.0.state.slots"] == TensorSpec((40, 2, 3), "f32")
+    assert shapes["slots"] == TensorSpec((Sym("B", 20),), "i32")
+    assert step.graph.kinds["layers.0.ring.slots"] == "cache"
+    assert step.slot_tensors == ("layers.0.ring.slots", "layers.0.state.slots")
+    assert step.resumable_tensors == ("layers.0.state.slots",)
+    assert step.windows == (None,)
+
+
+def test_a_model_without_slots_has_no_array_of_them() -> None:
+    checkpoint = open_checkpoint(DATA / "llama")
+    step = build_step(checkpoint, Limits(64, 8, 60, max_positions=64))
+    assert "slots" not in {v.name for v in step.graph.inputs}
+    assert step.slot_tensors == ()
+
+
+def test_slots_ask_for_pages_of_their_chunk() -> None:
+    checkpoint = open_checkpoint(DATA / "llama")
+    with pytest.raises(BadInput, match="page_size: got 8; needs 16: this model's states"):
+        slots_build(ModelParts(checkpoint.config, checkpoint.spec, Limits(64, 8, 60, page_size=8, max_positions=64)))

@@ -24,7 +24,7 @@ MOVES = ("split_heads", "merge_heads", "slice_columns", "concat_columns")
 # 1.5 to 2 times the worst of six seeds over all quick cases, so a wrong term of 1e-6 shows.
 BOUNDS = {
     **dict.fromkeys(
-        ("cast", "embedding", "convert_kv_layout", "append_paged_kv_cache", "copy_kv_pages", *MOVES), 0.0
+        ("cast", "embedding", "convert_kv_layout", "append_paged_kv_cache", "copy_kv_pages", "copy_slots", *MOVES), 0.0
     ),  # values are moved
     **dict.fromkeys(("top_k", "top_k_mask_logits", "argmax", "sample"), 0.0),  # values are chosen
     **dict.fromkeys(("add", "mul", "scale"), 1.0),  # one operation; 16-bit results round a second time

@@ -304,6 +304,13 @@ def copy_kv_pages(i: dict, case: Case) -> list[Expect]:
     return expect
 
 
+def copy_slots(i: dict, case: Case) -> list[Expect]:
+    value = wide(i["state"])
+    for source, target in zip(i["sources"].tolist(), i["targets"].tolist(), strict=True):
+        value[target] = value[source]
+    return [Expect(value, 0.0, 0.0)]
+
+
 def turned(i: dict, name: str = "key") -> tuple[np.ndarray, np.ndarray]:
     """Keys [T, H, D] as complex numbers times e^(i angle), and the size of what each element adds up."""
     key, num_pairs = wide(i[name]), i["table"].shape[1]

@@ -145,6 +145,10 @@ BAD: list[tuple[str, str, Change, str, str, str]] = [
     ("copy_kv_pages", "f16-bf16", put("sources", 0, -1), "sources", "-1 at 0", "0 .. "),
     ("copy_kv_pages", "f16-bf16", lambda i: put("targets", 0, i["targets"][1])(i), "targets", "twice", "every target"),
     ("copy_kv_pages", "f16-bf16", lambda i: put("targets", 0, i["sources"][1])(i), "targets", "a source", "nothing"),
+    ("copy_slots", "ring", put("targets", 0, 99), "targets", "99 at 0", "0 .. "),
+    ("copy_slots", "ring", put("sources", 0, -1), "sources", "-1 at 0", "0 .. "),
+    ("copy_slots", "ring", lambda i: put("targets", 0, i["targets"][1])(i), "targets", "twice", "every target"),
+    ("copy_slots", "ring", lambda i: put("targets", 0, i["sources"][1])(i), "targets", "a source", "nothing"),
     ("copy_kv_pages", "f16-bf16", give(v_cache=None), "v_cache", "nothing", "values beside a split k_cache"),
     # append
     (APPEND, "f16-bf16", read_only("k_cache"), "k_cache", "a read-only buffer", "written in place"),

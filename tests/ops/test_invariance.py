@@ -20,7 +20,14 @@ from samebits.ops import OPS, bind, call, make_inputs
 from samebits.ops.record import WEIGHTS, Op
 
 BATCHES = (1, 2, 3, 4, 8, 16, 33)
-PAGED = ("paged_attention", "append_paged_kv_cache", "rope_and_append", "rope_both_and_append", "copy_kv_pages")
+PAGED = (
+    "paged_attention",
+    "append_paged_kv_cache",
+    "rope_and_append",
+    "rope_both_and_append",
+    "copy_kv_pages",
+    "copy_slots",
+)
 
 
 def has_rows(op: Op, name: str, value: Any) -> bool:

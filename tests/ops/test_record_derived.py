@@ -25,6 +25,7 @@ def test_what_follows_from_the_records() -> None:
     assert {op.weights for op in OPS if op.weights} == {("weight",), ("table",)}
     on_caches = {op.name: op.caches for op in OPS if op.caches}
     assert on_caches.pop("convert_kv_layout") == ("cache",)
+    assert on_caches.pop("copy_slots") == ("state",)
     assert set(on_caches.values()) == {("k_cache", "v_cache")}
     assert "paged_attention" in on_caches
     assert all(set(op.writes) <= {*op.caches, "residual"} for op in OPS)

@@ -33,6 +33,7 @@ def steps() -> list[StepBatch]:
         kv_indptr=[0, 1, 2],
         kv_indices=[4, 2],
         kv_last_page_len=[3, 2],
+        slots=[0, 1],
         out_rows=[2, 4],
     )
     decode = batch(
@@ -43,6 +44,7 @@ def steps() -> list[StepBatch]:
         kv_indptr=[0, 1],
         kv_indices=[4],
         kv_last_page_len=[4],
+        slots=[0],
         out_rows=[0],
     )
     return [prompts, decode]

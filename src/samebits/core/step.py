@@ -26,6 +26,10 @@ class StepInput:
     padding: int | Literal["last", "open"]
     plus: int = 0
 
+    def spec(self, limits: Mapping[str, int]) -> TensorSpec:
+        """The array with the largest size of its symbol."""
+        return TensorSpec((Sym(self.symbol, limits[self.symbol], plus=self.plus),), "i32")
+
 
 INPUTS = (
     StepInput("token_ids", "T", -1),
@@ -37,6 +41,7 @@ INPUTS = (
     StepInput(PAGES, "NI", "open"),
     StepInput("kv_last_page_len", "B", 0),
 )
+SLOTS = StepInput("slots", "B", -1)  # of models that keep states in slots, and of no other
 
 
 def pages_name(window: int | None) -> str:
@@ -48,13 +53,13 @@ def declared(name: str) -> StepInput | None:
     """The declaration of a step's array; those of further groups of pages are filled up with page 0."""
     if name.startswith(f"{PAGES}."):
         return StepInput(name, "NI", 0)
-    return next((i for i in INPUTS if i.name == name), None)
+    return next((i for i in (*INPUTS, SLOTS) if i.name == name), None)
 
 
 def step_specs(limits: Mapping[str, int], windows: Iterable[int] = ()) -> dict[str, TensorSpec]:
     """The arrays of a step by name, with the largest size of each symbol; `windows` of further groups of pages."""
     further = [StepInput(pages_name(window), "NI", 0) for window in windows]
-    return {i.name: TensorSpec((Sym(i.symbol, limits[i.symbol], plus=i.plus),), "i32") for i in (*INPUTS, *further)}
+    return {i.name: i.spec(limits) for i in (*INPUTS, *further)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +74,7 @@ class StepBatch:
     kv_indptr: np.ndarray  # [B+1]
     kv_indices: np.ndarray  # [NI]
     kv_last_page_len: np.ndarray  # [B]
+    slots: np.ndarray  # [B], where each sequence keeps what is not in pages
     window_indices: Mapping[int, np.ndarray] = field(default_factory=dict, kw_only=True)  # [NI] by window
 
     def array(self, name: str) -> np.ndarray:
@@ -81,7 +87,7 @@ class StepBatch:
     def arrays(self) -> dict[str, np.ndarray]:
         """All of them."""
         further = [pages_name(window) for window in self.window_indices]
-        return {name: self.array(name) for name in (*(i.name for i in INPUTS), *further)}
+        return {name: self.array(name) for name in (*(i.name for i in INPUTS), SLOTS.name, *further)}
 
 
 def lay_out(
@@ -98,7 +104,7 @@ def lay_out(
 
     token_ids   int32 [T], the sequences' tokens one after another
     out_rows    int32 [R]
-    tables      int32 [S, width], page tables; rows[i] is that of sequence i
+    tables      int32 [S, width], page tables; rows[i] is that of sequence i, and its slot
     """
     qo_indptr, owners, inside = ranges(counts)
     lengths = starts + counts
@@ -113,6 +119,7 @@ def lay_out(
         kv_indptr=kv_indptr,
         kv_indices=gather(tables, page_rows, page_inside),
         kv_last_page_len=((lengths - 1) % page_size + 1).astype(np.int32, copy=False),
+        slots=rows.astype(np.int32, copy=False),
         window_indices={window: gather(t, page_rows, page_inside) for window, t in window_tables.items()},
     )
 

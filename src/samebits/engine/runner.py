@@ -93,7 +93,7 @@ class Runner:
         }
         for name, buffer in self._caches.items():
             self._executable.bind(name, buffer)
-        self._groups = tensor_groups(step.states)
+        self._groups = tensor_groups(step.states, step.windows)
         self._copier: PageCopier | None = None
 
     def copy_pages(self, copies: Sequence[PageCopy]) -> None:

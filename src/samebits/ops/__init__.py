@@ -9,6 +9,7 @@ from samebits.ops import (  # noqa: F401  (importing registers)
     attention,
     conv,
     copy_pages,
+    copy_slots,
     delta,
     elementwise,
     embedding,

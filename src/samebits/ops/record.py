@@ -52,8 +52,8 @@ class Input:
 
     @property
     def is_cache(self) -> bool:
-        """Whether it is memory of pages that outlives a step."""
-        return self.raw and self.formats == CACHES
+        """Whether it is memory that outlives a step, of pages or of slots."""
+        return self.raw and self.formats in (CACHES, STATES)
 
     @property
     def is_weight(self) -> bool:

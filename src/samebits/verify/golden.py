@@ -65,6 +65,7 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
     "merge_state": ("one-empty",),
     "convert_kv_layout": ("split-q8_0",),
     "copy_kv_pages": ("q8_0-q4_0",),
+    "copy_slots": ("state",),
     "fused_add_rms_norm": ("f32-residual-bf16-x",),
     "add_rms_norm_q8": ("f32-residual-bf16-x",),
     "gelu_and_mul": ("erf-bf16",),

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import overload
 
 from samebits.cache import pages_for_window
 from samebits.core.errors import BadInput
 from samebits.core.shapes import TensorSpec
-from samebits.core.step import PAGES, pages_name, step_specs
+from samebits.core.step import PAGES, SLOTS, pages_name, step_specs
 from samebits.graph import Graph, Value
 from samebits.models.parts.decoder import Decoder
-from samebits.models.parts.state import Paged, tensor_names, window_groups
+from samebits.models.parts.state import Paged, Slot, tensor_names, window_groups
 from samebits.ops.build import OpBuilder
 from samebits.ops.paged import stored_elements
+
+SLOT_PAGE_SIZE = 16  # recurrent layers move their state on at the ends of pages
+LEAST_SNAPSHOTS = 16
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,12 @@ class Limits:
     v_format: str = "f16"
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The largest value of each symbol of a step's arrays."""
+        tokens = dict.fromkeys(("T", "R"), self.max_tokens)
+        return {**tokens, "B": self.max_sequences, "NI": self.max_table_entries}
+
+    @property
     def formats(self) -> tuple[str, str]:
         """Of keys and of values."""
         return self.k_format, self.v_format
@@ -39,6 +49,16 @@ class Limits:
         return pages_for_window(window, self.page_size, self.max_sequences, self.max_tokens, self.num_pages)
 
     @property
+    def num_snapshots(self) -> int:
+        """Slots beside those of running sequences, for states that prefixes can be resumed from."""
+        return max(self.max_sequences, LEAST_SNAPSHOTS)
+
+    @property
+    def num_slots(self) -> int:
+        """Of all: running sequences' first, then snapshots'."""
+        return self.max_sequences + self.num_snapshots
+
+    @property
     def max_table_entries(self) -> int:
         """Of all page tables in a step: sequences that share a prefix list its pages each."""
         return self.max_sequences * -(-self.max_positions // self.page_size)
@@ -46,15 +66,29 @@ class Limits:
 
 @dataclass(frozen=True)
 class StepGraph:
-    """A model's step: its graph, and what it keeps of a sequence, by name."""
+    """A model's step: its graph, and what it keeps of a sequence, by name.
+
+    windows   of the groups of layers that share page tables, in the order of a step's groups; None: all positions.
+              A model without paged states has page tables all the same: they name prefixes
+    """
 
     graph: Graph
-    states: Mapping[str, Paged]
+    states: Mapping[str, Paged | Slot]
+    windows: tuple[int | None, ...]
 
     @property
-    def windows(self) -> tuple[int | None, ...]:
-        """Of the groups of states that share page tables, in the order of a step's groups; None: all positions."""
-        return window_groups(state.window for state in self.states.values())
+    def slot_tensors(self) -> tuple[str, ...]:
+        """The graph's inputs that hold states in slots; the step reads `slots` where there are any."""
+        return self._slots(lambda state: True)
+
+    @property
+    def resumable_tensors(self) -> tuple[str, ...]:
+        """Those among them that hold the state at the last boundary."""
+        return self._slots(lambda state: state.is_resumable)
+
+    def _slots(self, is_meant: Callable[[Slot], bool]) -> tuple[str, ...]:
+        named = self.states.items()
+        return tuple(tensor_names(name, s)[0] for name, s in named if isinstance(s, Slot) and is_meant(s))
 
 
 class ModelParts:
@@ -64,11 +98,10 @@ class ModelParts:
         self.config, self.limits, self.b = config, limits, OpBuilder()
         self._weight_spec = weight_spec
         self._weights: dict[str, Value] = {}
-        self._states: dict[str, Paged] = {}
+        self._states: dict[str, Paged | Slot] = {}
         self._written: list[Value] = []  # states as the step leaves them
         self._windows = window_groups(layer.window for layer in config.layers)
-        sizes = {"T": limits.max_tokens, "R": limits.max_tokens, "B": limits.max_sequences}
-        specs = step_specs({**sizes, "NI": limits.max_table_entries}, [w for w in self._windows[1:] if w])
+        specs = step_specs(limits.sizes, [w for w in self._windows[1:] if w])
         self.step = {name: self.b.input(name, spec) for name, spec in specs.items()}
         self.rope_tables = {
             name: self.b.input(name, TensorSpec((limits.max_positions, rope.dims // 2, 2), "f32"), kind="weight")
@@ -87,9 +120,18 @@ class ModelParts:
     def has(self, name: str) -> bool:
         return self._weight_spec(name) is not None
 
-    def state(self, name: str, state: Paged) -> tuple[Value, Value | None]:
-        """Declares what is kept of every sequence: fresh inputs for its keys, NHD, and its values."""
+    @overload
+    def state(self, name: str, state: Paged) -> tuple[Value, Value | None]: ...
+
+    @overload
+    def state(self, name: str, state: Slot) -> Value: ...
+
+    def state(self, name: str, state: Paged | Slot) -> tuple[Value, Value | None] | Value:
+        """Declares what is kept of every sequence: fresh inputs for its keys, NHD, and its values, or for its slots."""
         self._states[name] = state
+        return self._slots(name, state) if isinstance(state, Slot) else self._pages(name, state)
+
+    def _pages(self, name: str, state: Paged) -> tuple[Value, Value | None]:
         limits = self.limits
         num_pages = limits.num_pages if state.window == self._windows[0] else limits.num_window_pages(state.window or 0)
         values = []
@@ -98,6 +140,20 @@ class ModelParts:
             shape = (num_pages, limits.page_size, *heads, stored_elements(width, fmt))
             values.append(self.b.input(tensor, TensorSpec(shape, fmt), kind="cache"))
         return values[0], values[1] if len(values) > 1 else None
+
+    def _slots(self, name: str, state: Slot) -> Value:
+        """The tensor of all slots; `step` has the array that says which is whose from now on."""
+        if self.limits.page_size != SLOT_PAGE_SIZE:
+            needed = f"{SLOT_PAGE_SIZE}: this model's states move on every {SLOT_PAGE_SIZE} positions"
+            raise BadInput("model", "page_size", self.limits.page_size, needed)
+        if SLOTS.name not in self.step:
+            self.step[SLOTS.name] = self.b.input(SLOTS.name, SLOTS.spec(self.limits.sizes))
+        (tensor,) = tensor_names(name, state)
+        return self.b.input(tensor, TensorSpec((self.limits.num_slots, *state.shape), "f32"), kind="cache")
+
+    def written(self, *states: Value) -> None:
+        """States as the step leaves them: outputs of the graph, so that no pass takes them for unused."""
+        self._written += states
 
     def page_table(self, state: Paged) -> dict[str, Value]:
         """The step's arrays that say where a state's pages are."""
@@ -133,7 +189,7 @@ class ModelParts:
         pages = self.page_table(state)
         places = {n: self.step[n] for n in ("batch_indices", "positions")}
         k_cache, v_cache = b.append_paged_kv_cache(k, v, k_cache=k_cache, v_cache=v_cache, **places, **pages)
-        self._written += (k_cache, v_cache)
+        self.written(k_cache, v_cache)
         a = b.paged_attention(
             q,
             k_cache,
@@ -164,4 +220,4 @@ class ModelParts:
         logits = self.linear(rows, head)
         if c.final_soft_cap:
             logits = b.soft_cap(logits, cap=c.final_soft_cap)
-        return StepGraph(b.finish(logits, rows, *self._written), self._states)
+        return StepGraph(b.finish(logits, rows, *self._written), self._states, self._windows)
