@@ -20,6 +20,7 @@ FILES: tuple[str, ...] = (
     "products.dense.grouped",
     "rows.norm",
     "rows.norm_q8",
+    "rows.norm_gated",
     "rows.elementwise",
     "rows.gated",
     "rows.quantize",
