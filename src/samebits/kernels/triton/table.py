@@ -28,6 +28,7 @@ FILES: tuple[str, ...] = (
     "caches.append_both",
     "caches.append",
     "caches.pages",
+    "recurrent.conv",
     "rows.columns",
     "rows.embed",
     "rows.embed_blocks",

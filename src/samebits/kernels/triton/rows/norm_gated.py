@@ -53,7 +53,8 @@ def gated_norm_kernel(
 
 def _too_wide(call: OpCall) -> str | None:
     width, groups = call.inputs["x"].shape[-1], call.attrs["groups"]
-    return f"parts of {width // groups}: {WIDEST} at most" if isinstance(width, int) and width > WIDEST * groups else None
+    is_too_wide = isinstance(width, int) and width > WIDEST * groups
+    return f"parts of {width // groups}: {WIDEST} at most" if is_too_wide else None
 
 
 @implements("gated_rms_norm", tier=Tier.PORTABLE, when=_too_wide)
