@@ -29,6 +29,8 @@ FILES: tuple[str, ...] = (
     "caches.append",
     "caches.pages",
     "recurrent.conv",
+    "recurrent.delta",
+    "recurrent.ssm",
     "rows.columns",
     "rows.embed",
     "rows.embed_blocks",

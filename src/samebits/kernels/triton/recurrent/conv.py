@@ -1,7 +1,7 @@
-"""causal_conv: one launch. A program does the first J = K - 1 tokens of a sequence and its carry, or a few other tokens.
+"""causal_conv: one launch. A program does the first J = K - 1 tokens of a sequence and its carry, or a few others.
 
-Only the first J tokens read a carry, and the program that does them is the one that writes it: no order between programs
-is needed. What lies in a carry afterwards is copied from inputs, never computed.
+Only the first J tokens read a carry, and the program that does them is the one that writes it, so no program waits for
+another. What lies in a carry afterwards is copied from inputs, never computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from samebits.kernels.triton.lib.elementary import sigmoid
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.settling import settle
-from samebits.kernels.triton.recurrent.runs import CHUNK, SEQ_BLOCK, run_faults, run_of
+from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, SEQ_BLOCK, run_faults, run_of
 
 FAULTS = tl.constexpr(run_faults("causal_conv"))
 TOKENS = 8  # of a program that reads no carry
@@ -116,7 +116,7 @@ def token_part(
     tl.store(y_ptr + row * C + channel, y, mask=inside & (token < num_tokens) & (computed | (real == 0)))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=BATCH_SIZES)
 def conv_kernel(
     x_ptr, w_ptr, carry_ptr, qo_ptr, positions_ptr, slots_ptr, bias_ptr, y_ptr, fault_ptr, x_stride, C,
     num_seqs, num_tokens, num_slots,

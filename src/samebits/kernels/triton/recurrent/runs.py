@@ -1,6 +1,6 @@
 """What kernels over sequences with slots share: where a sequence's tokens lie, its slot, its first position.
 
-Sequences are rows of `qo_indptr` and `slots`. What does not describe a sequence becomes a fault, and one without tokens.
+Sequences are rows of `qo_indptr` and `slots`. One that these do not describe is a fault, and then has no tokens.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from samebits.ops import slots
 
 CHUNK = tl.constexpr(slots.CHUNK)
 SEQ_BLOCK = tl.constexpr(128)  # sequences looked at together
+BATCH_SIZES = ("num_seqs", "num_tokens", "num_slots")  # arguments of kernels that must not make a kernel of their own
 Faults: TypeAlias = tuple[int, int, int]
 
 
@@ -44,3 +45,52 @@ def run_of(b, qo_ptr, positions_ptr, slots_ptr, num_tokens, num_slots, fault_ptr
     fault_where(fault_ptr, FAULTS[1], good & (known == 0))
     fault_where(fault_ptr, FAULTS[2], good & (follows == 0))
     return start, tl.where(good & known & follows, count, 0), slot.to(tl.int64), first
+
+
+@triton.jit
+def piece_of(nth, qo_ptr, num_seqs):
+    """(sequence, number of its chunk) of piece `nth`; a sequence may have fewer chunks.
+
+    Sequence b has pieces from qo_indptr[b] // CHUNK + 2 b on: n tokens lie in at most n // CHUNK + 2 chunks.
+    """
+    passed_count, base, at = 0, 0, 0
+    while at < num_seqs:
+        b = at + tl.arange(0, SEQ_BLOCK)
+        piece = tl.load(qo_ptr + b, mask=b < num_seqs, other=0) // CHUNK + 2 * b
+        passed = (b < num_seqs) & (piece <= nth)
+        passed_count += tl.sum(passed.to(tl.int32), axis=0)
+        base = tl.maximum(base, tl.max(tl.where(passed, piece, 0), axis=0))
+        at += SEQ_BLOCK
+    return passed_count - 1, nth - base
+
+
+def num_pieces(num_tokens: int, num_seqs: int) -> int:
+    """As many as there may be."""
+    return num_tokens // slots.CHUNK + 2 * num_seqs
+
+
+@triton.jit
+def nth_long(nth, qo_ptr, num_seqs):
+    """The nth sequence of several tokens; num_seqs where there are fewer."""
+    found, before, at = num_seqs, 0, 0
+    while at < num_seqs:
+        b = at + tl.arange(0, SEQ_BLOCK)
+        tokens = tl.load(qo_ptr + b + 1, mask=b < num_seqs, other=0) - tl.load(qo_ptr + b, mask=b < num_seqs, other=0)
+        is_long = (tokens > 1).to(tl.int32)
+        rank = before + tl.cumsum(is_long, axis=0)
+        found = tl.minimum(found, tl.min(tl.where((is_long != 0) & (rank == nth + 1), b, num_seqs), axis=0))
+        before += tl.sum(is_long, axis=0)
+        at += SEQ_BLOCK
+    return found
+
+
+@triton.jit
+def chunk_rows(start, count, first, nth):
+    """Of chunk `nth` of a run: (its first row of this step, the row after its last, the batch's row of its row 0).
+
+    There is no such chunk where the second is not above the first.
+    """
+    position = first // CHUNK * CHUNK + nth * CHUNK
+    low = tl.maximum(first - position, 0)
+    high = tl.minimum(first + count - position, CHUNK)
+    return low, high, start.to(tl.int64) + position - first
