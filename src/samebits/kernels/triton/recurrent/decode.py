@@ -16,6 +16,7 @@ from samebits.kernels.triton.recurrent.row_form import (
     GATES,
     RECORD_LEN,
     clear_state,
+    either,
     gates_of,
     key_head,
     move_state,
@@ -29,12 +30,12 @@ FOR_Q, FOR_K, TO_NOW, NEW_U = (tl.constexpr(n) for n in (0, 16, 32, 48))
 
 
 @triton.jit
-def pair_trees(one, two):
-    """([N], [N]): the rows of two tensors [R, N] joined by adjacent pairs; both in one exchange."""
+def pair_trees(one, two, LEVELS: tl.constexpr):
+    """([N], [N]): the rows of two tensors [2 ** LEVELS, N] joined by adjacent pairs; both in one exchange."""
     both = tl.permute(tl.join(one, two), (1, 2, 0))
     N: tl.constexpr = one.shape[1]
     x = tl.reshape(both, [2 * N, one.shape[0]])
-    while x.shape[1] > 1:
+    for _ in tl.static_range(LEVELS):
         left, right = tl.split(tl.reshape(x, [2 * N, x.shape[1] // 2, 2]))
         x = left + right
     return tl.split(tl.reshape(x, [N, 2]))
@@ -51,7 +52,7 @@ def load_runs(ptr, step, there, K: tl.constexpr, RUNS: tl.constexpr):
 
 
 @triton.jit
-def run_dots(q_runs, k_runs, y_runs, BOTH: tl.constexpr):
+def run_dots(q_runs, k_runs, y_runs, LEVELS: tl.constexpr, BOTH: tl.constexpr):
     """(q . y, k . y) [N] over runs as load_runs gives them, head order, not settled; without BOTH the second is zeros."""
     one = tl.zeros([q_runs[0].shape[0], y_runs[0].shape[1]], tl.float32)
     two = one
@@ -59,16 +60,16 @@ def run_dots(q_runs, k_runs, y_runs, BOTH: tl.constexpr):
         one = one + q_runs[i] * y_runs[i]
         if BOTH:
             two = two + k_runs[i] * y_runs[i]
-    return pair_trees(one, two)
+    return pair_trees(one, two, LEVELS)
 
 
 @triton.jit
-def row_weights(q_runs, k_runs, k_ptr, ring_k, ring_g, ring_row, place, total, scratch, form, RUNS: tl.constexpr):
+def row_weights(q_runs, k_runs, k_ptr, ring_k, ring_g, ring_row, place, total, scratch, form, LEVELS: tl.constexpr):
     """Leaves FOR_Q, FOR_K and TO_NOW in scratch: of the ring's rows below `place`, and of the token's own."""
     row = tl.arange(0, CHUNK)
     there = (row <= place)[None, :]
-    k_rows = tl.where(row < place, ring_k + row * ring_row, k_ptr + row * 0)[None, :]
-    q_dots, k_dots = run_dots(q_runs, k_runs, load_runs(k_rows, 1, there, form.K, RUNS), form.DELTA)
+    k_rows = either(row < place, ring_k + row * ring_row, k_ptr + row * 0)[None, :]
+    q_dots, k_dots = run_dots(q_runs, k_runs, load_runs(k_rows, 1, there, form.K, 2**LEVELS), LEVELS, form.DELTA)
     gates = tl.load(ring_g + row * ring_row, mask=row < place, other=0.0)
     fades = exp(settle(total - tl.where(row == place, total, gates)))
     tl.store(scratch + FOR_Q + row, tl.where(row <= place, settle(fades * settle(q_dots)), 0.0))
@@ -80,8 +81,9 @@ def row_weights(q_runs, k_runs, k_ptr, ring_k, ring_g, ring_row, place, total, s
 @triton.jit
 def decode_one(
     q, k, v, out_ptr, skip_ptr, gating, memory, scratch, scale, token, slot, position, head, block, form,
-    WIDTH: tl.constexpr, RUNS: tl.constexpr,
+    WIDTH: tl.constexpr, LEVELS: tl.constexpr,
 ):  # fmt: skip
+    RUNS: tl.constexpr = 2**LEVELS
     place, key = position % CHUNK, key_head(head, form)
     column = block * WIDTH + tl.arange(0, WIDTH)
     inside = column < form.V
@@ -102,13 +104,13 @@ def decode_one(
         for i in tl.static_range(8):
             scaled = scaled + (settle(q_runs[i] * scale),)  # noqa: RUF005
         q_runs = scaled
-    row_weights(q_runs, k_runs, k_ptr, ring_k, ring_g, ring_row, place, total, scratch, form, RUNS)
+    row_weights(q_runs, k_runs, k_ptr, ring_k, ring_g, ring_row, place, total, scratch, form, LEVELS)
     past = ()
     for s in tl.static_range(CHUNK - 1):
         past = past + (tl.load(ring_u + s * ring_row + column, mask=inside & (s < place), other=0.0),)  # noqa: RUF005
     tl.debug_barrier()  # scratch is written
 
-    from_q, from_k = run_dots(q_runs, k_runs, state_runs, form.DELTA)
+    from_q, from_k = run_dots(q_runs, k_runs, state_runs, LEVELS, form.DELTA)
     fade = exp(total)
     out = settle(fade * settle(from_q))
     if form.DELTA:
@@ -134,7 +136,7 @@ def decode_one(
         tl.store(u_ptr + column, u, mask=inside)
         tl.debug_barrier()
         move_state(
-            state_ptr, ring_k, ring_u, ring_row, k_ptr, 0, u_ptr, 0, CHUNK - 1, fade, scratch + TO_NOW,
+            state_ptr, ring_k, ring_row, k_ptr, 0, CHUNK - 1, ring_u, ring_row, u_ptr, fade, scratch + TO_NOW,
             column[None, :], inside[None, :], form,
         )  # fmt: skip
     return total
@@ -165,7 +167,7 @@ def keep_rows(k, memory, record_ptr, b, start, count, slot, first, head, total, 
 def decode_kernel(
     q, k, v, out_ptr, skip_ptr, gating, memory, batch, record_ptr, scratch_ptr, fault_ptr, scale,
     num_seqs, num_tokens, num_slots,
-    form, WIDTH: tl.constexpr, RUNS: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
+    form, WIDTH: tl.constexpr, LEVELS: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Programs [columns of heads, sequences]; rows of the batch that are nobody's get zeros."""
     blocks = (form.V + WIDTH - 1) // WIDTH
@@ -187,7 +189,7 @@ def decode_kernel(
         scratch = scratch_ptr + program * (NEW_U + WIDTH)
         total = decode_one(
             q, k, v, out_ptr, skip_ptr, gating, memory, scratch, scale, start.to(tl.int64), slot, first, head, block,
-            form, WIDTH, RUNS,
+            form, WIDTH, LEVELS,
         )  # fmt: skip
     if (count > 0) & (block == 0):
-        keep_rows(k, memory, record_ptr, b, start, count, slot, first, head, total, form, RUNS * 8)
+        keep_rows(k, memory, record_ptr, b, start, count, slot, first, head, total, form, 8 * 2**LEVELS)

@@ -70,7 +70,7 @@ def launch(call: Call) -> None:
         return
     q, k, v = (dense_last(x) for x in (call.q, call.k, call.v))
     form = Form(*map(tl.constexpr, (key_heads, num_heads, key_dim, value_dim, call.is_tiled, call.is_delta)))
-    runs = triton.next_power_of_2(triton.cdiv(key_dim, 8))
+    levels = (triton.cdiv(key_dim, 8) - 1).bit_length()  # of the tree over runs of 8
     common: dict[str, Any] = {
         **{"memory": Memory(call.state, call.ring), "batch": call.batch, "form": form, "FAULTS": call.faults},
         **{"num_seqs": num_seqs, "num_tokens": num_tokens, "num_slots": len(call.state)},
@@ -89,7 +89,7 @@ def launch(call: Call) -> None:
         parts = triton.cdiv(num_heads // key_heads, SHARE)
         weights_kernel[(key_heads * parts, pieces)](
             q=_rows(q), scaled=_rows(scaled), k=_rows(k), gating=call.gating, record_ptr=records, scale=call.scale,
-            K_PAD=runs * 8, SHARE=SHARE, num_warps=1, **common,
+            K_PAD=8 << levels, SHARE=SHARE, num_warps=4, **common,
         )  # fmt: skip
         columns = min(PREFILL_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
         grid = (num_heads * triton.cdiv(value_dim, columns), min(num_seqs, num_tokens // 2, MOST_LONG))
@@ -101,5 +101,5 @@ def launch(call: Call) -> None:
     grid = (num_heads * triton.cdiv(value_dim, columns), num_seqs)
     decode_kernel[grid](
         q=_rows(q), k=_rows(k), **outputs, gating=call.gating, record_ptr=records, scale=call.scale,
-        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, RUNS=runs, num_warps=4, **common,
+        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels, num_warps=4, **common,
     )  # fmt: skip

@@ -42,12 +42,12 @@ def delta_rows(rest, out, record, low):
 
 
 @triton.jit
-def scan_rows(out, record, u_ptr, ring_u, ring_row, low, column, inside, WIDTH: tl.constexpr):
-    """o of a chunk's rows, [16, N]; u is there, in the ring below `low` and at u_ptr."""
+def scan_rows(out, record, u_ptr, column, inside, WIDTH: tl.constexpr):
+    """o of a chunk's rows, [16, N]; their u lie at u_ptr."""
     row = tl.arange(0, CHUNK)[:, None]
     for s in tl.range(0, CHUNK):
-        u_ptrs = tl.where(s < low, ring_u + s * ring_row, u_ptr + s * WIDTH) + column
-        out = out + tl.load(record + Q_WEIGHTS + s * CHUNK + row) * tl.load(u_ptrs, mask=inside, other=0.0)
+        u = tl.load(u_ptr + s * WIDTH + column, mask=inside, other=0.0)
+        out = out + tl.load(record + Q_WEIGHTS + s * CHUNK + row) * u
     return out
 
 
@@ -70,25 +70,23 @@ def walk_chunk(
     fade = tl.load(record + FADES + row)
     out = settle(fade * settle(from_q))
     x = tl.load(v.ptr + token * v.token + head * v.head + column, mask=is_new & inside, other=0.0)
+    past = tl.load(ring_u + row * ring_row + column, mask=(row < low) & inside, other=0.0)
     if form.DELTA:
-        u = x - settle(fade * settle(from_k))
-        u = tl.where(is_new, u, tl.load(ring_u + row * ring_row + column, mask=(row < low) & inside, other=0.0))
-        u, out = delta_rows(u, out, record, low)
-        tl.store(u_ptr + row * WIDTH + column, u, mask=is_new & inside)
-        tl.debug_barrier()
+        u, out = delta_rows(tl.where(is_new, x - settle(fade * settle(from_k)), past), out, record, low)
     else:
-        u = settle(tl.load(record + STRENGTHS + row) * x)
-        tl.store(u_ptr + row * WIDTH + column, u, mask=inside)
-        tl.debug_barrier()
-        out = scan_rows(out, record, u_ptr, ring_u, ring_row, low, column, inside, WIDTH)
+        u = tl.where(is_new, settle(tl.load(record + STRENGTHS + row) * x), past)
+    tl.store(u_ptr + row * WIDTH + column, u, mask=inside)
+    tl.debug_barrier()
+    if not form.DELTA:
+        out = scan_rows(out, record, u_ptr, column, inside, WIDTH)
         if skip_ptr is not None:
             out = settle(out) + tl.load(skip_ptr + head) * x
     place = out_ptr + (token * form.HEADS + head) * form.V + column
     tl.store(place, settle(out), mask=is_new & inside)
     if high == CHUNK:
         move_state(
-            state_ptr, ring_k, ring_u, ring_row, k_rows + base * k.token, k.token, u_ptr, WIDTH, low,
-            tl.load(record + FADES + CHUNK - 1), record + TO_END, column, inside, form,
+            state_ptr, ring_k, ring_row, k_rows + base * k.token, k.token, low, u_ptr, WIDTH,
+            u_ptr + (CHUNK - 1) * WIDTH, tl.load(record + FADES + CHUNK - 1), record + TO_END, column, inside, form,
         )  # fmt: skip
     else:
         tl.store(ring_u + row * ring_row + column, u, mask=is_new & inside)

@@ -102,6 +102,12 @@ def gates_of(gating, token, head, mask, form):
 
 
 @triton.jit
+def either(condition, one, other):
+    """Pointers to float32, chosen as numbers: AMD's compiler takes no choice between two arguments."""
+    return tl.where(condition, one.to(tl.int64), other.to(tl.int64)).to(tl.pointer_type(tl.float32))
+
+
+@triton.jit
 def pick_row(x, at):
     """Row `at` of [R, N] as [1, N]: an integer sum, so it is exact."""
     row = tl.arange(0, x.shape[0])[:, None]
@@ -170,11 +176,12 @@ def clear_state(state_ptr, column, inside, form):
 
 @triton.jit
 def move_state(
-    state_ptr, ring_k, ring_u, ring_row, k_ptr, k_row, u_ptr, u_row, low, fade, to_end_ptr, column, inside, form,
+    state_ptr, ring_k, ring_row, k_ptr, k_row, low, u_ptr, u_row, last_u_ptr, fade, to_end_ptr, column, inside, form,
 ):  # fmt: skip
     """The columns of a state at the end of a full chunk, in place: fade is e^G_15, to_end_ptr has e^(G_15 - G_s).
 
-    Rows of k and u below `low` lie in the ring, the others at k_ptr and u_ptr. All must be visible to the program.
+    Rows of k below `low` lie in the ring, the others at k_ptr; rows of u at u_ptr, but for the last one. The whole
+    program must see them.
     """
     d = tl.arange(0, GROUP)[:, None]
     for first in tl.range(0, form.K, GROUP):
@@ -182,8 +189,8 @@ def move_state(
         target = state_ptr + (first + d) * form.V + column
         state = settle(fade * tl.load(target, mask=inside & there, other=0.0))
         for s in tl.static_range(CHUNK):
-            k_ptrs = tl.where(s < low, ring_k + s * ring_row, k_ptr + s * k_row) + first + d
-            u_ptrs = tl.where(s < low, ring_u + s * ring_row, u_ptr + s * u_row) + column
-            u = settle(tl.load(to_end_ptr + s) * tl.load(u_ptrs, mask=inside, other=0.0))
+            row_ptr = last_u_ptr if s == CHUNK - 1 else u_ptr + s * u_row
+            u = settle(tl.load(to_end_ptr + s) * tl.load(row_ptr + column, mask=inside, other=0.0))
+            k_ptrs = either(s < low, ring_k + s * ring_row, k_ptr + s * k_row) + first + d
             state = state + tl.load(k_ptrs, mask=there, other=0.0) * u
         tl.store(target, settle(state), mask=inside & there)

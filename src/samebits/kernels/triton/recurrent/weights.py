@@ -23,6 +23,7 @@ from samebits.kernels.triton.recurrent.row_form import (
     RECORD_LEN,
     STRENGTHS,
     TO_END,
+    either,
     gates_of,
     head_dots,
     ring_of,
@@ -92,7 +93,7 @@ def weights_kernel(
             scale_queries(q, scaled, token[:, None], key, is_new, scale, form.K, K_PAD)
         head = key if form.TILED else key * share
         ring_row, ring_k, _, _ = ring_of(memory, slot, head, form)
-        k_ptrs = tl.where(row < low, ring_k + row * ring_row, k.ptr + token * k.token + key * k.head)
+        k_ptrs = either(row < low, ring_k + row * ring_row, k.ptr + token * k.token + key * k.head)
         q_ptrs = (scaled.ptr + token * scaled.token + key * scaled.head)[:, None]
         q_dots, k_dots = head_dots(
             q_ptrs, k_ptrs[:, None], is_new, k_ptrs[None, :], 1, (row < high)[None, :], form.K, form.DELTA
