@@ -1,4 +1,5 @@
-"""Writes src/samebits/loaders/cpp/char_classes.h: which characters are letters, numbers and spaces.
+"""Writes src/samebits/loaders/cpp/char_classes.h: which characters are letters, marks, numbers and
+spaces.
 
 Asks the regex engine that the `tokenizers` library carries, so that our words end where the library's do.
 """
@@ -10,7 +11,7 @@ from pathlib import Path
 from tokenizers import Regex, pre_tokenizers
 
 TARGET = Path(__file__).parents[1] / "src/samebits/loaders/cpp/char_classes.h"
-CLASSES = {"LETTERS": r"\p{L}", "NUMBERS": r"\p{N}", "SPACES": r"\s"}
+CLASSES = {"LETTERS": r"\p{L}", "MARKS": r"\p{M}", "NUMBERS": r"\p{N}", "SPACES": r"\s"}
 ASSIGNED = (range(0xD800), range(0xE000, 0x40000), range(0xE0000, 0xE1000))  # no character of a class lies elsewhere
 EVERY_CHAR = "".join(chr(c) for part in ASSIGNED for c in part)
 

@@ -36,6 +36,7 @@ CONFIGS = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}  # wher
 HYBRIDS = {"qwen3next": "Qwen3Next", "qwen35": "Qwen3_5", "mamba2": "Mamba2", "lfm2": "Lfm2"}
 HYBRIDS |= {"granitehybrid": "GraniteMoeHybrid", "falcon_h1": "FalconH1", "falcon_h1_norm": "FalconH1"}
 HYBRIDS |= {"nemotron_h": "NemotronH"}
+HYBRID_TYPES = {"falcon_h1_norm": (), "qwen3next": ("f32", "q8_0")}  # of their GGUF files, where it is not f32 alone
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ RECIPES |= {
     name: Recipe(
         family,
         tiny_hybrids.CONFIGS[name],
-        gguf_types=() if name == "falcon_h1_norm" else ("f32",),
+        gguf_types=HYBRID_TYPES.get(name, ("f32",)),
         sizes={},
         num_tokens=52,  # three boundaries of 16 and a rest
     )
@@ -234,7 +235,7 @@ def add_scaling(writer: gguf.GGUFWriter, rope: dict[str, Any], head_dim: int, co
 def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
     """The model as a GGUF file without a tokenizer, tensors named by gguf-py's own map."""
     if family in tiny_hybrids.ARCHS:
-        tiny_hybrids.write_gguf(path, model, family)
+        tiny_hybrids.write_gguf(path, model, family, matrix_type)
         return
     config, architecture = model.config, family.lower()
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

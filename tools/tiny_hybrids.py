@@ -237,7 +237,16 @@ def add_recurrence(writer: gguf.GGUFWriter, family: str, config: Any) -> None:
         writer.add_rope_scaling_finetuned(False)
 
 
-def add_tensors(writer: gguf.GGUFWriter, model: Any, family: str) -> None:
+def add_tensor(writer: gguf.GGUFWriter, name: str, values: np.ndarray, matrix_type: str) -> None:
+    """A tensor in float32, or a matrix of whole blocks in Q8_0 where that is the type."""
+    if matrix_type == "q8_0" and values.ndim == 2 and values.shape[1] % 32 == 0:
+        kind = gguf.GGMLQuantizationType.Q8_0
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+    else:
+        writer.add_tensor(name, np.ascontiguousarray(values, np.float32))
+
+
+def add_tensors(writer: gguf.GGUFWriter, model: Any, family: str, matrix_type: str) -> None:
     """Every tensor, named by gguf-py's own map where only its name changes."""
     config, names = (
         model.config,
@@ -254,20 +263,20 @@ def add_tensors(writer: gguf.GGUFWriter, model: Any, family: str) -> None:
         stored = layer_tensors(name, array, family, config) if layer else None
         if stored is not None:
             for ending, values in stored.items():
-                writer.add_tensor(f"blk.{layer}.{ending}", np.ascontiguousarray(values, np.float32))
+                add_tensor(writer, f"blk.{layer}.{ending}", values, matrix_type)
             continue
         name = name.replace("model.", "backbone.", 1) if family == "NemotronH" else name  # as its first files have it
         renamed = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if renamed is None:
             raise ValueError(f"{name}: gguf has no name for it")
-        writer.add_tensor(renamed, array)
+        add_tensor(writer, renamed, array, matrix_type)
 
 
-def write_gguf(path: Any, model: Any, family: str) -> None:
+def write_gguf(path: Any, model: Any, family: str, matrix_type: str) -> None:
     """The model as a GGUF file without a tokenizer."""
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH[ARCHS[family]]])
     add_keys(writer, family, model.config)
-    add_tensors(writer, model, family)
+    add_tensors(writer, model, family, matrix_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

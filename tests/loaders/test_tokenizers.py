@@ -68,6 +68,7 @@ def test_every_pre_tokenizer_cuts_as_stated() -> None:
         "llama-bpe": ["I", "'m", "\u0120", "123", "4", "\u0120\u0120", "\u0120x", "\u010a"],
         "qwen2": ["I", "'m", "\u0120", "1", "2", "3", "4", "\u0120\u0120", "\u0120x", "\u010a"],
     }
+    words["qwen35"] = words["qwen2"]
     words["gpt-2"][2:4] = ["\u01201234"]
     assert words.keys() == pre_tokenizers.PATTERNS.keys()
     for name, expected in words.items():
@@ -75,6 +76,12 @@ def test_every_pre_tokenizer_cuts_as_stated() -> None:
         assert [word for word, _ in cut] == expected, name
     for name in [*pre_tokenizers.ALIASES, *pre_tokenizers.PATTERNS]:
         assert pre_tokenizers.canonical(name) in pre_tokenizers.PATTERNS
+
+
+def test_marks_are_letters_to_qwen35_alone() -> None:
+    text = "e\u0301a"
+    cuts = {name: len(pre_tokenizers.build(name).pre_tokenize_str(text)) for name in ("qwen2", "qwen35")}
+    assert cuts == {"qwen2": 2, "qwen35": 1}
 
 
 def test_scored() -> None:

@@ -14,7 +14,7 @@ from samebits.models.checkpoint import open_checkpoint
 NUM_ANSWERED = 20  # from position 40 on: two boundaries are crossed while it answers
 PARAMS = SamplingParams(max_tokens=NUM_ANSWERED, temperature=0, hash_logits=True, ignore_eos=True)
 NAMES = ("qwen3next", "qwen35/model-f32.gguf", "mamba2", "falcon_h1", "nemotron_h")
-STEPS = [("qwen3next", 7), ("qwen3next", 16), ("qwen35/model-f32.gguf", 7), ("mamba2", 1), ("mamba2", 23)]
+STEPS = [("qwen3next", 7), ("qwen3next", 16), ("qwen35/model-f32.gguf", 7), ("mamba2", 4), ("mamba2", 23)]
 STEPS += [("falcon_h1", 7), ("nemotron_h", 16)]  # at most so many tokens in a step
 
 
@@ -23,12 +23,7 @@ def prompt_of(name: str) -> list[int]:
 
 
 def make_llm(name: str, max_batch_tokens: int) -> LLM:
-    sizes = {
-        "max_batch_tokens": max_batch_tokens,
-        "max_sequences": min(4, max_batch_tokens),
-        "context_len": 64,
-        "share_prefixes": False,
-    }
+    sizes = {"max_batch_tokens": max_batch_tokens, "max_sequences": 4, "context_len": 64}
     return LLM(DATA / name, backend="reference", numerics="portable", k_format="f32", v_format="f32", **sizes)
 
 
@@ -48,10 +43,12 @@ def test_greedy_answer_is_that_of_the_whole_text(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "max_batch_tokens"), STEPS)
-def test_any_step_alone_and_among_others(name: str, max_batch_tokens: int) -> None:
+def test_any_step_among_others_and_after_a_hit(name: str, max_batch_tokens: int) -> None:
     llm = make_llm(name, max_batch_tokens)
     prompt = prompt_of(name)
     others = [[*prompt[:17], 5, 6, 7], prompt[::-1], [9] * 3]
     among = llm.generate([others[0], prompt, *others[1:]], PARAMS)[1]
+    num_cached = llm.engine.scheduler.num_cached_tokens
     (after,) = llm.generate([prompt], PARAMS)
+    assert llm.engine.scheduler.num_cached_tokens - num_cached in (16, 32)  # it resumed what was computed before
     assert [(tuple(a.token_ids), a.logits_sha256) for a in (among, after)] == [alone(name)] * 2

@@ -24,6 +24,7 @@ from checkpoint_runs import (
 )
 from safetensors.numpy import load_file, save_file
 
+from samebits.core.format import Packed
 from samebits.models.checkpoint import open_checkpoint
 
 BAR = 1e-5  # of the largest logit, with float32 caches; states are float32 always
@@ -108,3 +109,19 @@ def test_16_bit_checkpoints(tmp_path: Path, name: str) -> None:
     assert formats == {"taps": "f32", "decay": "f32", "dt_bias": "f32", "out": "f16"}
     error = relative_error(run_prompt(make_runner(checkpoint), want.token_ids), want.logits, want.scale)
     assert error <= 1e-2  # measured: 4.4e-3, 3.9e-3
+
+
+def test_rows_of_packed_tensors() -> None:
+    """Queries, gates and heads are gathered out of joined tensors block by block, as they are out of plain ones."""
+    packed, plain = (open_checkpoint(DATA / "qwen3next" / f"model-{kind}.gguf") for kind in ("q8_0", "f32"))
+    num_packed = 0
+    for name in plain.tensors:
+        got, want = packed.tensor(name), plain.tensor(name)
+        assert isinstance(want, np.ndarray)
+        num_packed += isinstance(got, Packed)
+        numbers = got.unpack() if isinstance(got, Packed) else got
+        assert np.abs(numbers - want).max() <= np.abs(want).max() / 240, name  # half a code of the largest block
+    assert num_packed == 24
+    want_logits = expected("qwen3next")
+    error = relative_error(whole_prompt("qwen3next/model-q8_0.gguf"), want_logits.logits, want_logits.scale)
+    assert error <= 0.2  # measured: 0.131; weights and what enters them in 8 bits

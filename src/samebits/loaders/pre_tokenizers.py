@@ -9,6 +9,9 @@ _CONTRACTIONS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 _LLAMA3 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_SPACES}"
 _QWEN2 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_SPACES}"
+_QWEN35 = (  # Qwen 2's, with marks among the letters
+    rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*{_SPACES}"
+)
 _DIGITS = r"\p{N}"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -16,10 +19,14 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "smollm": (_DIGITS, _GPT2),
     "llama-bpe": (_LLAMA3,),
     "qwen2": (_QWEN2,),
+    "qwen35": (_QWEN35,),
 }
 ALIASES = {
     "llama3": "llama-bpe",
     "llama-v3": "llama-bpe",
+    "falcon-h1": "llama-bpe",
+    "lfm2": "llama-bpe",
+    "pixtral": "llama-bpe",
     "phi-2": "gpt-2",
     "mpt": "gpt-2",
     "olmo": "gpt-2",

@@ -25,6 +25,7 @@ SPLIT_PATTERNS = frozenset(
     [
         _words(r"\p{N}{1,3}"),  # Llama 3, GPT-4
         _words(r"\p{N}"),  # Qwen 2 and 3
+        _words(r"\p{N}").replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"\s\p{L}", r"\s\p{L}\p{M}"),  # Qwen 3.5
         _CASED.replace("{0}", "") + rf"|\p{{N}}|{_MARKS_SLASH}{_SPACES}",  # Mistral Nemo
         _CASED.replace("{0}", f"{_CONTRACTIONS}?") + rf"|\p{{N}}{{1,3}}|{_MARKS_SLASH}{_SPACES}",  # GPT-4o
         *(pattern for patterns in pre_tokenizers.PATTERNS.values() for pattern in patterns),

@@ -38,7 +38,7 @@ class RankEncoder {
 public:
     RankEncoder(int pattern, Array<int32_t> byte_ids, Array<int32_t> merges, int32_t num_tokens)
         : pattern_(Pattern(pattern)), pairs_(merges.data(), merges.size() / 3, num_tokens) {
-        if (pattern < 0 || pattern > int(Pattern::qwen2)) throw std::invalid_argument("pattern: none of ours");
+        if (pattern < 0 || pattern > int(Pattern::qwen35)) throw std::invalid_argument("pattern: none of ours");
         if (byte_ids.size() != 256) throw std::invalid_argument("byte_ids: not 256");
         for (size_t i = 0; i < 256; i++) {
             byte_ids_[i] = byte_ids(i);

@@ -12,14 +12,16 @@
 namespace samebits {
 
 // In the order of PATTERNS in pre_tokenizers.py.
-enum class Pattern { gpt2, smollm, llama3, qwen2 };
+enum class Pattern { gpt2, smollm, llama3, qwen2, qwen35 };
 enum CharClass : uint8_t { other, letter, number, space };
 
-// The class of every code point.
+// The class of every code point; marks are letters to some patterns.
 class CharClasses {
 public:
-    CharClasses() : table_(0x110000, other) {
+    explicit CharClasses(bool has_marks) : table_(0x110000, other) {
         for (CharRange r : LETTERS) fill(r, letter);
+        if (has_marks)
+            for (CharRange r : MARKS) fill(r, letter);
         for (CharRange r : NUMBERS) fill(r, number);
         for (CharRange r : SPACES) fill(r, space);
     }
@@ -31,9 +33,9 @@ private:
     std::vector<uint8_t> table_;
 };
 
-inline const CharClasses& char_classes() {
-    static const CharClasses classes;
-    return classes;
+inline const CharClasses& char_classes(Pattern pattern) {
+    static const CharClasses plain(false), with_marks(true);
+    return pattern == Pattern::qwen35 ? with_marks : plain;
 }
 
 // Finds where words end in a stretch of UTF-8 that counts as a whole text. Offsets are bytes of `text`.
@@ -144,7 +146,7 @@ private:
     // Bytes of 's, 't, 'm, 'd, 're, 've or 'll at `at`, else 0; capitals only where the pattern has them.
     size_t contraction(size_t at) const {
         if (byte(at) != '\'') return 0;
-        const bool has_capitals = pattern_ == Pattern::llama3 || pattern_ == Pattern::qwen2;
+        const bool has_capitals = pattern_ != Pattern::gpt2 && pattern_ != Pattern::smollm;
         auto lower = [&](uint32_t c) { return has_capitals && c >= 'A' && c <= 'Z' ? c + 32 : c; };
         const uint32_t a = lower(byte(at + 1)), b = lower(byte(at + 2));
         if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
@@ -154,7 +156,7 @@ private:
     std::string_view text_;
     size_t end_;
     Pattern pattern_;
-    const CharClasses& classes_ = char_classes();
+    const CharClasses& classes_ = char_classes(pattern_);
 };
 
 // Calls word(begin, end) for every word of the text, in order.
