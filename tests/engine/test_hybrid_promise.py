@@ -79,14 +79,20 @@ def test_in_any_scene(hybrid: Lab) -> None:
     assert sum(scene.num_preemptions for scene in played) > 10
 
 
+def leave_something(hybrid: Lab) -> None:
+    """The first slots and snapshots hold what no watched request leaves behind."""
+    engine = hybrid.engine()
+    engine.complete(engine.generate([9] * 60, PARAMS["two samples"]))
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize(("where", "budget"), [("copy_slots", 64), ("run", 20)])
 def test_what_a_failed_step_leaves_is_not_believed(
     hybrid: Lab, monkeypatch: pytest.MonkeyPatch, where: str, budget: int, error: type[BaseException]
 ) -> None:
     """The snapshot after a prompt is not made, or a slot has moved on in a step that nobody saw."""
-    before, engine = hybrid.engine(), hybrid.engine(policy=Policy(budget))
-    before.complete(before.generate([9] * 60, PARAMS["greedy"]))  # the first snapshots hold something else
+    leave_something(hybrid)
+    engine = hybrid.engine(policy=Policy(budget))
     job = start(engine, "greedy")
     engine.step()
     runner, work = engine.runner, getattr(engine.runner, where)
@@ -99,7 +105,10 @@ def test_what_a_failed_step_leaves_is_not_believed(
     monkeypatch.setattr(runner, where, fails)
     if error is KeyboardInterrupt:
         with pytest.raises(KeyboardInterrupt):
-            engine.complete(job)
+            engine.step()
+        monkeypatch.undo()
+        engine.complete(job)  # it goes on
+        assert outcome(job) == hybrid.alone["greedy"]
     else:
         engine.complete(job)
         with pytest.raises(RequestFailed):
@@ -113,6 +122,7 @@ def test_what_a_failed_step_leaves_is_not_believed(
 
 def test_a_fork_without_what_came_since_the_boundary_is_caught(hybrid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check can fail: this is what it looks like when it does."""
+    leave_something(hybrid)
     engine, copy = hybrid.engine(), hybrid.runner.copy_slots
     monkeypatch.setattr(
         hybrid.runner, "copy_slots", lambda copies: copy([c._replace(resumable_only=True) for c in copies])

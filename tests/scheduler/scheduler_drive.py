@@ -54,17 +54,18 @@ class Drive:
         self.scheduler.check_integrity()
         return plan
 
-    def fail_step(self) -> None:
-        """A step whose kernels fail: its requests end, and the others must not notice."""
+    def fail_step(self, ends: bool = True) -> None:
+        """A step whose kernels fail: its requests end, or go on where slots are kept; the others must not notice."""
         plan = self.scheduler.plan()
         if plan is None:
             return
         if self.model.slots is not None:
             self.model.slots.spoil(plan)
         self.scheduler.abandon(plan)
-        for sequence in [s for s in self.live() if s.request in {p.request for p in plan.sequences}]:
-            self.scheduler.finish(sequence)
-            del self.tracks[sequence]
+        if ends or self.model.slots is None:
+            for sequence in [s for s in self.live() if s.request in {p.request for p in plan.sequences}]:
+                self.scheduler.finish(sequence)
+                del self.tracks[sequence]
         self.scheduler.check_integrity()
 
     def drain(self) -> None:

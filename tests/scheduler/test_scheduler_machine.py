@@ -104,10 +104,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         if which < len(live):  # so that there are fewer cancellations than requests
             self.drive.cancel(live[which])
 
-    @rule(happens=st.sampled_from([False, False, True]))
-    def fail(self, happens: bool) -> None:
+    @rule(happens=st.sampled_from([False, False, True]), ends=st.booleans())
+    def fail(self, happens: bool, ends: bool) -> None:
         if happens:
-            self.drive.fail_step()
+            self.drive.fail_step(ends)
 
     def teardown(self) -> None:
         if hasattr(self, "drive"):

@@ -95,9 +95,9 @@ class Runner:
         for name, buffer in self._caches.items():
             self._executable.bind(name, buffer)
         self._groups = tensor_groups(step.states, step.windows)
-        self._slots = step.slot_tensors, step.resumable_tensors
         self._copier: PageCopier | None = None
-        self._slot_copier: SlotCopier | None = None
+        slots = step.slot_tensors, step.resumable_tensors
+        self._slot_copier = SlotCopier(self.backend, self.tier, self._caches, *slots) if self.has_slots else None
 
     def copy_pages(self, copies: Sequence[PageCopy]) -> None:
         """Writes pages' contents onto others, in the caches of all layers."""
@@ -109,11 +109,8 @@ class Runner:
 
     def copy_slots(self, copies: Sequence[SlotCopy]) -> None:
         """Writes slots' contents onto others, one copy after another."""
-        if not copies:
-            return
-        if self._slot_copier is None:
-            self._slot_copier = SlotCopier(self.backend, self.tier, self._caches, *self._slots)
-        self._slot_copier.copy(copies)
+        if self._slot_copier is not None:
+            self._slot_copier.copy(copies)
 
     def run(self, batch: StepBatch) -> StepResult:
         """Starts one step; BadInput when it is larger than the graph was built for."""

@@ -86,12 +86,15 @@ class Scheduler:
         self.slots.add_tokens(plan.sampled_slots, tokens[: len(plan.sampled_slots)])
 
     def abandon(self, plan: StepPlan) -> None:
-        """The step failed: whatever it was to write is not believed. The caller ends its sequences."""
+        """The step failed: what it was to write to slots is not believed, and those who need that compute it again.
+
+        Nothing for a model that keeps all in pages: computing a step again writes the same there.
+        """
         states = self.pages.states
         if states is None:
             return
         states.spoil(plan.slots, plan.slot_copies)
-        for sequence in [s for s in self.slots.running if states.is_spoiled(s.slot) and s not in plan.sequences]:
+        for sequence in [s for s in self.slots.running if states.is_spoiled(s.slot)]:
             self._preempt(sequence)
 
     def finish(self, sequence: Sequence) -> None:
