@@ -58,12 +58,7 @@ def read(source: Source) -> Decoder:
         query_scalar=attn_scale**-2,
         logit_scale=1.0 / divisor,
         factors={"residual": residual_scale},
-        recurrence=ssm.read_ssm(
-            source,
-            {} if source.is_gguf else source.values(SSM_KEYS),
-            has_conv_bias=source.is_gguf or source.flag("mamba_conv_bias", True),
-            **ssm.time_step_limits(source),
-        ),
+        recurrence=ssm.read_ssm(source, SSM_KEYS, "mamba_conv_bias", **ssm.time_step_limits(source)),
     )
 
 
