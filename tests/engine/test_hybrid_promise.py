@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes import Lab, Scene, outcome, start
+from scenes import PARAMS, Lab, Scene, outcome, start
 from tiny_hybrid import open_hybrid
 
-from samebits.backends.discovery import get
+from samebits import LLM, SamplingParams
+from samebits.backends.discovery import default_name, get
 from samebits.cache import SlotCopy
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
@@ -27,7 +28,14 @@ LIMITS = Limits(max_tokens=600, max_sequences=16, num_pages=128, max_positions=2
 
 @pytest.fixture(scope="module", params=["hybrid", "without pages"])
 def hybrid(request: pytest.FixtureRequest, random_tiny: Path) -> Lab:
-    return Lab(open_hybrid(random_tiny, has_pages=request.param == "hybrid"), get("reference"), LIMITS)
+    return Lab(open_hybrid(random_tiny, has_pages=request.param == "hybrid"), get(default_name()), LIMITS)
+
+
+def test_the_reference_gives_the_same_bits(random_tiny: Path, hybrid: Lab) -> None:
+    has_pages = any(name.endswith("k_cache") for name in hybrid.runner.graph.kinds)
+    reference = Lab(open_hybrid(random_tiny, has_pages), get("reference"), LIMITS)
+    assert reference.alone == hybrid.alone
+    assert Scene(3, 2).play(reference.engine(20)) == hybrid.alone
 
 
 def test_prefix_hit_and_miss(hybrid: Lab) -> None:
@@ -53,13 +61,13 @@ def test_in_any_scene(hybrid: Lab) -> None:
 
     @given(
         seed=st.integers(0, 1 << 30),
-        num_others=st.integers(0, 9),
+        num_others=st.integers(0, 20),
         rate=st.sampled_from([0.3, 4.0]),
         num_pages=st.sampled_from([9, 12, 16, 33]),
         num_snapshots=st.sampled_from([2, 16]),
         budget=st.sampled_from([5, 17, "dynamic"]),
     )
-    @settings(max_examples=5, deadline=None, derandomize=True)
+    @settings(max_examples=15, deadline=None, derandomize=True)
     def play(seed: int, num_others: int, rate: float, num_pages: int, num_snapshots: int, budget: Any) -> None:
         engine = hybrid.engine(num_pages, num_snapshots, policy=Policy(budget))
         scene = Scene(num_others, seed, rate, 0.2)
@@ -77,7 +85,8 @@ def test_what_a_failed_step_leaves_is_not_believed(
     hybrid: Lab, monkeypatch: pytest.MonkeyPatch, where: str, budget: int, error: type[BaseException]
 ) -> None:
     """The snapshot after a prompt is not made, or a slot has moved on in a step that nobody saw."""
-    engine = hybrid.engine(policy=Policy(budget))
+    before, engine = hybrid.engine(), hybrid.engine(policy=Policy(budget))
+    before.complete(before.generate([9] * 60, PARAMS["greedy"]))  # the first snapshots hold something else
     job = start(engine, "greedy")
     engine.step()
     runner, work = engine.runner, getattr(engine.runner, where)
@@ -122,6 +131,25 @@ def test_a_stale_snapshot_is_caught(hybrid: Lab, monkeypatch: pytest.MonkeyPatch
     engine.complete(job)
     assert job.sequences[0].num_cached_tokens == 32
     assert outcome(job) != hybrid.alone["greedy"]
+
+
+@pytest.mark.parametrize("name", ["mamba2", "qwen3next", "lfm2", "nemotron_h"])
+def test_models_from_files(name: str) -> None:
+    """Samples fork off, prompts share prefixes, pages are short: the answers of each prompt alone."""
+    stem = [int(i * i + 3) % 90 for i in range(40)]
+    prompts = [stem + [i, 2 * i + 1, 5] * (1 + i % 3) for i in range(6)] + [stem[:7], stem[:32], stem[:33], [1]]
+    params = SamplingParams(max_tokens=40, temperature=0.9, seed=11, n=3, ignore_eos=True, hash_logits=True)
+    path = Path(__file__).parents[1] / "models" / "data" / name
+    alone = LLM(path, context_len=128, max_sequences=3, share_prefixes=False)
+    expected = [answer for prompt in prompts for answer in alone.generate([prompt], params)]
+    together = LLM(path, context_len=128, max_sequences=12, max_batch_tokens=24)
+    for _ in range(2):  # the second time, prefixes are known
+        assert together.generate(prompts, params) == expected
+        together.engine.scheduler.check_integrity()
+    assert together.engine.scheduler.num_cached_tokens > 10 * 32
+    tight = LLM(path, context_len=128, max_sequences=12, max_batch_tokens=24, num_pages=20)
+    assert tight.generate(prompts, params) == expected
+    assert tight.engine.scheduler.num_preemptions > 0
 
 
 copies = st.lists(

@@ -50,13 +50,13 @@ NARROW = {  # 16-bit arithmetic where float32 is meant
 }
 
 
-@pytest.mark.parametrize("multiply", [False, True])
+@pytest.mark.parametrize("kind", ["add", "mul"])
 @pytest.mark.parametrize("target", NARROW, ids=lambda target: str(target.arch))
-def test_two_16_bit_types_meet_in_float32(target: GPUTarget, multiply: bool) -> None:
+def test_two_16_bit_types_meet_in_float32(target: GPUTarget, kind: str) -> None:
     """A compiler that looks at mantissas alone would round the bfloat16 operand to float16 and add there."""
     strides = dict.fromkeys(("K", "num_blocks", "x_outer", "x_inner", "y_outer", "y_inner"), "i32")
     signature = {"x_ptr": "*fp16", "y_ptr": "*bf16", "z_ptr": "*fp16", **strides}
-    constants = {"X_GROUP": 1, "Y_GROUP": 1, "MULTIPLY": multiply, "BLOCK": 1024, "CHAINED": False}
+    constants = {"X_GROUP": 1, "Y_GROUP": 1, "KIND": kind, "BLOCK": 1024, "CHAINED": False}
     signature |= dict.fromkeys(constants, "constexpr")
     source = triton.compiler.ASTSource(elementwise.binary_kernel, signature, constants)
     language, refused = NARROW[target]

@@ -1,4 +1,4 @@
-"""Whole pages of caches: copy_kv_pages, convert_kv_layout."""
+"""Whole pages of caches and slots of states: copy_kv_pages, copy_slots, convert_kv_layout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from samebits.kernels.triton.lib.rows import fault_where
 from samebits.kernels.triton.lib.tensors import Blocks
 
 Cache: TypeAlias = torch.Tensor | Blocks
-NO_PAGE = tl.constexpr(fault("copy_kv_pages", "sources or targets", "a page that is not there", "0 .. pages - 1"))
+NO_PAGE = fault("copy_kv_pages", "sources or targets", "a page that is not there", "0 .. pages - 1")
+NO_SLOT = fault("copy_slots", "sources or targets", "a slot that is not there", "0 .. slots - 1")
 BLOCK = 2048  # words of a program
 WORDS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
@@ -31,7 +32,7 @@ def _copy_part(cache_ptr, source, target, page_stride, words, part, BLOCK: tl.co
 @triton.jit
 def copy_pages_kernel(
     k_ptr, v_ptr, sources_ptr, targets_ptr, fault_ptr, num_pages, k_stride, v_stride, k_words, v_words,
-    BLOCK: tl.constexpr,
+    NOT_THERE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A program copies BLOCK words of a page's keys, or of its values. A page of -1 is padding."""
     k_parts = tl.cdiv(k_words, BLOCK)
@@ -39,7 +40,7 @@ def copy_pages_kernel(
     copy, part = tl.program_id(0) // parts, tl.program_id(0) % parts
     source, target = tl.load(sources_ptr + copy).to(tl.int64), tl.load(targets_ptr + copy).to(tl.int64)
     known = (source >= 0) & (source < num_pages) & (target >= 0) & (target < num_pages)
-    fault_where(fault_ptr, NO_PAGE, (known == 0) & ((source != -1) | (target != -1)))
+    fault_where(fault_ptr, NOT_THERE, (known == 0) & ((source != -1) | (target != -1)))
     if known:
         if part < k_parts:
             _copy_part(k_ptr, source, target, k_stride, k_words, part, BLOCK)
@@ -47,11 +48,11 @@ def copy_pages_kernel(
             _copy_part(v_ptr, source, target, v_stride, v_words, part - k_parts, BLOCK)
 
 
-def _page_words(cache: Cache) -> torch.Tensor:
+def _page_words(cache: Cache, op: str) -> torch.Tensor:
     """The cache as [pages, words], in the largest words its pages are made of."""
     data = cache.data if isinstance(cache, Blocks) else cache
     if data.numel() and not data[0].is_contiguous():
-        raise BadInput("copy_kv_pages", "cache", f"pages of strides {data.stride()}", "dense pages")
+        raise BadInput(op, "cache", f"pages of strides {data.stride()}", "dense pages")
     pages = data.as_strided((data.shape[0], data.numel() // max(1, data.shape[0])), (data.stride(0), 1))
     for word in WORDS:
         size = word.itemsize
@@ -61,20 +62,32 @@ def _page_words(cache: Cache) -> torch.Tensor:
     return pages
 
 
-@implements("copy_kv_pages", tier=Tier.PORTABLE)
-def copy_kv_pages(
-    k_cache: Cache, sources: torch.Tensor, targets: torch.Tensor, v_cache: Cache | None = None
-) -> tuple[Cache, ...]:
-    caches = (k_cache,) if v_cache is None else (k_cache, v_cache)
-    k, v = _page_words(k_cache), None if v_cache is None else _page_words(v_cache)
+def _copy(
+    k_cache: Cache, v_cache: Cache | None, sources: torch.Tensor, targets: torch.Tensor, op: str, not_there: int
+) -> None:
+    """Pages of both caches, or slots of one state, onto others; `not_there` is the fault of one out of range."""
+    k, v = _page_words(k_cache, op), None if v_cache is None else _page_words(v_cache, op)
     v_words, v_stride = (0, 0) if v is None else (v.shape[1], v.stride(0))
     parts = triton.cdiv(k.shape[1], BLOCK) + triton.cdiv(v_words, BLOCK)
     if len(sources) * parts:
         copy_pages_kernel[(len(sources) * parts,)](
             k, v, sources, targets, fault_word(k.device), k.shape[0], k.stride(0), v_stride, k.shape[1], v_words,
-            BLOCK, num_warps=4, **UNFUSED,
+            not_there, BLOCK, num_warps=4, **UNFUSED,
         )  # fmt: skip
-    return caches
+
+
+@implements("copy_kv_pages", tier=Tier.PORTABLE)
+def copy_kv_pages(
+    k_cache: Cache, sources: torch.Tensor, targets: torch.Tensor, v_cache: Cache | None = None
+) -> tuple[Cache, ...]:
+    _copy(k_cache, v_cache, sources, targets, "copy_kv_pages", NO_PAGE)
+    return (k_cache,) if v_cache is None else (k_cache, v_cache)
+
+
+@implements("copy_slots", tier=Tier.PORTABLE)
+def copy_slots(state: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    _copy(state, None, sources, targets, "copy_slots", NO_SLOT)
+    return state
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Element by element: add, mul, scale, cast, soft_cap."""
+"""Element by element: add, mul, sigmoid_and_mul, scale, cast, soft_cap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import triton.language as tl
 from samebits.core.numerics.elementary import recip as host_recip
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
-from samebits.kernels.triton.lib.elementary import soft_capped
+from samebits.kernels.triton.lib.elementary import sigmoid, soft_capped
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import load_wide, row_start, rows_of, store_narrow
 from samebits.kernels.triton.lib.tensors import DTYPES
@@ -29,14 +29,19 @@ def place(K, num_blocks, BLOCK: tl.constexpr):
 @triton.jit
 def binary_kernel(
     x_ptr, y_ptr, z_ptr, K, num_blocks, x_outer, x_inner, y_outer, y_inner,
-    X_GROUP: tl.constexpr, Y_GROUP: tl.constexpr, MULTIPLY: tl.constexpr, BLOCK: tl.constexpr,
+    X_GROUP: tl.constexpr, Y_GROUP: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
     row, column = place(K, num_blocks, BLOCK)
     wait_for_previous(CHAINED)
     x = load_wide(x_ptr + row_start(row, X_GROUP, x_outer, x_inner) + column, column < K)
     y = load_wide(y_ptr + row_start(row, Y_GROUP, y_outer, y_inner) + column, column < K)
-    z = x * y if MULTIPLY else x + y
+    if KIND == "add":
+        z = x + y
+    elif KIND == "mul":
+        z = x * y
+    else:
+        z = x * tl.where(y == y, sigmoid(y), y)  # a NaN stays one
     store_narrow(z_ptr + row * K + column, z, column < K)
 
 
@@ -60,7 +65,8 @@ def flat(*tensors: torch.Tensor) -> bool:
     return all(x.is_contiguous() and x.shape == tensors[0].shape for x in tensors)
 
 
-def _binary(x: torch.Tensor, y: torch.Tensor, multiply: bool) -> torch.Tensor:
+def _binary(x: torch.Tensor, y: torch.Tensor, kind: str) -> torch.Tensor:
+    """x + y ("add"), x * y ("mul") or x * sigmoid(y) ("sigmoid"), settled, in the type of x."""
     z = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if z.numel() == 0:
         return z
@@ -71,7 +77,7 @@ def _binary(x: torch.Tensor, y: torch.Tensor, multiply: bool) -> torch.Tensor:
     num_blocks = triton.cdiv(width, BLOCK)
     binary_kernel[(z.numel() // width * num_blocks,)](
         x_rows[0], y_rows[0], z, width, num_blocks, *x_rows[2:], *y_rows[2:],
-        x_rows[1], y_rows[1], multiply, BLOCK, num_warps=4, **chained(x.device), **UNFUSED,
+        x_rows[1], y_rows[1], kind, BLOCK, num_warps=4, **chained(x.device), **UNFUSED,
     )  # fmt: skip
     return z
 
@@ -92,12 +98,17 @@ def unary(x: torch.Tensor, dtype: torch.dtype, kind: str, factor: float = 1.0, i
 
 @implements("add", tier=Tier.PORTABLE)
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return _binary(x, y, multiply=False)
+    return _binary(x, y, "add")
 
 
 @implements("mul", tier=Tier.PORTABLE)
 def mul(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return _binary(x, y, multiply=True)
+    return _binary(x, y, "mul")
+
+
+@implements("sigmoid_and_mul", tier=Tier.PORTABLE)
+def sigmoid_and_mul(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    return _binary(x, gate, "sigmoid")
 
 
 @implements("scale", tier=Tier.PORTABLE)

@@ -1,4 +1,4 @@
-"""Norms over rows: rms_norm, fused_add_rms_norm, layer_norm.
+"""Norms over rows: rms_norm, fused_add_rms_norm, layer_norm, l2_norm.
 
 A program walks its rows in 16 steps: step i takes elements i * 16 .. i * 16 + 15 of every cut of 256, so a slot's chain
 runs inside a thread, and the row stays in registers.
@@ -154,8 +154,9 @@ def add_norm_kernel(
 
 
 def _norm(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float, centred: bool
+    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float, centred: bool, of_sum: bool
 ) -> torch.Tensor:
+    """`of_sum`: the sum of squares instead of their mean."""
     width = x.shape[-1]
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if y.numel() == 0:
@@ -163,7 +164,7 @@ def _norm(
     x, group, outer, inner = rows_of(x)
     count, (height, cuts, assembly, warps) = num_rows(x), cuts_of(width)
     norm_kernel[(triton.cdiv(count, height),)](
-        x, weight, bias, y, count, width, outer, inner, 1.0 / width, eps,
+        x, weight, bias, y, count, width, outer, inner, 1.0 if of_sum else 1.0 / width, eps,
         group, height, cuts, centred, assembly, num_warps=warps, **chained(y.device), **UNFUSED,
     )  # fmt: skip
     return y
@@ -178,14 +179,19 @@ def too_wide(call: OpCall) -> str | None:
 def rms_norm(
     x: torch.Tensor, weight: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, eps: float = 1e-5
 ) -> torch.Tensor:
-    return _norm(x, weight, bias, eps, centred=False)
+    return _norm(x, weight, bias, eps, centred=False, of_sum=False)
 
 
 @implements("layer_norm", tier=Tier.PORTABLE, when=too_wide)
 def layer_norm(
     x: torch.Tensor, weight: torch.Tensor | None = None, bias: torch.Tensor | None = None, *, eps: float = 1e-5
 ) -> torch.Tensor:
-    return _norm(x, weight, bias, eps, centred=True)
+    return _norm(x, weight, bias, eps, centred=True, of_sum=False)
+
+
+@implements("l2_norm", tier=Tier.PORTABLE, when=too_wide)
+def l2_norm(x: torch.Tensor, *, eps: float = 1e-5) -> torch.Tensor:
+    return _norm(x, None, None, eps, centred=False, of_sum=True)
 
 
 @implements("fused_add_rms_norm", tier=Tier.PORTABLE, when=too_wide)
