@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_runs import DATA
+from checkpoint_runs import DATA, HYBRID_NAMES
 from test_bad_checkpoints import damaged_folder, refusal
 from test_config_defaults import config_with
 
+from samebits.core.errors import SamebitsError
 from samebits.loaders.fields import Fields
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
 
@@ -125,6 +127,7 @@ BAD_GGUF: list[tuple[str, str, Any, str, str]] = [
     ("lfm2", "attention.head_count_kv", np.array([0, -2, 0], np.int32), "head_count_kv: got ", "3 integers from 0"),
     ("lfm2", "attention.head_count_kv", np.array([0, 0.5, 0], np.float32), "head_count_kv: got ", "3 integers from 0"),
     ("lfm2", "attention.sliding_window", 9, "attention.sliding_window: got 9", "windows are not supported"),
+    ("granitehybrid", "embedding_length", 3, "head size: got 0", "at least 1"),
     ("nemotron_h", "feed_forward_length", None, "feed_forward_length: got nothing", "an integer"),
 ]
 
@@ -148,3 +151,24 @@ def test_gguf_and_folder_agree(name: str) -> None:
     """Those of others differ: tiled heads, interleaved pairs, multipliers in the matrices, no least step of time."""
     folder, file = open_checkpoint(DATA / name).config, open_checkpoint(DATA / name / "model-f32.gguf").config
     assert replace(file, rms_eps=folder.rms_eps) == folder  # which GGUF stores as float32
+
+
+ANYTHING = (None, 0, 3, -1, 1 << 40, 1.5, "x", [], {}, ["mamba"], np.array([1, 2, 3], np.int32))
+
+
+@pytest.mark.parametrize("file", [*HYBRID_NAMES, "granitehybrid/model-f32.gguf", "nemotron_h/model-f32.gguf"])
+def test_anything_in_any_key_is_read_or_refused_in_a_line(file: str) -> None:
+    checkpoint, is_gguf = open_checkpoint(DATA / file), file.endswith(".gguf")
+    stated = checkpoint.file.metadata if is_gguf else json.loads((DATA / file / "config.json").read_text())
+    refused = []
+    for key in stated:
+        for value in ANYTHING[: None if is_gguf else -1]:
+            try:
+                architecture, config = read_config(
+                    Fields({**stated, key: value}, "x"), is_gguf, checkpoint.file.tensors
+                )
+                replace(checkpoint, config=config, tensors=architecture.tensors(config, is_gguf)).check()
+            except SamebitsError as error:
+                refused.append(str(error))
+    assert len(refused) > 50
+    assert not any("\n" in line for line in refused)
