@@ -20,7 +20,7 @@ FALLBACK = ReferenceBackend()
 
 
 @dataclass(frozen=True)
-class Plan:
+class BackendPlan:
     """What will run: the tier kept, the graph after all passes, and where each node goes."""
 
     tier: Tier
@@ -36,7 +36,7 @@ def tiers_to_try(found: Found, asked: Tier | None) -> tuple[Tier, ...]:
     return (Tier.NONE,) if claimed == {Tier.NONE} else (Tier.PORTABLE, Tier.INVARIANT)
 
 
-def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
+def make_plan(found: Found, graph: Graph, asked: Tier | None) -> BackendPlan:
     """The tier asked for, or the strongest of portable and invariant that the backend has for every op.
 
     Stateless ops without a kernel fall back to the reference, which keeps every tier; each is reported.
@@ -50,7 +50,7 @@ def make_plan(found: Found, graph: Graph, asked: Tier | None) -> Plan:
             check_tier(found.backend, found.caps, tier)
             has = supports(found.backend, tier)
             rewritten = run_pipeline(graph, has)
-            plans.append(Plan(tier, rewritten, place(rewritten, has, supports(FALLBACK, tier))))
+            plans.append(BackendPlan(tier, rewritten, place(rewritten, has, supports(FALLBACK, tier))))
             if not plans[-1].placement.reasons:
                 return plans[-1]
         except Unsupported as error:
@@ -79,7 +79,7 @@ def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: T
     return packers
 
 
-def compile_plan(backend: Backend, plan: Plan) -> Executable:
+def compile_plan(backend: Backend, plan: BackendPlan) -> Executable:
     """The plan's graph, on the backend alone or with the fallback for what it lacks."""
     if plan.placement.reasons:
         return FallbackExecutable(backend, FALLBACK, plan.graph, plan.placement, plan.tier)

@@ -11,7 +11,7 @@ from samebits.backends.interface import Backend, Caps
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
-from samebits.engine.plan import Plan, make_plan, weight_packers
+from samebits.engine.plan import BackendPlan, make_plan, weight_packers
 from samebits.graph import Graph
 from samebits.verify.graph_blame import blame
 from samebits.verify.graph_cases import GraphCase
@@ -38,7 +38,7 @@ def verify_graph(backend: Backend, caps: Caps, case: GraphCase, tiers: tuple[str
     """One result per tier; tiers that the same kernels serve are run once, at the strongest."""
     graph = case.make(seed)
     found = Found(backend.name, "verify", backend, caps)
-    by_kernels: dict[tuple[str, ...], list[tuple[Tier, Plan]]] = {}
+    by_kernels: dict[tuple[str, ...], list[tuple[Tier, BackendPlan]]] = {}
     results = []
     for tier in (Tier.parse(t) for t in tiers):
         try:
@@ -70,7 +70,7 @@ class GraphExamination:
         backend: Backend,
         case: GraphCase,
         graph: Graph,
-        plan: Plan,
+        plan: BackendPlan,
         tier: Tier,
         seed: int,
         not_compared: list[str],

@@ -68,8 +68,8 @@ class GpuExecutable(Executable):
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
         if self._feed is None:
             self._feed = Feed({name: self._specs[name] for name in arrays}, self._device, self._pads)
-        plan, self._dims = self._feed.send(arrays)
-        self._bucket, self._fed = plan.bucket, plan.layout.tensors
+        shape, self._dims = self._feed.send(arrays)
+        self._bucket, self._fed = shape.bucket, shape.layout.tensors
         return True
 
     def prepare(self, dims: Mapping[str, int]) -> None:

@@ -20,7 +20,7 @@ from samebits.kernels.triton.lib.tensors import DTYPES
 
 ALIGN = 4  # words: every array starts where a 16-byte load can
 COPIED = 256  # words: a copy takes a multiple
-MOST_PLANS = 1024
+MOST_SHAPES = 1024
 UNPADDED = PAGES  # its end is known from kv_indptr; it lies last, so only what is used travels
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
@@ -40,7 +40,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FeedShape:
     """What steps whose arrays have the same lengths share.
 
     dims      the symbols' values; UNPADDED may have another in every step
@@ -71,36 +71,36 @@ class Feed:
         self._host = [staged.numpy() for staged in self._staged]
         self._turn = 0
         self._fixed = [name for name in self._specs if name != UNPADDED]
-        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._shapes: dict[tuple[int, ...], FeedShape] = {}
         self._layouts: dict[int, Layout] = {}  # of the buckets: captured launches read there
         self._copies: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def send(self, arrays: Mapping[str, np.ndarray]) -> tuple[Plan, dict[str, int]]:
-        """Copies the arrays, padded; the step's plan and all its symbols. Does not wait.
+    def send(self, arrays: Mapping[str, np.ndarray]) -> tuple[FeedShape, dict[str, int]]:
+        """Copies the arrays, padded; the step's shape and all its symbols. Does not wait.
 
         BadInput for an array longer than its bound.
         """
         lengths = tuple([len(arrays[name]) for name in self._fixed])
-        plan = self._plans.get(lengths)
-        if plan is None:
-            plan = self._plan(arrays)
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.clear()
-            if plan.bucket or UNPADDED not in self._specs:  # else its layout depends on that length too
-                self._plans[lengths] = plan
+        shape = self._shapes.get(lengths)
+        if shape is None:
+            shape = self._shape_of(arrays)
+            if len(self._shapes) >= MOST_SHAPES:
+                self._shapes.clear()
+            if shape.bucket or UNPADDED not in self._specs:  # else its layout depends on that length too
+                self._shapes[lengths] = shape
         pieces: list[np.ndarray] = []
-        for name, gap in plan.gaps:
+        for name, gap in shape.gaps:
             words = _words(arrays[name])
             pieces += (words, np.full(gap, words[-1], np.int32) if isinstance(gap, int) else gap)
-        dims, end = plan.dims, plan.layout.stop
+        dims, end = shape.dims, shape.layout.stop
         if UNPADDED in self._specs:
             pieces.append(_words(arrays[UNPADDED]))
-            dims, end = dims | self._size(UNPADDED, arrays), plan.layout.starts[UNPADDED] + len(pieces[-1])
+            dims, end = dims | self._size(UNPADDED, arrays), shape.layout.starts[UNPADDED] + len(pieces[-1])
         self._turn ^= 1
         np.concatenate(pieces, out=self._host[self._turn][:end])
         target, source = self._copy(-(-end // COPIED) * COPIED)
         target.copy_(source, non_blocking=True)
-        return plan, dims
+        return shape, dims
 
     def _copy(self, num_words: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The device's words and this turn's staged ones."""
@@ -118,7 +118,7 @@ class Feed:
             raise BadInput("step", name, f"{length} entries", f"at most {dim.upper}")
         return {dim.name: (length - dim.plus) // dim.factor}
 
-    def _plan(self, arrays: Mapping[str, np.ndarray]) -> Plan:
+    def _shape_of(self, arrays: Mapping[str, np.ndarray]) -> FeedShape:
         dims = {symbol: size for name in self._specs for symbol, size in self._size(name, arrays).items()}
         bucket = bucket_of(dims["T"]) if self._pads and "T" in dims else None
         if bucket is None:
@@ -131,7 +131,7 @@ class Feed:
         for name, start, stop in zip(self._fixed, starts, starts[1:], strict=False):
             missing, padding = stop - start - len(_words(arrays[name])), _padding(name)
             gaps.append((name, missing if isinstance(padding, str) else np.full(missing, padding, np.int32)))
-        return Plan(dims, bucket, layout, tuple(gaps))
+        return FeedShape(dims, bucket, layout, tuple(gaps))
 
     def _padded(self, bucket: int) -> dict[str, int]:
         """Sizes of the symbols in a bucket: no step has more sequences, or rows asked for, than tokens."""

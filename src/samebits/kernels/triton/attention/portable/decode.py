@@ -28,8 +28,8 @@ MAX_HEAD_SIZE = 256
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Sizes of the two passes up to a number of sequences times parts; all plans give the same bits.
+class PassSizes:
+    """Sizes of the two passes up to a number of sequences times parts; all of them give the same bits.
 
     k_programs, v_programs   of the K pass and the V pass, per multiprocessor
     runs                     of a cut side by side in the V pass, one warp each: 1 or 16
@@ -42,10 +42,10 @@ class Plan:
     v_programs: int
 
 
-PLANS = (
-    Plan(32, k_stages=1, k_programs=4, runs=16, v_programs=1),
-    Plan(128, k_stages=4, k_programs=8, runs=16, v_programs=1),
-    Plan(1 << 31, k_stages=4, k_programs=8, runs=1, v_programs=16),
+PASS_SIZES = (
+    PassSizes(32, k_stages=1, k_programs=4, runs=16, v_programs=1),
+    PassSizes(128, k_stages=4, k_programs=8, runs=16, v_programs=1),
+    PassSizes(1 << 31, k_stages=4, k_programs=8, runs=1, v_programs=16),
 )
 K_WARPS, K_REGISTERS, V_REGISTERS = 2, 128, 112
 CLEARING = 16  # programs at least that clear rows beyond the last sequence
@@ -75,19 +75,19 @@ def at_most(registers: int, elements: int) -> dict[str, int]:
 
 
 class Launch:
-    """What the three kernels of one call share: the plan, sizes, scratch and arguments by name."""
+    """What the three kernels of one call share: sizes of the passes, scratch and arguments by name."""
 
     def __init__(self, call: Call) -> None:
         self.call, self.device = call, call.q.device
         self.heads = heads_of_part(call.group)
         self.parts = call.q.shape[1] // self.heads
-        self.plan = next(p for p in PLANS if call.num_sequences * self.parts <= p.most_parts)
+        self.sizes = next(p for p in PASS_SIZES if call.num_sequences * self.parts <= p.most_parts)
         self.h_pad = max(2, power_of_two(self.heads))
         self.d_pad, self.v_pad = max(64, power_of_two(call.head_size)), max(32, power_of_two(call.v_dim))
         self.tiles, self.slots = (call.num_cells // n + call.num_sequences + 1 for n in (RUN_LEN, CUT_LEN))
         count = multiprocessors(self.device)
-        self.k_programs = min(count * self.plan.k_programs, self.parts * self.tiles)
-        self.v_programs = min(count * self.plan.v_programs, self.parts * self.slots)
+        self.k_programs = min(count * self.sizes.k_programs, self.parts * self.tiles)
+        self.v_programs = min(count * self.sizes.v_programs, self.parts * self.slots)
         self.scores = self.scratch(self.parts, self.tiles, RUN_LEN, self.h_pad)
         self.largest = self.scratch(self.k_programs + call.num_sequences * self.parts, self.heads)
         self.out = self.scratch(self.parts, self.slots, self.heads, call.v_dim)
@@ -149,7 +149,7 @@ def _launch_scores(launch: Launch) -> None:
         FORMAT=call.k.format,
         D=call.head_size,
         D_PAD=launch.d_pad,
-        STAGES=launch.plan.k_stages,
+        STAGES=launch.sizes.k_stages,
         SHUFFLE=shuffles(call.k),
         num_warps=K_WARPS,
         **at_most(K_REGISTERS, launch.heads * launch.d_pad),
@@ -157,7 +157,7 @@ def _launch_scores(launch: Launch) -> None:
 
 
 def _launch_values(launch: Launch) -> None:
-    call, runs = launch.call, launch.plan.runs
+    call, runs = launch.call, launch.sizes.runs
     decode_values[(launch.v_programs,)](
         call.v.data,
         launch.scores,
