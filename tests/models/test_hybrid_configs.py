@@ -74,6 +74,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("qwen3next", {"linear_key_head_dim": 16}, "(layers.0.delta.qkv): got shape 128x32", "shape 160x32"),
     ("qwen3next", {"layer_types": ["linear_attention", "full_attention"]}, "layer_types: got [", "3 of full_attention"),
     ("qwen3next", {"layer_types": ["linear_attention", 1, None]}, "layer_types: got [", "3 of full_attention"),
+    ("qwen3next", {"layer_types": ["linear_attention", "mlp", "conv"]}, "layer_types: got [", "mamba, conv"),
     ("mamba2", {"n_groups": 3}, "groups of a state space: got 3", "a divisor of the 8 heads"),
     ("qwen3next", {"attention_bias": True}, "attention_bias: got True", "biases of projections are not supported"),
     ("mamba2", {"use_bias": True}, "use_bias: got True", "biases of projections are not supported"),

@@ -10,7 +10,7 @@ from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import ssm
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
-from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
+from samebits.models.parts.hybrid import KINDS, by_layer, layers_of, stated_kinds
 from samebits.models.parts.keys import (
     MAX_HEAD_SIZE,
     MAX_HEADS,
@@ -94,7 +94,7 @@ def _hf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
     fields, pattern = source.fields, source.fields.get("hybrid_override_pattern")
     if isinstance(types := fields.get("layers_block_type"), list):
         values["num_layers"] = min(len(types), MAX_LAYERS)
-        if kinds := stated_kinds(source, "layers_block_type", values["num_layers"]):
+        if kinds := stated_kinds(source, "layers_block_type", values["num_layers"], KINDS | {"mlp": "ffn"}):
             return kinds
     if not isinstance(pattern, str) or not 1 <= len(pattern) <= MAX_LAYERS or set(pattern) - PATTERN.keys():
         raise fields.fail("hybrid_override_pattern", pattern, f"letters among {' '.join(PATTERN)}, one for each layer")
