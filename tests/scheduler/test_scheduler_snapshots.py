@@ -151,17 +151,18 @@ def test_without_sharing_there_are_no_snapshots() -> None:
     assert d.pages.states.pool.num_held == 0
 
 
-def test_after_a_failed_step_others_start_anew() -> None:
-    """One was admitted in the failed step, its snapshot perhaps not copied; it had no budget to be in it."""
+def test_one_that_a_failed_step_was_to_copy_a_snapshot_for_starts_anew() -> None:
+    """It was admitted in that step, but had no budget to be in it."""
     d = drive(policy=Policy(prefill_budget=4))
     d.add(list(range(9)))
     d.drain()
-    d.add([50] * 30, priority=1)
+    (low,) = d.add([60] * 20, priority=1)
     d.step()
-    (high,) = d.add([*range(9), 3])
-    (low,) = d.add([60] * 20, priority=2)
+    d.add([50] * 30, priority=-1)
+    d.step()
+    (between,) = d.add([*range(9), 3])
     d.fail_step()
-    assert low.num_preemptions == high.num_preemptions == 0
+    assert (low.num_preemptions, between.num_preemptions) == (0, 1)
     d.drain()
 
 

@@ -11,7 +11,6 @@ short; it waits with its tokens and computes them again.
 from __future__ import annotations
 
 from collections.abc import Generator
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from samebits.scheduler.policy import Policy
 from samebits.scheduler.request import FINISHED, RUNNING, UNBORN, WAITING, Request, Sequence
 from samebits.scheduler.slots import Slots
 from samebits.scheduler.step import StepPlan
+from samebits.scheduler.waiting import WaitingQueue
 
 SEQUENCES_A_RESERVED_PAGE = 4  # running sequences for each page that admission leaves free: they will grow
 
@@ -31,13 +31,13 @@ class Scheduler:
     def __init__(self, pages: PageCache, policy: Policy, *, shares_prefixes: bool = True) -> None:
         self.pages, self.policy, self._shares_prefixes = pages, policy, shares_prefixes
         self.slots = Slots(pages)
-        self._waiting: list[Sequence] = []  # a heap; cancelled ones leave when they come up, or are many
-        self._num_waiting = self._num_added = self._num_steps = 0
+        self._waiting = WaitingQueue()
+        self._num_added = self._num_steps = 0
         self.num_preemptions = self.num_cached_tokens = 0
 
     @property
     def num_waiting(self) -> int:
-        return self._num_waiting
+        return self._waiting.count
 
     @property
     def num_running(self) -> int:
@@ -57,7 +57,7 @@ class Scheduler:
             for i in range(request.num_samples)
         ]
         samples[0].unborn = samples[1:]
-        self._wait(samples[0])
+        self._waiting.add(samples[0])
         return samples
 
     def plan(self) -> StepPlan | None:
@@ -80,7 +80,7 @@ class Scheduler:
         for (parent, child), token in zip(plan.born, tokens[len(tokens) - len(plan.born) :].tolist(), strict=True):
             self._fork(parent, child, token)
         for _, child in plan.late:
-            self._wait(child)
+            self._waiting.add(child)
         for parent, _ in (*plan.born, *plan.late):
             parent.unborn = []
         self.slots.add_tokens(plan.sampled_slots, tokens[: len(plan.sampled_slots)])
@@ -101,28 +101,19 @@ class Scheduler:
         sequence.unborn = []
         if sequence.state == RUNNING:
             self._leave(sequence, FINISHED)
-            return
-        was_waiting, sequence.state = sequence.state == WAITING, FINISHED
-        self._num_waiting -= was_waiting
-        if was_waiting and len(self._waiting) > 2 * self._num_waiting:  # else those behind a long wait would pile up
-            self._waiting = [s for s in self._waiting if s.state == WAITING]
-            heapify(self._waiting)
+        elif sequence.state == WAITING:
+            self._waiting.end(sequence)
+        else:
+            sequence.state = FINISHED
 
     def check_integrity(self) -> None:
         """BadInput where pages or sequences do not add up. For tests: it looks at everything."""
         self.pages.check_integrity()
-        waiting = [s for s in self._waiting if s.state == WAITING]
-        if len(waiting) != self._num_waiting:
-            raise BadInput("scheduler", "waiting", len(waiting), str(self._num_waiting))
+        self._waiting.check_integrity()
         for s in self.slots.running:
             known, computed = int(self.slots.known[s.slot]), int(self.slots.computed[s.slot])
             if not (s.state == RUNNING and computed < known <= self.pages.num_held[s.slot] * self.pages.page_size + 1):
                 raise BadInput("scheduler", "sequence", f"{computed} of {known} tokens", "pages for all but the last")
-
-    def _wait(self, sequence: Sequence) -> None:
-        sequence.state = WAITING
-        self._num_waiting += 1
-        heappush(self._waiting, sequence)
 
     def _prefixes(self, sequence: Sequence, num_computed: int) -> list[Prefix]:
         """Of a running sequence's full pages."""
@@ -187,26 +178,19 @@ class Scheduler:
         """
         set_aside: list[Sequence] = []
         try:
-            while (sequence := self._first_waiting()) is not None:
+            while (sequence := self._waiting.first()) is not None:
                 match, prefixes = self._match(sequence)
                 is_coming = self._is_coming(match, sequence)
                 if is_coming or not self._fits(match):
-                    set_aside.append(heappop(self._waiting))
+                    set_aside.append(self._waiting.set_first_aside())
                     if is_coming:
                         self.pages.want(match, prefixes)
                         continue
                     return
-                heappop(self._waiting)
                 self._open(sequence, match, prefixes)
                 yield sequence.slot
         finally:
-            for sequence in set_aside:
-                heappush(self._waiting, sequence)
-
-    def _first_waiting(self) -> Sequence | None:
-        while self._waiting and self._waiting[0].state != WAITING:
-            heappop(self._waiting)
-        return self._waiting[0] if self._waiting else None
+            self._waiting.put_back(set_aside)
 
     def _match(self, sequence: Sequence) -> tuple[Match, list[Prefix]]:
         num_tokens = len(sequence.tokens)
@@ -226,10 +210,11 @@ class Scheduler:
         return bool(self.slots.num_free) and match.num_needed + reserve <= self.pages.num_free
 
     def _open(self, sequence: Sequence, match: Match, prefixes: list[Prefix]) -> None:
+        """Admits the first that waits."""
+        self._waiting.take_first()
         num_cached = self.pages.open(self.slots.next_free, match, prefixes, len(sequence.tokens))
         sequence.num_cached_tokens = num_cached
         self.num_cached_tokens += num_cached
-        self._num_waiting -= 1
         self.slots.enter(sequence, num_cached)
 
     def _make_way(self) -> None:
@@ -237,13 +222,12 @@ class Scheduler:
 
         Later ones of a lower priority are preempted until it fits.
         """
-        first = self._first_waiting()
+        first = self._waiting.first()
         while first is not None and self.slots.running and first < (last := self.slots.running[-1]):
             match, prefixes = self._match(first)
             if self._is_coming(match, first):
                 return
             if self._fits(match):
-                heappop(self._waiting)
                 self._open(first, match, prefixes)
                 return
             if last.request.priority <= first.request.priority:
@@ -263,7 +247,7 @@ class Scheduler:
         self._leave(victim, WAITING)
         victim.num_preemptions += 1
         self.num_preemptions += 1
-        self._wait(victim)
+        self._waiting.add(victim)
 
     def _fork(self, parent: Sequence, child: Sequence, token: int) -> None:
         """A sample starts beside its parent, in a slot that is free."""

@@ -18,7 +18,7 @@ from samebits.ops.build import OpBuilder
 from samebits.ops.paged import stored_elements
 
 SLOT_PAGE_SIZE = 16  # recurrent layers move their state on at the ends of pages
-LEAST_SNAPSHOTS = 16
+LEAST_SNAPSHOTS, MOST_SNAPSHOTS = 16, 64  # a large hybrid's take tens of megabytes each
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Limits:
     @property
     def num_snapshots(self) -> int:
         """Slots beside those of running sequences, for states that prefixes can be resumed from."""
-        return max(self.max_sequences, LEAST_SNAPSHOTS)
+        return min(max(self.max_sequences, LEAST_SNAPSHOTS), MOST_SNAPSHOTS)
 
     @property
     def num_slots(self) -> int:
