@@ -40,6 +40,18 @@ INLINE F conv_sum(const Conv& a, const ConvRoom& room, int64_t c, int64_t i, int
     return a.has_silu ? settle(total * sigmoid(total)) : total;
 }
 
+// Taps of the channels from c on, channels in the lanes.
+INLINE void take_taps(const Conv& a, const ConvRoom& room, int64_t c, int64_t count, int64_t taps) {
+    const float* from = a.weight->as<float>() + c * taps;
+    for (int64_t i = 0; i < count; i++)
+#pragma GCC unroll 4
+        for (int64_t tap = 0; tap < taps; tap++) room.weight[tap * kStretch + i] = from[i * taps + tap];
+}
+inline void take_taps(const Conv& a, const ConvRoom& room, int64_t c, int64_t count) {
+    if (a.taps == 4) take_taps(a, room, c, count, 4);  // as most models have
+    else take_taps(a, room, c, count, a.taps);
+}
+
 // Input `at` of a run, the taps - 1 before its first token counted in: channel `c` and those after it.
 INLINE const float* conv_input(const Conv& a, const ConvRoom& room, const Run& run, int64_t at, int64_t c) {
     const int64_t carried = a.taps - 1;
@@ -82,9 +94,7 @@ inline void run_causal_conv(const Call& call, Worker& worker) {
     const int64_t num_stretches = (a.channels + kStretch - 1) / kStretch;
     for (int64_t first, last; worker.claim(num_stretches, 1, first, last);) {
         const int64_t c = first * kStretch, count = least(kStretch, a.channels - c);
-        for (int64_t i = 0; i < count; i++)
-            for (int64_t tap = 0; tap < a.taps; tap++)
-                own.weight[tap * kStretch + i] = weight.as<float>()[(c + i) * a.taps + tap];
+        take_taps(a, own, c, count);
         for (int64_t b = 0; b < runs.num_sequences; b++)
             if (runs[b].count) conv_run(a, own, runs[b], c, count);
     }
