@@ -22,7 +22,8 @@ struct ConvRoom {
     char* taken;
 
     INLINE ConvRoom(char* scratch, int64_t taps)
-        : inputs(reinterpret_cast<const float**>(scratch)), weight(reinterpret_cast<float*>(scratch + round_up(taps * 8, 64))),
+        : inputs(reinterpret_cast<const float**>(scratch)),
+          weight(reinterpret_cast<float*>(scratch + round_up(taps * 8, 64))),
           before(weight + taps * kStretch), taken(reinterpret_cast<char*>(before + (taps - 1) * kStretch)) {}
 };
 
@@ -87,7 +88,8 @@ inline void conv_run(const Conv& a, const ConvRoom& room, const Run& run, int64_
 // x, weight, carry, qo_indptr, positions, slots, bias? -> y, carry; activation
 inline void run_causal_conv(const Call& call, Worker& worker) {
     const Tensor &x = *call.in[0], &weight = *call.in[1], &carry = *call.in[2];
-    const Conv a{&x, &weight, call.in[6], call.out[0], carry.as<float>(), x.width(), weight.shape[1], call.integer(0) == 1};
+    const Conv a{&x,        &weight,         call.in[6],          call.out[0], carry.as<float>(),
+                 x.width(), weight.shape[1], call.integer(0) == 1};
     const ConvRoom own(worker.scratch, a.taps);
     const Runs runs(*call.in[3], *call.in[4], *call.in[5]);
     if (!runs.check(carry.shape[0], own.taken, worker)) return;

@@ -4,121 +4,25 @@
 //   output      what becomes of a settled output
 #pragma once
 #include "elementary.h"
-#include "recurrence_state.h"
+#include "recurrence_chunk.h"
 #include "rows.h"
 
 namespace samebits::SAMEBITS_ISA {
 
-// One number of each of up to 16 tokens [T, H] in the lanes.
-INLINE F token_lanes(const Tensor& t, int64_t row, int64_t count, int64_t h) {
-    alignas(64) float lane[kChunk] = {};
-    for (int64_t i = 0; i < count; i++) memcpy(lane + i, t.data + (row + i) * t.stride[0] + h * 4, 4);
-    return load(lane);
+// Rows of a piece that meet S: k if there is a delta, then q.
+template <class Rule>
+INLINE int64_t num_rows(const Piece& piece) {
+    return Rule::kHasDelta ? 2 * piece.count : piece.count;
 }
-
-// The tensors of a call: q and k [T, Hk, K], v and out [T, H, V], state [N, H, K, V], ring [N, 16, W].
-struct Scan {
-    const Tensor *q, *k, *v, *out, *state, *ring;
-    float scale;
-    bool is_tiled;
-    int64_t key_heads, key_dim, heads, width, padded;  // padded: the width V in whole vectors
-
-    Scan(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& state, const Tensor& ring,
-         float scale, bool is_tiled)
-        : q(&q), k(&k), v(&v), out(&out), state(&state), ring(&ring), scale(scale), is_tiled(is_tiled),
-          key_heads(q.shape[1]), key_dim(q.shape[2]), heads(v.shape[1]), width(v.shape[2]), padded(round_up(width, 16)) {}
-
-    // The j-th head of v with this head of k.
-    INLINE int64_t head(int64_t key_head, int64_t j) const {
-        return is_tiled ? j * key_heads + key_head : key_head * (heads / key_heads) + j;
-    }
-    INLINE float* state_of(int64_t slot, int64_t h) const {
-        return state->as<float>() + (slot * heads + h) * key_dim * width;
-    }
-    INLINE int64_t ring_width() const { return key_heads * key_dim + heads * width + heads; }
-    INLINE float* ring_row(int64_t slot, int64_t s) const { return ring->as<float>() + (slot * kChunk + s) * ring_width(); }
-    INLINE float* ring_u(int64_t slot, int64_t s, int64_t h) const {
-        return ring_row(slot, s) + key_heads * key_dim + h * width;
-    }
-    INLINE float& ring_gate(int64_t slot, int64_t s, int64_t h) const {
-        return ring_row(slot, s)[key_heads * key_dim + heads * width + h];
-    }
-    // A head's row of a token.
-    INLINE static float* row(const Tensor& t, int64_t token, int64_t head) {
-        return reinterpret_cast<float*>(t.data + token * t.stride[0] + head * t.stride[1]);
-    }
-
-    bool check(Worker& worker) const {
-        if (!key_heads || heads % key_heads) return refuse(worker, {"v", "other heads", "a multiple of the heads of k"});
-        if (ring->shape[2] != ring_width()) return refuse(worker, {"ring", "other rows", "k, u and G of all heads"});
-        return true;
-    }
-};
-
-// A chunk in a thread's own memory: what heads with one k share, and then one of them at a time. Rows, lanes and columns
-// beyond those there hold anything.
-struct Chunk {
-    float* keys;   // k with positions in the lanes [K][16]
-    float* q;      // scaled, of the rows that are added [16][K]
-    float* u;      // [16][padded]
-    float* added;  // u as it enters the state [16][padded]
-    float* dots;   // with S, of k and then of q [32][padded]
-    float* tree;   // of sums
-    char* taken;   // a byte for every slot
-    alignas(64) float k_dots[kChunk][kChunk], q_dots[kChunk][kChunk];  // x_t . k_s, settled
-    alignas(64) float k_weights[kChunk][kChunk], q_weights[kChunk][kChunk];  // e^(G_t - G_s) times them
-    alignas(64) float gates[kChunk] = {};                              // G
-    const float* rows[2 * kChunk];                                     // what meets S: k if there is a delta, then q
-
-    Chunk(const Scan& a, char* scratch) {
-        float* at = reinterpret_cast<float*>(scratch);
-        keys = at, at += kChunk * a.key_dim;
-        q = at, at += kChunk * a.key_dim;
-        u = at, at += kChunk * a.padded;
-        added = at, at += kChunk * a.padded;
-        dots = at, at += 2 * kChunk * a.padded;
-        tree = at, at += tree_levels(a.key_dim) * kStateRows * a.padded;
-        taken = reinterpret_cast<char*>(at);
-    }
-    static size_t bytes(const Scan& a) {
-        const int64_t floats = 2 * kChunk * a.key_dim + (4 * kChunk + tree_levels(a.key_dim) * kStateRows) * a.padded;
-        return size_t(floats * 4 + a.state->shape[0]);
-    }
-    INLINE void put_key(const float* k, int64_t key_dim, int64_t s) {
-        for (int64_t d = 0; d < key_dim; d++) keys[d * kChunk + s] = k[d];
-    }
-};
-
-// Tokens row .. row + count - 1 of a run, which are rows `start` and after of their chunk.
-struct Piece {
-    int64_t slot, start, row, count;
-
-    INLINE int64_t stop() const { return start + count; }
-};
-
-// Lane s: x . k_s in head order, of all rows of the chunk.
-INLINE F key_dots(const float* x, const float* keys, int64_t key_dim) {
-    F tree[16];
-    const int64_t num_runs = (key_dim + kHeadRun - 1) / kHeadRun;
-    for (int64_t run = 0; run < num_runs; run++) {
-        F sum = zero();
-        for (int64_t d = run * kHeadRun, stop = least(d + kHeadRun, key_dim); d < stop; d++)
-            sum = sum + set(x[d]) * load(keys + d * kChunk);
-        int level = 0;
-        for (int64_t bits = run; bits & 1; bits >>= 1, level++) sum = tree[level] + sum;
-        tree[level] = sum;
-    }
-    F sum = zero();
-    int level = 0;
-    for (int64_t bits = num_runs; bits; bits >>= 1, level++)
-        if (bits & 1) sum = tree[level] + sum;
-    return sum;
+template <class Rule>
+INLINE int64_t first_q(const Piece& piece) {
+    return Rule::kHasDelta ? piece.count : 0;
 }
 
 // What heads with one k share of a piece: keys, scaled q, and their products.
 template <class Rule>
 inline void prepare(const Scan& a, const Piece& piece, int64_t key_head, Chunk& chunk) {
-    const float** q_rows = chunk.rows + (Rule::kHasDelta ? piece.count : 0);
+    const float** q_rows = chunk.rows + first_q<Rule>(piece);
     for (int64_t i = 0; i < piece.count; i++) {
         const float *k = Scan::row(*a.k, piece.row + i, key_head), *q = Scan::row(*a.q, piece.row + i, key_head);
         chunk.put_key(k, a.key_dim, piece.start + i);
@@ -130,10 +34,7 @@ inline void prepare(const Scan& a, const Piece& piece, int64_t key_head, Chunk& 
         }
         q_rows[i] = q;
     }
-    for (int64_t i = 0; i < piece.count; i++) {
-        if (Rule::kHasDelta) store(chunk.k_dots[i], settle(key_dots(chunk.rows[i], chunk.keys, a.key_dim)));
-        store(chunk.q_dots[i], settle(key_dots(q_rows[i], chunk.keys, a.key_dim)));
-    }
+    state_dots(chunk.rows, num_rows<Rule>(piece), chunk.keys, a.key_dim, kChunk, chunk.tree, chunk.key_dots[0]);
 }
 
 INLINE F against_state(const float* dots, float decay) { return settle(set(decay) * settle(load(dots))); }
@@ -143,7 +44,8 @@ template <class Rule>
 INLINE void add_columns(const Rule& rule, const Scan& a, const Piece& piece, int64_t h, Chunk& chunk, int64_t c,
                         const float* factors, const float* decays) {
     const int n = int(least(16, a.width - c));
-    const float *k_dots = chunk.dots + c, *q_dots = k_dots + (Rule::kHasDelta ? piece.count : 0) * a.padded;
+    const float *k_dots = chunk.dots + c, *q_dots = k_dots + first_q<Rule>(piece) * a.padded;
+    const auto *weights = chunk.weights, *q_weights = weights + first_q<Rule>(piece);
     float* u = chunk.u + c;
     for (int64_t i = 0; i < piece.count; i++) {
         const int64_t t = piece.start + i;
@@ -151,12 +53,12 @@ INLINE void add_columns(const Rule& rule, const Scan& a, const Piece& piece, int
         F rest = v;
         if constexpr (Rule::kHasDelta) {
             rest = v - against_state(k_dots + i * a.padded, decays[i]);
-            for (int64_t s = 0; s < t; s++) rest = rest - set(chunk.k_weights[i][s]) * load(u + s * a.padded);
+            for (int64_t s = 0; s < t; s++) rest = rest - set(weights[i][s]) * load(u + s * a.padded);
             rest = settle(rest);
         }
         store(u + t * a.padded, settle(set(factors[i]) * rest));
         F out = against_state(q_dots + i * a.padded, decays[i]);
-        for (int64_t s = 0; s <= t; s++) out = out + set(chunk.q_weights[i][s]) * load(u + s * a.padded);
+        for (int64_t s = 0; s <= t; s++) out = out + set(q_weights[i][s]) * load(u + s * a.padded);
         store_partial(Scan::row(*a.out, piece.row + i, h) + c, rule.output(h, settle(out), v), n);
     }
 }
@@ -191,30 +93,16 @@ inline void add_rows(const Rule& rule, const Scan& a, const Piece& piece, int64_
     for (int64_t i = 0; i < piece.count; i++) {
         const float own = chunk.gates[piece.start + i];
         const F between = exp_not_positive(settle(set(own) - all_gates));
-        if (Rule::kHasDelta) store(chunk.k_weights[i], settle(between * load(chunk.k_dots[i])));
-        store(chunk.q_weights[i], settle(between * load(chunk.q_dots[i])));
+        const int64_t q = first_q<Rule>(piece) + i;
+        if (Rule::kHasDelta) store(chunk.weights[i], settle(between * settle(load(chunk.key_dots[i]))));
+        store(chunk.weights[q], settle(between * settle(load(chunk.key_dots[q]))));
         decays[i] = own;
     }
     store(decays, exp_not_positive(load_partial(decays, int(piece.count))));
     float* state = a.state_of(piece.slot, h);
-    const int64_t num_rows = Rule::kHasDelta ? 2 * piece.count : piece.count;
-    state_dots(chunk.rows, num_rows, state, a.key_dim, a.width, chunk.tree, chunk.dots);
+    state_dots(chunk.rows, num_rows<Rule>(piece), state, a.key_dim, a.width, chunk.tree, chunk.dots);
     for (int64_t c = 0; c < a.width; c += 16) add_columns(rule, a, piece, h, chunk, c, factors, decays);
     if (piece.stop() == kChunk) move_on(a, state, chunk);
-}
-
-// u and G of one head in the ring; k is written by `store_keys`, once for all heads that share it.
-INLINE void load_rows(const Scan& a, const Piece& piece, int64_t h, Chunk& chunk) {
-    for (int64_t s = 0; s < piece.start; s++) {
-        memcpy(chunk.u + s * a.padded, a.ring_u(piece.slot, s, h), size_t(a.width) * 4);
-        chunk.gates[s] = a.ring_gate(piece.slot, s, h);
-    }
-}
-INLINE void store_rows(const Scan& a, const Piece& piece, int64_t h, const Chunk& chunk) {
-    for (int64_t s = piece.start; s < piece.stop(); s++) {
-        memcpy(a.ring_u(piece.slot, s, h), chunk.u + s * a.padded, size_t(a.width) * 4);
-        a.ring_gate(piece.slot, s, h) = chunk.gates[s];
-    }
 }
 
 // Some heads with one k of a run: from the `first`-th of them to before the `last`-th.

@@ -18,7 +18,8 @@ INLINE int64_t tree_levels(int64_t key_dim) {
 
 // Sums of R rows over one run of a head. A chain may start with its first product: only the sign of a zero differs.
 template <int R>
-INLINE void run_sums(const float* const* x, const float* state, int64_t width, int64_t d, int count, int n, F (&sum)[R]) {
+INLINE void run_sums(const float* const* x, const float* state, int64_t width, int64_t d, int count, int n,
+                     F (&sum)[R]) {
     const F s = load_partial(state + d * width, n);
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++) sum[r] = set(x[r][d]) * s;
@@ -33,7 +34,8 @@ INLINE void run_sums(const float* const* x, const float* state, int64_t width, i
 
 // The same over two runs, the lowest pair of the tree; the second may be short or missing.
 template <int R>
-INLINE void pair_sums(const float* const* x, const float* state, int64_t width, int64_t d, int count, int n, F (&sum)[R]) {
+INLINE void pair_sums(const float* const* x, const float* state, int64_t width, int64_t d, int count, int n,
+                      F (&sum)[R]) {
     run_sums<R>(x, state, width, d, count < kHeadRun ? count : kHeadRun, n, sum);
     if (count <= kHeadRun) return;
     F second[R];
@@ -79,7 +81,8 @@ inline void state_dots_rows(const float* const* x, int64_t num_rows, const float
                             int64_t columns, float* tree, float* dots) {
     const int64_t padded = round_up(width, 16);
     int64_t i = 0;
-    for (; i + R <= num_rows; i += R) state_dots_tile<R>(x + i, state, key_dim, width, columns, tree, dots + i * padded);
+    for (; i + R <= num_rows; i += R)
+        state_dots_tile<R>(x + i, state, key_dim, width, columns, tree, dots + i * padded);
     if constexpr (R > 1)
         state_dots_rows<R / 2>(x + i, num_rows - i, state, key_dim, width, columns, tree, dots + i * padded);
 }
@@ -113,7 +116,8 @@ INLINE void move_rows(float* state, int64_t width, F fade, const float* keys, co
 }
 
 // S [K, width] at a chunk's end: keys [K][16], added [16][padded].
-inline void move_state(float* state, int64_t key_dim, int64_t width, float fade, const float* keys, const float* added) {
+inline void move_state(float* state, int64_t key_dim, int64_t width, float fade, const float* keys,
+                       const float* added) {
     int64_t d = 0;
     for (; d + kMovedRows <= key_dim; d += kMovedRows)
         move_rows<kMovedRows>(state + d * width, width, set(fade), keys + d * kChunk, added);
