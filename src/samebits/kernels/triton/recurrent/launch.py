@@ -94,7 +94,7 @@ def launch(call: Call) -> None:
         columns = min(PREFILL_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
         grid = (num_heads * triton.cdiv(value_dim, columns), min(num_seqs, num_tokens // 2, MOST_LONG))
         prefill_kernel[grid](
-            q=_rows(scaled), k=_rows(k), **outputs, record_ptr=records, WIDTH=columns, num_warps=4,
+            q=_rows(scaled), k=_rows(k), **outputs, record_ptr=records, WIDTH=columns, zero=0, num_warps=4,
             scratch_ptr=floats(grid[0] * grid[1], CHUNK.value, columns), **common,
         )  # fmt: skip
     columns = min(DECODE_COLUMNS, max(8, triton.next_power_of_2(value_dim)))

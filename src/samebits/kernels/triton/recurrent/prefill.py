@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
+from samebits.kernels.triton.lib.elementary import bits, from_bits
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.recurrent.row_form import (
     FADES,
@@ -53,7 +54,7 @@ def scan_rows(out, record, u_ptr, column, inside, WIDTH: tl.constexpr):
 
 @triton.jit
 def walk_chunk(
-    q, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column, inside, form,
+    q, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column, inside, zero, form,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
     """One chunk's outputs and u; the state, where the chunk is full, else the ring's u. u_ptr: scratch [16, WIDTH]."""
@@ -63,13 +64,15 @@ def walk_chunk(
     ring_row, ring_k, ring_u, _ = ring_of(memory, slot, head, form)
     state_ptr = state_of(memory, slot, head, form)
     k_rows = k.ptr + key * k.head
+    x = tl.load(v.ptr + token * v.token + head * v.head + column, mask=is_new & inside, other=0.0)
+    # Zeros that the compiler cannot know, so that sums lie as this load: four columns of a row to a thread.
+    zeros = from_bits(bits(x) & zero)
     from_q, from_k = head_dots(
-        q.ptr + token * q.token + key * q.head, k_rows + token * k.token, is_new, state_ptr + column, form.V, inside,
-        form.K, form.DELTA,
+        zeros, q.ptr + token * q.token + key * q.head, k_rows + token * k.token, is_new, state_ptr + column, form.V,
+        inside, form.K, form.DELTA,
     )  # fmt: skip
     fade = tl.load(record + FADES + row)
     out = settle(fade * settle(from_q))
-    x = tl.load(v.ptr + token * v.token + head * v.head + column, mask=is_new & inside, other=0.0)
     past = tl.load(ring_u + row * ring_row + column, mask=(row < low) & inside, other=0.0)
     if form.DELTA:
         u, out = delta_rows(tl.where(is_new, x - settle(fade * settle(from_k)), past), out, record, low)
@@ -95,8 +98,8 @@ def walk_chunk(
 
 @triton.jit(do_not_specialize=BATCH_SIZES)
 def prefill_kernel(
-    q, k, v, out_ptr, skip_ptr, memory, batch, record_ptr, scratch_ptr, fault_ptr, num_seqs, num_tokens, num_slots,
-    form, WIDTH: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
+    q, k, v, out_ptr, skip_ptr, memory, batch, record_ptr, scratch_ptr, fault_ptr, zero, num_seqs, num_tokens,
+    num_slots, form, WIDTH: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Programs [columns of heads, sequences]: WIDTH columns of one head, for every so-manieth long sequence."""
     blocks = (form.V + WIDTH - 1) // WIDTH
@@ -122,8 +125,8 @@ def prefill_kernel(
             piece = (start // CHUNK + 2 * b + chunk).to(tl.int64)
             record = record_ptr + (piece * form.HEADS + head) * RECORD_LEN
             walk_chunk(
-                q, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column, inside, form,
-                WIDTH,
+                q, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column, inside, zero,
+                form, WIDTH,
             )  # fmt: skip
             chunk += 1
         nth += tl.num_programs(1)

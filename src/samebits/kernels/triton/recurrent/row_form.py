@@ -115,10 +115,9 @@ def pick_row(x, at):
 
 
 @triton.jit
-def run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr):
+def run_of_8(zeros, a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr):
     """Chains over elements first .. first + 7 of a . y and, with BOTH, b . y; see head_dots."""
-    one = tl.zeros([a_ptrs.shape[0], y_ptrs.shape[1]], tl.float32)
-    two = one
+    one, two = zeros, zeros
     for i in tl.static_range(8):
         d = first + i
         x_there, y_there = x_mask, y_mask
@@ -132,22 +131,23 @@ def run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first, K: tl.conste
 
 
 @triton.jit
-def head_dots(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, K: tl.constexpr, BOTH: tl.constexpr):
+def head_dots(zeros, a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, K: tl.constexpr, BOTH: tl.constexpr):
     """Dot products over K in head order, not settled: [A, N] of rows a and, with BOTH, of rows b against columns y.
 
     a_ptrs, b_ptrs [A, 1] point to element 0 of rows that are dense, y_ptrs [1, N] to that of columns whose elements are
-    y_step apart. They are loaded again and again in the layout of the sums: from the cache, past shared memory.
+    y_step apart. They are loaded again and again in the layout of the sums: from the cache, past shared memory. `zeros`
+    [A, N] start the chains, and where they lie the sums lie.
     """
-    one = tl.zeros([a_ptrs.shape[0], y_ptrs.shape[1]], tl.float32)
-    two, one_1, one_2, one_4, two_1, two_2, two_4 = one, one, one, one, one, one, one
+    one, one_1, one_2, one_4 = zeros, zeros, zeros, zeros
+    two, two_1, two_2, two_4 = zeros, zeros, zeros, zeros
     NUM_GROUPS: tl.constexpr = triton.next_power_of_2((K + GROUP - 1) // GROUP)
     for group in tl.range(0, NUM_GROUPS):
         first = group * GROUP
-        a, b = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first, K, BOTH)
-        c, d = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 8, K, BOTH)
+        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first, K, BOTH)
+        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 8, K, BOTH)
         one, two = a + c, b + d
-        a, b = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 16, K, BOTH)
-        c, d = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 24, K, BOTH)
+        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 16, K, BOTH)
+        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 24, K, BOTH)
         one, two = one + (a + c), two + (b + d)
         # A binary counter: a finished left subtree waits.
         if group % 2 == 0:

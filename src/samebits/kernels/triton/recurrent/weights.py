@@ -96,8 +96,9 @@ def weights_kernel(
         k_ptrs = either(row < low, ring_k + row * ring_row, k.ptr + token * k.token + key * k.head)
         q_ptrs = (scaled.ptr + token * scaled.token + key * scaled.head)[:, None]
         q_dots, k_dots = head_dots(
-            q_ptrs, k_ptrs[:, None], is_new, k_ptrs[None, :], 1, (row < high)[None, :], form.K, form.DELTA
-        )
+            tl.zeros([CHUNK, CHUNK], tl.float32), q_ptrs, k_ptrs[:, None], is_new, k_ptrs[None, :], 1,
+            (row < high)[None, :], form.K, form.DELTA,
+        )  # fmt: skip
         q_dots, k_dots = settle(q_dots), settle(k_dots)
         i = part * SHARE
         while i < tl.minimum(part * SHARE + SHARE, share):
