@@ -137,7 +137,7 @@ def decode_one(
         tl.debug_barrier()
         move_state(
             state_ptr, ring_k, ring_row, k_ptr, 0, CHUNK - 1, ring_u, ring_row, u_ptr, fade, scratch + TO_NOW,
-            column[None, :], inside[None, :], form,
+            column[None, :], inside[None, :], form, False,
         )  # fmt: skip
     return total
 

@@ -85,16 +85,16 @@ def launch(call: Call) -> None:
     if num_tokens > 1:
         pieces = num_pieces(num_tokens, num_seqs)
         records = floats(pieces, num_heads, RECORD_LEN.value)
-        scaled = floats(*q.shape) if call.is_delta else q
+        turned = floats(2, *q.shape)
         parts = triton.cdiv(num_heads // key_heads, SHARE)
         weights_kernel[(key_heads * parts, pieces)](
-            q=_rows(q), scaled=_rows(scaled), k=_rows(k), gating=call.gating, record_ptr=records, scale=call.scale,
+            q=_rows(q), k=_rows(k), gating=call.gating, record_ptr=records, turned_ptr=turned, scale=call.scale,
             K_PAD=8 << levels, SHARE=SHARE, num_warps=4, **common,
         )  # fmt: skip
         columns = min(PREFILL_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
         grid = (num_heads * triton.cdiv(value_dim, columns), min(num_seqs, num_tokens // 2, MOST_LONG))
         prefill_kernel[grid](
-            q=_rows(scaled), k=_rows(k), **outputs, record_ptr=records, WIDTH=columns, zero=0, num_warps=4,
+            turned_ptr=turned, k=_rows(k), **outputs, record_ptr=records, WIDTH=columns, zero=0, num_warps=4,
             scratch_ptr=floats(grid[0] * grid[1], CHUNK.value, columns), **common,
         )  # fmt: skip
     columns = min(DECODE_COLUMNS, max(8, triton.next_power_of_2(value_dim)))

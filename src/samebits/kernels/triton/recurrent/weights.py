@@ -4,7 +4,8 @@ A program does one chunk and the value heads of one key head, or some of them, a
   Q_WEIGHTS  e^(G_t - G_s) (q_t . k_s) at [s][t], +0 where t is not of this step or before s
   K_WEIGHTS  e^(G_t - G_s) (k_t . k_s) alike, +0 at t = s too; of the delta rule
   FADES, STRENGTHS, TO_END, GATES  e^G_t, beta_t or dt_t, e^(G_15 - G_t), G_t
-The delta rule's q is scaled here, once.
+It also leaves k and q of the chunk turned, elements by rows, where a program that computes with all rows together reads
+a line for each element: for each key head [K][rows of this step] of k, then of q, which is scaled.
 """
 
 from __future__ import annotations
@@ -27,16 +28,20 @@ from samebits.kernels.triton.recurrent.row_form import (
     gates_of,
     head_dots,
     ring_of,
+    turned_of,
 )
 from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, piece_of, run_of
 
 
 @triton.jit
-def scale_queries(q, scaled, token, key, real, scale, K: tl.constexpr, K_PAD: tl.constexpr):
-    """Rows of q of one key head, scaled and settled; seen by the whole program."""
+def turn_rows(q, k, token, key, row, is_new, turned_k, turned_q, step, scale, form, K_PAD: tl.constexpr):
+    """Stores k and q turned; the whole program sees them afterwards."""
     d = tl.arange(0, K_PAD)[None, :]
-    x = tl.load(q.ptr + token * q.token + key * q.head + d, mask=real & (d < K), other=0.0)
-    tl.store(scaled.ptr + token * scaled.token + key * scaled.head + d, settle(x * scale), mask=real & (d < K))
+    row, token, there = row[:, None], token[:, None], is_new[:, None] & (d < form.K)
+    x = tl.load(k.ptr + token * k.token + key * k.head + d, mask=there, other=0.0)
+    tl.store(turned_k + d * step + row, x, mask=there)
+    x = tl.load(q.ptr + token * q.token + key * q.head + d, mask=there, other=0.0)
+    tl.store(turned_q + d * step + row, settle(x * scale), mask=there)
     tl.debug_barrier()
 
 
@@ -72,7 +77,7 @@ def store_record(record, gates, strength, last, q_dots, k_dots, row, low, high, 
 
 @triton.jit(do_not_specialize=BATCH_SIZES)
 def weights_kernel(
-    q, scaled, k, gating, memory, batch, record_ptr, fault_ptr, scale, num_seqs, num_tokens, num_slots,
+    q, k, gating, memory, batch, record_ptr, turned_ptr, fault_ptr, scale, num_seqs, num_tokens, num_slots,
     form, K_PAD: tl.constexpr, SHARE: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """SHARE value heads of one key head a program; the others of that key head are done by its neighbours."""
@@ -88,16 +93,15 @@ def weights_kernel(
     if (count > 1) & (high > low):
         row = tl.arange(0, CHUNK)
         token = base + row
-        is_new = ((row >= low) & (row < high))[:, None]
-        if form.DELTA:
-            scale_queries(q, scaled, token[:, None], key, is_new, scale, form.K, K_PAD)
+        is_new = (row >= low) & (row < high)
+        turned_k, turned_q, step = turned_of(turned_ptr, base, low, high, key, form)
+        turn_rows(q, k, token, key, row, is_new, turned_k, turned_q, step, scale, form, K_PAD)
         head = key if form.TILED else key * share
         ring_row, ring_k, _, _ = ring_of(memory, slot, head, form)
         k_ptrs = either(row < low, ring_k + row * ring_row, k.ptr + token * k.token + key * k.head)
-        q_ptrs = (scaled.ptr + token * scaled.token + key * scaled.head)[:, None]
         q_dots, k_dots = head_dots(
-            tl.zeros([CHUNK, CHUNK], tl.float32), q_ptrs, k_ptrs[:, None], is_new, k_ptrs[None, :], 1,
-            (row < high)[None, :], form.K, form.DELTA,
+            tl.zeros([CHUNK, CHUNK], tl.float32), (turned_q + row)[:, None], (turned_k + row)[:, None], step,
+            is_new[:, None], k_ptrs[None, :], 1, (row < high)[None, :], form.K, form.DELTA,
         )  # fmt: skip
         q_dots, k_dots = settle(q_dots), settle(k_dots)
         i = part * SHARE
