@@ -53,7 +53,7 @@ def load_runs(ptr, step, there, K: tl.constexpr, RUNS: tl.constexpr):
 
 @triton.jit
 def run_dots(q_runs, k_runs, y_runs, LEVELS: tl.constexpr, BOTH: tl.constexpr):
-    """(q . y, k . y) [N] over runs as load_runs gives them, head order, not settled; without BOTH the second is zeros."""
+    """(q . y, k . y) [N] over runs as load_runs gives them, in head order, not settled; the second with BOTH only."""
     one = tl.zeros([q_runs[0].shape[0], y_runs[0].shape[1]], tl.float32)
     two = one
     for i in tl.static_range(8):
@@ -90,9 +90,7 @@ def decode_one(
     ring_row, ring_k, ring_u, ring_g = ring_of(memory, slot, head, form)
     state_ptr = state_of(memory, slot, head, form)
     k_ptr = k.ptr + token * k.token + key * k.head
-    state_runs = load_runs(
-        (state_ptr + column)[None, :], form.V, inside[None, :] & (position > 0), form.K, RUNS
-    )
+    state_runs = load_runs((state_ptr + column)[None, :], form.V, inside[None, :] & (position > 0), form.K, RUNS)
     x = tl.load(v.ptr + token * v.token + head * v.head + column, mask=inside, other=0.0)
     element = tl.zeros([1, 1], tl.int32)
     k_runs = load_runs(k_ptr + element, 1, element == 0, form.K, RUNS)

@@ -101,5 +101,6 @@ def launch(call: Call) -> None:
     grid = (num_heads * triton.cdiv(value_dim, columns), num_seqs)
     decode_kernel[grid](
         q=_rows(q), k=_rows(k), **outputs, gating=call.gating, record_ptr=records, scale=call.scale,
-        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels, num_warps=4, **common,
+        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels, num_warps=4,
+        **common,
     )  # fmt: skip

@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
 
 class Gating(NamedTuple):
-    """What gates are made of: a (or dt) and b [token, head] with the strides of a token, numbers of each head, limits."""
+    """What gates are made of: a (or dt) and b [token, head] with strides of a token; numbers of heads; limits of dt."""
 
     a_ptr: Any
     a_token: int
@@ -123,9 +123,7 @@ def pick_row(x, at):
 
 
 @triton.jit
-def run_of_8(
-    zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr
-):
+def run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr):
     """Chains over elements first .. first + 7 of a . y and, with BOTH, b . y; see head_dots."""
     one, two = zeros, zeros
     for i in tl.static_range(8):
