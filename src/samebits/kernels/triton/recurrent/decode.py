@@ -23,7 +23,7 @@ from samebits.kernels.triton.recurrent.row_form import (
     ring_of,
     state_of,
 )
-from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, run_of
+from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, piece_of, run_of
 
 # Scratch of a program: weights of the rows for q and for k, e^(G - G_s), then u of this token.
 FOR_Q, FOR_K, TO_NOW, NEW_U = (tl.constexpr(n) for n in (0, 16, 32, 48))
@@ -151,9 +151,9 @@ def keep_rows(k, memory, record_ptr, b, start, count, slot, first, head, total, 
         key = key_head(head, form)
         ring_row, ring_k, _, ring_g = ring_of(memory, slot, head, form)
         gates = tl.zeros([CHUNK], tl.float32) + total
-        if count > 1:
-            piece = (start // CHUNK + 2 * b + chunk).to(tl.int64)
-            gates = tl.load(record_ptr + (piece * form.HEADS + head) * RECORD_LEN + GATES + row)
+        if record_ptr is not None:
+            record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
+            gates = tl.where(count > 1, tl.load(record + GATES + row, mask=count > 1, other=0.0), gates)
         tl.store(ring_g + row * ring_row, gates, mask=is_new)
         if (head < form.KEY_HEADS) if form.TILED else (head % (form.HEADS // form.KEY_HEADS) == 0):
             there = is_new[:, None] & (d < form.K)

@@ -28,7 +28,7 @@ from samebits.kernels.triton.recurrent.row_form import (
     state_of,
     turned_of,
 )
-from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, nth_long, run_of
+from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, nth_long, piece_of, run_of
 
 
 @triton.jit
@@ -124,8 +124,7 @@ def prefill_kernel(
         chunk = 0
         while chunk < num_chunks:
             low, high, base = chunk_rows(start, count, first, chunk)
-            piece = (start // CHUNK + 2 * b + chunk).to(tl.int64)
-            record = record_ptr + (piece * form.HEADS + head) * RECORD_LEN
+            record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
             walk_chunk(
                 turned_ptr, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column,
                 inside, zero, form, WIDTH,
