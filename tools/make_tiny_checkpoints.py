@@ -19,6 +19,7 @@ from typing import Any
 import gguf
 import numpy as np
 import tiny_hybrids
+import tiny_hybrids_gguf
 import torch
 import transformers
 
@@ -33,10 +34,6 @@ SHORT, LONG = [1.0, 1.1, 1.3, 1.7], [1.0, 1.9, 3.1, 6.3]  # of the four frequenc
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64)
 YARN |= dict(beta_fast=8.0, beta_slow=1.0)  # so that four frequencies are kept, on the ramp, and divided
 CONFIGS = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}  # where it is not the family's name
-HYBRIDS = {"qwen3next": "Qwen3Next", "qwen35": "Qwen3_5", "mamba2": "Mamba2", "lfm2": "Lfm2"}
-HYBRIDS |= {"granitehybrid": "GraniteMoeHybrid", "falcon_h1": "FalconH1", "falcon_h1_norm": "FalconH1"}
-HYBRIDS |= {"nemotron_h": "NemotronH"}
-HYBRID_TYPES = {"falcon_h1_norm": (), "qwen3next": ("f32", "q8_0")}  # of their GGUF files, where it is not f32 alone
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class Recipe:
 
     @property
     def is_hybrid(self) -> bool:
-        return self.family in tiny_hybrids.ARCHS
+        return self.family in tiny_hybrids.FAMILIES.values()
 
 
 RECIPES = {
@@ -124,11 +121,11 @@ RECIPES |= {
     name: Recipe(
         family,
         tiny_hybrids.CONFIGS[name],
-        gguf_types=HYBRID_TYPES.get(name, ("f32",)),
+        gguf_types=tiny_hybrids.GGUF_TYPES.get(name, ("f32",)),
         sizes={},
         num_tokens=52,  # three boundaries of 16 and a rest
     )
-    for name, family in HYBRIDS.items()
+    for name, family in tiny_hybrids.FAMILIES.items()
 }
 
 
@@ -234,8 +231,8 @@ def add_scaling(writer: gguf.GGUFWriter, rope: dict[str, Any], head_dim: int, co
 
 def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
     """The model as a GGUF file without a tokenizer, tensors named by gguf-py's own map."""
-    if family in tiny_hybrids.ARCHS:
-        tiny_hybrids.write_gguf(path, model, family, matrix_type)
+    if family in tiny_hybrids_gguf.ARCHS:
+        tiny_hybrids_gguf.write_gguf(path, model, family, matrix_type)
         return
     config, architecture = model.config, family.lower()
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -68,5 +68,5 @@ def test_what_the_guide_names_is_there() -> None:
     sources = "\n".join(p.read_text() for p in (ROOT / "examples/toy-accelerator/src/samebits_toy").glob("*.py"))
     for op, case in re.findall(r"`(\w+)/([\w-]+)`", GUIDE):
         assert op not in OPS or find_case(OPS[op], case), f"{op}/{case}"
-    for name in ("refuted_tiers", "_aliases", "operand", "stream", "row_sum", "quantized_tile", "head", "rows"):
+    for name in ("refuted_tiers", "_roots", "operand", "stream", "row_sum", "quantized_tile", "head", "rows"):
         assert re.search(rf"(def |self\.){name}\b", sources), name

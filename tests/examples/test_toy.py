@@ -23,6 +23,7 @@ from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.formats import Q8_0
 from samebits.graph import Graph, GraphBuilder
+from samebits.graph.uses import memory_roots
 from samebits.ops import OPS
 from samebits.ops.build import OpBuilder
 from samebits.verify.checks import verify_case
@@ -156,7 +157,8 @@ def test_values_share_memory_only_when_they_never_meet(toy: Found) -> None:
     for _ in range(6):
         values.append(b.scale(values[-1], factor=2.0))
     total = b.add(values[-1], values[3])  # which must outlive three others
-    numbers = import_module("samebits_toy.executable").share_rooms(b.finish(values[-1], total), str).numbers
+    graph = b.finish(values[-1], total)
+    numbers = import_module("samebits_toy.executable").share_rooms(graph, memory_roots(graph)).numbers
     rooms = [numbers[v.name] for v in (*values[1:], total)]
     assert rooms == [0, 1, 0, 1, 2, 1, 2]
 

@@ -69,6 +69,19 @@ def test_inspect_tells_of_layers_and_rotations_in_a_line(cli: Any) -> None:
     assert memory["kv_bytes_per_1k_tokens_f16"] == (1000 + 3 * 9) * per_token
 
 
+def test_inspect_tells_of_hybrids(cli: Any) -> None:
+    """Only layers with attention keep keys and values; the others keep states of one size."""
+    folder = str(Path(__file__).parents[1] / "models" / "data" / "nemotron_h")
+    _, out, _ = cli("inspect", folder)
+    told = " ".join(out.replace("│", " ").split())
+    assert "2 recurrence; 2 ffn; 1 over all positions, no rotation" in told
+    _, out, _ = cli("inspect", folder, "--json")
+    memory = json.loads(out)["model"]["memory"]
+    assert memory["kv_bytes_per_1k_tokens_f16"] == 1000 * 2 * 2 * 8 * 2
+    carry, state, ring = 2 * 3 * 112, 8 * 12 * 8, 16 * (2 * 12 + 8 * 8 + 8)
+    assert memory["slot_bytes_per_sequence"] == 2 * 4 * (carry + state + ring)
+
+
 def test_inspect_shows_what_it_can_and_says_what_is_wrong(cli: Any, tmp_path: Path) -> None:
     file = tiny_model(**{"general.architecture": (STRING, "mamba"), "general.name": (STRING, "a\x1b[31mb[red]")})
     file.tensors.append(Tensor("odd", (64,), 40, bytes(36)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_runs import DATA
+from checkpoint_runs import DATA, HYBRID_NAMES
 from test_bad_checkpoints import damaged_folder, refusal
 from test_config_defaults import config_with
 
+from samebits.core.errors import SamebitsError
 from samebits.loaders.fields import Fields
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
 
@@ -72,7 +74,9 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("qwen3next", {"linear_key_head_dim": 16}, "(layers.0.delta.qkv): got shape 128x32", "shape 160x32"),
     ("qwen3next", {"layer_types": ["linear_attention", "full_attention"]}, "layer_types: got [", "3 of full_attention"),
     ("qwen3next", {"layer_types": ["linear_attention", 1, None]}, "layer_types: got [", "3 of full_attention"),
-    ("mamba2", {"n_groups": 3}, "groups of a state space: got 3", "a divisor of 8 heads"),
+    ("qwen3next", {"layer_types": ["linear_attention", "mlp", "conv"]}, "layer_types: got [", "mamba, conv"),
+    ("mamba2", {"n_groups": 3}, "groups of a state space: got 3", "a divisor of the 8 heads"),
+    ("qwen3next", {"attention_bias": True}, "attention_bias: got True", "biases of projections are not supported"),
     ("mamba2", {"use_bias": True}, "use_bias: got True", "biases of projections are not supported"),
     ("mamba2", {"time_step_limit": [1.0, 0.5]}, "time_step_limit: got a list of 2", "the larger last"),
     ("mamba2", {"time_step_limit": [-1, 1]}, "time_step_limit: got a list of 2", "neither negative"),
@@ -87,7 +91,8 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("falcon_h1", {"ssm_multipliers": [1.0] * 4}, "ssm_multipliers: got a list of 4", "5 numbers from 1e-06 to 1e+06"),
     ("falcon_h1", {"mlp_multipliers": [1.0, "x"]}, "mlp_multipliers: got a list of 2", "2 numbers"),
     ("falcon_h1", {"projectors_bias": True}, "projectors_bias: got True", "biases of projections"),
-    ("falcon_h1", {"mamba_d_ssm": 50}, "mamba_d_ssm: got 50", "a multiple of the 8 heads"),
+    ("falcon_h1", {"mamba_d_ssm": 50}, "width of a state space: got 50", "a multiple of the 8 heads"),
+    ("nemotron_h", {"layers_block_type": ["mlp"] * 1025}, "layers_block_type: got [", "1024 of full_attention"),
     ("nemotron_h", {"layers_block_type": ["mamba", "moe"]}, "layers_block_type: got [", "2 of full_attention"),
     ("nemotron_h", {"layers_block_type": None, "hybrid_override_pattern": "ME*-M"}, "pattern: got ME*-M", "M * -"),
     ("nemotron_h", {"layers_block_type": None}, "hybrid_override_pattern: got None", "letters among M * -"),
@@ -118,11 +123,12 @@ BAD_GGUF: list[tuple[str, str, Any, str, str]] = [
     ("qwen3next", "ssm.inner_size", 50, "ssm.inner_size: got 50", "a multiple of the 4 value heads"),
     ("qwen3next", "expert_count", 8, "expert_count: got 8", "mixtures of experts are not supported"),
     ("qwen35", "nextn_predict_layers", 3, "layers: got 0", "at least 1"),
-    ("mamba2", "ssm.inner_size", 4, "ssm.inner_size: got no heads of one size", "a multiple of 8 heads"),
+    ("mamba2", "ssm.inner_size", 4, "width of a state space: got 4", "a multiple of the 8 heads"),
     ("lfm2", "attention.head_count_kv", np.array([0, 2], np.int32), "head_count_kv: got ", "3 integers from 0"),
     ("lfm2", "attention.head_count_kv", np.array([0, -2, 0], np.int32), "head_count_kv: got ", "3 integers from 0"),
     ("lfm2", "attention.head_count_kv", np.array([0, 0.5, 0], np.float32), "head_count_kv: got ", "3 integers from 0"),
     ("lfm2", "attention.sliding_window", 9, "attention.sliding_window: got 9", "windows are not supported"),
+    ("granitehybrid", "embedding_length", 3, "head size: got 0", "at least 1"),
     ("nemotron_h", "feed_forward_length", None, "feed_forward_length: got nothing", "an integer"),
 ]
 
@@ -146,3 +152,24 @@ def test_gguf_and_folder_agree(name: str) -> None:
     """Those of others differ: tiled heads, interleaved pairs, multipliers in the matrices, no least step of time."""
     folder, file = open_checkpoint(DATA / name).config, open_checkpoint(DATA / name / "model-f32.gguf").config
     assert replace(file, rms_eps=folder.rms_eps) == folder  # which GGUF stores as float32
+
+
+ANYTHING = (None, 0, 3, -1, 1 << 40, 1.5, "x", [], {}, ["mamba"], np.array([1, 2, 3], np.int32))
+
+
+@pytest.mark.parametrize("file", [*HYBRID_NAMES, "granitehybrid/model-f32.gguf", "nemotron_h/model-f32.gguf"])
+def test_anything_in_any_key_is_read_or_refused_in_a_line(file: str) -> None:
+    checkpoint, is_gguf = open_checkpoint(DATA / file), file.endswith(".gguf")
+    stated = checkpoint.file.metadata if is_gguf else json.loads((DATA / file / "config.json").read_text())
+    refused = []
+    for key in stated:
+        for value in ANYTHING[: None if is_gguf else -1]:
+            try:
+                architecture, config = read_config(
+                    Fields({**stated, key: value}, "x"), is_gguf, checkpoint.file.tensors
+                )
+                replace(checkpoint, config=config, tensors=architecture.tensors(config, is_gguf)).check()
+            except SamebitsError as error:
+                refused.append(str(error))
+    assert len(refused) > 50
+    assert not any("\n" in line for line in refused)

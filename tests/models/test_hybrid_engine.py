@@ -13,9 +13,8 @@ from samebits.models.checkpoint import open_checkpoint
 
 NUM_ANSWERED = 20  # from position 40 on: two boundaries are crossed while it answers
 PARAMS = SamplingParams(max_tokens=NUM_ANSWERED, temperature=0, hash_logits=True, ignore_eos=True)
-NAMES = ("qwen3next", "qwen35/model-f32.gguf", "mamba2", "falcon_h1", "nemotron_h")
-STEPS = [("qwen3next", 7), ("qwen3next", 16), ("qwen35/model-f32.gguf", 7), ("mamba2", 4), ("mamba2", 23)]
-STEPS += [("falcon_h1", 7), ("nemotron_h", 16)]  # at most so many tokens in a step
+NAMES = ("qwen3next", "qwen35/model-f32.gguf", "mamba2", "falcon_h1")
+STEPS = tuple(zip(NAMES, (7, 16, 4, 23), strict=True))  # at most so many tokens in a step
 
 
 def prompt_of(name: str) -> list[int]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from checkpoint_runs import DATA, HYBRID_NAMES, expected, make_runner, relative_error, run_prompt
 
+from samebits import functional as F
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
+from samebits.models.nemotron_h import TO_STEP
 from samebits.models.parts.decoder import Layer
 from samebits.models.parts.rope import ROPE_TABLE, Rope
 
@@ -110,3 +113,13 @@ def test_norms_that_are_stored_less_one() -> None:
     }
     plain = {name: replace(stored, plus=0.0) for name, stored in checkpoint.tensors.items()}
     assert error_with("qwen3next", replace(checkpoint, tensors=plain)) > FAR
+
+
+def test_relu_out_of_a_sigmoid_is_exact() -> None:
+    """For every number that an op may give: 0, and 2^-50 and more."""
+    small = np.float32(2.0**-50)
+    x = np.array(
+        [0, small, -small, np.nextafter(small, 1), 1e-7, -1e-7, 3.5, -3.5, 1e30, -1e30, np.inf, -9], np.float32
+    )
+    got = F.sigmoid_and_mul(x[None], F.scale(x[None], factor=TO_STEP))
+    np.testing.assert_array_equal(got[0].view(np.uint32), np.maximum(x, 0).view(np.uint32))

@@ -226,6 +226,7 @@ inline void check_elementary(const Inputs& in) {
     pairs("log2", in.normal, [&](F a, F) { return log2(positive(a)); });
     pairs("log-zero", in.normal, [](F, F) { return log(zero()) + log2(zero()); });
     pairs("sigmoid", in.small, [](F a, F) { return sigmoid(a); });
+    pairs("softplus", in.small, [](F a, F) { return softplus(a); });
     pairs("tanh", in.small, [](F a, F) { return tanh(a * set(0.01f)); });
     pairs("erfc", in.small, [](F a, F) { return erfc(a * set(0.1f)); });
     pairs("copy_sign", in.any, [](F a, F b) { return copy_sign(a, b); });

@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.safetensors_dir import SafetensorsDir
 from samebits.loaders.texts import Texts
-from samebits.models.checkpoint import FileCheckpoint, describe
+from samebits.models.checkpoint import FileCheckpoint, build_step, describe
+from samebits.models.parts import Limits
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.rope import PLAIN
+from samebits.models.parts.state import Slot
 
 SHOWN_ITEMS = 4
 SHOWN_CHARS = 200
 KV_BYTES = 2  # f16
+SLOT_BYTES = 4  # f32
 
 
 def shortened(value: Any) -> Any:
@@ -49,6 +53,12 @@ def kv_bytes(config: Decoder, num_tokens: int) -> int:
     attends = [layer for layer in config.layers if layer.kind == "attention"]
     kept = sum(min(layer.window or num_tokens, num_tokens) for layer in attends)
     return kept * 2 * config.num_kv_heads * config.head_size * KV_BYTES
+
+
+def slot_bytes(checkpoint: FileCheckpoint) -> int:
+    """Bytes of the states that a sequence keeps beside pages, whatever its length."""
+    states = build_step(checkpoint, Limits(max_tokens=1, max_sequences=1, num_pages=1)).states.values()
+    return sum(prod(state.shape) * SLOT_BYTES for state in states if isinstance(state, Slot))
 
 
 def model_facts(checkpoint: FileCheckpoint, weight_bytes: int) -> dict[str, Any]:
@@ -110,6 +120,8 @@ def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
         found["model"] = model_facts(checkpoint, sum(e.num_bytes for e in entries))
         found["tokenizer"] = tokenizer_facts(checkpoint)
         checkpoint.check()
+        if checkpoint.config.recurrence:
+            found["model"]["memory"]["slot_bytes_per_sequence"] = slot_bytes(checkpoint)
     except SamebitsError as error:
         found["problems"].append(str(error))
     return found

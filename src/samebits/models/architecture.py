@@ -61,7 +61,29 @@ class Weight:
     bare: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class Picked:
+    """`Rows` in numbers."""
+
+    sizes: tuple[int, ...]
+    taken: tuple[int, ...]
+    num_groups: int
+
+    @property
+    def num_rows(self) -> int:
+        """Of the file's tensor."""
+        return sum(self.sizes) * self.num_groups
+
+    def index(self) -> slice | np.ndarray:
+        """The file's rows in our order: a slice, which makes a view, where they lie side by side."""
+        starts = np.cumsum([0, *self.sizes])
+        if self.num_groups == 1 and len(self.taken) == 1:
+            return slice(int(starts[self.taken[0]]), int(starts[self.taken[0] + 1]))
+        groups = np.arange(self.num_groups)[:, None] * sum(self.sizes)
+        return np.concatenate([(groups + np.arange(starts[i], starts[i + 1])).ravel() for i in self.taken])
+
+
+@dataclass(frozen=True)
 class Stored:
     """Where a tensor of the model lies in a file: a tensor of it, or some of its rows.
 
@@ -72,7 +94,7 @@ class Stored:
     name: str
     needed: Shape
     shape: Shape
-    rows: slice | np.ndarray | None = None
+    rows: Picked | None = None
     plus: float = 0.0
     is_log: bool = False
     is_f32: bool = False
@@ -140,8 +162,8 @@ def _stored(weight: Weight, name: str, dims: Mapping[str, int], is_gguf: bool) -
     needed = _sizes((weight.gguf_shape if is_gguf else weight.hf_shape) or weight.shape, dims)
     rows = None
     if among:
-        index, num_rows = _index(among, dims)
-        needed, rows = (num_rows, *needed[1:]), _as_slice(index)
+        rows = Picked(tuple(_size(part, dims) for part in among.parts), among.taken, _size(among.groups, dims))
+        needed = (rows.num_rows, *needed[1:])
     return Stored(name, needed, shape, rows, plus, is_log, weight.is_f32)
 
 
@@ -151,17 +173,3 @@ def _sizes(shape: str, dims: Mapping[str, int]) -> Shape:
 
 def _size(product: str, dims: Mapping[str, int]) -> int:
     return prod(int(factor) if factor.isdigit() else dims[factor] for factor in product.split("*"))
-
-
-def _index(rows: Rows, dims: Mapping[str, int]) -> tuple[np.ndarray, int]:
-    """The file's rows in our order, and how many it has."""
-    sizes = [_size(part, dims) for part in rows.parts]
-    starts, group = np.cumsum([0, *sizes]), np.arange(_size(rows.groups, dims))[:, None] * sum(sizes)
-    ours = [(group + np.arange(starts[i], starts[i + 1])).ravel() for i in rows.taken]
-    return np.concatenate(ours), len(group) * sum(sizes)
-
-
-def _as_slice(index: np.ndarray) -> slice | np.ndarray:
-    """Rows that lie side by side are a view of the file, others a copy."""
-    first, stop = int(index[0]), int(index[-1]) + 1
-    return slice(first, stop) if stop - first == len(index) and (np.diff(index) == 1).all() else index

@@ -88,7 +88,7 @@ class FileCheckpoint:
 
     def tensor(self, name: str) -> HostTensor:
         whole, stored = self.file.read(self.entry(name).name), self.tensors[name]
-        tensor = whole if stored.rows is None else whole[stored.rows]
+        tensor = whole if stored.rows is None else whole[stored.rows.index()]
         if not stored.is_computed and tensor.shape == stored.shape:
             return tensor
         if isinstance(tensor, Packed):

@@ -38,8 +38,7 @@ SSM_KEYS = {
     "state_size":     whole(None,                                "mamba_d_state",            1, MAX_HEAD_SIZE, 256),
     "num_groups":     whole(None,                                "mamba_n_groups",           1, MAX_HEADS, 1),
     "num_taps":       whole(None,                                "mamba_d_conv",             2, MAX_TAPS, 4),
-    "inner_size":     whole(None,                                "mamba_d_ssm",              1, MAX_WIDTH, None),
-    "expand":         whole(None,                                "mamba_expand",             1, 64, 2),
+    "inner_size":     whole(None,                                "mamba_d_ssm",              1, MAX_WIDTH, 1024),
 }  # fmt: skip
 TOP = tuple(w if w.name != "norm" else Weight("norm", "H", "output_norm", "model.final_layernorm") for w in t.TOP)
 LAYER = (
@@ -67,23 +66,17 @@ def read(source: Source) -> Decoder:
         activation=activation(source, "hidden_act", default="silu"),
         query_scalar=values["head_size"] / key_scale**2,
         factors={name: factor for name, factor in _factors(source).items() if factor != 1},
-        recurrence=_ssm(source, values["hidden_size"]),
+        recurrence=_ssm(source),
     )
 
 
-def _ssm(source: Source, hidden_size: int) -> Ssm:
+def _ssm(source: Source) -> Ssm:
     if source.is_gguf:
-        return ssm.read_ssm(source, {}, has_norm="blk.0.ssm_norm.weight" in source.tensors)
-    values = source.values(SSM_KEYS)
-    expand, inner_size = values.pop("expand"), values.pop("inner_size")
-    inner_size = expand * hidden_size if inner_size is None else inner_size
-    values["head_size"], rest = divmod(inner_size, values["num_heads"])
-    if rest or not values["head_size"]:
-        raise source.fail("mamba_d_ssm", inner_size, f"a multiple of the {values['num_heads']} heads")
+        return ssm.read_ssm(source, {}, "", has_norm=source.has_tensor(".ssm_norm.weight"))
     return ssm.read_ssm(
         source,
-        values,
-        has_conv_bias=source.flag("mamba_conv_bias", True),
+        SSM_KEYS,
+        "mamba_conv_bias",
         has_norm=source.flag("mamba_rms_norm", False),
         is_gated_first=not source.flag("mamba_norm_before_gate", True),
         **ssm.time_step_limits(source),

@@ -22,7 +22,7 @@ GRANITE_KEYS = KEYS | {
     "residual_scale": number("residual_scale",            "residual_multiplier",      1e-6, 1e6, 1.0),
     "logit_divisor":  number("logit_scale",               "logits_scaling",           1e-6, 1e6, 1.0),
     "attn_scale":     number("attention.scale",           "attention_multiplier",     1e-6, 1e6, 1.0,
-                             gguf_default=lambda known: known["head_size"] ** -0.5),
+                             gguf_default=lambda known: max(known["head_size"], 1) ** -0.5),
 }  # fmt: skip
 SSM_KEYS = {
     "num_heads":      whole(None,                         "mamba_n_heads",            1, MAX_HEADS, 128),
@@ -58,12 +58,7 @@ def read(source: Source) -> Decoder:
         query_scalar=attn_scale**-2,
         logit_scale=1.0 / divisor,
         factors={"residual": residual_scale},
-        recurrence=ssm.read_ssm(
-            source,
-            {} if source.is_gguf else source.values(SSM_KEYS),
-            has_conv_bias=source.is_gguf or source.flag("mamba_conv_bias", True),
-            **ssm.time_step_limits(source),
-        ),
+        recurrence=ssm.read_ssm(source, SSM_KEYS, "mamba_conv_bias", **ssm.time_step_limits(source)),
     )
 
 

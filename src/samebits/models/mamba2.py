@@ -45,12 +45,7 @@ def read(source: Source) -> Decoder:
     source.refuse(None, "use_bias", "false: biases of projections are not supported")
     activation(source, "hidden_act", default="silu")
     values = source.values(MAMBA_KEYS)
-    sizes = ssm.read_ssm(
-        source,
-        {} if source.is_gguf else source.values(SSM_KEYS),
-        has_conv_bias=source.is_gguf or source.flag("use_conv_bias", True),
-        **ssm.time_step_limits(source),
-    )
+    sizes = ssm.read_ssm(source, SSM_KEYS, "use_conv_bias", **ssm.time_step_limits(source))
     layers = layers_of(["recurrence"] * values["num_layers"], rope=None)
     return read_decoder(source, values | NO_ATTENTION, layers=layers, recurrence=sizes, hf_root="backbone")
 

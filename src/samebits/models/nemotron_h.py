@@ -10,7 +10,7 @@ from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import ssm
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
-from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
+from samebits.models.parts.hybrid import KINDS, by_layer, layers_of, stated_kinds
 from samebits.models.parts.keys import (
     MAX_HEAD_SIZE,
     MAX_HEADS,
@@ -76,11 +76,7 @@ def read(source: Source) -> Decoder:
         layers=layers_of(kinds, rope=None),
         ropes={},
         hf_root="backbone",
-        recurrence=ssm.read_ssm(
-            source,
-            {} if source.is_gguf else source.values(SSM_KEYS),
-            has_conv_bias=source.is_gguf or source.flag("use_conv_bias", True),
-        ),
+        recurrence=ssm.read_ssm(source, SSM_KEYS, "use_conv_bias"),
     )
 
 
@@ -97,8 +93,8 @@ def _hf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
     """A list of kinds, or a text with a letter for each layer; it counts the layers."""
     fields, pattern = source.fields, source.fields.get("hybrid_override_pattern")
     if isinstance(types := fields.get("layers_block_type"), list):
-        values["num_layers"] = len(types)
-        if kinds := stated_kinds(source, "layers_block_type", len(types)):
+        values["num_layers"] = min(len(types), MAX_LAYERS)
+        if kinds := stated_kinds(source, "layers_block_type", values["num_layers"], KINDS | {"mlp": "ffn"}):
             return kinds
     if not isinstance(pattern, str) or not 1 <= len(pattern) <= MAX_LAYERS or set(pattern) - PATTERN.keys():
         raise fields.fail("hybrid_override_pattern", pattern, f"letters among {' '.join(PATTERN)}, one for each layer")

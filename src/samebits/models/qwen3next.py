@@ -54,6 +54,7 @@ def read(source: Source) -> Decoder:
 
 def read_hybrid(source: Source, is_tiled: bool) -> Decoder:
     """The layers of a GGUF file beyond the model's own, which predict more tokens, are left out."""
+    source.refuse(None, "attention_bias", "false: biases of projections are not supported")
     values = source.values(NEXT_KEYS)
     values["num_layers"] -= values.pop("num_more")
     if values["num_layers"] < 1:
@@ -79,10 +80,10 @@ def _refuse_mixtures(source: Source) -> None:
     fields, needed = source.fields, "0, or every layer in mlp_only_layers: mixtures of experts are not supported"
     num_experts = 0 if source.is_gguf else fields.integer("num_experts", 0, 1 << 16, 512)
     dense = fields.get("mlp_only_layers") or []
-    if not isinstance(dense, list):
+    if not isinstance(dense, list) or any(type(layer) is not int for layer in dense):
         raise fields.fail("mlp_only_layers", shown(dense), "a list of layers")
     num_layers, step = (fields.integer(key, 1, MAX_LAYERS, 1) for key in ("num_hidden_layers", "decoder_sparse_step"))
-    if num_experts and any((i + 1) % step == 0 and i not in dense for i in range(num_layers)):
+    if num_experts and set(range(step - 1, num_layers, step)) - set(dense):
         raise fields.fail("num_experts", num_experts, needed)
 
 

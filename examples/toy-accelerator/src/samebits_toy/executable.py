@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from samebits.backends.interface import Backend, Buffer, Executable, View
@@ -11,6 +11,7 @@ from samebits.core.errors import BadInput
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
+from samebits.graph.uses import memory_roots
 from samebits_toy.device import pack
 from samebits_toy.memory import Window, window_of
 
@@ -21,22 +22,16 @@ class ToyExecutable(Executable):
     def __init__(self, backend: Backend, graph: Graph, tier: Tier) -> None:
         self._backend, self._graph = backend, graph
         self._kernels = choose_kernels(backend, graph, tier)
-        self._aliases = {new.name: old.name for node in graph.nodes for old, new in node.writes}
-        self._written = {self._root(v.name) for node in graph.nodes for v in node.outputs}
-        self._rooms = share_rooms(graph, self._root)
+        self._roots = memory_roots(graph)
+        self._written = {self._roots[v.name] for node in graph.nodes for v in node.outputs}
+        self._rooms = share_rooms(graph, self._roots)
         self._buffers: dict[int, Buffer] = {}  # by number of the room
         self._bound: dict[str, Buffer | View] = {}
         if not any(isinstance(d, Sym) for spec in self._rooms.specs for d in spec.shape):
             self.prepare({})
 
-    def _root(self, name: str) -> str:
-        """The value whose memory this one lives in."""
-        while name in self._aliases:
-            name = self._aliases[name]
-        return name
-
     def bind(self, name: str, buffer: Buffer | View) -> None:
-        root = self._root(name)
+        root = self._roots[name]
         if root in self._written and window_of(buffer) is None:
             raise BadInput("toy", name, "a view that is more than whole rows", "memory that can be written in place")
         self._bound[root] = buffer
@@ -51,7 +46,7 @@ class ToyExecutable(Executable):
 
     def _memory(self, name: str) -> Buffer | View:
         """What was bound, else the room of the value."""
-        root = self._root(name)
+        root = self._roots[name]
         memory = self._bound.get(root) or self._buffers.get(self._rooms.numbers.get(root, -1))
         if memory is None:
             raise BadInput("toy", name, "no buffer", "bind() its input, and prepare() open sizes, before run()")
@@ -72,7 +67,7 @@ class ToyExecutable(Executable):
             arguments = {name: self._window(value.name) for name, value in node.inputs.items()}
             results = kernel.run(**arguments, **node.attrs)
             for value, result in zip(node.outputs, results, strict=True):
-                if value.name not in self._aliases:
+                if self._roots[value.name] == value.name:
                     pack(self._window(value.name), result)
 
     def output(self, index: int) -> Buffer:
@@ -88,23 +83,23 @@ class Rooms:
     specs: tuple[TensorSpec, ...]
 
 
-def share_rooms(graph: Graph, root: Callable[[str], str]) -> Rooms:
+def share_rooms(graph: Graph, roots: Mapping[str, str]) -> Rooms:
     """A room for every value that is made; it is free again for values of the same spec after its last reader."""
-    last = {root(v.name): i for i, node in enumerate(graph.nodes) for v in (*node.inputs.values(), *node.outputs)}
-    last |= {root(v.name): len(graph.nodes) for v in graph.outputs}
+    last = {roots[v.name]: i for i, node in enumerate(graph.nodes) for v in (*node.inputs.values(), *node.outputs)}
+    last |= {roots[v.name]: len(graph.nodes) for v in graph.outputs}
     numbers: dict[str, int] = {}
     specs: list[TensorSpec] = []
     free: dict[TensorSpec, list[int]] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.outputs:
-            if root(value.name) != value.name:
+            if roots[value.name] != value.name:
                 continue
             waiting = free.get(value.spec)
             if not waiting:
                 specs.append(value.spec)
             numbers[value.name] = waiting.pop() if waiting else len(specs) - 1
-        for value in {root(v.name): v for v in (*node.inputs.values(), *node.outputs)}.values():
-            name = root(value.name)  # a result is given before a reader's room is taken back: they never share
+        for value in {roots[v.name]: v for v in (*node.inputs.values(), *node.outputs)}.values():
+            name = roots[value.name]  # a result is given before a reader's room is taken back: they never share
             if name in numbers and last[name] == i:
                 free.setdefault(specs[numbers[name]], []).append(numbers[name])
     return Rooms(numbers, tuple(specs))

@@ -173,8 +173,8 @@ def _is_tied(source: Source, default: bool) -> bool:
 
 def _biases(source: Source) -> dict[str, bool]:
     if source.is_gguf:
-        names = {"has_qkv_bias": "blk.0.attn_q.bias", "has_out_bias": "blk.0.attn_output.bias"}
-        return {flag: name in source.tensors for flag, name in names.items()}
+        names = {"has_qkv_bias": ".attn_q.bias", "has_out_bias": ".attn_output.bias"}
+        return {flag: source.has_tensor(name) for flag, name in names.items()}
     return dict.fromkeys(("has_qkv_bias", "has_out_bias"), source.flag("attention_bias", False))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from samebits.loaders.fields import shown
@@ -15,19 +17,18 @@ KINDS = {
     "linear_attention": "recurrence",
     "mamba": "recurrence",
     "conv": "recurrence",
-    "mlp": "ffn",
 }
 
 
-def stated_kinds(source: Source, key: str, num_layers: int) -> list[str] | None:
-    """The kinds that a config.json lists; None where it lists none."""
+def stated_kinds(source: Source, key: str, num_layers: int, known: Mapping[str, str] = KINDS) -> list[str] | None:
+    """The kinds that a config.json lists, of those that are `known` by its names; None where it lists none."""
     types = None if source.is_gguf else source.fields.get(key)
     if types is None:
         return None
     is_list = isinstance(types, list) and len(types) == num_layers
-    if not is_list or any(not isinstance(t, str) or t not in KINDS for t in types):
-        raise source.fields.fail(key, types, f"{num_layers} of {', '.join(KINDS)}")
-    return [KINDS[t] for t in types]
+    if not is_list or any(not isinstance(t, str) or t not in known for t in types):
+        raise source.fields.fail(key, types, f"{num_layers} of {', '.join(known)}")
+    return [known[t] for t in types]
 
 
 def layers_of(kinds: list[str], rope: str | None) -> tuple[Layer, ...]:

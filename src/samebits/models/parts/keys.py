@@ -104,6 +104,10 @@ class Source:
         if name is not None and not _is_nothing(given) and (type(given) is not int or given != usual):
             raise self.fields.fail(name, shown(given), needed)
 
+    def has_tensor(self, ending: str) -> bool:
+        """Whether any layer has a tensor whose name in the file ends so."""
+        return any(name.endswith(ending) for name in self.tensors)
+
     def flag(self, hf: str, default: bool) -> bool:
         return bool(self.fields.flag(hf, default))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from samebits.graph import Value
@@ -9,7 +10,7 @@ from samebits.loaders.fields import shown
 from samebits.models.architecture import Weight
 from samebits.models.parts.builder import ModelParts
 from samebits.models.parts.conv import causal_conv
-from samebits.models.parts.keys import MAX_HEAD_SIZE, MAX_HEADS, MAX_TAPS, MAX_WIDTH, Source, whole
+from samebits.models.parts.keys import MAX_HEAD_SIZE, MAX_HEADS, MAX_TAPS, MAX_WIDTH, Key, Source, whole
 from samebits.models.parts.recurrence import Ssm, sizes_of
 from samebits.models.parts.state import Slot
 from samebits.ops.slots import CHUNK
@@ -44,16 +45,19 @@ def tensors(hf: str) -> tuple[Weight, ...]:
     )  # fmt: skip
 
 
-def read_ssm(source: Source, values: dict[str, Any], **given: Any) -> Ssm:
-    """The sizes of a GGUF file, or the `values` of a config.json, named as the fields of `Ssm`."""
-    if source.is_gguf:
-        values = source.values(GGUF_KEYS)
-        values["head_size"], rest = divmod(values.pop("inner_size"), values["num_heads"])
-        if rest or not values["head_size"]:
-            raise source.fail("ssm.inner_size", "no heads of one size", f"a multiple of {values['num_heads']} heads")
-    if values["num_heads"] % values["num_groups"]:
-        raise source.fail("groups of a state space", values["num_groups"], f"a divisor of {values['num_heads']} heads")
-    return Ssm(**values, **given)
+def read_ssm(source: Source, keys: Mapping[str, Key], conv_bias: str, **given: Any) -> Ssm:
+    """The sizes of a GGUF file, or by the `keys` of a config.json, named as the fields of `Ssm`; or `inner_size` of all
+    heads in place of the `head_size`. `conv_bias`: the flag of a config.json for it."""
+    values = source.values(GGUF_KEYS if source.is_gguf else keys)
+    num_heads, num_groups, inner_size = values["num_heads"], values["num_groups"], values.pop("inner_size", None)
+    if inner_size is not None:
+        if inner_size % num_heads:
+            raise source.fail("width of a state space", inner_size, f"a multiple of the {num_heads} heads")
+        values["head_size"] = inner_size // num_heads
+    if num_heads % num_groups:
+        raise source.fail("groups of a state space", num_groups, f"a divisor of the {num_heads} heads")
+    has_bias = source.has_tensor(".ssm_conv1d.bias") if source.is_gguf else source.flag(conv_bias, True)
+    return Ssm(**values, has_conv_bias=has_bias, **given)
 
 
 def time_step_limits(source: Source, key: str = "time_step_limit") -> dict[str, float]:

@@ -22,7 +22,8 @@ struct ConvRoom {
     char* taken;
 
     INLINE ConvRoom(char* scratch, int64_t taps)
-        : inputs(reinterpret_cast<const float**>(scratch)), weight(reinterpret_cast<float*>(scratch + round_up(taps * 8, 64))),
+        : inputs(reinterpret_cast<const float**>(scratch)),
+          weight(reinterpret_cast<float*>(scratch + round_up(taps * 8, 64))),
           before(weight + taps * kStretch), taken(reinterpret_cast<char*>(before + (taps - 1) * kStretch)) {}
 };
 
@@ -38,6 +39,18 @@ INLINE F conv_sum(const Conv& a, const ConvRoom& room, int64_t c, int64_t i, int
     if (a.bias) sum = sum + load_partial(a.bias->as<float>() + c + i, n);
     const F total = settle(sum);
     return a.has_silu ? settle(total * sigmoid(total)) : total;
+}
+
+// Taps of the channels from c on, channels in the lanes.
+INLINE void take_taps(const Conv& a, const ConvRoom& room, int64_t c, int64_t count, int64_t taps) {
+    const float* from = a.weight->as<float>() + c * taps;
+    for (int64_t i = 0; i < count; i++)
+#pragma GCC unroll 4
+        for (int64_t tap = 0; tap < taps; tap++) room.weight[tap * kStretch + i] = from[i * taps + tap];
+}
+inline void take_taps(const Conv& a, const ConvRoom& room, int64_t c, int64_t count) {
+    if (a.taps == 4) take_taps(a, room, c, count, 4);  // as most models have
+    else take_taps(a, room, c, count, a.taps);
 }
 
 // Input `at` of a run, the taps - 1 before its first token counted in: channel `c` and those after it.
@@ -75,16 +88,15 @@ inline void conv_run(const Conv& a, const ConvRoom& room, const Run& run, int64_
 // x, weight, carry, qo_indptr, positions, slots, bias? -> y, carry; activation
 inline void run_causal_conv(const Call& call, Worker& worker) {
     const Tensor &x = *call.in[0], &weight = *call.in[1], &carry = *call.in[2];
-    const Conv a{&x, &weight, call.in[6], call.out[0], carry.as<float>(), x.width(), weight.shape[1], call.integer(0) == 1};
+    const Conv a{&x,        &weight,         call.in[6],          call.out[0], carry.as<float>(),
+                 x.width(), weight.shape[1], call.integer(0) == 1};
     const ConvRoom own(worker.scratch, a.taps);
     const Runs runs(*call.in[3], *call.in[4], *call.in[5]);
     if (!runs.check(carry.shape[0], own.taken, worker)) return;
     const int64_t num_stretches = (a.channels + kStretch - 1) / kStretch;
     for (int64_t first, last; worker.claim(num_stretches, 1, first, last);) {
         const int64_t c = first * kStretch, count = least(kStretch, a.channels - c);
-        for (int64_t i = 0; i < count; i++)
-            for (int64_t tap = 0; tap < a.taps; tap++)
-                own.weight[tap * kStretch + i] = weight.as<float>()[(c + i) * a.taps + tap];
+        take_taps(a, own, c, count);
         for (int64_t b = 0; b < runs.num_sequences; b++)
             if (runs[b].count) conv_run(a, own, runs[b], c, count);
     }

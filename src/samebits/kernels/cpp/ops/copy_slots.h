@@ -8,7 +8,8 @@ inline void run_copy_slots(const Call& call, Worker& worker) {  // state, source
     const Tensor& state = *call.in[0];
     const int32_t *sources = call.in[1]->as<int32_t>(), *targets = call.in[2]->as<int32_t>();
     const int64_t count = call.in[1]->shape[0];
-    if (check_copies(sources, targets, count, state.shape[0], worker)) copy_pages(state, sources, targets, count, worker);
+    if (check_copies(sources, targets, count, state.shape[0], worker))
+        copy_pages(state, sources, targets, count, worker);
 }
 
 }  // namespace samebits::SAMEBITS_ISA

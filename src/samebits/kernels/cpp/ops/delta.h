@@ -23,7 +23,7 @@ inline Scan delta_scan(const Call& call) {
                 call.integer(1) == 1);
 }
 
-inline Scratch delta_scratch(const Call& call, int) { return {HeadChunk::bytes(delta_scan(call)), 0}; }
+inline Scratch delta_scratch(const Call& call, int) { return {Chunk::bytes(delta_scan(call)), 0}; }
 
 inline void run_gated_delta_rule(const Call& call, Worker& worker) {
     const DeltaRule rule{call.in[3], call.in[4], call.in[5]->as<float>(), call.in[6]->as<float>()};

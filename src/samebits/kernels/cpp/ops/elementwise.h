@@ -69,7 +69,10 @@ void run_unary(const Fn& f, const Call& call, Worker& worker) {
 
 inline void run_add(const Call& call, Worker& worker) { run_binary(Sum{}, call, worker); }      // x, y -> z
 inline void run_mul(const Call& call, Worker& worker) { run_binary(Product{}, call, worker); }  // x, y -> z
-inline void run_sigmoid_and_mul(const Call& call, Worker& worker) { run_binary(SigmoidMul{}, call, worker); }  // x, gate -> y
+
+inline void run_sigmoid_and_mul(const Call& call, Worker& worker) {  // x, gate -> y
+    run_binary(SigmoidMul{}, call, worker);
+}
 
 inline void run_scale(const Call& call, Worker& worker) {  // x -> y; factor
     run_unary(Scaled{set(call.real(0))}, call, worker);

@@ -36,7 +36,8 @@ struct Runs {
             if (!run.count) continue;
             if (run.slot < 0 || run.slot >= num_slots)
                 return refuse(worker, {"slots", "an index out of range", "0 .. size - 1"});
-            if (taken[run.slot]) return refuse(worker, {"slots", "a slot twice", "a slot of its own for every sequence"});
+            if (taken[run.slot])
+                return refuse(worker, {"slots", "a slot twice", "a slot of its own for every sequence"});
             taken[run.slot] = 1;
             bool wrong = run.first < 0;
             for (int64_t i = 0; i < run.count; i++) wrong |= positions[run.row + i] != run.first + i;

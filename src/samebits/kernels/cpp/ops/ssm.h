@@ -24,7 +24,7 @@ inline Scan ssm_scan_of(const Call& call) {
     return Scan(*call.in[3], *call.in[2], *call.in[0], *call.out[0], *call.in[6], *call.in[7], 1.0f, false);
 }
 
-inline Scratch ssm_scratch(const Call& call, int) { return {HeadChunk::bytes(ssm_scan_of(call)), 0}; }
+inline Scratch ssm_scratch(const Call& call, int) { return {Chunk::bytes(ssm_scan_of(call)), 0}; }
 
 inline void run_ssm_scan(const Call& call, Worker& worker) {
     const float* skip = call.in[11] ? call.in[11]->as<float>() : nullptr;

@@ -23,7 +23,7 @@ from samebits.kernels.triton.recurrent.row_form import (
     ring_of,
     state_of,
 )
-from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, run_of
+from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, piece_of, run_of
 
 # Scratch of a program: weights of the rows for q and for k, e^(G - G_s), then u of this token.
 FOR_Q, FOR_K, TO_NOW, NEW_U = (tl.constexpr(n) for n in (0, 16, 32, 48))
@@ -53,7 +53,7 @@ def load_runs(ptr, step, there, K: tl.constexpr, RUNS: tl.constexpr):
 
 @triton.jit
 def run_dots(q_runs, k_runs, y_runs, LEVELS: tl.constexpr, BOTH: tl.constexpr):
-    """(q . y, k . y) [N] over runs as load_runs gives them, head order, not settled; without BOTH the second is zeros."""
+    """(q . y, k . y) [N] over runs as load_runs gives them, in head order, not settled; the second with BOTH only."""
     one = tl.zeros([q_runs[0].shape[0], y_runs[0].shape[1]], tl.float32)
     two = one
     for i in tl.static_range(8):
@@ -90,9 +90,7 @@ def decode_one(
     ring_row, ring_k, ring_u, ring_g = ring_of(memory, slot, head, form)
     state_ptr = state_of(memory, slot, head, form)
     k_ptr = k.ptr + token * k.token + key * k.head
-    state_runs = load_runs(
-        (state_ptr + column)[None, :], form.V, inside[None, :] & (position > 0), form.K, RUNS
-    )
+    state_runs = load_runs((state_ptr + column)[None, :], form.V, inside[None, :] & (position > 0), form.K, RUNS)
     x = tl.load(v.ptr + token * v.token + head * v.head + column, mask=inside, other=0.0)
     element = tl.zeros([1, 1], tl.int32)
     k_runs = load_runs(k_ptr + element, 1, element == 0, form.K, RUNS)
@@ -137,7 +135,7 @@ def decode_one(
         tl.debug_barrier()
         move_state(
             state_ptr, ring_k, ring_row, k_ptr, 0, CHUNK - 1, ring_u, ring_row, u_ptr, fade, scratch + TO_NOW,
-            column[None, :], inside[None, :], form,
+            column[None, :], inside[None, :], form, False,
         )  # fmt: skip
     return total
 
@@ -153,9 +151,9 @@ def keep_rows(k, memory, record_ptr, b, start, count, slot, first, head, total, 
         key = key_head(head, form)
         ring_row, ring_k, _, ring_g = ring_of(memory, slot, head, form)
         gates = tl.zeros([CHUNK], tl.float32) + total
-        if count > 1:
-            piece = (start // CHUNK + 2 * b + chunk).to(tl.int64)
-            gates = tl.load(record_ptr + (piece * form.HEADS + head) * RECORD_LEN + GATES + row)
+        if record_ptr is not None:
+            record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
+            gates = tl.where(count > 1, tl.load(record + GATES + row, mask=count > 1, other=0.0), gates)
         tl.store(ring_g + row * ring_row, gates, mask=is_new)
         if (head < form.KEY_HEADS) if form.TILED else (head % (form.HEADS // form.KEY_HEADS) == 0):
             there = is_new[:, None] & (d < form.K)

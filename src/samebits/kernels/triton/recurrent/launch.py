@@ -22,7 +22,7 @@ from samebits.kernels.triton.recurrent.weights import weights_kernel
 WIDEST_KEY = 256  # elements of K: what the tree of head_dots has room for
 DECODE_COLUMNS = 64  # of V, of a program
 PREFILL_COLUMNS = 32
-MOST_LONG = 32  # sequences of several tokens that are walked at once
+MOST_LONG = 32  # sequences of several tokens that are walked at once, and chunks whose weights are made at once
 SHARE = 8  # value heads of one key head whose weights a program makes
 
 
@@ -84,22 +84,24 @@ def launch(call: Call) -> None:
     records = None
     if num_tokens > 1:
         pieces = num_pieces(num_tokens, num_seqs)
+        most = 1 if num_tokens <= num_seqs else MOST_LONG  # one token each, as a rule: then they have nothing to do
         records = floats(pieces, num_heads, RECORD_LEN.value)
-        scaled = floats(*q.shape) if call.is_delta else q
+        turned = floats(2, *q.shape)
         parts = triton.cdiv(num_heads // key_heads, SHARE)
-        weights_kernel[(key_heads * parts, pieces)](
-            q=_rows(q), scaled=_rows(scaled), k=_rows(k), gating=call.gating, record_ptr=records, scale=call.scale,
+        weights_kernel[(key_heads * parts, min(pieces, most))](
+            q=_rows(q), k=_rows(k), gating=call.gating, record_ptr=records, turned_ptr=turned, scale=call.scale,
             K_PAD=8 << levels, SHARE=SHARE, num_warps=4, **common,
         )  # fmt: skip
         columns = min(PREFILL_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
-        grid = (num_heads * triton.cdiv(value_dim, columns), min(num_seqs, num_tokens // 2, MOST_LONG))
+        grid = (num_heads * triton.cdiv(value_dim, columns), min(num_seqs, most))
         prefill_kernel[grid](
-            q=_rows(scaled), k=_rows(k), **outputs, record_ptr=records, WIDTH=columns, num_warps=4,
+            turned_ptr=turned, k=_rows(k), **outputs, record_ptr=records, WIDTH=columns, zero=0, num_warps=4,
             scratch_ptr=floats(grid[0] * grid[1], CHUNK.value, columns), **common,
         )  # fmt: skip
     columns = min(DECODE_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
     grid = (num_heads * triton.cdiv(value_dim, columns), num_seqs)
     decode_kernel[grid](
         q=_rows(q), k=_rows(k), **outputs, gating=call.gating, record_ptr=records, scale=call.scale,
-        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels, num_warps=4, **common,
+        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels, num_warps=4,
+        **common,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
+from samebits.kernels.triton.lib.elementary import bits, from_bits
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.recurrent.row_form import (
     FADES,
@@ -25,8 +26,9 @@ from samebits.kernels.triton.recurrent.row_form import (
     pick_row,
     ring_of,
     state_of,
+    turned_of,
 )
-from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, nth_long, run_of
+from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, nth_long, piece_of, run_of
 
 
 @triton.jit
@@ -53,7 +55,7 @@ def scan_rows(out, record, u_ptr, column, inside, WIDTH: tl.constexpr):
 
 @triton.jit
 def walk_chunk(
-    q, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column, inside, form,
+    turned_ptr, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column, inside, zero, form,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
     """One chunk's outputs and u; the state, where the chunk is full, else the ring's u. u_ptr: scratch [16, WIDTH]."""
@@ -62,31 +64,34 @@ def walk_chunk(
     is_new = (row >= low) & (row < high)
     ring_row, ring_k, ring_u, _ = ring_of(memory, slot, head, form)
     state_ptr = state_of(memory, slot, head, form)
-    k_rows = k.ptr + key * k.head
+    turned_k, turned_q, step = turned_of(turned_ptr, base, low, high, key, form)
+    x = tl.load(v.ptr + token * v.token + head * v.head + column, mask=is_new & inside, other=0.0)
+    # Zeros that the compiler cannot know, so that sums lie as this load: four columns of a row to a thread.
+    zeros = from_bits(bits(x) & zero)
     from_q, from_k = head_dots(
-        q.ptr + token * q.token + key * q.head, k_rows + token * k.token, is_new, state_ptr + column, form.V, inside,
-        form.K, form.DELTA,
-    )  # fmt: skip
+        zeros, turned_q + row, turned_k + row, step, is_new, state_ptr + column, form.V, inside, form.K, form.DELTA
+    )
     fade = tl.load(record + FADES + row)
     out = settle(fade * settle(from_q))
-    x = tl.load(v.ptr + token * v.token + head * v.head + column, mask=is_new & inside, other=0.0)
     past = tl.load(ring_u + row * ring_row + column, mask=(row < low) & inside, other=0.0)
     if form.DELTA:
         u, out = delta_rows(tl.where(is_new, x - settle(fade * settle(from_k)), past), out, record, low)
     else:
         u = tl.where(is_new, settle(tl.load(record + STRENGTHS + row) * x), past)
-    tl.store(u_ptr + row * WIDTH + column, u, mask=inside)
-    tl.debug_barrier()
-    if not form.DELTA:
+        tl.store(u_ptr + row * WIDTH + column, u, mask=inside)
+        tl.debug_barrier()
         out = scan_rows(out, record, u_ptr, column, inside, WIDTH)
         if skip_ptr is not None:
             out = settle(out) + tl.load(skip_ptr + head) * x
     place = out_ptr + (token * form.HEADS + head) * form.V + column
     tl.store(place, settle(out), mask=is_new & inside)
     if high == CHUNK:
+        tl.debug_barrier()  # u has been read
+        tl.store(u_ptr + row * WIDTH + column, settle(tl.load(record + TO_END + row) * u), mask=inside)
+        tl.debug_barrier()
         move_state(
-            state_ptr, ring_k, ring_row, k_rows + base * k.token, k.token, low, u_ptr, WIDTH,
-            u_ptr + (CHUNK - 1) * WIDTH, tl.load(record + FADES + CHUNK - 1), record + TO_END, column, inside, form,
+            state_ptr, ring_k, ring_row, k.ptr + key * k.head + base * k.token, k.token, low, u_ptr, WIDTH,
+            u_ptr + (CHUNK - 1) * WIDTH, tl.load(record + FADES + CHUNK - 1), record, column, inside, form, True,
         )  # fmt: skip
     else:
         tl.store(ring_u + row * ring_row + column, u, mask=is_new & inside)
@@ -95,8 +100,8 @@ def walk_chunk(
 
 @triton.jit(do_not_specialize=BATCH_SIZES)
 def prefill_kernel(
-    q, k, v, out_ptr, skip_ptr, memory, batch, record_ptr, scratch_ptr, fault_ptr, num_seqs, num_tokens, num_slots,
-    form, WIDTH: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
+    turned_ptr, k, v, out_ptr, skip_ptr, memory, batch, record_ptr, scratch_ptr, fault_ptr, zero,
+    num_seqs, num_tokens, num_slots, form, WIDTH: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Programs [columns of heads, sequences]: WIDTH columns of one head, for every so-manieth long sequence."""
     blocks = (form.V + WIDTH - 1) // WIDTH
@@ -119,11 +124,10 @@ def prefill_kernel(
         chunk = 0
         while chunk < num_chunks:
             low, high, base = chunk_rows(start, count, first, chunk)
-            piece = (start // CHUNK + 2 * b + chunk).to(tl.int64)
-            record = record_ptr + (piece * form.HEADS + head) * RECORD_LEN
+            record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
             walk_chunk(
-                q, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column, inside, form,
-                WIDTH,
+                turned_ptr, k, v, out_ptr, skip_ptr, memory, record, u_ptr, slot, low, high, base, head, column,
+                inside, zero, form, WIDTH,
             )  # fmt: skip
             chunk += 1
         nth += tl.num_programs(1)

@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
 
 class Gating(NamedTuple):
-    """What gates are made of: a (or dt) and b [token, head] with the strides of a token, numbers of each head, limits."""
+    """What gates are made of: a (or dt) and b [token, head] with strides of a token; numbers of heads; limits of dt."""
 
     a_ptr: Any
     a_token: int
@@ -89,6 +89,14 @@ def state_of(memory, slot, head, form):
 
 
 @triton.jit
+def turned_of(turned_ptr, base, low, high, key, form):
+    """(pointer to element 0 of row 0 of k, of q, stride of an element) in a chunk's rows turned; see weights.py."""
+    count = high - low
+    start = turned_ptr + (base + low) * (2 * form.KEY_HEADS * form.K) + key * (2 * form.K) * count - low
+    return start, start + form.K * count, count
+
+
+@triton.jit
 def gates_of(gating, token, head, mask, form):
     """(g, strength) of tokens: strength is beta of the delta rule, else dt."""
     a = tl.load(gating.a_ptr + token * gating.a_token + head, mask=mask, other=0.0)
@@ -115,39 +123,39 @@ def pick_row(x, at):
 
 
 @triton.jit
-def run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr):
+def run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr):
     """Chains over elements first .. first + 7 of a . y and, with BOTH, b . y; see head_dots."""
-    one = tl.zeros([a_ptrs.shape[0], y_ptrs.shape[1]], tl.float32)
-    two = one
+    one, two = zeros, zeros
     for i in tl.static_range(8):
         d = first + i
         x_there, y_there = x_mask, y_mask
         if K % GROUP != 0:
             x_there, y_there = x_mask & (d < K), y_mask & (d < K)
         y = tl.load(y_ptrs + d * y_step, mask=y_there, other=0.0)
-        one = one + tl.load(a_ptrs + d, mask=x_there, other=0.0) * y
+        one = one + tl.load(a_ptrs + d * x_step, mask=x_there, other=0.0) * y
         if BOTH:
-            two = two + tl.load(b_ptrs + d, mask=x_there, other=0.0) * y
+            two = two + tl.load(b_ptrs + d * x_step, mask=x_there, other=0.0) * y
     return one, two
 
 
 @triton.jit
-def head_dots(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, K: tl.constexpr, BOTH: tl.constexpr):
+def head_dots(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, K: tl.constexpr, BOTH: tl.constexpr):
     """Dot products over K in head order, not settled: [A, N] of rows a and, with BOTH, of rows b against columns y.
 
-    a_ptrs, b_ptrs [A, 1] point to element 0 of rows that are dense, y_ptrs [1, N] to that of columns whose elements are
-    y_step apart. They are loaded again and again in the layout of the sums: from the cache, past shared memory.
+    a_ptrs, b_ptrs [A, 1] and y_ptrs [1, N] point to elements 0, the next ones are x_step and y_step further. They are
+    loaded again and again in the layout of the sums: from the cache, past shared memory. `zeros` [A, N] start the
+    chains, and where they lie the sums lie.
     """
-    one = tl.zeros([a_ptrs.shape[0], y_ptrs.shape[1]], tl.float32)
-    two, one_1, one_2, one_4, two_1, two_2, two_4 = one, one, one, one, one, one, one
+    one, one_1, one_2, one_4 = zeros, zeros, zeros, zeros
+    two, two_1, two_2, two_4 = zeros, zeros, zeros, zeros
     NUM_GROUPS: tl.constexpr = triton.next_power_of_2((K + GROUP - 1) // GROUP)
     for group in tl.range(0, NUM_GROUPS):
         first = group * GROUP
-        a, b = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first, K, BOTH)
-        c, d = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 8, K, BOTH)
+        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K, BOTH)
+        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first + 8, K, BOTH)
         one, two = a + c, b + d
-        a, b = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 16, K, BOTH)
-        c, d = run_of_8(a_ptrs, b_ptrs, x_mask, y_ptrs, y_step, y_mask, first + 24, K, BOTH)
+        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first + 16, K, BOTH)
+        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first + 24, K, BOTH)
         one, two = one + (a + c), two + (b + d)
         # A binary counter: a finished left subtree waits.
         if group % 2 == 0:
@@ -177,20 +185,24 @@ def clear_state(state_ptr, column, inside, form):
 @triton.jit
 def move_state(
     state_ptr, ring_k, ring_row, k_ptr, k_row, low, u_ptr, u_row, last_u_ptr, fade, to_end_ptr, column, inside, form,
+    FADED: tl.constexpr,
 ):  # fmt: skip
     """The columns of a state at the end of a full chunk, in place: fade is e^G_15, to_end_ptr has e^(G_15 - G_s).
 
-    Rows of k below `low` lie in the ring, the others at k_ptr; rows of u at u_ptr, but for the last one. The whole
-    program must see them.
+    Rows of k below `low` lie in the ring, the others at k_ptr; rows of u at u_ptr, but for the last one, and with FADED
+    they have been multiplied. The whole program must see them.
     """
-    d = tl.arange(0, GROUP)[:, None]
-    for first in tl.range(0, form.K, GROUP):
+    ROWS: tl.constexpr = GROUP if form.K <= GROUP else 2 * GROUP
+    d = tl.arange(0, ROWS)[:, None]
+    for first in tl.range(0, form.K, ROWS):
         there = first + d < form.K
         target = state_ptr + (first + d) * form.V + column
         state = settle(fade * tl.load(target, mask=inside & there, other=0.0))
         for s in tl.static_range(CHUNK):
             row_ptr = last_u_ptr if s == CHUNK - 1 else u_ptr + s * u_row
-            u = settle(tl.load(to_end_ptr + s) * tl.load(row_ptr + column, mask=inside, other=0.0))
+            u = tl.load(row_ptr + column, mask=inside, other=0.0)
+            if not FADED:
+                u = settle(tl.load(to_end_ptr + s) * u)
             k_ptrs = either(s < low, ring_k + s * ring_row, k_ptr + s * k_row) + first + d
             state = state + tl.load(k_ptrs, mask=there, other=0.0) * u
         tl.store(target, settle(state), mask=inside & there)

@@ -48,20 +48,9 @@ def run_of(b, qo_ptr, positions_ptr, slots_ptr, num_tokens, num_slots, fault_ptr
 
 
 @triton.jit
-def piece_of(nth, qo_ptr, num_seqs):
-    """(sequence, number of its chunk) of piece `nth`; a sequence may have fewer chunks.
-
-    Sequence b has pieces from qo_indptr[b] // CHUNK + 2 b on: n tokens lie in at most n // CHUNK + 2 chunks.
-    """
-    passed_count, base, at = 0, 0, 0
-    while at < num_seqs:
-        b = at + tl.arange(0, SEQ_BLOCK)
-        piece = tl.load(qo_ptr + b, mask=b < num_seqs, other=0) // CHUNK + 2 * b
-        passed = (b < num_seqs) & (piece <= nth)
-        passed_count += tl.sum(passed.to(tl.int32), axis=0)
-        base = tl.maximum(base, tl.max(tl.where(passed, piece, 0), axis=0))
-        at += SEQ_BLOCK
-    return passed_count - 1, nth - base
+def piece_of(start, b, chunk):
+    """The number of a sequence's chunk among all of a step, int64: n tokens lie in at most n // CHUNK + 2 chunks."""
+    return (start // CHUNK + 2 * b + chunk).to(tl.int64)
 
 
 def num_pieces(num_tokens: int, num_seqs: int) -> int:
@@ -82,6 +71,26 @@ def nth_long(nth, qo_ptr, num_seqs):
         before += tl.sum(is_long, axis=0)
         at += SEQ_BLOCK
     return found
+
+
+@triton.jit
+def nth_chunk(nth, qo_ptr, positions_ptr, num_seqs, num_tokens):
+    """(sequence, number of its chunk) of the nth chunk of all sequences of several tokens; (num_seqs, _) beyond."""
+    found, base, before, at = num_seqs, 0, 0, 0
+    while at < num_seqs:
+        b = at + tl.arange(0, SEQ_BLOCK)
+        start = tl.load(qo_ptr + b, mask=b < num_seqs, other=0)
+        tokens = tl.load(qo_ptr + b + 1, mask=b < num_seqs, other=0) - start
+        is_long = (tokens > 1) & (start >= 0) & (start < num_tokens)
+        first = tl.load(positions_ptr + start, mask=is_long, other=0)
+        chunks = tl.where(is_long, (first % CHUNK + tokens + CHUNK - 1) // CHUNK, 0)
+        ends = before + tl.cumsum(chunks, axis=0)
+        owns = (ends > nth) & (ends - chunks <= nth)
+        found = tl.minimum(found, tl.min(tl.where(owns, b, num_seqs), axis=0))
+        base = tl.maximum(base, tl.max(tl.where(owns, ends - chunks, 0), axis=0))
+        before = tl.max(ends, axis=0)
+        at += SEQ_BLOCK
+    return found, nth - base
 
 
 @triton.jit

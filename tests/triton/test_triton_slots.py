@@ -1,0 +1,118 @@
+"""Kernels over sequences with slots: batches of every kind, padded steps, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from samebits.core.errors import BadInput
+from samebits.kernels.triton.lib.faults import raise_if_any
+from samebits.kernels.triton.table import triton_kernels
+from samebits.ops import OPS, make_inputs
+from samebits.ops.record import Case
+
+HOST = torch.device("cpu")
+SIZES: dict[str, dict[str, int]] = {  # parts of a run of 8, of 32 elements and of a program's columns
+    "gated_delta_rule": {"Hk": 1, "H": 2, "K": 36, "V": 9},
+    "ssm_scan": {"G": 1, "H": 2, "S": 12, "P": 3},
+    "causal_conv": {"C": 5, "taps": 4, "J": 3},
+}
+Arrays = dict[str, np.ndarray]
+
+
+def case_of(op: str, batch: str, **attrs: Any) -> Case:
+    given = {"ssm_scan": ("D",), "causal_conv": ("bias",)}.get(op, ())
+    return Case(batch, SIZES[op], attrs, extra={"batch": batch}, given=given)
+
+
+def arrays_of(op: str, case: Case) -> Arrays:
+    return {name: x for name, x in make_inputs(OPS[op], case).items() if isinstance(x, np.ndarray)}
+
+
+def run(op: str, inputs: Arrays, attrs: dict[str, Any]) -> list[np.ndarray]:
+    given = {name: torch.from_numpy(x.copy()) for name, x in inputs.items()}
+    with np.errstate(all="ignore"):
+        results = triton_kernels()[op][0].run(**given, **attrs)
+    return [x.numpy() for x in results]
+
+
+def reference(op: str, inputs: Arrays, attrs: dict[str, Any]) -> list[np.ndarray]:
+    return list(OPS[op].reference(**{name: x.copy() for name, x in inputs.items()}, **attrs))
+
+
+def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    """Memory that nobody may read holds the same NaN before and after."""
+    return one.tobytes() == other.tobytes()
+
+
+CALLS = [
+    ("gated_delta_rule", "mixed", {"scale": 0.3}),
+    ("gated_delta_rule", "decode", {"scale": 0.3}),
+    ("ssm_scan", "ends", {}),
+    ("ssm_scan", "decode", {"dt_min": 0.1, "dt_max": 0.7}),
+    ("causal_conv", "mixed", {"activation": "silu"}),
+    ("causal_conv", "many", {}),
+]
+
+
+@pytest.mark.parametrize(("op", "batch", "attrs"), CALLS)
+def test_batches_have_the_bits_of_the_reference(op: str, batch: str, attrs: dict[str, Any]) -> None:
+    inputs = arrays_of(op, case_of(op, batch, **attrs))
+    pairs = zip(run(op, inputs, attrs), reference(op, inputs, attrs), strict=True)
+    assert [same_bits(got, want) for got, want in pairs] == [True] * len(OPS[op].results)
+
+
+def test_value_heads_that_are_tiled() -> None:
+    case = replace(case_of("gated_delta_rule", "page"), dims={"Hk": 2, "H": 4, "K": 1, "V": 1})
+    inputs, attrs = arrays_of("gated_delta_rule", case), {"v_heads": "tiled"}
+    pairs = zip(run("gated_delta_rule", inputs, attrs), reference("gated_delta_rule", inputs, attrs), strict=True)
+    assert [same_bits(got, want) for got, want in pairs] == [True, True, True]
+
+
+def padded(op: str, inputs: Arrays, num_tokens: int, num_seqs: int) -> Arrays:
+    """The step as a device pads it: more rows of no position, more sequences of no tokens and no slot."""
+    rows = len(inputs["positions"])
+    per_token = [t.name for t in OPS[op].inputs if t.dims_choices[0].split()[0] == "T"]
+    result = dict(inputs)
+    for name in per_token:
+        fill = -1 if name == "positions" else 0
+        result[name] = np.concatenate(
+            [inputs[name], np.full((num_tokens, *inputs[name].shape[1:]), fill, inputs[name].dtype)]
+        )
+    result["qo_indptr"] = np.concatenate([inputs["qo_indptr"], np.full(num_seqs, rows, np.int32)])
+    result["slots"] = np.concatenate([inputs["slots"], np.full(num_seqs, -1, np.int32)])
+    return result
+
+
+@pytest.mark.parametrize("op", list(SIZES))
+@pytest.mark.parametrize("batch", ["first", "page", "idle"])
+def test_padding_computes_zeros_and_touches_no_slot(op: str, batch: str) -> None:
+    inputs = arrays_of(op, case_of(op, batch))
+    expected = reference(op, inputs, {})
+    out, *memory = run(op, padded(op, inputs, 9, 2), {})
+    assert same_bits(out[: len(expected[0])], expected[0])
+    assert not out[len(expected[0]) :].any()
+    assert [same_bits(got, want) for got, want in zip(memory, expected[1:], strict=True)] == [True] * len(memory)
+
+
+BAD = [
+    ("slots", 99, "slots: got a slot that is not there"),
+    ("slots", -1, "slots: got a slot that is not there"),
+    ("qo_indptr", 40, "qo_indptr: got ranges that fall or leave the batch"),
+    ("positions", -5, "positions: got positions that do not follow each other"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), BAD)
+@pytest.mark.parametrize("op", list(SIZES))
+def test_sequences_that_are_none_are_refused_and_write_nothing(op: str, name: str, value: int, reason: str) -> None:
+    inputs = arrays_of(op, case_of(op, "first"))
+    inputs[name][-1] = value
+    memory = run(op, inputs, {})[1:]
+    with pytest.raises(BadInput, match=f"{op}: {reason}"):
+        raise_if_any(HOST)
+    assert all(same_bits(got, inputs[name]) for got, name in zip(memory, OPS[op].writes, strict=True))
