@@ -19,7 +19,10 @@ from samebits.cache import SlotCopy
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.engine.copier import SlotCopier, at_once
-from samebits.engine.job import RequestFailed
+from samebits.engine.engine import Engine
+from samebits.engine.job import Job, RequestFailed
+from samebits.engine.observer import StepStats
+from samebits.engine.runner import Runner
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy
 
@@ -77,6 +80,35 @@ def test_in_any_scene(hybrid: Lab) -> None:
 
     play()
     assert sum(scene.num_preemptions for scene in played) > 10
+
+
+class PrefillCount:
+    """An observer that counts prompt tokens."""
+
+    def __init__(self) -> None:
+        self.num_tokens = 0
+
+    def stepped(self, stats: StepStats) -> None:
+        self.num_tokens += stats.num_prefill_tokens
+
+    def ended(self, job: Job) -> None:
+        pass
+
+
+def test_32_users_with_one_prefix_compute_it_once(random_tiny: Path) -> None:
+    checkpoint = open_hybrid(random_tiny)
+    runner = Runner(checkpoint, get(default_name()), Limits(700, 32, 2600, max_positions=2048))
+    prefix = [int(i * i + 3) % 250 for i in range(1024)]
+    num_computed, answers = [], []
+    for shares_prefixes in (False, True):
+        count = PrefillCount()
+        engine = Engine(runner, checkpoint.tokenizer(), Policy(), shares_prefixes=shares_prefixes, observer=count)
+        jobs = [engine.generate([*prefix, *[5 + i] * 20], PARAMS["greedy"]) for i in range(32)]
+        engine.complete(*jobs)
+        num_computed.append(count.num_tokens)
+        answers.append([job.completions() for job in jobs])
+    assert answers[0] == answers[1]
+    assert num_computed == [32 * 1044, 1024 + 32 * 20]
 
 
 def leave_something(hybrid: Lab) -> None:
