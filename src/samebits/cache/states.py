@@ -90,7 +90,7 @@ class SlotStates:
             self.save(slot, prefixes[count - 1])
             self._regular[slot] = count + self._spacing, last
         for passed in [n for n in cuts if n <= count]:
-            self._keep_promise(slot, cuts.pop(passed))
+            self._end_promise(slot, cuts.pop(passed))
         self._set_next(slot)
 
     def save(self, slot: int, prefix: Prefix) -> None:
@@ -107,7 +107,7 @@ class SlotStates:
     def close(self, slot: int) -> None:
         """Nothing more comes of a slot."""
         for digest in self._cuts.pop(slot, {}).values():
-            self._keep_promise(slot, digest)
+            self._end_promise(slot, digest)
         self._regular.pop(slot, None)
         self._next[slot] = NEVER
 
@@ -129,7 +129,7 @@ class SlotStates:
     def is_spoiled(self, slot: int) -> bool:
         return bool(self._is_spoiled[slot])
 
-    def _keep_promise(self, slot: int, digest: bytes) -> None:
+    def _end_promise(self, slot: int, digest: bytes) -> None:
         if self._promised.get(digest) == slot:
             del self._promised[digest]
 
