@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from samebits.cache import PageCache
-from samebits.scheduler import Policy, Request, Scheduler
+from samebits.scheduler import Policy, PromptRequest, Scheduler
 
 PROMPT_TOKENS, NUM_STEPS = 100, 160
 
@@ -27,7 +27,7 @@ def measure(num_sequences: int) -> dict[str, float]:
     scheduler = Scheduler(pages, Policy(prefill_budget=num_sequences * PROMPT_TOKENS))
     rng = np.random.default_rng(0)
     for _ in range(num_sequences):
-        scheduler.add(Request(rng.integers(1, 40000, PROMPT_TOKENS).astype(np.int32)))
+        scheduler.add(PromptRequest(rng.integers(1, 40000, PROMPT_TOKENS).astype(np.int32)))
     both = []
     for step in range(NUM_STEPS):
         started = time.perf_counter()

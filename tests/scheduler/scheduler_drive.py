@@ -6,7 +6,7 @@ import numpy as np
 from step_model import StepModel, Track
 
 from samebits.cache import PageCache
-from samebits.scheduler import Policy, Request, Scheduler, Sequence, StepPlan
+from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
 from samebits.scheduler.request import FINISHED, RUNNING, UNBORN, WAITING
 
 
@@ -23,7 +23,7 @@ class Drive:
 
     def add(self, prompt: list[int], num_new: int = 1, **options: object) -> list[Sequence]:
         """A request whose samples end after num_new tokens each, or where the cache does."""
-        request = Request(np.array(prompt, np.int32), **options)  # type: ignore[arg-type]
+        request = PromptRequest(np.array(prompt, np.int32), **options)  # type: ignore[arg-type]
         wanted = len(prompt) if request.wants_all else min(len(prompt) + num_new, self.pages.max_len)
         samples = self.scheduler.add(request)
         self.tracks.update({s: Track(s, list(prompt), wanted) for s in samples})

@@ -8,7 +8,7 @@ from scheduler_drive import Drive
 
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput
-from samebits.scheduler import Policy, Request, Scheduler, Sequence, StepPlan
+from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
 from samebits.scheduler.request import FINISHED, RUNNING, WAITING
 
 SMALL = Policy(max_batch_tokens=16, min_prefill_tokens=4, max_prefill_chunk=8)
@@ -163,7 +163,7 @@ def test_one_that_has_waited_long_enough_is_not_preempted_by_priority() -> None:
 def test_what_could_never_run_is_refused(num_tokens: int, num_samples: int, wants_all: bool, message: str) -> None:
     scheduler = Scheduler(PageCache(100, 4, 2, 64), SMALL)
     with pytest.raises(BadInput, match=message):
-        scheduler.add(Request(np.zeros(num_tokens, np.int32), num_samples=num_samples, wants_all=wants_all))
+        scheduler.add(PromptRequest(np.zeros(num_tokens, np.int32), num_samples=num_samples, wants_all=wants_all))
 
 
 def test_nothing_to_do_is_no_plan() -> None:

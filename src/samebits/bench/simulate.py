@@ -15,7 +15,7 @@ from samebits.bench.outcome import Outcome, Track
 from samebits.bench.workload import Arrival, prompts_of
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput
-from samebits.scheduler import Policy, Request, Scheduler, StepPlan
+from samebits.scheduler import Policy, PromptRequest, Scheduler, StepPlan
 from samebits.scheduler import Sequence as Sample
 
 MAX_MS = 1e6
@@ -89,7 +89,7 @@ def simulate(name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room,
     while coming or answers:
         while coming and coming[0].at_seconds <= clock:
             arrival = coming.popleft()
-            answers[scheduler.add(Request(next(prompts)))[0]] = Track(arrival)
+            answers[scheduler.add(PromptRequest(next(prompts)))[0]] = Track(arrival)
             outcome.num_prompt_tokens += arrival.prompt_tokens
         plan = scheduler.plan()
         if plan is None:

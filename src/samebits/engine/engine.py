@@ -21,7 +21,7 @@ from samebits.engine.sampler import Drawn, Sampler, check_bias
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.loaders import Tokenizer
-from samebits.scheduler import Policy, Request, Scheduler, Sequence, StepPlan
+from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
 
 CANCELLED, DEADLINE = "cancelled", "deadline"
 AnyJob = TypeVar("AnyJob", bound=Job)
@@ -103,19 +103,19 @@ class Engine:
             raise BadInput("generate", "priority", repr(priority), "a whole number")
         check_bias(params, self.runner.vocab_size)
         job = Generation(self.tokenizer, tokens, params.with_seed(), self.max_len, make_mask, deadline)
-        return self._add(job, Request(tokens, params.n, priority, salt))
+        return self._add(job, PromptRequest(tokens, params.n, priority, salt))
 
     def score(self, tokens: Iterable[int], *, top_k: int = 0, keep_logits: bool = False) -> Scoring:
         """Queues a text whose log-probabilities are wanted at every position."""
         ids = self._checked("score", "tokens", "none", tokens, self.max_len)
-        return self._add(Scoring(ids, top_k, keep_logits), Request(ids, wants_all=True))
+        return self._add(Scoring(ids, top_k, keep_logits), PromptRequest(ids, wants_all=True))
 
     def embed(self, tokens: Iterable[int], pooling: str = "mean") -> Embedding:
         """Queues a text whose hidden states are wanted, their mean or the last one."""
         if pooling not in POOLINGS:
             raise BadInput("embed", "pooling", pooling, " or ".join(POOLINGS))
         ids = self._checked("embed", "tokens", "none", tokens, self.max_len)
-        return self._add(Embedding(ids, pooling), Request(ids, wants_all=True))
+        return self._add(Embedding(ids, pooling), PromptRequest(ids, wants_all=True))
 
     def cancel(self, job: Job, reason: str = CANCELLED) -> None:
         """Ends a job now, with what it has; nothing for one that has ended."""
@@ -179,7 +179,7 @@ class Engine:
             raise BadInput(where, "token id", wrong, f"0 .. {self.runner.vocab_size - 1}")
         return np.array(ids, np.int32)
 
-    def _add(self, job: AnyJob, request: Request) -> AnyJob:
+    def _add(self, job: AnyJob, request: PromptRequest) -> AnyJob:
         job.arrived_at = self.clock()
         job.sequences = self.scheduler.add(request)
         if job.deadline is not None:

@@ -12,7 +12,7 @@ WAITING, RUNNING, UNBORN, FINISHED = "waiting", "running", "unborn", "finished"
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class PromptRequest:
     """One prompt to be continued `num_samples` times.
 
     prompt      int32 [tokens], at least one
@@ -32,7 +32,7 @@ class Request:
 class Sequence:
     """One sample of a request. The scheduler alone changes it."""
 
-    request: Request
+    request: PromptRequest
     sample_index: int
     order: tuple[int, int]  # the smaller is served first and preempted last
     chain: PrefixChain

@@ -17,7 +17,7 @@ import numpy as np
 from samebits.cache import Match, PageCache, PageCopy, Prefix, PrefixChain
 from samebits.core.errors import BadInput
 from samebits.scheduler.policy import Policy
-from samebits.scheduler.request import FINISHED, RUNNING, UNBORN, WAITING, Request, Sequence
+from samebits.scheduler.request import FINISHED, RUNNING, UNBORN, WAITING, PromptRequest, Sequence
 from samebits.scheduler.slots import Slots
 from samebits.scheduler.step import StepPlan
 from samebits.scheduler.waiting import WaitingQueue
@@ -43,7 +43,7 @@ class Scheduler:
     def num_running(self) -> int:
         return len(self.slots.running)
 
-    def add(self, request: Request) -> list[Sequence]:
+    def add(self, request: PromptRequest) -> list[Sequence]:
         """Queues a request; returns its samples. BadInput where it could never run."""
         longest = self.pages.max_len if request.wants_all else self.pages.max_len - 1
         if not 1 <= len(request.prompt) <= longest:

@@ -50,15 +50,16 @@ INLINE void add_columns(const Rule& rule, const Scan& a, const Piece& piece, int
     for (int64_t i = 0; i < piece.count; i++) {
         const int64_t t = piece.start + i;
         const F v = load_partial(Scan::row(*a.v, piece.row + i, h) + c, n);
-        F rest = v;
-        if constexpr (Rule::kHasDelta) {
-            rest = v - against_state(k_dots + i * a.padded, decays[i]);
-            for (int64_t s = 0; s < t; s++) rest = rest - set(weights[i][s]) * load(u + s * a.padded);
-            rest = settle(rest);
+        F rest = v, out = against_state(q_dots + i * a.padded, decays[i]);
+        if constexpr (Rule::kHasDelta) rest = v - against_state(k_dots + i * a.padded, decays[i]);
+        for (int64_t s = 0; s < t; s++) {
+            const F before = load(u + s * a.padded);
+            if constexpr (Rule::kHasDelta) rest = rest - set(weights[i][s]) * before;
+            out = out + set(q_weights[i][s]) * before;
         }
-        store(u + t * a.padded, settle(set(factors[i]) * rest));
-        F out = against_state(q_dots + i * a.padded, decays[i]);
-        for (int64_t s = 0; s <= t; s++) out = out + set(q_weights[i][s]) * load(u + s * a.padded);
+        const F own = settle(set(factors[i]) * (Rule::kHasDelta ? settle(rest) : rest));
+        store(u + t * a.padded, own);
+        out = out + set(q_weights[i][t]) * own;
         store_partial(Scan::row(*a.out, piece.row + i, h) + c, rule.output(h, settle(out), v), n);
     }
 }
@@ -80,6 +81,15 @@ INLINE void sum_gates(const Piece& piece, const float* gates, Chunk& chunk) {
     for (int64_t i = 0; i < piece.count; i++) total = chunk.gates[piece.start + i] = settle(total + gates[i]);
 }
 
+// Values and outputs of a head, whose rows lie far apart, while the products with S are made.
+INLINE void fetch_rows(const Scan& a, const Piece& piece, int64_t h) {
+    for (int64_t i = 0; i < piece.count; i++)
+        for (int64_t c = 0; c < a.width; c += 16) {
+            prefetch(Scan::row(*a.v, piece.row + i, h) + c);
+            prefetch(Scan::row(*a.out, piece.row + i, h) + c);
+        }
+}
+
 // One head's outputs; its state moves on if the piece fills the chunk.
 template <class Rule>
 inline void add_rows(const Rule& rule, const Scan& a, const Piece& piece, int64_t h, Chunk& chunk) {
@@ -99,6 +109,7 @@ inline void add_rows(const Rule& rule, const Scan& a, const Piece& piece, int64_
         decays[i] = own;
     }
     store(decays, exp_not_positive(load_partial(decays, int(piece.count))));
+    fetch_rows(a, piece, h);
     float* state = a.state_of(piece.slot, h);
     state_dots(chunk.rows, num_rows<Rule>(piece), state, a.key_dim, a.width, chunk.tree, chunk.dots);
     for (int64_t c = 0; c < a.width; c += 16) add_columns(rule, a, piece, h, chunk, c, factors, decays);
