@@ -23,7 +23,6 @@ from samebits.kernels.triton.recurrent.row_form import (
     head_dots,
     key_head,
     move_state,
-    pick_row,
     ring_of,
     state_of,
     turned_of,
@@ -32,15 +31,25 @@ from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_row
 
 
 @triton.jit
-def delta_rows(rest, out, record, low):
-    """(u, o) of a chunk's rows, [16, N]. `rest` holds u of the rows below `low`, and v - e^G (k . S) of the others."""
-    row = tl.arange(0, CHUNK)[:, None]
-    for s in tl.range(0, CHUNK):
-        u = pick_row(rest, s)
-        u = tl.where(s < low, u, settle(tl.load(record + STRENGTHS + s) * settle(u)))
-        rest = tl.where(row == s, u, rest - tl.load(record + K_WEIGHTS + s * CHUNK + row) * u)
-        out = out + tl.load(record + Q_WEIGHTS + s * CHUNK + row) * u
-    return rest, out
+def solve_rows(u_ptr, record, low, column, inside, WIDTH: tl.constexpr):
+    """u of a chunk's rows in the place of v - e^G (k . S); rows below `low` hold u already.
+
+    A thread has all rows of its columns: what one row adds to the next needs no exchange. All warps compute alike.
+    """
+    rows = ()
+    for t in tl.static_range(CHUNK):
+        rows = rows + (tl.load(u_ptr + t * WIDTH + column, mask=inside, other=0.0),)  # noqa: RUF005
+    tl.debug_barrier()  # all have read
+    weights = record + K_WEIGHTS
+    solved = ()
+    for t in tl.static_range(CHUNK):
+        rest = rows[t]
+        for s in tl.static_range(t):
+            rest = rest - tl.load(weights + (s * CHUNK + t)) * solved[s]
+        u = tl.where(t < low, rest, settle(tl.load(record + STRENGTHS + t) * settle(rest)))
+        tl.store(u_ptr + t * WIDTH + column, u, mask=inside)
+        solved = solved + (u,)  # noqa: RUF005
+    tl.debug_barrier()
 
 
 @triton.jit
@@ -74,20 +83,21 @@ def walk_chunk(
     fade = tl.load(record + FADES + row)
     out = settle(fade * settle(from_q))
     past = tl.load(ring_u + row * ring_row + column, mask=(row < low) & inside, other=0.0)
+    rows = x - settle(fade * settle(from_k)) if form.DELTA else settle(tl.load(record + STRENGTHS + row) * x)
+    u_ptrs = u_ptr + row * WIDTH + column
+    tl.store(u_ptrs, tl.where(is_new, rows, past), mask=inside)
+    tl.debug_barrier()
     if form.DELTA:
-        u, out = delta_rows(tl.where(is_new, x - settle(fade * settle(from_k)), past), out, record, low)
-    else:
-        u = tl.where(is_new, settle(tl.load(record + STRENGTHS + row) * x), past)
-        tl.store(u_ptr + row * WIDTH + column, u, mask=inside)
-        tl.debug_barrier()
-        out = scan_rows(out, record, u_ptr, column, inside, WIDTH)
-        if skip_ptr is not None:
-            out = settle(out) + tl.load(skip_ptr + head) * x
+        solve_rows(u_ptr, record, low, column, inside, WIDTH)
+    u = tl.load(u_ptrs, mask=inside, other=0.0)
+    out = scan_rows(out, record, u_ptr, column, inside, WIDTH)
+    if skip_ptr is not None:
+        out = settle(out) + tl.load(skip_ptr + head) * x
     place = out_ptr + (token * form.HEADS + head) * form.V + column
     tl.store(place, settle(out), mask=is_new & inside)
     if high == CHUNK:
         tl.debug_barrier()  # u has been read
-        tl.store(u_ptr + row * WIDTH + column, settle(tl.load(record + TO_END + row) * u), mask=inside)
+        tl.store(u_ptrs, settle(tl.load(record + TO_END + row) * u), mask=inside)
         tl.debug_barrier()
         move_state(
             state_ptr, ring_k, ring_row, k.ptr + key * k.head + base * k.token, k.token, low, u_ptr, WIDTH,

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.elementary import bits, from_bits, sigmoid, softplus
+from samebits.kernels.triton.lib.elementary import sigmoid, softplus
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.recurrent.runs import CHUNK
 
-GROUP = tl.constexpr(32)  # elements of K whose products one step of a loop has: four runs of 8
+GROUP = tl.constexpr(32)  # rows of a state that are cleared at once
 # Where a chunk's numbers of one head begin in its record: weights by [s][t], then one number per row.
 Q_WEIGHTS, FADES, STRENGTHS, TO_END, GATES, K_WEIGHTS = (tl.constexpr(n) for n in (0, 256, 272, 288, 304, 320))
 RECORD_LEN = tl.constexpr(576)
@@ -116,20 +116,13 @@ def either(condition, one, other):
 
 
 @triton.jit
-def pick_row(x, at):
-    """Row `at` of [R, N] as [1, N]: an integer sum, so it is exact."""
-    row = tl.arange(0, x.shape[0])[:, None]
-    return from_bits(tl.sum(tl.where(row == at, bits(x), 0), axis=0))[None, :]
-
-
-@triton.jit
 def run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr):
     """Chains over elements first .. first + 7 of a . y and, with BOTH, b . y; see head_dots."""
     one, two = zeros, zeros
     for i in tl.static_range(8):
         d = first + i
         x_there, y_there = x_mask, y_mask
-        if K % GROUP != 0:
+        if K % 16 != 0:
             x_there, y_there = x_mask & (d < K), y_mask & (d < K)
         y = tl.load(y_ptrs + d * y_step, mask=y_there, other=0.0)
         one = one + tl.load(a_ptrs + d * x_step, mask=x_there, other=0.0) * y
@@ -146,30 +139,30 @@ def head_dots(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, K: 
     loaded again and again in the layout of the sums: from the cache, past shared memory. `zeros` [A, N] start the
     chains, and where they lie the sums lie.
     """
-    one, one_1, one_2, one_4 = zeros, zeros, zeros, zeros
-    two, two_1, two_2, two_4 = zeros, zeros, zeros, zeros
-    NUM_GROUPS: tl.constexpr = triton.next_power_of_2((K + GROUP - 1) // GROUP)
-    for group in tl.range(0, NUM_GROUPS):
-        first = group * GROUP
-        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K, BOTH)
-        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first + 8, K, BOTH)
+    one, one_1, one_2, one_4, one_8 = zeros, zeros, zeros, zeros, zeros
+    two, two_1, two_2, two_4, two_8 = zeros, zeros, zeros, zeros, zeros
+    NUM_PAIRS: tl.constexpr = triton.next_power_of_2((K + 15) // 16)
+    for pair in tl.range(0, NUM_PAIRS):
+        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, pair * 16, K, BOTH)
+        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, pair * 16 + 8, K, BOTH)
         one, two = a + c, b + d
-        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first + 16, K, BOTH)
-        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first + 24, K, BOTH)
-        one, two = one + (a + c), two + (b + d)
         # A binary counter: a finished left subtree waits.
-        if group % 2 == 0:
+        if pair % 2 == 0:
             one_1, two_1 = one, two
         else:
             one, two = one_1 + one, two_1 + two
-            if group % 4 == 1:
+            if pair % 4 == 1:
                 one_2, two_2 = one, two
             else:
                 one, two = one_2 + one, two_2 + two
-                if group % 8 == 3:
+                if pair % 8 == 3:
                     one_4, two_4 = one, two
                 else:
                     one, two = one_4 + one, two_4 + two
+                    if pair == 7:
+                        one_8, two_8 = one, two
+                    else:
+                        one, two = one_8 + one, two_8 + two
     return one, two
 
 
