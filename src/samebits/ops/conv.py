@@ -9,7 +9,9 @@ import numpy as np
 from samebits.core.numerics.elementary import sigmoid
 from samebits.core.numerics.settling import settle
 from samebits.ops.record import STATES, Attr, Input, Result, Tolerance, define_op
-from samebits.ops.slot_cases import CONV_CASES, CONV_SPACE, conv_inputs, slot_equivalents
+from samebits.ops.slot_cases import CONV_CASES, conv_inputs
+from samebits.ops.slot_equivalents import slot_equivalents
+from samebits.ops.slot_spaces import CONV_SPACE
 from samebits.ops.slots import CHUNK, POSITIONS, QO_INDPTR, SLOTS, check_runs, runs, state_input
 
 OP = "causal_conv"

@@ -16,7 +16,9 @@ from samebits.core.numerics.elementary import sigmoid, softplus
 from samebits.core.numerics.settling import settle
 from samebits.ops.record import STATES, Attr, Input, Result, Tolerance, define_op
 from samebits.ops.recurrence import Chunk, ring_width, walk
-from samebits.ops.slot_cases import DELTA_CASES, DELTA_SPACE, delta_inputs, slot_equivalents
+from samebits.ops.slot_cases import DELTA_CASES, delta_inputs
+from samebits.ops.slot_equivalents import slot_equivalents
+from samebits.ops.slot_spaces import DELTA_SPACE
 from samebits.ops.slots import POSITIONS, QO_INDPTR, SLOTS, check_runs, runs, state_input
 
 OP = "gated_delta_rule"

@@ -16,7 +16,9 @@ from samebits.core.numerics.settling import settle
 from samebits.ops.delta import RECURRENCE_TOLERANCE, check_decay, check_ring, key_heads
 from samebits.ops.record import STATES, Attr, Input, Result, define_op
 from samebits.ops.recurrence import Chunk, ring_width, walk
-from samebits.ops.slot_cases import SSM_CASES, SSM_SPACE, slot_equivalents, ssm_inputs
+from samebits.ops.slot_cases import SSM_CASES, ssm_inputs
+from samebits.ops.slot_equivalents import slot_equivalents
+from samebits.ops.slot_spaces import SSM_SPACE
 from samebits.ops.slots import POSITIONS, QO_INDPTR, SLOTS, check_runs, runs, state_input
 
 OP = "ssm_scan"

@@ -1,0 +1,90 @@
+"""Spaces of the ops with states in slots: batches by name, sizes of heads, contents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samebits.ops.slot_cases import BATCHES, num_tokens
+from samebits.ops.slots import CHUNK
+from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.spaces import MAKING, number
+
+VALUES = ("normal", "zeros", "tiny", "zero-stretches", "wide", "bounds", "faint", "equal", "mixed")
+
+
+def _tokens(row: Row) -> int:
+    return max(1, num_tokens(BATCHES[str(row["batch"])]))
+
+
+def _space(
+    factors: tuple[Any, ...], names: tuple[str, ...], cost: Any, case: Any, fits: Any = lambda row: True
+) -> Space:
+    batch = choice("batch", *BATCHES, least="first")
+    values = choice("values", *VALUES)
+
+    def whole(row: Row) -> dict[str, Any]:
+        dims = {name: number(row, name) for name in names}
+        extra = {"batch": row["batch"], "values": row["values"], "decay": 20.0 if row.get("decay") == "fast" else 1.0}
+        return {"dims": dims, "attrs": {}, "formats": {}, "given": (), "extra": extra} | case(row, dims)
+
+    return Space((batch, *factors, values), whole, cost, fits)
+
+
+def _head_cost(row: Row, k: str, v: str, keys: str) -> int:
+    """Operations, and what making the inputs and the memory of all slots costs."""
+    heads, width, depth = number(row, keys) * number(row, "share"), number(row, k), number(row, v)
+    slots = len(BATCHES[str(row["batch"])]) + 3
+    return heads * (_tokens(row) * (width * depth * 4 + CHUNK * (width + depth)) + MAKING * slots * width * depth)
+
+
+DECAY = choice("decay", "slow", "fast")
+DELTA_SPACE = _space(
+    (
+        size("Hk", 16, usual=2),
+        size("share", 4, usual=2),
+        size("K", 256, usual=32),
+        size("V", 256, usual=32),
+        choice("v_heads", "grouped", "tiled"),
+        DECAY,
+    ),
+    ("Hk", "K", "V"),
+    lambda row: _head_cost(row, "K", "V", "Hk"),
+    lambda row, dims: {
+        "dims": {**dims, "H": number(row, "Hk") * number(row, "share")},
+        "attrs": {"scale": number(row, "K") ** -0.5, "v_heads": row["v_heads"]},
+    },
+)
+LIMITS: dict[str, dict[str, float]] = {"none": {}, "both": {"dt_min": 0.2, "dt_max": 0.9}}
+SSM_SPACE = _space(
+    (
+        size("G", 8, usual=2),
+        size("share", 16, usual=2),
+        size("S", 256, usual=32),
+        size("P", 128, usual=32),
+        choice("D", "none", "given"),
+        choice("limits", *LIMITS),
+        DECAY,
+    ),
+    ("G", "S", "P"),
+    lambda row: _head_cost(row, "S", "P", "G"),
+    lambda row, dims: {
+        "dims": {**dims, "H": number(row, "G") * number(row, "share")},
+        "attrs": LIMITS[str(row["limits"])],
+        "given": ("D",) if row["D"] == "given" else (),
+    },
+)
+CONV_SPACE = _space(
+    (
+        size("C", 16_384, usual=64),
+        size("taps", 9, least=2, usual=4),
+        choice("bias", "none", "given"),
+        choice("activation", "none", "silu"),
+    ),
+    ("C", "taps"),
+    lambda row: number(row, "C") * (_tokens(row) * (MAKING + 4 * number(row, "taps")) + MAKING * number(row, "taps")),
+    lambda row, dims: {
+        "dims": {**dims, "J": number(row, "taps") - 1},
+        "attrs": {"activation": row["activation"]},
+        "given": ("bias",) if row["bias"] == "given" else (),
+    },
+)
