@@ -188,10 +188,13 @@ def measure(bars: list[Bar], device: Any, console: Console) -> dict[str, Any]:
     table = Table(title="gated delta rule, 16 / 32 heads of 128 x 128, portable")
     for column in ("work", "µs", "fastest", "bar", "verdict", "states, TB/s"):
         table.add_column(column)
+    from samebits.kernels.triton.lib.faults import raise_if_any
+
     results = {}
     for bar in bars:
         work = Work(bar, device)
         samples = [sample / work.num_launches for sample in graph_microseconds(work.launch)]
+        raise_if_any(device)  # what was refused computed nothing
         median = statistics.median(samples)
         verdict = "" if bar.need is None else "met" if median <= bar.need else "missed"
         read = f"{bar.num_sequences * STATE_BYTES / median / 1e6:.2f}" if bar.is_decode else ""

@@ -79,10 +79,29 @@ def row_weights(q_runs, k_runs, k_ptr, ring_k, ring_g, ring_row, place, total, s
 
 
 @triton.jit
+def leave_u(u, k_ptr, ring_k, ring_u, ring_row, state_ptr, scratch, fade, position, first_column, column, inside, form):
+    """u in the ring, or the state at the chunk's end; a sequence that begins has a state of zeros from then on."""
+    place = position % CHUNK
+    if position == 0:
+        clear_state(state_ptr, column[None, :], inside[None, :], form)
+    if place < CHUNK - 1:
+        tl.store(ring_u + place * ring_row + column, u, mask=inside)
+    else:
+        u_ptr = scratch + NEW_U - first_column
+        tl.store(u_ptr + column, u, mask=inside)
+        tl.debug_barrier()
+        move_state(
+            state_ptr, ring_k, ring_row, k_ptr, 0, CHUNK - 1, ring_u, ring_row, u_ptr, fade, scratch + TO_NOW,
+            column[None, :], inside[None, :], form, False,
+        )  # fmt: skip
+
+
+@triton.jit
 def decode_one(
     q, k, v, out_ptr, skip_ptr, gating, memory, scratch, scale, token, slot, position, head, block, form,
     WIDTH: tl.constexpr, LEVELS: tl.constexpr,
 ):  # fmt: skip
+    """One token's output, u and state; returns its G."""
     RUNS: tl.constexpr = 2**LEVELS
     place, key = position % CHUNK, key_head(head, form)
     column = block * WIDTH + tl.arange(0, WIDTH)
@@ -125,18 +144,7 @@ def decode_one(
         out = settle(out + tl.load(skip_ptr + head) * x)
     tl.store(out_ptr + (token * form.HEADS + head) * form.V + column, out, mask=inside)
 
-    if position == 0:
-        clear_state(state_ptr, column[None, :], inside[None, :], form)
-    if place < CHUNK - 1:
-        tl.store(ring_u + place * ring_row + column, u, mask=inside)
-    else:
-        u_ptr = scratch + NEW_U - block * WIDTH
-        tl.store(u_ptr + column, u, mask=inside)
-        tl.debug_barrier()
-        move_state(
-            state_ptr, ring_k, ring_row, k_ptr, 0, CHUNK - 1, ring_u, ring_row, u_ptr, fade, scratch + TO_NOW,
-            column[None, :], inside[None, :], form, False,
-        )  # fmt: skip
+    leave_u(u, k_ptr, ring_k, ring_u, ring_row, state_ptr, scratch, fade, position, block * WIDTH, column, inside, form)
     return total
 
 
