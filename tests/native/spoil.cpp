@@ -23,6 +23,12 @@ void spoil(StoredTensor& t, Numbers& numbers) {
     }
 }
 
+bool has(const OpTable& table, const std::string& op) {
+    for (int i = 0; i < table.num_ops; i++)
+        if (op == table.ops[i].name) return true;
+    return false;
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -31,6 +37,7 @@ int main(int, char** arguments) {
     const std::vector<StoredCase> cases = read_cases(arguments[1]);
     for (const OpTable* table : available_tables())
         for (const StoredCase& c : cases) {
+            if (!has(*table, c.op)) continue;
             Numbers numbers(c.name.c_str());
             for (int round = 0; round < kRounds; round++) {
                 StoredCase other = c;
