@@ -95,7 +95,7 @@ class Executable(ABC):
         return "row-major"
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
-        """Takes all host arrays of a step at once, 32 bits an element, and their sizes with them.
+        """Takes all host arrays of a step at once, 32 bits per element, and their sizes with them.
 
         Optional, for a device that is reached by one copy: False says that they are to be bound one by one instead.
         """

@@ -202,7 +202,7 @@ class AsyncEngine:
             pass
 
     def _hand_out(self) -> None:
-        """Moves new pieces to the callers' loops: one call a stream and step."""
+        """Moves new pieces to the callers' loops: one call per stream and step."""
         ended = False
         for stream in self._streams:
             job = stream.job

@@ -44,7 +44,7 @@ def is_shaped(answer: Answer) -> bool:
 
 
 class Sampler:
-    """Draws for up to `max_rows` answers a call."""
+    """Draws for up to `max_rows` answers per call."""
 
     def __init__(self, found: Found, tier: Tier, vocab_size: int, max_rows: int) -> None:
         if found.backend is None:
