@@ -1,4 +1,4 @@
-"""What an engine works on; results gather here as steps bring them. Prompts to continue; text_jobs.py has the others."""
+"""What an engine works on; results gather as steps bring them. Prompts to continue; text_jobs.py has the others."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from samebits.loaders import Tokenizer
 
 
 class _Stop:
-    """How much of one stop string a text ends with (Knuth, Morris and Pratt); one step per character, however long the string is.
+    """How much of one stop string a text ends with (Knuth, Morris and Pratt), in one step per character.
 
     Its table of borders grows with the longest match so far: a long string that never begins costs nothing.
     """
