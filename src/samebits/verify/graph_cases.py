@@ -10,6 +10,7 @@ from typing import Any
 from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph
 from samebits.models import ARCHITECTURES
+from samebits.models.gemma3 import LOCAL_TABLE
 from samebits.models.parts import ROPE_TABLE, ModelParts
 from samebits.models.parts.decoder import Decoder, Layer
 from samebits.models.parts.rope import Rope
@@ -74,11 +75,19 @@ GEMMA2 = {
     "activation": "gelu_tanh",
     "is_tied": True,
 }
+GEMMA3 = {
+    "layers": (Layer(9, LOCAL_TABLE), Layer()),
+    "ropes": {ROPE_TABLE: Rope(10000.0, HEAD), LOCAL_TABLE: Rope(100.0, HEAD)},
+    "embed_scale": 16.0,
+    "activation": "gelu_tanh",
+    "is_tied": True,
+}
 MISTRAL = {"layers": (Layer(11), Layer(11)), "rope_is_interleaved": True}
 MODELS = {
     "llama-q4_0": TinyModel("llama", "q4_0", ("f16", "f16"), features={"is_tied": True}),
     "qwen3-q8_0": TinyModel("qwen3", "q8_0", ("q8_0", "q8_0"), 6, 2),
     "gemma2-bf16": TinyModel("gemma2", "bf16", ("f16", "bf16"), features=GEMMA2),
+    "gemma3-q8_0": TinyModel("gemma3", "q8_0", ("f16", "f16"), features=GEMMA3),
     "qwen2-q4_k": TinyModel("qwen2", "q4_k", ("q8_0", "q4_0"), 8, 1, {"v": "q6_k"}, {"has_qkv_bias": True}),
     "mistral-mixed": TinyModel("mistral", "q5_k", ("f32", "f16"), 8, 4, {"embed": "f16", "head": "q6_k"}, MISTRAL),
 }
