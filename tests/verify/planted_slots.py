@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from planted import Results
 from planted_base import Arguments, Defect, Scene, shown_by
-from planted_scenes import call
+from planted_scenes import call, floats, ints
 
 from samebits.ops import OPS, make_inputs
 from samebits.ops.slots import CHUNK, Run, runs
@@ -131,3 +131,14 @@ class BoundaryCarryForgotten(Defect):
         for run in runs_of(a):
             if run.stop - run.stop % CHUNK > run.first:
                 results[1][run.slot, 1] = 0
+
+
+class LastSlotNotCopied(Defect):
+    """Copies one slot less than it is asked to."""
+
+    ops = ("copy_slots",)
+    witness = shown_by(call, "copy_slots", state=floats(4, 8), sources=ints(0, 1), targets=ints(2, 3))
+    twin = shown_by(call, "copy_slots", state=floats(4, 8), sources=ints(0, 1)[:0], targets=ints(2, 3)[:0])
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"sources": a["sources"][:-1], "targets": a["targets"][:-1]}
