@@ -14,6 +14,7 @@ from checkpoint_runs import DATA, HYBRID_NAMES
 from test_bad_checkpoints import damaged_folder, refusal
 from test_config_defaults import config_with
 
+from samebits import LLM
 from samebits.core.errors import SamebitsError
 from samebits.loaders.fields import Fields
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
@@ -173,3 +174,15 @@ def test_anything_in_any_key_is_read_or_refused_in_a_line(file: str) -> None:
                 refused.append(str(error))
     assert len(refused) > 50
     assert not any("\n" in line for line in refused)
+
+
+@pytest.mark.parametrize("name", ["qwen35", "mamba2"])
+def test_a_decay_that_would_let_states_grow_is_refused(name: str, tmp_path: Path) -> None:
+    whole = (DATA / name / "model-f32.gguf").read_bytes()
+    tensor = next(t for t in open_checkpoint(DATA / name / "model-f32.gguf").tensors if t.endswith(".decay"))
+    decay = np.asarray(open_checkpoint(DATA / name / "model-f32.gguf").tensor(tensor)).astype(np.float32)
+    assert whole.count(decay.tobytes()) == 1
+    file = tmp_path / "m.gguf"
+    file.write_bytes(whole.replace(decay.tobytes(), (-decay).tobytes()))
+    with pytest.raises(SamebitsError, match=f"tensor {tensor}: got .*; needs numbers up to 0"):
+        LLM(file)

@@ -87,8 +87,9 @@ class Picked:
 class Stored:
     """Where a tensor of the model lies in a file: a tensor of it, or some of its rows.
 
-    needed  the shape that the file's tensor must have
-    rows    those of it that are ours; None for all
+    needed    the shape that the file's tensor must have
+    rows      those of it that are ours; None for all
+    is_decay  its numbers are at most 0: a state that grows has no bound
     """
 
     name: str
@@ -98,6 +99,7 @@ class Stored:
     plus: float = 0.0
     is_log: bool = False
     is_f32: bool = False
+    is_decay: bool = False
 
     @property
     def is_computed(self) -> bool:
@@ -164,7 +166,7 @@ def _stored(weight: Weight, name: str, dims: Mapping[str, int], is_gguf: bool) -
     if among:
         rows = Picked(tuple(_size(part, dims) for part in among.parts), among.taken, _size(among.groups, dims))
         needed = (rows.num_rows, *needed[1:])
-    return Stored(name, needed, shape, rows, plus, is_log, weight.is_f32)
+    return Stored(name, needed, shape, rows, plus, is_log, weight.is_f32, is_decay=weight.hf_is_log)
 
 
 def _sizes(shape: str, dims: Mapping[str, int]) -> Shape:

@@ -93,7 +93,11 @@ class FileCheckpoint:
             return tensor
         if isinstance(tensor, Packed):
             raise BadInput(str(self.path), f"tensor {name}", tensor.format.name, "a plain tensor")
-        return _computed(tensor.reshape(stored.shape), stored)
+        numbers = _computed(tensor.reshape(stored.shape), stored)
+        if stored.is_decay and (numbers > 0).any():
+            needed = "numbers up to 0: a state that grows has no bound"
+            raise BadInput(str(self.path), f"tensor {name}", f"{numbers.max():g}", needed)
+        return numbers
 
     def release(self, name: str) -> None:
         self.file.release(self.entry(name).name)
