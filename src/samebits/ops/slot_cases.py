@@ -24,8 +24,12 @@ BATCHES: dict[str, Batch] = {
     "idle": ((3, 0), (7, 1), (0, 0)),
     "long": ((0, 145), (9, 200)),
     "many": tuple((i, 1 + i % 3) for i in range(33)),
+    "crowd": tuple((7 * i, 1) for i in range(300)),
+    "book": ((0, 1500),),
+    "far": ((1 << 30, 20), ((1 << 24) + 13, 5)),
     "nobody": (),
 }
+LARGE = ("long", "many", "crowd", "book")  # batches that drawn cases have
 POISON = np.float32(np.nan)  # in memory that no kernel may read
 
 
@@ -145,7 +149,7 @@ def _delta_case(
 
 
 DELTA_CASES = [
-    *(_delta_case(batch, batch) for batch in BATCHES if batch not in ("long", "many")),
+    *(_delta_case(batch, batch) for batch in BATCHES if batch not in LARGE),
     _delta_case("tiled", "mixed", v_heads="tiled"),
     _delta_case("odd-sizes", "mixed", (1, 3, 12, 20)),
     _delta_case("head-60-100", "ends", (2, 2, 60, 100)),
@@ -161,7 +165,7 @@ def _ssm_case(name: str, batch: str, heads: tuple[int, ...] = (2, 4, 16, 8), ful
 
 
 SSM_CASES = [
-    *(_ssm_case(batch, batch) for batch in BATCHES if batch not in ("long", "many")),
+    *(_ssm_case(batch, batch) for batch in BATCHES if batch not in LARGE),
     _ssm_case("limits", "mixed", dt_min=0.1, dt_max=0.7),
     _ssm_case("odd-sizes", "mixed", (1, 3, 20, 12)),
     _ssm_case("mamba-2", "mixed", (1, 2, 128, 64)),
@@ -176,7 +180,7 @@ def _conv_case(name: str, batch: str, channels: int = 40, taps: int = 4, full: b
 
 
 CONV_CASES = [
-    *(_conv_case(batch, batch) for batch in BATCHES if batch != "long"),
+    *(_conv_case(batch, batch) for batch in BATCHES if batch not in LARGE),
     _conv_case("three-taps", "mixed", taps=3, activation="none"),
     _conv_case("nine-taps", "ends", taps=9),
     _conv_case("two-taps", "ends", taps=2),
