@@ -11,18 +11,23 @@ import triton.language as tl
 
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.chaining import chained
+from samebits.kernels.triton.lib.devices import ON_AMD
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.registry import UNFUSED
+from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.recurrent.decode import NEW_U, decode_kernel
 from samebits.kernels.triton.recurrent.prefill import prefill_kernel
+from samebits.kernels.triton.recurrent.registers.kernel import prefill_registers
+from samebits.kernels.triton.recurrent.registers.memory import COLUMNS, SHARED_BYTES
+from samebits.kernels.triton.recurrent.registers.weights import WEIGHTS_BYTES, weights_registers
 from samebits.kernels.triton.recurrent.row_form import RECORD_LEN, Batch, Form, Gating, Memory, Rows
 from samebits.kernels.triton.recurrent.runs import CHUNK, Faults, num_pieces
 from samebits.kernels.triton.recurrent.weights import weights_kernel
 
 WIDEST_KEY = 256  # elements of K: what the tree of head_dots has room for
 DECODE_COLUMNS = 64  # of V, of a program
+DECODE_WARPS = 4
 PREFILL_COLUMNS = 32
-MOST_LONG = 32  # sequences of several tokens that are walked at once, and chunks whose weights are made at once
+MOST_LONG, MOST_CHUNKS = 32, 512  # sequences that are walked at once, and chunks whose weights are made at once
 SHARE = 8  # value heads of one key head whose weights a program makes
 
 
@@ -62,6 +67,14 @@ def _rows(x: torch.Tensor) -> Rows:
     return Rows(x, x.stride(0), x.stride(1))
 
 
+def registers_serve(k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether registers/kernel.py takes these heads: their rows, and those of a ring, lie at multiples of 16 bytes."""
+    is_whole = k.shape[2] in (32, 64, 128) and v.shape[2] % COLUMNS.value == 0 and v.shape[1] % 4 == 0
+    strides = (*k.stride()[:2], *v.stride()[:2])
+    aligned = not any(x.data_ptr() % 16 for x in (k, v)) and not any(stride % 4 for stride in strides)
+    return is_whole and aligned and not ON_AMD
+
+
 def launch(call: Call) -> None:
     """Fills `out` and moves state and ring on."""
     (num_tokens, num_heads, value_dim), (_, key_heads, key_dim) = call.v.shape, call.q.shape
@@ -81,27 +94,36 @@ def launch(call: Call) -> None:
     def floats(*shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=torch.float32, device=device)
 
-    records = None
+    common["record_ptr"] = None
     if num_tokens > 1:
         pieces = num_pieces(num_tokens, num_seqs)
-        most = 1 if num_tokens <= num_seqs else MOST_LONG  # one token each, as a rule: then they have nothing to do
         records = floats(pieces, num_heads, RECORD_LEN.value)
-        turned = floats(2, *q.shape)
-        parts = triton.cdiv(num_heads // key_heads, SHARE)
-        weights_kernel[(key_heads * parts, min(pieces, most))](
-            q=_rows(q), k=_rows(k), gating=call.gating, record_ptr=records, turned_ptr=turned, scale=call.scale,
-            K_PAD=8 << levels, SHARE=SHARE, num_warps=4, **common,
-        )  # fmt: skip
-        columns = min(PREFILL_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
-        grid = (num_heads * triton.cdiv(value_dim, columns), min(num_seqs, most))
-        prefill_kernel[grid](
-            turned_ptr=turned, k=_rows(k), **outputs, record_ptr=records, WIDTH=columns, zero=0, num_warps=4,
-            scratch_ptr=floats(grid[0] * grid[1], CHUNK.value, columns), **common,
-        )  # fmt: skip
+        few = num_tokens <= num_seqs  # one token each, as a rule: then there is nothing to do
+        most_chunks, most_seqs = (1, 1) if few else (min(pieces, MOST_CHUNKS), min(num_seqs, MOST_LONG))
+        weights = {"q": _rows(q), "k": _rows(k), "gating": call.gating, "scale": call.scale, "num_warps": 4}
+        prefill = {"k": _rows(k), **outputs, "num_warps": 4}
+        common["record_ptr"] = records
+        if registers_serve(k, v):
+            scaled = floats(*q.shape)
+            memories = [floats(size // 4) if INTERPRETED else None for size in (WEIGHTS_BYTES, SHARED_BYTES)]
+            weights_registers[(key_heads, most_chunks)](**weights, scaled_ptr=scaled, shared_ptr=memories[0], **common)
+            prefill_registers[(num_heads * value_dim // COLUMNS.value, most_seqs)](
+                **prefill, scaled_ptr=scaled, shared_ptr=memories[1], **common
+            )
+        else:
+            turned = floats(2, *q.shape)
+            parts = triton.cdiv(num_heads // key_heads, SHARE)
+            weights_kernel[(key_heads * parts, most_chunks)](
+                **weights, turned_ptr=turned, K_PAD=8 << levels, SHARE=SHARE, **common
+            )
+            columns = min(PREFILL_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
+            grid = (num_heads * triton.cdiv(value_dim, columns), most_seqs)
+            scratch = floats(grid[0] * grid[1], CHUNK.value, columns)
+            prefill_kernel[grid](**prefill, turned_ptr=turned, WIDTH=columns, zero=0, scratch_ptr=scratch, **common)
     columns = min(DECODE_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
     grid = (num_heads * triton.cdiv(value_dim, columns), num_seqs)
     decode_kernel[grid](
-        q=_rows(q), k=_rows(k), **outputs, gating=call.gating, record_ptr=records, scale=call.scale,
-        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels, num_warps=4,
-        **common,
+        q=_rows(q), k=_rows(k), **outputs, gating=call.gating, scale=call.scale,
+        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels,
+        num_warps=DECODE_WARPS, **common,
     )  # fmt: skip

@@ -10,14 +10,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention.call import BAD_SCORE, BAD_SINKS
-from samebits.kernels.triton.attention.portable.registers.memory import (
-    THREADS,
-    M,
-    load_per_thread,
-    refuse,
-    shared_memory,
-    store_per_thread,
-)
+from samebits.kernels.triton.attention.portable.registers.memory import M, refuse, shared_memory
 from samebits.kernels.triton.attention.portable.registers.scores import larger, largest_of_rows, score_range
 from samebits.kernels.triton.attention.portable.registers.values import add_range, store_out, zeros_of
 from samebits.kernels.triton.attention.portable.work import tile_item, tile_total
@@ -26,6 +19,7 @@ from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.elementary import LOG2E, exp, log2, recip
 from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.threads import THREADS, load_per_thread, store_per_thread
 
 SHARED_ROWS = 64  # after the scores of a program: [16, M] maxima, [16, M] sums of runs, [M] inverses
 

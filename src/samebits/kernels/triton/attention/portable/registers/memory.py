@@ -1,8 +1,6 @@
-"""Memory as this folder's kernel uses it: every thread its own addresses, of shared memory and of global memory.
+"""Memory as this folder's kernel uses it, beyond lib/threads.py: several numbers a thread at once.
 
-Shared memory is three tiles of 64 rows of 256 bytes; its addresses count bytes and differ by thread. Where PTX does not
-exist (EMULATE) a buffer of the launch takes its place. Global memory is read and written by PTX too: what Triton's
-passes would do for the layout of every such load and store takes minutes, and there is nothing to choose.
+Shared memory is three tiles of 64 rows of 256 bytes.
 """
 
 from __future__ import annotations
@@ -14,26 +12,19 @@ from samebits.kernels.triton.lib.elementary import bits, from_bits
 from samebits.kernels.triton.lib.registry import EMULATE
 from samebits.kernels.triton.lib.rows import narrow, store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle_to
+from samebits.kernels.triton.lib.threads import KEPT, store_per_thread
 
 M, N = tl.constexpr(64), tl.constexpr(64)  # rows of a tile, positions of a tile
-THREADS = tl.constexpr(128)
 ROW_BYTES, TILE_BYTES = tl.constexpr(256), tl.constexpr(64 * 256)
 NUM_TILES = 3
 
 _MEMORY = tl.constexpr(f"{{ .shared .align 1024 .b8 tiles[{NUM_TILES * 64 * 256}]; mov.u32 $0, tiles; }}")
-_COPY = tl.constexpr("cp.async.cg.shared.global [$1], [$2], 16, $3; mov.b32 $0, 0;")
-COMMIT = tl.constexpr("cp.async.commit_group; mov.b32 $0, 0;")
-WAIT_ALL = tl.constexpr("cp.async.wait_group 0; mov.b32 $0, 0;")
-WAIT_BUT_ONE = tl.constexpr("cp.async.wait_group 1; mov.b32 $0, 0;")
 _PREFETCH = tl.constexpr("prefetch.global.L2 [$1]; mov.b32 $0, 0;")
-_KEPT = "{ .reg .pred kept; setp.ne.b32 kept, %s, 0; %s }"
 _ZEROS = "mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0;"
-_LOAD_WORDS = tl.constexpr(_KEPT % ("$5", _ZEROS + " @kept ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"))
-_STORE_WORDS = tl.constexpr(_KEPT % ("$6", "@kept st.global.v4.b32 [$1], {$2, $3, $4, $5}; mov.b32 $0, 0;"))
+_LOAD_WORDS = tl.constexpr(KEPT % ("$5", _ZEROS + " @kept ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"))
+_STORE_WORDS = tl.constexpr(KEPT % ("$6", "@kept st.global.v4.b32 [$1], {$2, $3, $4, $5}; mov.b32 $0, 0;"))
 _ROWS = "st.global.v4.f32 [$1], {$2, $3, $4, $5}; @kept st.global.v4.f32 [$1+16], {$6, $7, $8, $9};"
-_STORE_ROWS = tl.constexpr(_KEPT % ("$10", f"@kept {_ROWS} mov.b32 $0, 0;"))
-_LOAD_PER_THREAD = tl.constexpr(_KEPT % ("$2", "mov.b32 $0, 0; @kept ld.global.b32 $0, [$1];"))
-_STORE_PER_THREAD = tl.constexpr(_KEPT % ("$3", "@kept st.global.b32 [$1], $2; mov.b32 $0, 0;"))
+_STORE_ROWS = tl.constexpr(KEPT % ("$10", f"@kept {_ROWS} mov.b32 $0, 0;"))
 _LOAD_RUN = tl.constexpr(" ".join(f"ld.global.f32 ${n}, [$16+{n * 256}];" for n in range(16)))
 _LOAD_RUN_CONSTRAINTS = tl.constexpr(",".join(["=&f"] * 16 + ["l"]))
 _STORE_PIECE = tl.constexpr("st.shared.v4.b32 [$1], {$2, $3, $4, $5}; mov.b32 $0, 0;")
@@ -52,28 +43,10 @@ def shared_memory(thread):
 
 
 @triton.jit
-def copies(TEXT: tl.constexpr):
-    """COMMIT, WAIT_ALL or WAIT_BUT_ONE: the copies this thread started since the last COMMIT are a group."""
-    if not EMULATE:
-        tl.inline_asm_elementwise(TEXT, "=r,r", [tl.arange(0, THREADS)], tl.int32, False, 1)
-
-
-@triton.jit
 def prefetch(pointers):
     """Asks for the lines at the pointers; nothing depends on it."""
     if not EMULATE:
         tl.inline_asm_elementwise(_PREFETCH, "=r,l", [pointers], tl.int32, False, 1)
-
-
-@triton.jit
-def start_copy(shared_ptr, place, source, kept):
-    """Eight 16-bit numbers from `source` to `place`; zeros where not kept."""
-    if EMULATE:
-        for n in tl.static_range(8):
-            x = tl.load(source + n, mask=kept, other=0.0).to(tl.int16, bitcast=True)
-            tl.store(shared_ptr.to(tl.pointer_type(tl.int16)) + place // 2 + n, x)
-    else:
-        tl.inline_asm_elementwise(_COPY, "=r,r,l,r", [place, source, tl.where(kept, 16, 0)], tl.int32, False, 1)
 
 
 @triton.jit
@@ -119,25 +92,6 @@ def load_run(pointers):
             run += (tl.load(pointers + n * M),)
         return run
     return tl.inline_asm_elementwise(_LOAD_RUN, _LOAD_RUN_CONSTRAINTS, [pointers.to(tl.int64)], _SIXTEEN, False, 1)
-
-
-@triton.jit
-def load_per_thread(pointers, kept):
-    """One float32 a thread, +0 where not kept."""
-    if EMULATE:
-        return tl.load(pointers, mask=kept, other=0.0)
-    args = [pointers.to(tl.int64), kept.to(tl.int32)]
-    return from_bits(tl.inline_asm_elementwise(_LOAD_PER_THREAD, "=&r,l,r", args, tl.int32, False, 1))
-
-
-@triton.jit
-def store_per_thread(pointers, x, kept):
-    """One float32 or int32 a thread."""
-    if EMULATE:
-        tl.store(pointers, x, mask=kept)
-    else:
-        args = [pointers.to(tl.int64), x.to(tl.int32, bitcast=True), kept.to(tl.int32)]
-        tl.inline_asm_elementwise(_STORE_PER_THREAD, "=r,l,r,r", args, tl.int32, False, 1)
 
 
 @triton.jit

@@ -5,10 +5,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention.portable.registers.memory import ROW_BYTES, THREADS
+from samebits.kernels.triton.attention.portable.registers.memory import ROW_BYTES
 from samebits.kernels.triton.attention.portable.registers.ptx import scores_ptx, values_ptx
 from samebits.kernels.triton.lib.elementary import from_bits
 from samebits.kernels.triton.lib.registry import EMULATE
+from samebits.kernels.triton.lib.threads import THREADS
 
 _KINDS = ("f16", "bf16")
 _SCORES = tl.constexpr(tuple(scores_ptx(runs, kind) for kind in _KINDS for runs in range(1, 17)))

@@ -7,20 +7,14 @@ import triton.language as tl
 
 from samebits.kernels.triton.attention.call import BAD_PAGE, BAD_QUERY
 from samebits.kernels.triton.attention.portable.registers.memory import (
-    COMMIT,
     ROW_BYTES,
-    THREADS,
     TILE_BYTES,
-    WAIT_ALL,
     M,
     N,
-    copies,
     load_columns,
-    load_per_thread,
     load_run,
     pattern_of,
     refuse,
-    start_copy,
     store_piece,
     store_rows,
 )
@@ -32,6 +26,7 @@ from samebits.kernels.triton.attention.sequences import as_operand, in_range, se
 from samebits.kernels.triton.lib.elementary import soft_capped
 from samebits.kernels.triton.lib.limits import NEG_INF
 from samebits.kernels.triton.lib.rows import fault_where
+from samebits.kernels.triton.lib.threads import COMMIT, THREADS, WAIT_ALL, copies, load_per_thread, start_copy
 
 
 @triton.jit

@@ -8,19 +8,14 @@ import triton.language as tl
 from samebits.kernels.triton.attention.call import BAD_PAGE, BAD_VALUE
 from samebits.kernels.triton.attention.portable.registers.memory import (
     ROW_BYTES,
-    THREADS,
     TILE_BYTES,
-    WAIT_ALL,
-    WAIT_BUT_ONE,
     M,
     N,
-    copies,
     load_columns,
     load_run,
     prefetch,
     refuse,
     store_columns,
-    store_per_thread,
     store_run,
 )
 from samebits.kernels.triton.attention.portable.registers.products import (
@@ -43,6 +38,7 @@ from samebits.kernels.triton.lib.elementary import (
 )
 from samebits.kernels.triton.lib.limits import LARGEST_F32
 from samebits.kernels.triton.lib.rows import fault_where, narrow, widen
+from samebits.kernels.triton.lib.threads import THREADS, WAIT_ALL, WAIT_BUT_ONE, copies, store_per_thread
 
 
 @triton.jit
