@@ -11,9 +11,11 @@ import torch
 
 from samebits.core.errors import BadInput
 from samebits.kernels.triton.lib.faults import raise_if_any
+from samebits.kernels.triton.recurrent.launch import registers_serve
 from samebits.kernels.triton.table import triton_kernels
 from samebits.ops import OPS, make_inputs
 from samebits.ops.record import Case
+from samebits.ops.slot_cases import BATCHES
 
 HOST = torch.device("cpu")
 SIZES: dict[str, dict[str, int]] = {  # parts of a run of 8, of 32 elements and of a program's columns
@@ -64,6 +66,18 @@ def test_batches_have_the_bits_of_the_reference(op: str, batch: str, attrs: dict
     inputs = arrays_of(op, case_of(op, batch, **attrs))
     pairs = zip(run(op, inputs, attrs), reference(op, inputs, attrs), strict=True)
     assert [same_bits(got, want) for got, want in pairs] == [True] * len(OPS[op].results)
+
+
+@pytest.mark.parametrize(("op", "names"), [("gated_delta_rule", "Hk H K V"), ("ssm_scan", "G H S P")])
+def test_prompts_in_registers(monkeypatch: pytest.MonkeyPatch, op: str, names: str) -> None:
+    """From the middle of a chunk, through a full one: whole heads go to registers/kernel.py, 16 columns a program."""
+    monkeypatch.setitem(BATCHES, "middle", ((9, 8),))
+    case = replace(case_of(op, "middle"), dims=dict(zip(names.split(), (1, 4, 64, 32), strict=True)))
+    inputs = arrays_of(op, case)
+    key, value = (torch.from_numpy(inputs[name]) for name in (("k", "v") if op == "gated_delta_rule" else ("B", "x")))
+    assert registers_serve(key, value)
+    pairs = zip(run(op, inputs, {}), reference(op, inputs, {}), strict=True)
+    assert [same_bits(got, want) for got, want in pairs] == [True, True, True]
 
 
 def test_value_heads_that_are_tiled() -> None:

@@ -2,10 +2,11 @@
 
 op                            sequences of     served by
 causal_conv                   any              conv.py: one launch, carries by sequence, most tokens by themselves
-gated_delta_rule, ssm_scan    several tokens   weights.py, then prefill.py: K up to 256
+gated_delta_rule, ssm_scan    several tokens   registers/: K of 32, 64 or 128, V in blocks of 32, on NVIDIA's GPUs
+                                               weights.py, then prefill.py: any other K up to 256
                               one token        decode.py, which also leaves k and G of all in the rings
 
-delta.py and ssm.py are the ops, launch.py their launches: all three kernels over one batch, each leaves out what is
+delta.py and ssm.py are the ops, launch.py their launches: three kernels over one batch, each leaves out what is
 another's. row_form.py has the steps they share, runs.py finds a sequence's tokens, its slot and its chunks.
 
            weights.py                    prefill.py                          decode.py

@@ -11,13 +11,13 @@ import triton.language as tl
 
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.chaining import chained
-from samebits.kernels.triton.lib.devices import ON_AMD
+from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.recurrent.decode import NEW_U, decode_kernel
 from samebits.kernels.triton.recurrent.prefill import prefill_kernel
 from samebits.kernels.triton.recurrent.registers.kernel import prefill_registers
-from samebits.kernels.triton.recurrent.registers.memory import COLUMNS, SHARED_BYTES
+from samebits.kernels.triton.recurrent.registers.memory import SHARED_BYTES
 from samebits.kernels.triton.recurrent.registers.weights import WEIGHTS_BYTES, weights_registers
 from samebits.kernels.triton.recurrent.row_form import RECORD_LEN, Batch, Form, Gating, Memory, Rows
 from samebits.kernels.triton.recurrent.runs import CHUNK, Faults, num_pieces
@@ -27,6 +27,7 @@ WIDEST_KEY = 256  # elements of K: what the tree of head_dots has room for
 DECODE_COLUMNS = 64  # of V, of a program
 DECODE_WARPS = 4
 PREFILL_COLUMNS = 32
+REGISTERS = {16: {}, 32: {"maxnreg": 128}}  # by columns: two programs to a multiprocessor, four
 MOST_LONG, MOST_CHUNKS = 32, 512  # sequences that are walked at once, and chunks whose weights are made at once
 SHARE = 8  # value heads of one key head whose weights a program makes
 
@@ -69,10 +70,15 @@ def _rows(x: torch.Tensor) -> Rows:
 
 def registers_serve(k: torch.Tensor, v: torch.Tensor) -> bool:
     """Whether registers/kernel.py takes these heads: their rows, and those of a ring, lie at multiples of 16 bytes."""
-    is_whole = k.shape[2] in (32, 64, 128) and v.shape[2] % COLUMNS.value == 0 and v.shape[1] % 4 == 0
+    is_whole = k.shape[2] in (32, 64, 128) and v.shape[2] % 32 == 0 and v.shape[1] % 4 == 0
     strides = (*k.stride()[:2], *v.stride()[:2])
     aligned = not any(x.data_ptr() % 16 for x in (k, v)) and not any(stride % 4 for stride in strides)
     return is_whole and aligned and not ON_AMD
+
+
+def registers_width(num_columns: int, key_dim: int, device: torch.device) -> int:
+    """Columns of a program: 16 where 32 would give every multiprocessor one program at most."""
+    return 16 if key_dim > 32 and num_columns <= 32 * multiprocessors(device) else 32
 
 
 def launch(call: Call) -> None:
@@ -107,8 +113,9 @@ def launch(call: Call) -> None:
             scaled = floats(*q.shape)
             memories = [floats(size // 4) if INTERPRETED else None for size in (WEIGHTS_BYTES, SHARED_BYTES)]
             weights_registers[(key_heads, most_chunks)](**weights, scaled_ptr=scaled, shared_ptr=memories[0], **common)
-            prefill_registers[(num_heads * value_dim // COLUMNS.value, most_seqs)](
-                **prefill, scaled_ptr=scaled, shared_ptr=memories[1], **common
+            width = registers_width(num_heads * value_dim * most_seqs, key_dim, device)
+            prefill_registers[(num_heads * value_dim // width, most_seqs)](
+                **prefill, scaled_ptr=scaled, shared_ptr=memories[1], WIDTH=width, **common, **REGISTERS[width]
             )
         else:
             turned = floats(2, *q.shape)

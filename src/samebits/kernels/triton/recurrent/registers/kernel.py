@@ -19,7 +19,6 @@ from samebits.kernels.triton.lib.threads import (
 )
 from samebits.kernels.triton.recurrent.registers.memory import (
     COLUMN_BYTES,
-    COLUMNS,
     FADED_AT,
     K_AT,
     K_SUMS_AT,
@@ -45,8 +44,6 @@ from samebits.kernels.triton.recurrent.row_form import (
 )
 from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, chunk_rows, nth_long, piece_of, run_of
 
-OWN_ROWS = tl.constexpr(4)  # of a chunk that a warp finishes
-
 
 @triton.jit
 def against_state(shared_ptr, sums, fade):
@@ -57,78 +54,99 @@ def against_state(shared_ptr, sums, fade):
 
 
 @triton.jit
-def begin_rows(shared_ptr, memory, low, DELTA: tl.constexpr):
-    """What o and u of this warp's rows begin with: o's as a tuple, u's (all of it without DELTA) in shared memory."""
-    thread = tl.arange(0, THREADS)
-    warp, lane = thread // 32, thread % 32
-    outs = ()
-    for i in tl.static_range(OWN_ROWS):
-        t = warp * OWN_ROWS + i
+def own_places(thread, WIDTH: tl.constexpr):
+    """(first row, column) of the WIDTH // 8 numbers, one below the other, that a thread finishes."""
+    return thread // WIDTH * (WIDTH // 8), thread % WIDTH
+
+
+@triton.jit
+def begin_rows(shared_ptr, memory, low, DELTA: tl.constexpr, WIDTH: tl.constexpr):
+    """What o and u of this thread's rows begin with: o's as a tuple, u's (all of it without DELTA) in shared memory."""
+    first, column = own_places(tl.arange(0, THREADS), WIDTH)
+    outs, rests = (), ()
+    for i in tl.static_range(WIDTH // 8):
+        t = first + i
         fade = load_shared(shared_ptr, memory + RECORD_AT + (FADES + t) * 4)
-        sums = memory + t * ROW_BYTES + lane * 4
+        sums = memory + t * ROW_BYTES + column * 4
         outs += (against_state(shared_ptr, sums + Q_AT, fade),)
-        place = t * COLUMN_BYTES + lane * 4
-        x = load_shared(shared_ptr, memory + V_AT + place)
+        x = load_shared(shared_ptr, memory + V_AT + t * COLUMN_BYTES + column * 4)
         if DELTA:
             rest = x - against_state(shared_ptr, sums + K_SUMS_AT, fade)
         else:
             rest = settle(load_shared(shared_ptr, memory + RECORD_AT + (STRENGTHS + t) * 4) * x)
-        store_shared(shared_ptr, memory + U_AT + place, tl.where(t < low, x, rest))
+        rests += (tl.where(t < low, x, rest),)
+    for i in tl.static_range(WIDTH // 8):  # after all loads, which would wait for them
+        store_shared(shared_ptr, memory + U_AT + (first + i) * COLUMN_BYTES + column * 4, rests[i])
     tl.debug_barrier()
     return outs
 
 
 @triton.jit
-def finish_rows(shared_ptr, memory, outs, out_ptr, skip_ptr, slots, slot, low, high, base, head, block, form):
-    """Stores o of this warp's rows, and their u: faded in shared memory, and in the ring where a chunk is not full."""
-    thread = tl.arange(0, THREADS)
-    warp, lane = thread // 32, thread % 32
+def scan_rows(shared_ptr, memory, outs, WIDTH: tl.constexpr):
+    """o of this thread's rows, from what they begin with."""
+    first, column = own_places(tl.arange(0, THREADS), WIDTH)
     for s in tl.static_range(CHUNK):
-        u = load_shared(shared_ptr, memory + U_AT + s * COLUMN_BYTES + lane * 4)
-        weights = load_four(shared_ptr, memory + RECORD_AT + (Q_WEIGHTS + s * CHUNK + warp * OWN_ROWS) * 4)
+        u = load_shared(shared_ptr, memory + U_AT + s * COLUMN_BYTES + column * 4)
+        at = memory + RECORD_AT + (Q_WEIGHTS + s * CHUNK + first) * 4
+        if WIDTH == 32:
+            weights = load_four(shared_ptr, at)
+        else:
+            weights = load_shared(shared_ptr, at), load_shared(shared_ptr, at + 4)
         added = ()
-        for i in tl.static_range(OWN_ROWS):
+        for i in tl.static_range(WIDTH // 8):
             added += (outs[i] + weights[i] * u,)
         outs = added
-    column = block * COLUMNS + lane
+    return outs
+
+
+@triton.jit
+def finish_rows(
+    shared_ptr, memory, outs, out_ptr, skip_ptr, slots, slot, low, high, base, head, block, form, WIDTH: tl.constexpr
+):  # fmt: skip
+    """Stores o of this thread's rows, and their u: faded in shared memory, in the ring where a chunk is not full."""
+    first, column = own_places(tl.arange(0, THREADS), WIDTH)
+    outs = scan_rows(shared_ptr, memory, outs, WIDTH)
     ring_row, _, ring_u, _ = ring_of(slots, slot, head, form)
-    for i in tl.static_range(OWN_ROWS):
-        t = warp * OWN_ROWS + i
+    faded = ()
+    for i in tl.static_range(WIDTH // 8):
+        t = first + i
         is_new = (t >= low) & (t < high)
-        place = t * COLUMN_BYTES + lane * 4
+        place = t * COLUMN_BYTES + column * 4
         out = outs[i]
         if skip_ptr is not None:
             out = settle(out) + tl.load(skip_ptr + head) * load_shared(shared_ptr, memory + V_AT + place)
-        to = out_ptr + ((base + t) * form.HEADS + head) * form.V + column
-        store_per_thread(to, settle(out), is_new)
+        at = block * WIDTH + column
+        store_per_thread(out_ptr + ((base + t) * form.HEADS + head) * form.V + at, settle(out), is_new)
         u = load_shared(shared_ptr, memory + U_AT + place)
-        to_end = load_shared(shared_ptr, memory + RECORD_AT + (TO_END + t) * 4)
-        store_shared(shared_ptr, memory + FADED_AT + place, settle(to_end * u))
-        store_per_thread(ring_u + t * ring_row + column, u, is_new & (high < CHUNK))
+        store_per_thread(ring_u + t * ring_row + at, u, is_new & (high < CHUNK))
+        faded += (settle(load_shared(shared_ptr, memory + RECORD_AT + (TO_END + t) * 4) * u),)
+    for i in tl.static_range(WIDTH // 8):
+        store_shared(shared_ptr, memory + FADED_AT + (first + i) * COLUMN_BYTES + column * 4, faded[i])
 
 
 @triton.jit
-def state_places(thread, block, form):
+def state_places(thread, block, form, WIDTH: tl.constexpr):
     """(a run's first element of K, the first of a thread's columns)."""
-    WIDE: tl.constexpr = form.K // 32
-    return thread // 32 * (form.K // 4) + thread % WIDE * 8, block * COLUMNS + first_column(thread, WIDE)
+    LANES: tl.constexpr = form.K // 32
+    column = block * WIDTH + first_column(thread, LANES, WIDTH * LANES // 32)
+    return thread // 32 * (form.K // 4) + thread % LANES * 8, column
 
 
 @triton.jit
-def load_state(state_ptr, thread, block, kept, form):
+def load_state(state_ptr, thread, block, kept, form, WIDTH: tl.constexpr):
     """This thread's numbers of a state; +0 where not kept."""
-    element, column = state_places(thread, block, form)
+    element, column = state_places(thread, block, form, WIDTH)
     state = ()
-    for c in tl.static_range(form.K // 32):
+    for c in tl.static_range(form.K // 32 * WIDTH // 32):
         for i in tl.static_range(8):
             state += (load_per_thread(state_ptr + (element + i) * form.V + column + c, kept),)
     return state
 
 
 @triton.jit
-def store_state(state_ptr, state, thread, block, form):
-    element, column = state_places(thread, block, form)
-    for c in tl.static_range(form.K // 32):
+def store_state(state_ptr, state, thread, block, form, WIDTH: tl.constexpr):
+    element, column = state_places(thread, block, form, WIDTH)
+    for c in tl.static_range(len(state) // 8):
         for i in tl.static_range(8):
             store_per_thread(state_ptr + (element + i) * form.V + column + c, state[8 * c + i], column >= 0)
 
@@ -136,17 +154,20 @@ def store_state(state_ptr, state, thread, block, form):
 @triton.jit
 def walk_sequence(
     shared_ptr, memory, scaled_ptr, k, v, out_ptr, skip_ptr, slots, records, start, count, slot, first, head, block,
-    form,
+    form, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """All chunks of a sequence; records: those of its chunks, of this head, one after another by `HEADS`."""
     thread = tl.arange(0, THREADS)
-    lane = thread % 32
-    WIDE: tl.constexpr = form.K // 32  # columns of a thread
+    LANES: tl.constexpr = form.K // 32  # that have the runs of a warp's part of K
+    column = block * WIDTH
     state_ptr = state_of(slots, slot, head, form)
-    state = load_state(state_ptr, thread, block, (lane >= 0) & (first > 0), form)
+    state = load_state(state_ptr, thread, block, (thread >= 0) & (first > 0), form, WIDTH)
     num_chunks = (first % CHUNK + count + CHUNK - 1) // CHUNK
     low, high, base = chunk_rows(start, count, first, 0)
-    copy_chunk(shared_ptr, memory, K_AT, scaled_ptr, k, v, slots, records, slot, low, high, base, head, block, form)
+    copy_chunk(
+        shared_ptr, memory, K_AT, scaled_ptr, k, v, slots, records, slot, low, high, base, head, column, form, WIDTH
+    )  # fmt: skip
+    record = memory + RECORD_AT
     chunk = 0
     while chunk < num_chunks:
         low, high, base = chunk_rows(start, count, first, chunk)
@@ -154,42 +175,42 @@ def walk_sequence(
         copies(WAIT_ALL)
         tl.debug_barrier()
         if form.DELTA:
-            store_dots(shared_ptr, state, thread, k_at, memory + K_SUMS_AT, WIDE)
-        store_dots(shared_ptr, state, thread, memory + Q_AT, memory + Q_AT, WIDE)
+            store_dots(shared_ptr, state, thread, k_at, memory + K_SUMS_AT, LANES)
+        store_dots(shared_ptr, state, thread, memory + Q_AT, memory + Q_AT, LANES)
         tl.debug_barrier()
-        outs = begin_rows(shared_ptr, memory, low, form.DELTA)
+        outs = begin_rows(shared_ptr, memory, low, form.DELTA, WIDTH)
         if form.DELTA:
-            record = memory + RECORD_AT
-            solve_rows(
-                shared_ptr, thread, memory + U_AT + lane * 4, record + K_WEIGHTS * 4, record + STRENGTHS * 4, low
-            )
+            numbers = memory + U_AT + thread % 32 * 4
+            solve_rows(shared_ptr, thread, numbers, record + K_WEIGHTS * 4, record + STRENGTHS * 4, low)
             tl.debug_barrier()
-        fade = load_shared(shared_ptr, memory + RECORD_AT + (FADES + CHUNK - 1) * 4 + lane * 0)
-        finish_rows(shared_ptr, memory, outs, out_ptr, skip_ptr, slots, slot, low, high, base, head, block, form)
+        fade = load_shared(shared_ptr, record + (FADES + CHUNK - 1) * 4)
+        finish_rows(
+            shared_ptr, memory, outs, out_ptr, skip_ptr, slots, slot, low, high, base, head, block, form, WIDTH
+        )  # fmt: skip
         tl.debug_barrier()  # q, v and the record have been read, the faded u are written
         chunk += 1
         if chunk < num_chunks:
             low_2, high_2, base_2 = chunk_rows(start, count, first, chunk)
             copy_chunk(
                 shared_ptr, memory, K_AT + chunk % 2 * TILE_BYTES, scaled_ptr, k, v, slots,
-                records + chunk * (form.HEADS * RECORD_LEN), slot, low_2, high_2, base_2, head, block, form,
+                records + chunk * (form.HEADS * RECORD_LEN), slot, low_2, high_2, base_2, head, column, form, WIDTH,
             )  # fmt: skip
         if high == CHUNK:
-            state = moved_state(shared_ptr, state, thread, fade, k_at, memory + FADED_AT, WIDE)
-    store_state(state_ptr, state, thread, block, form)
+            state = moved_state(shared_ptr, state, thread, fade, k_at, memory + FADED_AT, LANES)
+    store_state(state_ptr, state, thread, block, form, WIDTH)
     tl.debug_barrier()  # before the next sequence's copies
 
 
 @triton.jit(do_not_specialize=BATCH_SIZES)
 def prefill_registers(
     scaled_ptr, k, v, out_ptr, skip_ptr, memory, batch, record_ptr, shared_ptr, fault_ptr,
-    num_seqs, num_tokens, num_slots, form, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
+    num_seqs, num_tokens, num_slots, form, WIDTH: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    """Programs [columns of heads, sequences]: 32 columns of one head, for every so-manieth long sequence.
+    """Programs [columns of heads, sequences]: WIDTH columns, 16 or 32, of one head, for every so-manieth long sequence.
 
     scaled_ptr: q as weights.py leaves it, scaled. memory: states and rings.
     """
-    blocks: tl.constexpr = form.V // COLUMNS
+    blocks: tl.constexpr = form.V // WIDTH
     head, block, nth = tl.program_id(0) // blocks, tl.program_id(0) % blocks, tl.program_id(1)
     b = nth_long(nth, batch.qo_ptr, num_seqs)
     shared = shared_memory(tl.arange(0, THREADS))
@@ -202,7 +223,7 @@ def prefill_registers(
             records = record_ptr + (piece_of(start, b, 0) * form.HEADS + head) * RECORD_LEN
             walk_sequence(
                 shared_ptr, shared, scaled_ptr, k, v, out_ptr, skip_ptr, memory, records, start, count, slot, first,
-                head, block, form,
+                head, block, form, WIDTH,
             )  # fmt: skip
         nth += tl.num_programs(1)
         b = nth_long(nth, batch.qo_ptr, num_seqs)

@@ -15,7 +15,6 @@ from samebits.kernels.triton.recurrent.registers.ptx import ROW_BYTES as _ROW_BY
 from samebits.kernels.triton.recurrent.row_form import RECORD_LEN, either, key_head, ring_of
 from samebits.kernels.triton.recurrent.runs import CHUNK
 
-COLUMNS = tl.constexpr(32)  # of V, of a program
 ROW_BYTES, COLUMN_BYTES = tl.constexpr(_ROW_BYTES), tl.constexpr(_COLUMN_BYTES)
 TILE_BYTES = tl.constexpr(16 * _ROW_BYTES)
 # q, whose rows become its sums; the sums of k; two tiles of k; v; u; the faded u; the chunk's record.
@@ -35,8 +34,11 @@ def shared_memory(thread):
 
 
 @triton.jit
-def copy_chunk(shared_ptr, memory, k_at, scaled_ptr, k, v, slots, record, slot, low, high, base, head, block, form):
-    """Starts the copies of a chunk's rows and record: k to k_at; rows below `low` come from the ring."""
+def copy_chunk(
+    shared_ptr, memory, k_at, scaled_ptr, k, v, slots, record, slot, low, high, base, head, column, form,
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Starts the copies of a chunk's rows and record: k to k_at, WIDTH columns of v; rows below `low` from the ring."""
     thread = tl.arange(0, THREADS)
     row, piece = thread // 8, thread % 8
     token, key = base + row, key_head(head, form)
@@ -49,9 +51,9 @@ def copy_chunk(shared_ptr, memory, k_at, scaled_ptr, k, v, slots, record, slot, 
         place = memory + row * ROW_BYTES + element // QUARTER * COLUMN_BYTES + element % QUARTER * 4
         start_copy(shared_ptr, place + k_at, k_row + element, row < high)
         start_copy(shared_ptr, place + Q_AT, q_row + element, (row >= low) & (row < high))
-    column = block * COLUMNS + piece * 4
     v_row = either(row < low, ring_u + row * ring_row, v.ptr + token * v.token + head * v.head)
-    start_copy(shared_ptr, memory + V_AT + thread * 16, v_row + column, row < high)
+    piece = piece % (WIDTH // 4)  # with 16 columns, two threads copy the same
+    start_copy(shared_ptr, memory + V_AT + row * COLUMN_BYTES + piece * 16, v_row + column + piece * 4, row < high)
     for n in tl.static_range((RECORD_LEN + 4 * THREADS - 1) // (4 * THREADS)):
         at = (n * THREADS + thread) * 4
         if n * THREADS * 4 + THREADS * 4 <= RECORD_LEN:

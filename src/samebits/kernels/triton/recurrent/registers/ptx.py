@@ -1,9 +1,9 @@
 """PTX of a chunk's long steps; rows lie in shared memory.
 
-A thread has one run of 8 elements of K and as many columns as a warp has runs of K: 4, 2 or 1. So a number that is
-loaded meets several columns: shared memory delivers 128 bytes a cycle, the threads could multiply four times as much.
-Products are rounded before they are added. Loops take two rows a turn, one is loaded while the other is used: what does
-not fit the first instruction cache (some 700 instructions) runs at half speed.
+A thread has one run of 8 elements of K and some columns: a number that is loaded meets several of them, since shared
+memory delivers 128 bytes a cycle and the threads could multiply four times as much. Products are rounded before they
+are added. Loops take several rows a turn, one is loaded while another is used: what does not fit the first instruction
+cache (some 700 instructions) runs at half speed.
 """
 
 from __future__ import annotations
@@ -38,56 +38,64 @@ def _load(to: str, address: str, count: int) -> list[str]:
     ]
 
 
-def _two_rows_a_turn(load: Callable[[str, int], list[str]], use: Callable[[str, int], list[str]]) -> list[str]:
-    """A loop over a chunk's rows: load(set of registers, row of this turn) and use(...) alike; `row` counts turns."""
+def _loop(
+    rows: int, load: Callable[[str, int], list[str]], use: Callable[[str, int], list[str]], end: list[str]
+) -> list[str]:
+    """Over a chunk's rows, so many a turn: load(registers, row of this turn) and use(...) alike, then `end`."""
     lines = [*load("a", 0), "mov.b32 row, 0", "AGAIN:"]
-    lines += [*load("b", 1), *use("a", 0), *load("a", 2), *use("b", 1)]
-    return [*lines, "NEXT", "add.u32 row, row, 2", f"setp.lt.u32 more, row, {CHUNK}", "@more bra AGAIN"]
+    for n in range(rows):
+        lines += [*load("ba"[n % 2], n + 1), *use("ab"[n % 2], n)]
+    return [*lines, *end, f"add.u32 row, row, {rows}", f"setp.lt.u32 more, row, {CHUNK}", "@more bra AGAIN"]
 
 
-def _join_runs(columns: int) -> list[str]:
-    """c0 = the sum over the warp's runs, by adjacent pairs, of the column that this lane keeps (steps.kept_column)."""
+def _join_runs(rows: int, columns: int, lanes: int) -> list[str]:
+    """c{row}_0 = the sum over the runs of `lanes` lanes, by adjacent pairs.
+
+    A lane keeps half of its columns while it has several: in the end another one than its neighbours, or the same one.
+    """
     lines, width, lane = [], columns, 1
-    while width > 1:
-        half, keeps_high = width // 2, f"bit{lane}"
-        for c in range(half):
-            lines += [
-                f"selp.f32 p{c}, c{c}, c{c + half}, {keeps_high}",
-                f"selp.f32 c{c}, c{c + half}, c{c}, {keeps_high}",
-            ]
-        lines += [f"shfl.sync.bfly.b32 p{c}, p{c}, {lane}, 0x1f, 0xffffffff" for c in range(half)]
-        lines += [f"add.rn.f32 c{c}, c{c}, p{c}" for c in range(half)]
+    while lane < lanes:
+        half = max(width // 2, 1)
+        places = [f"{r}_{c}" for r in range(rows) for c in range(half)]
+        if width > 1:
+            for r, c in ((r, c) for r in range(rows) for c in range(half)):
+                lines.append(f"selp.f32 p{r}_{c}, c{r}_{c}, c{r}_{c + half}, bit{lane}")
+                lines.append(f"selp.f32 c{r}_{c}, c{r}_{c + half}, c{r}_{c}, bit{lane}")
+        else:
+            lines += [f"mov.f32 p{at}, c{at}" for at in places]
+        lines += [f"shfl.sync.bfly.b32 p{at}, p{at}, {lane}, 0x1f, 0xffffffff" for at in places]
+        lines += [f"add.rn.f32 c{at}, c{at}, p{at}" for at in places]
         width, lane = half, 2 * lane
     return lines
 
 
-def dots_ptx(columns: int) -> str:
+def dots_ptx(columns: int, lanes: int) -> str:
     """Sums over a warp's part of K, in head order, of all rows: output 0 is nothing.
 
     Inputs: the state, 8 elements of K of each column; the address of this run in row 0, that of the sum of row 0 and
-    the kept column; the thread. Rows and sums may be the same memory: a row's sum is stored when all lanes have the
-    row, and have loaded the next one.
+    the kept column (steps.kept_column); the thread. Rows and sums may be the same memory: sums are stored when all
+    lanes have the rows, and have loaded the next one.
     """
-    size = 8 * columns
+    size, rows = 8 * columns, 4
 
     def load(names: str, row: int) -> list[str]:
         return _load(names, f"from+{row * ROW_BYTES}", 8)
 
     def use(names: str, row: int) -> list[str]:
-        lines = [f"mul.rn.f32 c{c}, {names}0, ${8 * c + 1}" for c in range(columns)]
+        lines = [f"mul.rn.f32 c{row}_{c}, {names}0, ${8 * c + 1}" for c in range(columns)]
         for i in range(1, 8):
-            lines += [f"mul.rn.f32 p{c}, {names}{i}, ${8 * c + i + 1}" for c in range(columns)]
-            lines += [f"add.rn.f32 c{c}, c{c}, p{c}" for c in range(columns)]
-        return [*lines, *_join_runs(columns), f"st.shared.f32 [to+{row * ROW_BYTES}], c0"]
+            lines += [f"mul.rn.f32 p{row}_{c}, {names}{i}, ${8 * c + i + 1}" for c in range(columns)]
+            lines += [f"add.rn.f32 c{row}_{c}, c{row}_{c}, p{row}_{c}" for c in range(columns)]
+        return lines
 
     lines = [f"mov.b32 from, ${size + 1}", f"mov.b32 to, ${size + 2}"]
     for bit in (1, 2):
         lines += [f"and.b32 row, ${size + 3}, {bit}", f"setp.ne.u32 bit{bit}, row, 0"]
-    for line in _two_rows_a_turn(load, use):
-        step = 2 * ROW_BYTES
-        lines += [f"add.u32 from, from, {step}", f"add.u32 to, to, {step}"] if line == "NEXT" else [line]
-    registers = [".b32 from, to, row", ".pred more, bit1, bit2", f".f32 a<8>, b<8>, c<{columns}>, p<{columns}>"]
-    return _text(registers, [*lines, "mov.b32 $0, 0"])
+    end = _join_runs(rows, columns, lanes) + [f"st.shared.f32 [to+{r * ROW_BYTES}], c{r}_0" for r in range(rows)]
+    end += [f"add.u32 {at}, {at}, {rows * ROW_BYTES}" for at in ("from", "to")]
+    sums = ", ".join(f"c{r}_<{columns}>, p{r}_<{columns}>" for r in range(rows))
+    registers = [".b32 from, to, row", ".pred more, bit1, bit2", f".f32 a<8>, b<8>, {sums}"]
+    return _text(registers, [*lines, *_loop(rows, load, use, end), "mov.b32 $0, 0"])
 
 
 def move_ptx(columns: int) -> str:
@@ -116,11 +124,7 @@ def move_ptx(columns: int) -> str:
     lines = [f"mov.b32 from, {k_at}", f"mov.b32 u_at, {u_at}"]
     for n in range(size):
         lines += [f"mul.rn.f32 s{n}, {fade}, ${size + n}", *_settle(f"s{n}")]
-    for line in _two_rows_a_turn(load, use):
-        if line == "NEXT":
-            lines += [f"add.u32 from, from, {2 * ROW_BYTES}", f"add.u32 u_at, u_at, {2 * COLUMN_BYTES}"]
-        else:
-            lines.append(line)
+    lines += _loop(2, load, use, [f"add.u32 from, from, {2 * ROW_BYTES}", f"add.u32 u_at, u_at, {2 * COLUMN_BYTES}"])
     for n in range(size):
         lines += [*_settle(f"s{n}"), f"mov.f32 ${n}, s{n}"]
     floats = f".f32 a<8>, b<8>, ua<{columns}>, ub<{columns}>, s<{size}>, p<8>, size"

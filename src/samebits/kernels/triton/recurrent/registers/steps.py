@@ -16,8 +16,9 @@ from samebits.kernels.triton.recurrent.registers.memory import COLUMN_BYTES, ROW
 from samebits.kernels.triton.recurrent.registers.ptx import dots_ptx, move_ptx, solve_ptx
 from samebits.kernels.triton.recurrent.runs import CHUNK
 
-_COLUMNS = (1, 2, 4)  # of a thread; texts are found by columns // 2
-_DOTS = tl.constexpr(tuple(dots_ptx(columns) for columns in _COLUMNS))
+# Texts are found by columns // 2, of a thread; those with as many lanes for a warp's runs come before those with twice.
+_COLUMNS = (1, 2, 4)
+_DOTS = tl.constexpr(tuple(dots_ptx(columns, more * columns) for more in (1, 2) for columns in _COLUMNS))
 _DOTS_CONSTRAINTS = tl.constexpr(tuple(",".join(["=r", *["f"] * 8 * columns, "r", "r", "r"]) for columns in _COLUMNS))
 _MOVE = tl.constexpr(tuple(move_ptx(columns) for columns in _COLUMNS))
 _MOVE_CONSTRAINTS = tl.constexpr(
@@ -28,97 +29,111 @@ _SOLVE = tl.constexpr(solve_ptx())
 
 
 @triton.jit
-def first_column(thread, COLUMNS: tl.constexpr):
-    """The first of a thread's columns, of a program's 32."""
-    return thread % 32 // COLUMNS * COLUMNS
+def first_column(thread, LANES: tl.constexpr, COLUMNS: tl.constexpr):
+    """The first of a thread's columns, of a program's."""
+    return thread % 32 // LANES * COLUMNS
 
 
 @triton.jit
-def kept_column(thread, COLUMNS: tl.constexpr):
-    """The column, of a program's 32, whose sums a thread stores."""
+def kept_column(thread, LANES: tl.constexpr, COLUMNS: tl.constexpr):
+    """The column, of a program's, whose sums a thread stores; two threads may store the same."""
     within = thread % 2 * 2 + thread // 2 % 2 if COLUMNS == 4 else thread % COLUMNS
-    return first_column(thread, COLUMNS) + within
+    return first_column(thread, LANES, COLUMNS) + within
 
 
 @triton.jit
-def run_bytes(thread, COLUMNS: tl.constexpr):
+def run_bytes(thread, LANES: tl.constexpr):
     """Where a thread's run of K lies in a row, in bytes."""
-    return thread // 32 * COLUMN_BYTES + thread % COLUMNS * 32
+    return thread // 32 * COLUMN_BYTES + thread % LANES * 32
 
 
 @triton.jit
-def _joined(sums, thread, COLUMNS: tl.constexpr):
-    """The sum of the kept column over the warp's runs, by adjacent pairs."""
+def _joined(sums, thread, LANES: tl.constexpr, COLUMNS: tl.constexpr):
+    """The sums [threads, rows] of the kept column over the runs of LANES lanes, by adjacent pairs."""
+    next_one, next_two = (thread ^ 1)[:, None] + tl.zeros_like(sums[0]).to(tl.int32), (thread ^ 2)[:, None]
+    is_high, is_second = (thread % 2 == 1)[:, None], (thread // 2 % 2 == 1)[:, None]
     if COLUMNS == 1:
-        return sums[0]
+        kept, given = sums, sums
     elif COLUMNS == 2:
-        is_high = thread % 2 == 1
-        other = tl.gather(tl.where(is_high, sums[0], sums[1]), thread ^ 1, 0)
-        return tl.where(is_high, sums[1], sums[0]) + other
+        kept, given = (tl.where(is_high, sums[1], sums[0]),), (tl.where(is_high, sums[0], sums[1]),)
     else:
-        is_high = thread % 2 == 1
-        one = tl.gather(tl.where(is_high, sums[0], sums[2]), thread ^ 1, 0)
-        two = tl.gather(tl.where(is_high, sums[1], sums[3]), thread ^ 1, 0)
-        one, two = tl.where(is_high, sums[2], sums[0]) + one, tl.where(is_high, sums[3], sums[1]) + two
-        is_high = thread // 2 % 2 == 1
-        return tl.where(is_high, two, one) + tl.gather(tl.where(is_high, one, two), thread ^ 2, 0)
+        kept = tl.where(is_high, sums[2], sums[0]), tl.where(is_high, sums[3], sums[1])
+        given = tl.where(is_high, sums[0], sums[2]), tl.where(is_high, sums[1], sums[3])
+    joined = ()
+    for n in tl.static_range(len(kept)):
+        joined += (kept[n] + tl.gather(given[n], next_one, 0),)
+    next_two = next_two + tl.zeros_like(sums[0]).to(tl.int32)
+    if LANES == 1:
+        return sums[0]
+    elif LANES == 2:
+        return joined[0]
+    elif COLUMNS == 4:
+        other = tl.where(is_second, joined[0], joined[1])
+        return tl.where(is_second, joined[1], joined[0]) + tl.gather(other, next_two, 0)
+    else:
+        return joined[0] + tl.gather(joined[0], next_two, 0)
 
 
 @triton.jit
-def store_dots(shared_ptr, state, thread, rows, to, COLUMNS: tl.constexpr):
+def store_dots(shared_ptr, state, thread, rows, to, LANES: tl.constexpr):
     """Every row's sum over this warp's part of K, from the rows at `rows` to the sums at `to`; both may be the same."""
-    at = rows + run_bytes(thread, COLUMNS)
-    sums_at = to + thread // 32 * COLUMN_BYTES + kept_column(thread, COLUMNS) * 4
+    COLUMNS: tl.constexpr = len(state) // 8
+    at = rows + run_bytes(thread, LANES)
+    sums_at = to + thread // 32 * COLUMN_BYTES + kept_column(thread, LANES, COLUMNS) * 4
     if EMULATE:
-        for t in tl.static_range(CHUNK):
-            sums = ()
-            for c in tl.static_range(COLUMNS):
-                chain = load_shared(shared_ptr, at + t * ROW_BYTES) * state[8 * c]
-                for i in tl.static_range(1, 8):
-                    chain = chain + load_shared(shared_ptr, at + t * ROW_BYTES + 4 * i) * state[8 * c + i]
-                sums += (chain,)
-            store_shared(shared_ptr, sums_at + t * ROW_BYTES, _joined(sums, thread, COLUMNS))
+        row = (tl.arange(0, CHUNK) * ROW_BYTES)[None, :]
+        sums = ()
+        for c in tl.static_range(COLUMNS):
+            chain = load_shared(shared_ptr, at[:, None] + row) * state[8 * c][:, None]
+            for i in tl.static_range(1, 8):
+                chain = chain + load_shared(shared_ptr, at[:, None] + row + 4 * i) * state[8 * c + i][:, None]
+            sums += (chain,)
+        store_shared(shared_ptr, sums_at[:, None] + row, _joined(sums, thread, LANES, COLUMNS))
     else:
         args = state
         args += (at, sums_at, thread)
-        tl.inline_asm_elementwise(_DOTS[COLUMNS // 2], _DOTS_CONSTRAINTS[COLUMNS // 2], args, tl.int32, False, 1)
+        TEXT: tl.constexpr = _DOTS[COLUMNS // 2 + (0 if LANES == COLUMNS else 3)]
+        tl.inline_asm_elementwise(TEXT, _DOTS_CONSTRAINTS[COLUMNS // 2], args, tl.int32, False, 1)
 
 
 @triton.jit
 def solve_rows(shared_ptr, thread, numbers, weights, strengths, low):
     """u in the place of `numbers`, a column a lane: rows below `low` hold theirs already."""
     if EMULATE:
-        rest = ()
-        for t in tl.static_range(CHUNK):
-            rest += (load_shared(shared_ptr, numbers + t * COLUMN_BYTES),)
-        solved = ()
-        for t in tl.static_range(CHUNK):
-            x = rest[t]
-            for s in tl.static_range(t):
-                x = x - load_shared(shared_ptr, weights + (s * CHUNK + t) * 4) * solved[s]
-            u = tl.where(t < low, x, settle(load_shared(shared_ptr, strengths + t * 4) * settle(x)))
-            store_shared(shared_ptr, numbers + t * COLUMN_BYTES, u)
-            solved += (u,)
+        row = tl.arange(0, CHUNK)[None, :]
+        rest = load_shared(shared_ptr, numbers[:, None] + row * COLUMN_BYTES)
+        for s in tl.static_range(CHUNK):
+            x = tl.sum(tl.where(row == s, rest, 0.0), axis=1)
+            u = tl.where(s < low, x, settle(load_shared(shared_ptr, strengths + s * 4) * settle(x)))
+            store_shared(shared_ptr, numbers + s * COLUMN_BYTES, u)
+            w = load_shared(shared_ptr, weights[:, None] + (s * CHUNK + row) * 4)
+            rest = tl.where(row > s, rest - w * u[:, None], rest)
     else:
         args = [thread, numbers, weights, strengths, thread * 0 + low.to(tl.int32)]
         tl.inline_asm_elementwise(_SOLVE, "=r,r,r,r,r,r", args, tl.int32, False, 1)
 
 
 @triton.jit
-def moved_state(shared_ptr, state, thread, fade, k_rows, u_rows, COLUMNS: tl.constexpr):
+def moved_state(shared_ptr, state, thread, fade, k_rows, u_rows, LANES: tl.constexpr):
     """The state at a full chunk's end, of k's rows and the faded u's; fade is e^G_15."""
-    k_at = k_rows + run_bytes(thread, COLUMNS)
-    u_at = u_rows + first_column(thread, COLUMNS) * 4
+    COLUMNS: tl.constexpr = len(state) // 8
+    k_at = k_rows + run_bytes(thread, LANES)
+    u_at = u_rows + first_column(thread, LANES, COLUMNS) * 4
     if EMULATE:
         moved = ()
-        for c in tl.static_range(COLUMNS):
-            for i in tl.static_range(8):
-                x = settle(fade * state[8 * c + i])
-                for s in tl.static_range(CHUNK):
-                    k = load_shared(shared_ptr, k_at + s * ROW_BYTES + 4 * i)
-                    x = x + k * load_shared(shared_ptr, u_at + s * COLUMN_BYTES + 4 * c)
-                moved += (settle(x),)
-        return moved
+        for n in tl.static_range(8 * COLUMNS):
+            moved += (settle(fade * state[n]),)
+        for s in tl.static_range(CHUNK):
+            added = ()
+            for c in tl.static_range(COLUMNS):
+                u = load_shared(shared_ptr, u_at + s * COLUMN_BYTES + 4 * c)
+                for i in tl.static_range(8):
+                    added += (moved[8 * c + i] + load_shared(shared_ptr, k_at + s * ROW_BYTES + 4 * i) * u,)
+            moved = added
+        settled = ()
+        for n in tl.static_range(8 * COLUMNS):
+            settled += (settle(moved[n]),)
+        return settled
     args = state
     args += (fade, k_at, u_at)
     CONSTRAINTS: tl.constexpr = _MOVE_CONSTRAINTS[COLUMNS // 2]

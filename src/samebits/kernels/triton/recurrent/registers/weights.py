@@ -51,20 +51,16 @@ def shared_memory(thread):
 @triton.jit
 def head_dot(shared_ptr, a, b, K: tl.constexpr):
     """The dot product, in head order, of the rows at a and b: where there is no PTX."""
-    level = ()
-    for r in tl.static_range(K // 8):
-        chain = load_shared(shared_ptr, a + 32 * r) * load_shared(shared_ptr, b + 32 * r)
-        for i in tl.static_range(1, 8):
-            at = 32 * r + 4 * i
-            chain = chain + load_shared(shared_ptr, a + at) * load_shared(shared_ptr, b + at)
-        level += (chain,)
+    run = (tl.arange(0, K // 8) * 32)[None, :]
+    x = load_shared(shared_ptr, a[:, None] + run) * load_shared(shared_ptr, b[:, None] + run)
+    for i in tl.static_range(1, 8):
+        at = run + 4 * i
+        x = x + load_shared(shared_ptr, a[:, None] + at) * load_shared(shared_ptr, b[:, None] + at)
     for _ in tl.static_range(4):
-        if len(level) > 1:
-            joined = ()
-            for n in tl.static_range(len(level) // 2):
-                joined += (level[2 * n] + level[2 * n + 1],)
-            level = joined
-    return level[0]
+        if x.shape[1] > 1:
+            left, right = tl.split(tl.reshape(x, [THREADS, x.shape[1] // 2, 2]))
+            x = left + right
+    return tl.reshape(x, [THREADS])
 
 
 @triton.jit
