@@ -81,7 +81,7 @@ def _check(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr:
     weight_bytes=active_bytes,
     usual_size=_usual_size,
     space=EXPERT_Q8_SPACE,
-    smallest=-113,
+    smallest=-123,
 )
 def expert_gemm_q8(
     codes: np.ndarray,
