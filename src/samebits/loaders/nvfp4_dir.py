@@ -19,7 +19,7 @@ from math import prod
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import BLOCK
+from samebits.core.format import BLOCK, HostTensor
 from samebits.formats import NVFP4, Packed
 from samebits.formats.nvfp4 import SMALLEST_SCALE
 from samebits.loaders.quantization import GROUP, MODELOPT, Layout
@@ -48,7 +48,7 @@ class Nvfp4Dir(SafetensorsDir):
     layout: Layout = MODELOPT
     parts: dict[str, Parts] = field(default_factory=dict)
 
-    def read(self, name: str) -> np.ndarray | Packed:  # type: ignore[override]
+    def read(self, name: str) -> HostTensor:
         """A fresh tensor: packed for a quantized layer, else in the file's own format."""
         if name not in self.parts:
             return super().read(name)
@@ -62,8 +62,11 @@ class Nvfp4Dir(SafetensorsDir):
         blocks[..., 1:] = codes.reshape(rows, num_blocks, GROUP // 2)
         return Packed(NVFP4, blocks.reshape(rows, -1), self._scale(parts.scale))
 
+    def read_at(self, name: str, index: int) -> HostTensor:
+        return self.read(name)[index] if name in self.parts else super().read_at(name, index)
+
     def _scale(self, entry: TensorEntry) -> np.float32:
-        value = super().read(entry.name).reshape(())
+        value = self._array(entry.name, None).reshape(())
         with np.errstate(divide="ignore", over="ignore"):
             scale = np.float32(1) / value if self.layout.divides else value
         if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:

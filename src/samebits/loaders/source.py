@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor
+from samebits.core.format import FORMATS, HostTensor
 from samebits.loaders.limits import MAX_JSON_ITEMS
 
 
@@ -24,6 +24,11 @@ class TensorEntry:
     is_supported: bool
     file: str
 
+    @property
+    def is_block(self) -> bool:
+        """Whether it is in a block format of ours."""
+        return self.is_supported and FORMATS[self.format].is_block
+
 
 class TensorSource(Protocol):
     """Tensors by the file's own names."""
@@ -36,6 +41,10 @@ class TensorSource(Protocol):
 
     def read(self, name: str) -> HostTensor:
         """The tensor; BadInput when it is not there or in a format that is not ours."""
+        ...
+
+    def read_at(self, name: str, index: int) -> HostTensor:
+        """What the tensor has at an index of its first axis; `read` of everything would take more memory."""
         ...
 
     def release(self, name: str) -> None:
