@@ -47,7 +47,7 @@ def checkpoint_of(path: Path, *weights: Weight) -> FileCheckpoint:
     """A checkpoint that needs these tensors of its one layer, and no others."""
     file = open_gguf(path) if path.suffix == ".gguf" else open_safetensors(path)
     llama, config = read_config(Fields(CONFIG, "config"), False, {})
-    architecture = replace(llama, top=(), layer=weights)
+    architecture = replace(llama, top=(), layer=weights, kinds={})
     tensors = architecture.tensors(config, is_gguf=path.suffix == ".gguf")
     return FileCheckpoint(path, file, architecture, config, tensors)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from operator import attrgetter
 
 import numpy as np
 
@@ -150,7 +151,7 @@ class Architecture:
     top        tensors that a model has once
     layer      tensors of every layer; their names stand behind "layers.0.", "blk.0." and "model.layers.0."
     build      the graph of a step
-    kinds      tensors that only layers of a kind have beside those, by `Layer.kind`
+    kinds      tensors that only layers of a kind have beside those, by `Layer.kind` and by `Layer.ffn`
     hf_whole   (model_type, root) where a config.json holds this one as its text_config, beside models of pictures or
                sounds: names start with the root in place of "model"
     """
@@ -169,11 +170,11 @@ class Architecture:
         dims, found = config.dims(), {}
         prefixes = [("", "", "", self.top)]
         for i, layer in enumerate(config.layers):
-            weights = (*self.layer, *self.kinds.get(layer.kind, ()))
+            weights = (*self.layer, *self.kinds.get(layer.kind, ()), *self.kinds.get(layer.ffn, ()))
             prefixes.append((f"layers.{i}.", f"blk.{i}.", f"model.layers.{i}.", weights))
         for ours, gguf, hf, weights in prefixes:
             for w in weights:
-                if not w.when or getattr(config, w.when):
+                if not w.when or attrgetter(w.when)(config):
                     name = f"{gguf}{w.gguf}" if is_gguf else _rooted(f"{hf}{w.hf}", config.hf_root)
                     found[ours + w.name] = _stored(w, name, dims, is_gguf)
         return found
