@@ -22,7 +22,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, HostTensor
 from samebits.formats import NVFP4, Packed
 from samebits.formats.nvfp4 import SMALLEST_SCALE
-from samebits.loaders.quantization import GROUP, MODELOPT, Layout
+from samebits.loaders.quantization import GROUP, MODELOPT, Nvfp4Layout
 from samebits.loaders.safetensors_dir import MAX_HEADER_BYTES, SafetensorsDir
 from samebits.loaders.source import TensorEntry
 
@@ -45,7 +45,7 @@ class Parts:
 class Nvfp4Dir(SafetensorsDir):
     """A folder in which the parts of a quantized layer are one tensor "<layer>.weight" in our NVFP4."""
 
-    layout: Layout = MODELOPT
+    layout: Nvfp4Layout = MODELOPT
     parts: dict[str, Parts] = field(default_factory=dict)
 
     def read(self, name: str) -> HostTensor:
@@ -66,7 +66,7 @@ class Nvfp4Dir(SafetensorsDir):
         return self.read(name)[index] if name in self.parts else super().read_at(name, index)
 
     def _scale(self, entry: TensorEntry) -> np.float32:
-        value = self._array(entry.name, None).reshape(())
+        value = self._array(entry, None).reshape(())
         with np.errstate(divide="ignore", over="ignore"):
             scale = np.float32(1) / value if self.layout.divides else value
         if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
@@ -75,7 +75,7 @@ class Nvfp4Dir(SafetensorsDir):
         return np.float32(scale)
 
 
-def join_parts(file: SafetensorsDir, layout: Layout) -> Nvfp4Dir:
+def join_nvfp4(file: SafetensorsDir, layout: Nvfp4Layout) -> Nvfp4Dir:
     """The folder with the parts of its quantized layers joined, their presence, types and shapes checked."""
     tensors, parts = dict(file.tensors), {}
     for name, codes in file.tensors.items():
@@ -93,7 +93,7 @@ def join_parts(file: SafetensorsDir, layout: Layout) -> Nvfp4Dir:
     return Nvfp4Dir(file.path, tensors, layout, parts)
 
 
-def _parts(file: SafetensorsDir, layer: str, codes: TensorEntry, layout: Layout) -> Parts:
+def _parts(file: SafetensorsDir, layer: str, codes: TensorEntry, layout: Nvfp4Layout) -> Parts:
     for name in REFUSED:
         if f"{layer}.{name}" in file.tensors:
             raise BadInput(codes.file, f"tensor {layer}.{name}", "a tensor", "none: such layers are not supported")

@@ -31,14 +31,14 @@ class SafetensorsDir:
 
     def read(self, name: str) -> HostTensor:
         """A fresh array in the file's own format."""
-        return self._array(name, None)
+        return self._array(entry_of(self, name), None)
 
     def read_at(self, name: str, index: int) -> HostTensor:
         """A fresh array of what the tensor has at an index of its first axis; no more of it is copied."""
-        return self._array(name, index)
+        return self._array(entry_of(self, name), index)
 
-    def _array(self, name: str, index: int | None) -> np.ndarray:
-        entry = entry_of(self, name)
+    def _array(self, entry: TensorEntry, index: int | None) -> np.ndarray:
+        name = entry.name
         try:
             with safe_open(entry.file, framework="np") as reader:
                 array = reader.get_tensor(name) if index is None else reader.get_slice(name)[index]

@@ -58,7 +58,7 @@ def entry_of(source: TensorSource, name: str) -> TensorEntry:
     if entry is None:
         raise BadInput(str(source.path), f"tensor {name}", "nothing", "a tensor of that name")
     if not entry.is_supported:
-        needed = "f32, f16, bf16 or a GGUF format q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k"
+        needed = "f32, f16, bf16 or a GGUF format q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k mxfp4"
         raise BadInput(entry.file, f"tensor {name}", f"format {entry.format}", needed)
     return entry
 

@@ -88,6 +88,8 @@ INLINE BlockScales load_scales(const uint8_t* span, int at, float tensor_scale) 
         s.d = set(0.5f * tensor_scale);
         s.sub = load_e4m3(span);
         s.min = load_e4m3(span + 16);
+    } else if constexpr (W::has_exponents) {
+        s.d = load_exponents(span);
     } else {
         s.d = load_f16(reinterpret_cast<const uint16_t*>(span));
         if constexpr (W::term == Term::offset) s.m = load_f16(reinterpret_cast<const uint16_t*>(span + 32));
