@@ -36,10 +36,10 @@ def check_pairs(where: str, argument: str, num_rows: Dim, num_pairs: Dim, share:
     """
     if isinstance(num_rows, Sym) and isinstance(num_pairs, Sym) and num_rows.name != num_pairs.name:
         return
+    needed = f"a multiple of the {num_rows} rows" if share is None else f"{share} for each of {num_rows} tokens"
     if share is None:
         share = pairs_per_row(*(d.upper if isinstance(d, Sym) else d for d in (num_rows, num_pairs)))
     if share < 1 or scaled_dim(num_rows, share) != num_pairs:
-        needed = f"{share or 'as many'} for each of {num_rows} rows"
         raise BadInput(where, argument, f"{num_pairs} pairs", needed)
 
 
