@@ -79,13 +79,14 @@ def model_facts(checkpoint: FileCheckpoint, weight_bytes: int) -> dict[str, Any]
 
 def tokenizer_facts(checkpoint: FileCheckpoint) -> dict[str, Any]:
     tokenizer = checkpoint.tokenizer()
-    special = {k: v for k, v in asdict(tokenizer.special).items() if k != "end_ids"}
+    special = {k: v for k, v in asdict(tokenizer.special).items() if k not in ("end_ids", "marks")}
     return {
         "kind": tokenizer.kind,
         "vocab_size": tokenizer.vocab_size,
         "special_ids": special,
         "special_texts": {k: tokenizer.token_text(v) for k, v in special.items() if v is not None},
         "end_ids": sorted(tokenizer.special.end_ids),
+        "has_channels": tokenizer.special.marks is not None,
         "adds_space_prefix": tokenizer.adds_space_prefix,
         "has_chat_template": checkpoint.chat_template() is not None,
     }

@@ -1,8 +1,8 @@
 """From a vocabulary to the function that turns plain text into its tokens.
 
 Compiled where the package was built, and then without the interpreter's lock; else, and for a pre-tokenizer that the
-compiled ones lack, the same in Python, which defines what they give. Both take time in proportion to the text, or nearly
-so.
+compiled ones lack, the same in Python, which defines what they give. Both take time in proportion to the text, or
+nearly so.
 """
 
 from __future__ import annotations
