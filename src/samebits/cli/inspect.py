@@ -17,7 +17,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from samebits.core.errors import SamebitsError
-from samebits.debug.reading import reading
 from samebits.debug.text import size_text
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
 from samebits.loaders.files import open_file
@@ -29,6 +28,7 @@ from samebits.models.parts import Limits
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.rope import PLAIN
 from samebits.models.parts.state import Slot
+from samebits.models.reading import reading
 
 SHOWN_ITEMS = 4
 SHOWN_CHARS = 200

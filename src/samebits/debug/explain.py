@@ -12,9 +12,9 @@ from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.debug.labels import Label, label_values
 from samebits.debug.prepare import device_of, rewritten
-from samebits.debug.reading import Reading, reading
 from samebits.engine.plan import tiers_to_try
 from samebits.graph import Graph, Node
+from samebits.models.reading import Reading, reading
 from samebits.ops import OPS
 from samebits.passes import place
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from samebits.debug.explain import Explanation, NodePlan, Verdict
-from samebits.debug.reading import Reading
 from samebits.debug.text import aligned, size_text
+from samebits.models.reading import Reading
 
 SHOWN_OBSTACLES = 8
 SHOWN_CHARS = 200  # shown of a reason; --json has all of it
