@@ -1,4 +1,4 @@
-"""The graphs of mixtures in block formats after the passes: what enters a layer is quantized once for all who read it."""
+"""Graphs of mixtures in block formats after the passes: what enters a layer is quantized once for all who read it."""
 
 from __future__ import annotations
 

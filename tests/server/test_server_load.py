@@ -90,7 +90,7 @@ def test_a_mixture_among_32_others(tmp_path: Path) -> None:
             return await asyncio.gather(*(client.post("/v1/completions", json=whole_body(i)) for i in range(count)))
 
     def whole_body(number: int) -> dict[str, Any]:
-        return {**body_of(number), "stream": False, "logprobs": 2}
+        return {**body_of(number), "stream": False, "logprobs": 2, "max_tokens": 8}
 
     with running(write_random_tiny(tmp_path / "mixture.gguf", num_experts=8), {"max_sequences": 40}) as server:
         answers = [reply.json()["choices"] for reply in asyncio.run(together(server.url, 33))]
