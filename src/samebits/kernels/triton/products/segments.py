@@ -48,9 +48,7 @@ def segment_of(indptr_ptr, place, SEGMENTS: tl.constexpr, BOUND: tl.constexpr):
 
 
 @triton.jit
-def check_indptr(
-    indptr_ptr, fault_ptr, total, SEGMENTS: tl.constexpr, BOUND: tl.constexpr, BAD_INDPTR: tl.constexpr
-):
+def check_indptr(indptr_ptr, fault_ptr, total, SEGMENTS: tl.constexpr, BOUND: tl.constexpr, BAD_INDPTR: tl.constexpr):
     """A fault where entries fall, or do not lead from 0 to the total."""
     s = tl.arange(0, BOUND)
     start = tl.load(indptr_ptr + s, mask=s < SEGMENTS, other=0)

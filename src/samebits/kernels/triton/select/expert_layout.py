@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
+from samebits.kernels.triton.lib.chaining import chained, reads_integers_late, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where
@@ -51,6 +51,7 @@ def layout_kernel(
 
 
 @implements("expert_layout", tier=Tier.PORTABLE)
+@reads_integers_late
 def expert_layout(expert_ids: torch.Tensor, *, num_experts: int) -> tuple[torch.Tensor, torch.Tensor]:
     num_pairs, device = expert_ids.numel(), expert_ids.device
     pairs = torch.empty(num_pairs, dtype=torch.int32, device=device)

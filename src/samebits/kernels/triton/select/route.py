@@ -35,7 +35,8 @@ def _exp_sum(logits_ptr, highest, EXPERTS: tl.constexpr, CUTS: tl.constexpr):
     """The sum of exp(logit - highest) over all experts in row order."""
     base = tl.arange(0, CUTS)[:, None] * CUT + tl.arange(0, 16)[None, :]
     slots = tl.zeros([CUTS, 16], tl.float32)
-    for i in tl.static_range(16):
+    STEPS: tl.constexpr = 16 if CUTS > 1 else (EXPERTS + 15) // 16  # what lies beyond adds +0
+    for i in tl.static_range(STEPS):
         logits = tl.load(logits_ptr + base + i * 16, mask=base + i * 16 < EXPERTS, other=float("-inf"))
         slots = slots + exp(logits - highest)
     return tl.sum(sum_of_slots(slots, 1), axis=0)

@@ -5,9 +5,12 @@ Few pairs or many is said by sizes that the host knows; who chose whom is read o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from samebits.core.tiers import Tier
+from samebits.kernels.triton.lib.chaining import reads_integers_late
 from samebits.kernels.triton.lib.devices import ON_AMD
 from samebits.kernels.triton.lib.faults import fault
 from samebits.kernels.triton.lib.int8_blocks import REFUSED
@@ -18,6 +21,7 @@ from samebits.kernels.triton.products.blocks.few.experts import expert_gemv_q8
 from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.blocks.many.activations import quantized
 from samebits.kernels.triton.products.blocks.many.experts import expert_gemm_int8
+from samebits.kernels.triton.products.blocks.many.experts_dot import expert_gemm_dot
 from samebits.kernels.triton.products.blocks.ops import block_weight, tiled
 from samebits.kernels.triton.rows.elementwise import unary
 
@@ -28,9 +32,11 @@ FORMS = {"silu": "silu", "gelu_tanh": "tanh", "clamped": "clamped"}
 X_FAULT = fault("expert_gemm", *REFUSED)
 
 
-def are_few(num_pairs: int, num_experts: int) -> bool:
-    """Whether pairs go one by one; always where the instruction that the other way is made of does not exist."""
-    return num_pairs <= min(MOST_FEW, MOST_SHARED * num_experts) or (ON_AMD and not INTERPRETED)
+def multiplier(num_pairs: int, num_experts: int) -> Callable[..., None]:
+    """The launcher for so many pairs; all give the same bits."""
+    if num_pairs <= min(MOST_FEW, MOST_SHARED * num_experts):
+        return expert_gemv_q8
+    return expert_gemm_dot if ON_AMD and not INTERPRETED else expert_gemm_int8
 
 
 def _product(
@@ -46,13 +52,14 @@ def _product(
     num_experts, n, _ = weight.shape
     y = torch.empty(len(pairs), n, dtype=torch.float32, device=codes.device)
     if y.numel():
-        multiply = expert_gemv_q8 if are_few(len(pairs), num_experts) else expert_gemm_int8
+        multiply = multiplier(len(pairs), num_experts)
         bias = None if bias is None else bias.contiguous()
         multiply(codes, scales, weight, pairs.contiguous(), seg_indptr.contiguous(), bias, y, op)
     return y
 
 
 @implements("expert_gemm_q8", tier=Tier.PORTABLE, prepack=PREPACK)
+@reads_integers_late
 def expert_gemm_q8_blocks(
     codes: torch.Tensor,
     scales: torch.Tensor,
@@ -65,6 +72,7 @@ def expert_gemm_q8_blocks(
 
 
 @implements("expert_gate_q8", tier=Tier.PORTABLE, prepack=PREPACK)
+@reads_integers_late
 def expert_gate_q8_blocks(
     codes: torch.Tensor,
     scales: torch.Tensor,
@@ -82,6 +90,7 @@ def expert_gate_q8_blocks(
 
 
 @implements("expert_gemm", tier=Tier.PORTABLE, when=block_weight, prepack=PREPACK)
+@reads_integers_late
 def expert_gemm_blocks(
     x: torch.Tensor,
     weight: Blocks | Tiled,

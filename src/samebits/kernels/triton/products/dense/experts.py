@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
-from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
+from samebits.kernels.triton.lib.chaining import chained, reads_integers_late, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow, widen
@@ -81,6 +81,7 @@ def _expert_tiles(
 
 
 @implements("expert_gemm", tier=Tier.PORTABLE, when=float_weight)
+@reads_integers_late
 def expert_gemm_exact(
     x: torch.Tensor,
     weight: torch.Tensor,
