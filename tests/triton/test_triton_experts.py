@@ -55,7 +55,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list
     ("launcher", "args", "kw"),
     [
         # one tile each: experts that several pairs share, rows per token and per pair, a chunk that is not full
-        ("expert_gemv_q8", (3, 2, 4, 8, 32, "q4_1"), {"given": ("bias",)}),
+        ("expert_gemv_q8", (2, 2, 3, 8, 32, "q4_1"), {"given": ("bias",)}),
         ("expert_gemv_q8", (3, 1, 2, 8, 32, "q8_0"), {"rows": "pair", "chosen": "same"}),
         ("expert_gemm_int8", (5, 2, 3, 24, 256, "q4_k"), {"given": ("bias",)}),
         ("expert_gemm_int8", (9, 1, 2, 16, 96, "q4_0"), {"rows": "pair", "chosen": "same"}),
@@ -70,21 +70,19 @@ def test_products_in_block_formats(
 
 
 def test_more_pairs_than_a_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of two: five pairs of one expert are three runs."""
+    """Runs of two: three pairs of one expert are two runs."""
     monkeypatch.setattr("samebits.kernels.triton.products.blocks.few.experts.ROWS", 2)
-    monkeypatch.setattr(block_experts, "MOST_SHARED", 5)
-    check("expert_gemm_q8", 5, 1, 2, 8, 32, "q8_0", chosen="same")
+    check("expert_gemm_q8", 3, 1, 2, 8, 32, "q8_0", chosen="same")
 
 
 def test_experts_in_float32_quantize_their_rows_first() -> None:
     check("expert_gemm", 2, 1, 2, 8, 32, "q8_0")
 
 
-@pytest.mark.parametrize("most_few", [64, 0], ids=["few", "many"])
-@pytest.mark.parametrize("fmt", ["bf16", "f32"])
-def test_products_in_float_formats(monkeypatch: pytest.MonkeyPatch, most_few: int, fmt: str) -> None:
+@pytest.mark.parametrize(("most_few", "fmt", "rows"), [(64, "bf16", "token"), (0, "f32", "pair"), (0, "f16", "token")])
+def test_products_in_float_formats(monkeypatch: pytest.MonkeyPatch, most_few: int, fmt: str, rows: str) -> None:
     monkeypatch.setattr(dense_experts, "MOST_FEW", most_few)
-    check("expert_gemm", 3, 2, 4, 3, 20, fmt, given=("bias",), rows="pair" if fmt == "f32" else "token")
+    check("expert_gemm", 3, 2, 4, 3, 20, fmt, given=("bias",), rows=rows)
 
 
 def test_a_gate_ends_in_int8_blocks() -> None:
@@ -116,19 +114,19 @@ def test_a_gate_that_is_no_number_is_refused() -> None:
         raise_if_any(HOST)
 
 
-def block_case() -> tuple[dict[str, Any], Tiled, torch.Tensor]:
-    """Inputs of expert_gemm_q8 with two experts, their weight tiled, and memory for y."""
-    case = expert_case("case", 5, 1, 2, 8, 32, "q4_0", given=("bias",))
+def block_case(num_tokens: int) -> tuple[dict[str, Any], Tiled, torch.Tensor]:
+    """Inputs of expert_gemm_q8 with two experts, of which a token has one, their weight tiled, and memory for y."""
+    case = expert_case("case", num_tokens, 1, 2, 8, 32, "q4_0", given=("bias",))
     inputs = make_inputs(OPS["expert_gemm_q8"], case)
     fmt = FORMATS["q4_0"]
     assert isinstance(fmt, BlockFormat)
     weight = tile_weight(Blocks(fmt, torch.from_numpy(inputs["weight"].data.copy())))
-    return inputs, weight, torch.empty((5, 8))
+    return inputs, weight, torch.empty((num_tokens, 8))
 
 
 def test_products_by_dot() -> None:
     """The launcher for devices without NVIDIA's int8 instruction."""
-    inputs, weight, y = block_case()
+    inputs, weight, y = block_case(5)
     given = {name: torch.from_numpy(inputs[name]) for name in ("codes", "scales", "pairs", "seg_indptr", "bias")}
     expert_gemm_dot(weight=weight, y=y, op="expert_gemm_q8", **given)
     raise_if_any(HOST)
@@ -156,8 +154,10 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize("most_few", [64, 0], ids=["few", "many"])
-@pytest.mark.parametrize(("name", "value", "reason"), WRONG)
+FEW_AND_MANY = [*((64, *wrong) for wrong in WRONG), *((0, *wrong) for wrong in WRONG[::2])]
+
+
+@pytest.mark.parametrize(("most_few", "name", "value", "reason"), FEW_AND_MANY)
 def test_layouts_that_are_none(
     monkeypatch: pytest.MonkeyPatch, most_few: int, name: str, value: list[int], reason: str
 ) -> None:
@@ -168,12 +168,12 @@ def test_layouts_that_are_none(
 
 @pytest.mark.parametrize("launcher", ["expert_gemv_q8", "expert_gemm_int8"])
 def test_blocks_and_layouts_that_are_none(launcher: str) -> None:
-    inputs, weight, y = block_case()
+    inputs, weight, y = block_case(2)
     names = ("codes", "scales", "pairs", "seg_indptr", "bias")
     for name, at, value, reason in (
-        ("codes", (4, 31), -128, "codes: got -128"),
-        ("scales", (4, 0), np.nan, "scales: got NaN or Inf"),
-        ("pairs", (0,), 5, "pairs: got a number of no pair"),
+        ("codes", (1, 31), -128, "codes: got -128"),
+        ("scales", (1, 0), np.nan, "scales: got NaN or Inf"),
+        ("pairs", (0,), 2, "pairs: got a number of no pair"),
         ("seg_indptr", (2,), 9, "seg_indptr: got entries that fall"),
     ):
         given = {n: torch.from_numpy(inputs[n].copy()) for n in names}
