@@ -10,17 +10,21 @@ import numpy as np
 import pytest
 
 from samebits.core.errors import BadInput
+from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.settling import unsettled
 from samebits.core.shapes import TensorSpec
 from samebits.engine.weights import load_weight
+from samebits.formats import Q4_0
 
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16)
 
 
-def load(name: str, joined: dict[str, tuple[str, ...]] | None = None, **tensors: np.ndarray) -> Any:
-    """A weight of a checkpoint that holds these tensors."""
+def load(
+    name: str, joined: dict[str, tuple[str, ...]] | None = None, shape: tuple[int, ...] = (1,), **tensors: Any
+) -> Any:
+    """A weight of a checkpoint that holds these tensors; a joined one is of this shape."""
     checkpoint: Any = SimpleNamespace(config=SimpleNamespace(ropes={}), tensor=tensors.__getitem__)
-    return load_weight(checkpoint, name, TensorSpec((1,), "f32"), joined or {})
+    return load_weight(checkpoint, name, TensorSpec(shape, "f32"), joined or {})
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -38,7 +42,17 @@ def test_weights_are_settled_and_the_file_is_left_alone(dtype: Any) -> None:
 
 def test_joined_weights_are_settled() -> None:
     parts = {"a": np.array([[-0.0, 1]], np.float32), "b": np.array([[2, 2.0**-60]], np.float32)}
-    assert load("ab", {"ab": ("a", "b")}, **parts).view(np.uint32)[:, 0].tolist() == [0, 0x40000000]
+    assert load("ab", {"ab": ("a", "b")}, (2, 2), **parts).view(np.uint32)[:, 0].tolist() == [0, 0x40000000]
+
+
+def test_stacked_weights_are_joined_matrix_by_matrix() -> None:
+    values = Stream("stacked").normal((4, 6, 32))
+    parts = {"gate": Q4_0.pack(values[:, :4]), "up": Q4_0.pack(values[:, 4:])}
+    joined = load("both", {"both": ("gate", "up")}, (4, 6, 32), **parts)
+    assert joined.shape == (4, 6, 32)
+    assert (joined.data == Q4_0.pack(values).data).all()
+    biases = {"gate": values[:, 0, :8], "up": values[:, 0, 8:]}
+    assert (load("both", {"both": ("gate", "up")}, (4, 32), **biases) == values[:, 0]).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

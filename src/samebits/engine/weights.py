@@ -15,7 +15,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.rounding import are_operands
 from samebits.core.numerics.settling import settled
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.shapes import TensorSpec, joined_axis, upper
 from samebits.models.checkpoint import Checkpoint
 
 Packer = Callable[[HostTensor], HostTensor]
@@ -30,7 +30,8 @@ def load_weight(
     BadInput for a value that no op could compute with: NaN, Inf, or one beyond 2^63 in bfloat16.
     """
     if name in joined:
-        return _concatenated([load_weight(checkpoint, part, spec, {}) for part in joined[name]])
+        parts = [load_weight(checkpoint, part, spec, {}) for part in joined[name]]
+        return _concatenated(parts, joined_axis(spec.shape, parts[0].shape))
     if name in checkpoint.config.ropes:
         return checkpoint.config.ropes[name].table(upper(spec.shape[0]), checkpoint.tensor)
     tensor = checkpoint.tensor(name)
@@ -41,18 +42,19 @@ def load_weight(
     return settled(tensor)
 
 
-def _concatenated(parts: list[HostTensor]) -> HostTensor:
+def _concatenated(parts: list[HostTensor], axis: int) -> HostTensor:
     first = parts[0]
     if isinstance(first, Packed):
-        return Packed(first.format, _stacked([p.data for p in parts if isinstance(p, Packed)]), first.scale)
-    return _stacked([p for p in parts if not isinstance(p, Packed)])
+        return Packed(first.format, _stacked([p.data for p in parts if isinstance(p, Packed)], axis), first.scale)
+    return _stacked([p for p in parts if not isinstance(p, Packed)], axis)
 
 
-def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
+def _stacked(arrays: list[np.ndarray], axis: int) -> np.ndarray:
     """One after another, in pages of their own that go back at once: an allocator would keep some for each thread."""
-    shape = (sum(len(array) for array in arrays), *arrays[0].shape[1:])
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(array.shape[axis] for array in arrays)
     pages = mmap.mmap(-1, max(1, prod(shape) * arrays[0].itemsize))
-    return np.concatenate(arrays, out=np.ndarray(shape, arrays[0].dtype, pages))
+    return np.concatenate(arrays, axis=axis, out=np.ndarray(shape, arrays[0].dtype, pages))
 
 
 def upload(

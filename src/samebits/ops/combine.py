@@ -12,6 +12,7 @@ from samebits.core.numerics.settling import settle
 from samebits.core.numerics.sums import chain
 from samebits.core.shapes import Env, Sym, TensorSpec
 from samebits.ops.expert_equivalents import combine_equivalents
+from samebits.ops.expert_spaces import COMBINE_SPACE
 from samebits.ops.experts import check_pairs
 from samebits.ops.record import FLOATS, Case, Input, Result, Tolerance, define_op
 
@@ -57,6 +58,7 @@ GATED = ("shared", "shared_gate")
     shape_env=_env,
     equivalents=combine_equivalents,
     operations=lambda y, **_: 2 * y.size,
+    space=COMBINE_SPACE,
     smallest=-123,
 )
 def combine(

@@ -14,6 +14,8 @@ from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import Case, Op
 from samebits.ops.values import contents
 
+CHOSEN = ("scattered", "even", "same")
+
 
 def chosen_experts(kind: str, num_tokens: int, num_ranks: int, num_experts: int, stream: Stream) -> np.ndarray:
     """int32 [T, R]: scattered, even (in turn), or the same experts for all; no expert twice for a token."""

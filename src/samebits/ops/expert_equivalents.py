@@ -1,4 +1,4 @@
-"""Equivalents of the ops on experts: other tokens beside one, other choices of theirs, the same work in another order."""
+"""Equivalents of the ops on experts: other tokens, other choices of theirs, the same work in another order."""
 
 from __future__ import annotations
 

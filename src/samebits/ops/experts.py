@@ -15,6 +15,7 @@ from samebits.core.numerics.settling import settle
 from samebits.core.shapes import Dim, Env, Sym, TensorSpec
 from samebits.ops.expert_cases import expert_case, expert_inputs
 from samebits.ops.expert_equivalents import expert_equivalents
+from samebits.ops.expert_spaces import EXPERT_GEMM_SPACE, LAYOUT_SPACE
 from samebits.ops.gemm import GEMM_TOLERANCE, check_weight, matmul, product_size
 from samebits.ops.ragged import check_index_range, check_indptr
 from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Result, define_op, positive
@@ -35,10 +36,10 @@ def check_pairs(where: str, argument: str, num_rows: Dim, num_pairs: Dim, share:
     """
     if isinstance(num_rows, Sym) and isinstance(num_pairs, Sym) and num_rows.name != num_pairs.name:
         return
+    needed = f"a multiple of the {num_rows} rows" if share is None else f"{share} for each of {num_rows} tokens"
     if share is None:
         share = pairs_per_row(*(d.upper if isinstance(d, Sym) else d for d in (num_rows, num_pairs)))
     if share < 1 or scaled_dim(num_rows, share) != num_pairs:
-        needed = f"{share or 'as many'} for each of {num_rows} rows"
         raise BadInput(where, argument, f"{num_pairs} pairs", needed)
 
 
@@ -91,6 +92,7 @@ def _layout_case(case_id: str, t: int, r: int, e: int, kind: str = "scattered") 
     check=_check_layout_ids,
     make_inputs=expert_inputs,
     shape_env=_layout_env,
+    space=LAYOUT_SPACE,
 )
 def expert_layout(expert_ids: np.ndarray, *, num_experts: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """The pairs of every expert, in order of their numbers."""
@@ -154,6 +156,7 @@ def _check(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.
     equivalents=expert_equivalents,
     operations=lambda weight, pairs, **_: 2 * len(pairs) * weight.shape[-2] * weight.shape[-1],
     usual_size=lambda x, weight, pairs, seg_indptr, **_: usual_sizes(x, weight, pairs, seg_indptr),
+    space=EXPERT_GEMM_SPACE,
     smallest=-123,
 )
 def expert_gemm(

@@ -14,6 +14,7 @@ from samebits.core.numerics.settling import settle
 from samebits.ops.activation import ALPHA, LIMIT, clamped_swiglu, gelu_and_mul, silu_and_mul
 from samebits.ops.expert_cases import expert_case, expert_inputs
 from samebits.ops.expert_equivalents import expert_equivalents
+from samebits.ops.expert_spaces import EXPERT_GATE_SPACE, EXPERT_Q8_SPACE
 from samebits.ops.experts import PAIRS, SEGMENTS, check_layout, for_experts, pairs_per_row, product_env, usual_sizes
 from samebits.ops.gemm import int8_matmul
 from samebits.ops.gemm_q8 import check_blocks
@@ -59,6 +60,8 @@ def _check(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr:
         expert_case("one-token", 1, 2, 8, 40, 96, "q4_0"),
         expert_case("all-the-same", 20, 2, 4, 16, 64, "q8_0", chosen="same"),
         expert_case("no-tokens", 0, 2, 4, 16, 64, "q8_0"),
+        expert_case("decode-8-experts", 1, 2, 8, 576, 1536, "q4_0", rows="pair"),
+        expert_case("prefill-8-experts", 64, 2, 8, 576, 1536, "q4_0", rows="pair", full=True),
     ],
     invariant_axes=("X", "P"),
     check=_check,
@@ -67,6 +70,7 @@ def _check(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr:
     equivalents=expert_equivalents,
     operations=_operations,
     usual_size=_usual_size,
+    space=EXPERT_Q8_SPACE,
     smallest=-113,
 )
 def expert_gemm_q8(
@@ -92,6 +96,25 @@ def _activation(name: str) -> str | None:
     return None if name in ACTIVATIONS else " or ".join(map(repr, ACTIVATIONS))
 
 
+def _decompose(
+    b: Any,
+    codes: Any,
+    scales: Any,
+    weight: Any,
+    pairs: Any,
+    seg_indptr: Any,
+    bias: Any = None,
+    *,
+    activation: str = "silu",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+) -> Any:
+    both = b.expert_gemm_q8(codes, scales, weight, pairs, seg_indptr, bias)
+    if activation == "clamped":
+        return b.quantize_q8(b.clamped_swiglu(both, alpha=alpha, limit=limit))
+    return b.quantize_q8(b.silu_and_mul(both) if activation == "silu" else b.gelu_and_mul(both))
+
+
 def _check_gate(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr: np.ndarray, **_: Any) -> None:
     check_blocks("expert_gate_q8", codes, scales)
     check_layout("expert_gate_q8", pairs, seg_indptr)
@@ -106,7 +129,7 @@ def _check_gate(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_in
         Input("bias", "E 64*HB", FLOATS, "of each expert, added to gate and up", optional=True),
     ],
     attrs=[
-        Attr("activation", str, "silu", "silu_and_mul, gelu_and_mul or clamped_swiglu", _activation),
+        Attr("activation", str, "silu", "silu_and_mul, gelu_and_mul or clamped_swiglu", _activation, ACTIVATIONS),
         ALPHA,
         LIMIT,
     ],
@@ -122,13 +145,17 @@ def _check_gate(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_in
         expert_case("rows-per-pair", 4, 2, 4, 64, 64, "q4_0", rows="pair"),
         expert_case("one-token", 1, 2, 8, 192, 96, "q8_0"),
         expert_case("no-tokens", 0, 2, 4, 64, 64, "q8_0"),
+        expert_case("decode-8-experts", 1, 2, 8, 3072, 576, "q4_0"),
+        expert_case("prefill-8-experts", 64, 2, 8, 3072, 576, "q4_0", full=True),
     ],
     invariant_axes=("X", "P"),
     check=_check_gate,
     make_inputs=expert_inputs,
     shape_env=product_env("expert_gate_q8", "codes"),
+    decompose=_decompose,
     equivalents=expert_equivalents,
     operations=_operations,
+    space=EXPERT_GATE_SPACE,
     smallest=-123,
 )
 def expert_gate_q8(

@@ -63,13 +63,17 @@ class Input:
 
 @dataclass(frozen=True)
 class Attr:
-    """A constant argument. `accepts` returns nothing, or what is needed instead."""
+    """A constant argument. `accepts` returns nothing, or what is needed instead.
+
+    `words` are all that it may be where each has a decomposition of its own.
+    """
 
     name: str
     kind: type
     default: Any
     doc: str
     accepts: Callable[[Any], str | None] | None = None
+    words: tuple[str, ...] = ()
 
 
 def positive(value: float) -> str | None:

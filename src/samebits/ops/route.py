@@ -11,11 +11,11 @@ from samebits.core.numerics.elementary import sigmoid
 from samebits.core.numerics.settling import settle
 from samebits.core.numerics.sums import chain
 from samebits.ops.record import Attr, Case, Input, Result, Tolerance, define_op, positive
+from samebits.ops.route_space import ROUTE_SPACE, SCORES
 from samebits.ops.select import ranking
 from samebits.ops.softmax import normalizer, softmax
 
 F = np.float32
-SCORES = ("softmax", "sigmoid", "chosen")
 LARGEST_BIAS = F(2.0**80)  # so that a finite logit plus a bias is finite
 NEVER = F(-np.inf)
 
@@ -112,6 +112,7 @@ GROUPS = {"groups": 4, "groups_kept": 2, "group_best": 2, "normalize": True, "ep
     ],
     invariant_axes=("T",),
     check=_check,
+    space=ROUTE_SPACE,
     smallest=-123,
 )
 def route(
