@@ -36,7 +36,8 @@ async def chat_completions(request: Request) -> Response:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
     messages = [m.as_dict() for m in body.messages]
     now = FROZEN_TIME if served.is_deterministic else None
-    prompt = await asyncio.to_thread(short_enough, "messages", served.llm.chat_prompt, messages, now)
+    effort = None if body.reasoning_effort in (None, "none") else {"reasoning_effort": body.reasoning_effort}
+    prompt = await asyncio.to_thread(short_enough, "messages", served.llm.chat_prompt, messages, now, effort)
     room = max(1, served.llm.engine.max_len - len(prompt))
     max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
     logprobs = body.given("top_logprobs", 0) if body.logprobs else None
