@@ -16,20 +16,13 @@ from samebits.models.architecture import Rows, Weight
 from samebits.models.parts.builder import ModelParts
 from samebits.models.parts.decoder import Layer
 from samebits.models.parts.experts import Mixture, mixture_of
-from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Key, Source, number, whole
+from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, Key, Source, number, whole
 from samebits.models.parts.squared import squared_ffn, squared_relu
 
 SCORES = {1: "softmax", 2: "sigmoid", 3: "chosen"}  # GGUF's expert_gating_func
 
 #                           GGUF                          Hugging Face             bounds           where it is absent
-KEYS: dict[str, Key] = {
-    "num_experts":     whole("expert_count",               "num_experts",           0, MAX_EXPERTS,
-                             hf_too="num_local_experts"),
-    "top_k":           whole("expert_used_count",          "num_experts_per_tok",   1, MAX_EXPERTS),
-    "expert_size":     whole("expert_feed_forward_length", "moe_intermediate_size", 1, MAX_WIDTH),
-}  # fmt: skip
-GROUP_KEYS = KEYS | {
-    "num_experts":     whole("expert_count",               "n_routed_experts",      0, MAX_EXPERTS),
+GROUP_KEYS: dict[str, Key] = {
     "num_groups":      whole("expert_group_count",         "n_group",               1, MAX_EXPERTS, 1),
     "num_groups_kept": whole("expert_group_used_count",    "topk_group",            1, MAX_EXPERTS, 1),
     "scale":           number("expert_weights_scale",      "routed_scaling_factor", 1e-6, 1e6, 1.0),
