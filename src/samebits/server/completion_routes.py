@@ -85,7 +85,7 @@ async def stream_events(
         async for number, sample, piece in merged(started):
             index = number * n + sample
             yield event({**head, "choices": [shape.part(tokenizer, index, piece, offsets[index])]})
-            offsets[index] += len(piece.text)
+            offsets[index] += len(piece.text) if piece.is_answer else 0
             num_sent += 1
             if num_sent % EVENTS_A_TURN == 0:
                 await asyncio.sleep(
