@@ -227,6 +227,26 @@ def test_a_deterministic_server_gives_templates_a_clock_that_stands(tmp_path: Pa
         assert server.llm.chat_prompt(MESSAGES) != prompt  # where nobody froze it, the clock goes on
 
 
+def test_an_effort_reaches_templates_that_name_it(tmp_path: Path, server: Running) -> None:
+    template = "{{ reasoning_effort if reasoning_effort is defined else 'medium' }} {{ messages[0].content }}"
+    path = write_random_tiny(tmp_path / "effort.gguf", **{"tokenizer.chat_template": (STRING, template)})
+    wishes: dict[str, Any] = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
+    with running(path, is_deterministic=True) as thinking:
+        for effort, said in (("high", "high"), ("none", "medium"), (None, "medium")):
+            prompt = thinking.llm.tokenizer.encode(f"{said} hello hi", add_special=False)
+            chat = ask(thinking, CHAT, **wishes, reasoning_effort=effort).json()
+            plain = ask(thinking, COMPLETE, prompt=prompt, max_tokens=6, temperature=0).json()
+            assert chat["choices"][0]["message"]["content"] == plain["choices"][0]["text"]
+            assert chat["usage"] == plain["usage"]
+    for effort, needed in (("high", "does not name it"), ("much", "'none', 'minimal', 'low', 'medium' or 'high'")):
+        error = ask(server, CHAT, **wishes, reasoning_effort=effort)
+        assert error.status_code == 400
+        assert (error.json()["error"]["param"], needed in error.json()["error"]["message"]) == (
+            "reasoning_effort",
+            True,
+        )
+
+
 def test_a_deterministic_server_refuses_weaker_numerics(model_path: Path) -> None:
     served = ServedModel(NAME, Limits(), is_deterministic=True)
     asyncio.run(served.load(lambda: LLM(model_path, backend="null", context_len=64), model_path, None))

@@ -128,13 +128,22 @@ class LLM:
         """A prompt's token ids; TextTooLong, before any work where possible, for more than the context holds."""
         return self.tokenizer.encode(text, add_special, max_tokens=self.engine.max_len)
 
-    def chat_prompt(self, messages: Sequence[Mapping[str, Any]], now: datetime | None = None) -> list[int]:
+    def chat_prompt(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        now: datetime | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Messages through the model's own template, as token ids; BadInput if it has none, TextTooLong as `encode`.
 
-        `now` is the time for templates that print it; the current time if absent.
+        now         the time for templates that print it; the current time if absent
+        variables   of the template's own, such as `reasoning_effort`; BadInput for one that it does not name
         """
         if self._template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
+        for name, value in (variables or {}).items():
+            if not self._template.names(name):
+                raise BadInput("chat", name, repr(value), "nothing: the model's chat template does not name it")
         num_chars = sum(len(part) for message in messages for part in message.values() if isinstance(part, str))
         max_bytes, reason = self.tokenizer.max_bytes(self.engine.max_len)
         if num_chars > max_bytes:
@@ -144,6 +153,7 @@ class LLM:
             messages,
             bos_token=self.tokenizer.token_text(special.bos),
             eos_token=self.tokenizer.token_text(special.eos),
+            variables=variables,
             now=now,
         )
         return self.encode(text, add_special=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -31,6 +32,10 @@ class ChatTemplate:
             raise BadInput(where, "chat template", f"{len(source)} characters", f"at most {MAX_TEMPLATE_CHARS}")
         self.source = source
         self.where = where
+
+    def names(self, variable: str) -> bool:
+        """Whether the template reads a variable of this name, as far as its text tells."""
+        return re.search(rf"\b{re.escape(variable)}\b", self.source) is not None
 
     def render(
         self,

@@ -36,7 +36,8 @@ async def chat_completions(request: Request) -> Response:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
     messages = [m.as_dict() for m in body.messages]
     now = FROZEN_TIME if served.is_deterministic else None
-    prompt = await asyncio.to_thread(short_enough, "messages", served.llm.chat_prompt, messages, now)
+    effort = None if body.reasoning_effort in (None, "none") else {"reasoning_effort": body.reasoning_effort}
+    prompt = await asyncio.to_thread(short_enough, "messages", served.llm.chat_prompt, messages, now, effort)
     room = max(1, served.llm.engine.max_len - len(prompt))
     max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
     logprobs = body.given("top_logprobs", 0) if body.logprobs else None
@@ -84,7 +85,7 @@ async def stream_events(
         async for number, sample, piece in merged(started):
             index = number * n + sample
             yield event({**head, "choices": [shape.part(tokenizer, index, piece, offsets[index])]})
-            offsets[index] += len(piece.text)
+            offsets[index] += len(piece.text) if piece.is_answer else 0
             num_sent += 1
             if num_sent % EVENTS_A_TURN == 0:
                 await asyncio.sleep(

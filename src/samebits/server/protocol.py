@@ -130,6 +130,7 @@ class ChatBody(Sampling):
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 20)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
 
 
 class CompletionBody(Sampling):
@@ -169,7 +170,6 @@ REFUSED: dict[type[Body], dict[str, tuple[Any, ...]]] = {
         "modalities": (["text"],),
         "audio": (),
         "prediction": (),
-        "reasoning_effort": ("none",),
         "verbosity": ("medium",),
         "web_search_options": (),
         "store": (False,),

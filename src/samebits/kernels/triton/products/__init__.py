@@ -7,4 +7,9 @@ gemm                              f16, bf16        invariant   dense/tensor_core
 gemm                              f32, f16, bf16   portable    dense/exact.py
 grouped_gemm                      block formats    portable    blocks/grouped.py
 grouped_gemm                      f32, f16, bf16   portable    dense/grouped.py
+expert_gemm_q8, expert_gate_q8    block formats    portable    blocks/experts.py
+expert_gemm                       block formats    portable    blocks/experts.py
+expert_gemm                       f32, f16, bf16   portable    dense/experts.py
+
+segments.py finds the segment, or the expert, of a row or a tile.
 """

@@ -14,13 +14,14 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import PTX_HERE
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.scratch import counters
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
-from samebits.kernels.triton.products.blocks.silu import silu_quantized
+from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.fast.activations import widened
 from samebits.kernels.triton.products.fast.dequant import dequantized, planes_of, values
@@ -180,11 +181,16 @@ def _product(
     return _many_tokens(codes, scales, weight, bias, op_name)
 
 
+def within_float16(call: OpCall) -> str | None:
+    """Values become float16 here, and a power of two may be none."""
+    return "mxfp4's scales go beyond float16" if call.inputs["weight"].format == "mxfp4" else None
+
+
 def _tiled(weight: Tiled | Blocks) -> Tiled:
     return weight if isinstance(weight, Tiled) else tile_weight(weight)
 
 
-@implements("gemm_q8", tier=Tier.FAST, prepack=PREPACK)
+@implements("gemm_q8", tier=Tier.FAST, when=within_float16, prepack=PREPACK)
 def gemm_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -196,7 +202,7 @@ def gemm_q8_fast(
     return _product(codes, scales, weight, bias, "gemm_q8")
 
 
-@implements("gemm_silu_q8", tier=Tier.FAST, prepack=PREPACK)
+@implements("gemm_silu_q8", tier=Tier.FAST, when=within_float16, prepack=PREPACK)
 def gemm_silu_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -205,4 +211,4 @@ def gemm_silu_q8_fast(
         from samebits.kernels.triton.products.blocks.few.launch import gemv_silu_q8
 
         return gemv_silu_q8(codes, scales, weight)
-    return silu_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)
+    return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +48,10 @@ class Shape:
 
 
 def planes_of(weight: Tiled, *, words: bool) -> list[torch.Tensor]:
-    """codes, high (in words or bytes), d, m (float16), sub, msub (bytes); what a format lacks is any such tensor."""
+    """codes, high (in words or bytes), d (float16, bytes of mxfp4), m (float16), sub, msub (bytes).
+
+    What a format lacks is any such tensor.
+    """
     views = plane_views(weight)
     codes = views["codes"]
     unit = torch.int32 if words else torch.uint8
@@ -55,7 +59,7 @@ def planes_of(weight: Tiled, *, words: bool) -> list[torch.Tensor]:
     return [
         codes.view(unit),
         views.get("high", codes).view(unit),
-        views["d"].view(torch.float16) if "d" in views else halves,
+        views["d"] if weight.format.name == "mxfp4" else views["d"].view(torch.float16) if "d" in views else halves,
         views["m"].view(torch.float16) if "m" in views else halves,
         views.get("sub", codes),
         views.get("msub", codes),
@@ -123,26 +127,38 @@ def multiply(
         *planes_of(weight, words=True),
         y if bias is None else bias,
         y,
-        float(np.float32(0.5) * np.float32(weight.scale)),
+        weight_scale(weight),
         num_tokens,
         num_rows,
         nb,
-        FORMAT=weight.format.name,
-        KIND=KINDS[weight.format.name],
-        MT=shape.row_tiles,
-        NT=shape.token_tiles,
-        WARPS=shape.warps,
-        GROUPS=shape.groups,
-        ROWS_AHEAD=shape.rows_ahead,
-        TOKENS_AHEAD=shape.tokens_ahead,
-        LINES_AHEAD=shape.lines_ahead,
-        TAIL=nb % CHUNK != 0,
+        **warp_constants(weight, shape),
         BIAS=bias is not None,
-        EMULATE=INTERPRETED,
-        num_warps=shape.warps * shape.groups,
-        maxnreg=shape.registers,
-        **UNFUSED,
     )
+
+
+def weight_scale(weight: Tiled) -> float:
+    """The factor that all terms of an nvfp4 weight have."""
+    return float(np.float32(0.5) * np.float32(weight.scale))
+
+
+def warp_constants(weight: Tiled, shape: Shape) -> dict[str, Any]:
+    """What a kernel on tile_totals is compiled for."""
+    return {
+        "FORMAT": weight.format.name,
+        "KIND": KINDS[weight.format.name],
+        "MT": shape.row_tiles,
+        "NT": shape.token_tiles,
+        "WARPS": shape.warps,
+        "GROUPS": shape.groups,
+        "ROWS_AHEAD": shape.rows_ahead,
+        "TOKENS_AHEAD": shape.tokens_ahead,
+        "LINES_AHEAD": shape.lines_ahead,
+        "TAIL": weight.shape[-1] // BLOCK % CHUNK != 0,
+        "EMULATE": INTERPRETED,
+        "num_warps": shape.warps * shape.groups,
+        "maxnreg": shape.registers,
+        **UNFUSED,
+    }
 
 
 def grouped_int8(
@@ -194,7 +210,7 @@ def dot(
         *faults,
         codes.stride(0),
         scales.stride(0),
-        float(np.float32(0.5) * np.float32(weight.scale)),
+        weight_scale(weight),
         num_tokens,
         num_rows,
         codes.shape[1] // BLOCK,
