@@ -13,6 +13,7 @@
 #include "embedding.h"
 #include "gated_norm.h"
 #include "gemm.h"
+#include "head_gemm.h"
 #include "layout.h"
 #include "norm.h"
 #include "quantize.h"
@@ -40,6 +41,7 @@ constexpr NativeOp kOps[] = {
     {"gemm_q8", run_gemm_q8, Split::free, gemm_q8_scratch, warm_gemm_q8},
     {"gemm_silu_q8", run_gemm_silu_q8, Split::free, gemm_silu_q8_scratch, warm_gemm_silu_q8},
     {"grouped_gemm", run_grouped_gemm, Split::free, grouped_gemm_scratch},
+    {"head_gemm", run_head_gemm, Split::free, head_gemm_scratch},
     {"rms_norm", run_rms_norm, Split::rows, norm_scratch},
     {"l2_norm", run_l2_norm, Split::rows, norm_scratch},
     {"gated_rms_norm", run_gated_rms_norm, Split::rows, norm_scratch},
