@@ -20,6 +20,7 @@ import gguf
 import numpy as np
 import tiny_hybrids
 import tiny_hybrids_gguf
+import tiny_latent
 import torch
 import transformers
 
@@ -128,6 +129,11 @@ RECIPES |= {
     for name, family in tiny_hybrids.FAMILIES.items()
 }
 
+RECIPES |= {
+    name: Recipe(family, tiny_latent.CONFIGS[name], gguf_types=tiny_latent.GGUF_TYPES[name], sizes=tiny_latent.SIZES)
+    for name, family in tiny_latent.FAMILIES.items()
+}
+
 
 def make_model(recipe: Recipe, seed: int) -> Any:
     """A model in float32 whose every parameter is random and exact in the recipe's dtype."""
@@ -233,6 +239,9 @@ def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
     """The model as a GGUF file without a tokenizer, tensors named by gguf-py's own map."""
     if family in tiny_hybrids_gguf.ARCHS:
         tiny_hybrids_gguf.write_gguf(path, model, family, matrix_type)
+        return
+    if family in tiny_latent.FAMILIES.values():
+        tiny_latent.write_gguf(path, model, matrix_type)
         return
     config, architecture = model.config, family.lower()
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -43,6 +43,7 @@ class Weight:
     hf_plus     added to what Hugging Face stores; GGUF stores the sum
     hf_is_log   Hugging Face stores x for -e^x; GGUF stores that
     is_f32      ops read it as float32, whatever files store
+    is_transposed  a stack of matrices that files store transposed; those in a block format become float32
     bare        the files, "gguf" or "both", whose name for it does not end in ".weight"
     """
 
@@ -58,6 +59,7 @@ class Weight:
     hf_plus: float = 0.0
     hf_is_log: bool = False
     is_f32: bool = False
+    is_transposed: bool = False
     bare: str = ""
 
 
@@ -100,6 +102,7 @@ class Stored:
     is_log: bool = False
     is_f32: bool = False
     is_decay: bool = False
+    is_transposed: bool = False
 
     @property
     def is_computed(self) -> bool:
@@ -166,7 +169,8 @@ def _stored(weight: Weight, name: str, dims: Mapping[str, int], is_gguf: bool) -
     if among:
         rows = Picked(tuple(_size(part, dims) for part in among.parts), among.taken, _size(among.groups, dims))
         needed = (rows.num_rows, *needed[1:])
-    return Stored(name, needed, shape, rows, plus, is_log, weight.is_f32, is_decay=weight.hf_is_log)
+    is_decay, is_transposed = weight.hf_is_log, weight.is_transposed
+    return Stored(name, needed, shape, rows, plus, is_log, weight.is_f32, is_decay, is_transposed)
 
 
 def _sizes(shape: str, dims: Mapping[str, int]) -> Shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from samebits.models.architecture import Architecture, Stored
 from samebits.models.parts.builder import Limits, ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
+from samebits.ops.record import FLOATS
 
 
 class Checkpoint(Protocol):
@@ -84,11 +86,12 @@ class FileCheckpoint:
         if name not in self.tensors:
             return None
         stored, entry = self.tensors[name], self.entry(name)
-        return TensorSpec(stored.shape, "f32" if stored.is_computed else entry.format)
+        is_unpacked = stored.is_transposed and entry.format not in FLOATS
+        return TensorSpec(stored.shape, "f32" if stored.is_computed or is_unpacked else entry.format)
 
     def tensor(self, name: str) -> HostTensor:
         whole, stored = self.file.read(self.entry(name).name), self.tensors[name]
-        tensor = whole if stored.rows is None else whole[stored.rows.index()]
+        tensor = _shaped(whole if stored.rows is None else whole[stored.rows.index()], stored)
         if not stored.is_computed and tensor.shape == stored.shape:
             return tensor
         if isinstance(tensor, Packed):
@@ -112,7 +115,7 @@ class FileCheckpoint:
     def num_bytes(self, name: str) -> int:
         """Of a tensor, in the file."""
         stored, entry = self.tensors[name], self.entry(name)
-        return entry.num_bytes * stored.shape[0] // stored.needed[0]
+        return entry.num_bytes * prod(stored.shape) // prod(stored.needed)
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that comes with the weights, with as many ids as the model has."""
@@ -179,6 +182,19 @@ def _hf_architecture(fields: Fields) -> Architecture:
     if model_type not in by_type:
         raise fields.fail("model_type", repr(model_type), f"one of {', '.join(by_type)}")
     return by_type[model_type]
+
+
+def _shaped(tensor: HostTensor, stored: Stored) -> HostTensor:
+    """The file's rows as the stack of matrices that the model has, where it has one."""
+    if len(stored.shape) != 3 or tensor.shape == stored.shape:
+        return tensor
+    if stored.is_transposed:
+        num_matrices, num_columns, num_rows = stored.shape
+        plain = tensor.unpack() if isinstance(tensor, Packed) else tensor
+        return np.ascontiguousarray(plain.reshape(num_matrices, num_rows, num_columns).swapaxes(1, 2))
+    if isinstance(tensor, Packed):
+        return Packed(tensor.format, tensor.data.reshape(*stored.shape[:-1], -1), tensor.scale)
+    return tensor.reshape(stored.shape)
 
 
 def _computed(tensor: np.ndarray, stored: Stored) -> np.ndarray:

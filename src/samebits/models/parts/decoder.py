@@ -19,6 +19,7 @@ from samebits.models.parts.keys import (
     number,
     whole,
 )
+from samebits.models.parts.latent import Latent
 from samebits.models.parts.recurrence import Recurrence, Ssm
 from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope
 
@@ -61,6 +62,7 @@ class Decoder(ModelSize):
     logit_scale          logits are multiplied by it
     factors              what an architecture of its own multiplies by, by name; 1 where it names none
     recurrence           what layers are that keep a state in place of keys and values
+    latent               what attention is made of whose keys and values are projections of one row per token
     hf_root              what names of tensors in a Hugging Face folder start with
     """
 
@@ -84,6 +86,7 @@ class Decoder(ModelSize):
     has_out_bias: bool = False
     factors: Mapping[str, float] = field(default_factory=dict)
     recurrence: Recurrence | None = None
+    latent: Latent | None = None
     hf_root: str = "model"
 
     @property
@@ -107,6 +110,23 @@ class Decoder(ModelSize):
     def has_ssm_norm(self) -> bool:
         return isinstance(self.recurrence, Ssm) and self.recurrence.has_norm
 
+    @property
+    def has_one_query(self) -> bool:
+        """Whether queries are one product of the residual stream, of those with latent attention."""
+        return self.latent is not None and self.latent.query_rank is None
+
+    @property
+    def has_low_query(self) -> bool:
+        return self.latent is not None and self.latent.query_rank is not None
+
+    @property
+    def has_joint_latent(self) -> bool:
+        return self.latent is not None and self.latent.is_joint
+
+    @property
+    def has_split_latent(self) -> bool:
+        return self.latent is not None and not self.latent.is_joint
+
     def dims(self) -> dict[str, int]:
         """What the letters of tensors' shapes mean; a recurrence has names of its own."""
         return {
@@ -119,6 +139,7 @@ class Decoder(ModelSize):
             "A": self.num_heads,
             "R": self.ropes[ROPE_TABLE].dims // 2 if self.ropes else 0,
             **(self.recurrence.dims() if self.recurrence else {}),
+            **(self.latent.dims() if self.latent else {}),
         }
 
 
@@ -126,7 +147,8 @@ def read_decoder(source: Source, values: dict[str, Any], **given: Any) -> Decode
     """The configuration of the values of `KEYS` and more, named as its fields; what is `given` is not looked for."""
     head_size, num_layers = values["head_size"], values["num_layers"]
     source.refuse("expert_count", "num_local_experts", "0: mixtures of experts are not supported")
-    source.refuse("attention.value_length", None, f"key_length, {head_size}", head_size)
+    if "latent" not in given:
+        source.refuse("attention.value_length", None, f"key_length, {head_size}", head_size)
     source.refuse(None, "mlp_bias", "false: biases in the feed-forward part are not supported")
     is_tied = _is_tied(source, given.pop("is_tied", False))
     usual = {"query_scalar": float(head_size), "layers": (Layer(),) * num_layers, **_biases(source)}
