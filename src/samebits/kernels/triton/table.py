@@ -18,6 +18,8 @@ FILES: tuple[str, ...] = (
     "products.dense.exact",
     "products.blocks.grouped",
     "products.dense.grouped",
+    "products.blocks.heads",
+    "products.dense.heads",
     "rows.norm",
     "rows.norm_q8",
     "rows.norm_gated",

@@ -7,4 +7,6 @@ gemm                              f16, bf16        invariant   dense/tensor_core
 gemm                              f32, f16, bf16   portable    dense/exact.py
 grouped_gemm                      block formats    portable    blocks/grouped.py
 grouped_gemm                      f32, f16, bf16   portable    dense/grouped.py
+head_gemm                         block formats    portable    blocks/heads.py
+head_gemm                         f32, f16, bf16   portable    dense/heads.py
 """
