@@ -21,6 +21,8 @@ import numpy as np
 import tiny_hybrids
 import tiny_hybrids_gguf
 import tiny_latent
+import tiny_mixtures
+import tiny_mixtures_gguf
 import torch
 import transformers
 
@@ -35,6 +37,7 @@ SHORT, LONG = [1.0, 1.1, 1.3, 1.7], [1.0, 1.9, 3.1, 6.3]  # of the four frequenc
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64)
 YARN |= dict(beta_fast=8.0, beta_slow=1.0)  # so that four frequencies are kept, on the ramp, and divided
 CONFIGS = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}  # where it is not the family's name
+CONFIGS |= {"Qwen3_5Moe": "Qwen3_5MoeTextConfig"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Recipe:
 
     @property
     def is_hybrid(self) -> bool:
-        return self.family in tiny_hybrids.FAMILIES.values()
+        return self.family in tiny_hybrids_gguf.ARCHS
 
 
 RECIPES = {
@@ -128,6 +131,16 @@ RECIPES |= {
     )
     for name, family in tiny_hybrids.FAMILIES.items()
 }
+RECIPES |= {
+    name: Recipe(
+        family,
+        tiny_mixtures.CONFIGS[name],
+        gguf_types=tiny_mixtures.GGUF_TYPES.get(name, ("f32",)),
+        sizes={},
+        num_tokens=52 if name in tiny_mixtures.HYBRIDS else NUM_TOKENS,
+    )
+    for name, family in tiny_mixtures.FAMILIES.items()
+}
 
 RECIPES |= {
     name: Recipe(family, tiny_latent.CONFIGS[name], gguf_types=tiny_latent.GGUF_TYPES[name], sizes=tiny_latent.SIZES)
@@ -141,7 +154,7 @@ def make_model(recipe: Recipe, seed: int) -> Any:
     config = getattr(transformers, CONFIGS.get(recipe.family, f"{recipe.family}Config"))(
         **{**recipe.sizes, **recipe.config}
     )
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = getattr(transformers, f"{recipe.family}ForCausalLM")(config).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -151,6 +164,7 @@ def make_model(recipe: Recipe, seed: int) -> Any:
                 parameter.copy_(centre + 0.3 * torch.randn_like(parameter))
             is_halved = "f16" in recipe.gguf_types  # so that its f16 file holds the same values
             parameter.copy_(parameter.to(torch.float16 if is_halved else recipe.dtype).float())
+    tiny_mixtures.draw(model, recipe.family)
     return model
 
 
@@ -242,6 +256,9 @@ def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
         return
     if family in tiny_latent.FAMILIES.values():
         tiny_latent.write_gguf(path, model, matrix_type)
+        return
+    if family in tiny_mixtures_gguf.ARCHS:
+        tiny_mixtures_gguf.write_gguf(path, model, family, matrix_type)
         return
     config, architecture = model.config, family.lower()
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

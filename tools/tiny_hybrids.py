@@ -59,7 +59,7 @@ FAMILIES = {
     "nemotron_h": "NemotronH",
 }
 GGUF_TYPES = {"falcon_h1_norm": (), "qwen3next": ("f32", "q8_0")}  # of their GGUF files, where it is not f32 alone
-IS_LESS_ONE = ("Qwen3Next", "Qwen3_5")  # their norms, but for the one behind the recurrence
+IS_LESS_ONE = ("Qwen3Next", "Qwen3_5", "Qwen3_5Moe")  # their norms, but for the one behind the recurrence
 
 
 def centre(name: str, family: str) -> float:

@@ -7,16 +7,30 @@ from typing import Any
 import gguf
 import numpy as np
 from tiny_hybrids import INTERVAL, IS_LESS_ONE
+from tiny_mixtures_gguf import add_mixture_keys, mixture_tensors
 
 ARCHS = {
     "Qwen3Next": "QWEN3NEXT",
     "Qwen3_5": "QWEN35",
+    "Qwen3_5Moe": "QWEN35MOE",
     "Mamba2": "MAMBA2",
     "Lfm2": "LFM2",
     "GraniteMoeHybrid": "GRANITE_HYBRID",
     "FalconH1": "FALCON_H1",
     "NemotronH": "NEMOTRON_H",
 }
+
+
+def has_experts(family: str, config: Any) -> bool:
+    """Whether a model of a family that may be dense has a mixture."""
+    if family == "NemotronH":
+        return "moe" in config.layer_types
+    return bool(getattr(config, "num_local_experts", 0) or getattr(config, "num_experts", 0))
+
+
+def arch_of(model: Any, family: str) -> gguf.MODEL_ARCH:
+    is_other = family == "NemotronH" and has_experts(family, model.config)
+    return gguf.MODEL_ARCH["NEMOTRON_H_MOE" if is_other else ARCHS[family]]
 
 
 def tiled(array: np.ndarray, config: Any, head_size: int, axis: int = 0) -> np.ndarray:
@@ -31,7 +45,7 @@ def qwen_tensors(name: str, array: np.ndarray, family: str, config: Any) -> dict
     num_keys, num_each = config.linear_num_key_heads, config.linear_num_value_heads // config.linear_num_key_heads
     key, value = config.linear_key_head_dim, config.linear_value_head_dim
     qk = 2 * num_keys * key
-    is_tiled = family == "Qwen3_5"
+    is_tiled = family.startswith("Qwen3_5")
     if name.endswith("in_proj_qkvz"):  # by key heads: query, key, values, gates
         parts = np.split(array.reshape(num_keys, -1, array.shape[1]), np.cumsum([key, key, num_each * value]), axis=1)
         q, k, v, z = (part.reshape(-1, array.shape[1]) for part in parts)
@@ -85,6 +99,8 @@ def falcon_factors(config: Any) -> dict[str, Any]:
 
 def layer_tensors(name: str, array: np.ndarray, family: str, config: Any) -> dict[str, np.ndarray] | None:
     """A layer's tensor as the converter stores it, by the endings of names; None where only its name changes."""
+    if has_experts(family, config) and (found := mixture_tensors(name, array, family)) is not None:
+        return found
     if "linear_attn." in name and not name.endswith("linear_attn.norm.weight"):
         if name.endswith("in_proj_ba.weight"):
             return {"ssm_ba.weight": array}
@@ -99,11 +115,12 @@ def layer_tensors(name: str, array: np.ndarray, family: str, config: Any) -> dic
                 array.shape
             )
         }
+    ending = "_shexp.weight" if has_experts(family, config) else ".weight"
     if name.endswith("shared_mlp.input_linear.weight"):
         gate, up = np.split(array, 2)
-        return {"ffn_gate.weight": gate, "ffn_up.weight": up}
+        return {f"ffn_gate{ending}": gate, f"ffn_up{ending}": up}
     if name.endswith("shared_mlp.output_linear.weight"):
-        return {"ffn_down.weight": array}
+        return {f"ffn_down{ending}": array}
     if family == "Qwen3Next" and ".mlp." in name:  # files of this kind have mixtures; dense ones are named like others
         return {f"ffn_{name.split('.')[-2].removesuffix('_proj')}.weight": array}
     groups = getattr(config, "mamba_n_groups", None) or getattr(config, "n_groups", 1)
@@ -136,16 +153,19 @@ def add_keys(writer: gguf.GGUFWriter, family: str, config: Any) -> None:
     if family not in ("Mamba2", "GraniteMoeHybrid", "NemotronH"):
         writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     add_recurrence(writer, family, config)
+    if has_experts(family, config):
+        add_mixture_keys(writer, family, config)
 
 
 def add_ffn_size(writer: gguf.GGUFWriter, family: str, config: Any) -> None:
     if family == "Lfm2":
         writer.add_feed_forward_length(48)
-    elif family == "GraniteMoeHybrid":
+    elif family == "GraniteMoeHybrid" and not has_experts(family, config):
         writer.add_feed_forward_length(config.shared_intermediate_size)
     elif family == "NemotronH":
-        writer.add_feed_forward_length([config.intermediate_size * (kind == "mlp") for kind in config.layer_types])
-    else:
+        sizes = {"mlp": config.intermediate_size, "moe": config.moe_intermediate_size}
+        writer.add_feed_forward_length([sizes.get(kind, 0) for kind in config.layer_types])
+    elif family != "Qwen3_5Moe":  # whose configuration states none
         writer.add_feed_forward_length(config.intermediate_size)
 
 
@@ -159,7 +179,7 @@ def add_recurrence(writer: gguf.GGUFWriter, family: str, config: Any) -> None:
         inner = num_heads * config.linear_value_head_dim
         writer.add_full_attention_interval(INTERVAL)
         writer.add_rope_dimension_count(config.head_dim // 4)
-        if family == "Qwen3_5":
+        if family.startswith("Qwen3_5"):
             writer.add_rope_dimension_sections([11, 11, 10, 0])
     elif family in ("Mamba2", "NemotronH"):
         num_heads = getattr(config, "mamba_num_heads", None) or config.num_heads
@@ -193,12 +213,10 @@ def add_tensor(writer: gguf.GGUFWriter, name: str, values: np.ndarray, matrix_ty
 
 def add_tensors(writer: gguf.GGUFWriter, model: Any, family: str, matrix_type: str) -> None:
     """Every tensor, named by gguf-py's own map where only its name changes."""
-    config, names = (
-        model.config,
-        gguf.get_tensor_name_map(gguf.MODEL_ARCH[ARCHS[family]], model.config.num_hidden_layers),
-    )
+    config, names = model.config, gguf.get_tensor_name_map(arch_of(model, family), model.config.num_hidden_layers)
     factors = falcon_factors(config) if family == "FalconH1" else {}
-    for name, parameter in model.named_parameters():
+    biases = [(n, b) for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")]
+    for name, parameter in [*model.named_parameters(), *biases]:
         array = parameter.detach().numpy()
         if family in IS_LESS_ONE and name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
             array = array + np.float32(1)
@@ -219,7 +237,7 @@ def add_tensors(writer: gguf.GGUFWriter, model: Any, family: str, matrix_type: s
 
 def write_gguf(path: Any, model: Any, family: str, matrix_type: str) -> None:
     """The model as a GGUF file without a tokenizer."""
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH[ARCHS[family]]])
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch_of(model, family)])
     add_keys(writer, family, model.config)
     add_tensors(writer, model, family, matrix_type)
     writer.write_header_to_file()

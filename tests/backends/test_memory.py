@@ -27,7 +27,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return request.param
 
 
-@pytest.mark.parametrize("fmt", ["f32", "f16", "bf16", "q8_0", "q4_k", "nvfp4"])
+@pytest.mark.parametrize("fmt", ["f32", "f16", "bf16", "q8_0", "q4_k", "nvfp4", "mxfp4"])
 @pytest.mark.parametrize("shape", [(3, 256), (2, 5, 512), (0, 256), (70, 256)])
 def test_copy_in_then_out_gives_the_same_bytes(backend: Backend, fmt: str, shape: tuple[int, ...]) -> None:
     host = in_format(Stream("memory").normal(shape), fmt)

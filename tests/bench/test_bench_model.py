@@ -114,7 +114,7 @@ def test_sequences_of_a_batch_are_those_of_single_runs(bench_model_file: Path) -
 def test_weights_of_a_step_leave_out_an_untied_embedding(bench_model_file: Path) -> None:
     checkpoint = open_checkpoint(bench_model_file)
     everything = sum(entry.num_bytes for entry in checkpoint.file.tensors.values())
-    assert weight_bytes(checkpoint) == everything - checkpoint.entry("embed").num_bytes
+    assert weight_bytes(checkpoint) == everything - checkpoint.num_bytes("embed")
 
 
 def test_text_bars_have_eighths() -> None:

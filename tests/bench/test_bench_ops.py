@@ -70,7 +70,7 @@ def test_numpy_reads_where_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> 
     assert ceiling.read_ceiling(1, 3) > 0
 
 
-@pytest.mark.parametrize("fmt", ["q4_0", "q8_0", "q4_k", "q6_k", "nvfp4", "bf16"])
+@pytest.mark.parametrize("fmt", ["q4_0", "q8_0", "q4_k", "q6_k", "nvfp4", "mxfp4", "bf16"])
 def test_random_weights_have_the_spread_of_a_model(fmt: str) -> None:
     weight = random_weight(fmt, (64, 512), seed=3)
     assert (weight.shape, format_of(weight).name) == ((64, 512), fmt)

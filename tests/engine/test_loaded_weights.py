@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 
 from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor
 from samebits.core.numerics.settling import unsettled
 from samebits.core.shapes import TensorSpec
 from samebits.engine.weights import load_weight
+from samebits.formats import MXFP4, Q8_0
 
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16)
 
 
-def load(name: str, joined: dict[str, tuple[str, ...]] | None = None, **tensors: np.ndarray) -> Any:
-    """A weight of a checkpoint that holds these tensors."""
+def load(name: str, shape: tuple[int, ...] = (), joined: tuple[str, ...] = (), **tensors: HostTensor) -> Any:
+    """A weight of a checkpoint that holds these tensors; `shape` is that of joined ones."""
     checkpoint: Any = SimpleNamespace(config=SimpleNamespace(ropes={}), tensor=tensors.__getitem__)
-    return load_weight(checkpoint, name, TensorSpec((1,), "f32"), joined or {})
+    return load_weight(checkpoint, name, TensorSpec(shape, "f32"), {name: joined} if joined else {})
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -38,7 +40,28 @@ def test_weights_are_settled_and_the_file_is_left_alone(dtype: Any) -> None:
 
 def test_joined_weights_are_settled() -> None:
     parts = {"a": np.array([[-0.0, 1]], np.float32), "b": np.array([[2, 2.0**-60]], np.float32)}
-    assert load("ab", {"ab": ("a", "b")}, **parts).view(np.uint32)[:, 0].tolist() == [0, 0x40000000]
+    assert load("ab", (2, 2), ("a", "b"), **parts).view(np.uint32)[:, 0].tolist() == [0, 0x40000000]
+
+
+def test_rows_of_stacked_experts_are_joined_expert_by_expert() -> None:
+    a, b = (np.random.default_rng(i).standard_normal((3, rows, 32)).astype(np.float32) for i, rows in ((1, 2), (2, 5)))
+    want = np.concatenate([a, b], axis=1)
+    assert np.array_equal(load("ab", (3, 7, 32), ("a", "b"), a=a, b=b), want)
+    packed = load("ab", (3, 7, 32), ("a", "b"), a=Q8_0.pack(a), b=Q8_0.pack(b))
+    assert packed.shape == want.shape
+    assert np.array_equal(packed.data, Q8_0.pack(want).data)
+    biases = load("ab", (3, 7), ("a", "b"), a=a[..., 0], b=b[..., 0])
+    assert np.array_equal(biases, want[..., 0])
+
+
+@pytest.mark.parametrize(("scale", "shown"), [(255, "NaN"), (254, r"2\^127"), (168, r"2\^41")])
+def test_a_scale_of_mxfp4_that_terms_do_not_allow_is_refused_by_name(scale: int, shown: str) -> None:
+    packed = MXFP4.pack(np.ones((2, 3, 64), np.float32))
+    packed.data[1, 2, 17] = 167
+    assert load("w", w=packed) is packed
+    packed.data[1, 2, 17] = scale
+    with pytest.raises(BadInput, match=rf"^model: w: got a block scale of {shown}; needs up to 2\^40$"):
+        load("w", w=packed)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

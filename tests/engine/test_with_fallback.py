@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from samebits import LLM
+from samebits.backends.cpu import CpuBackend
 from samebits.backends.discovery import Found
 from samebits.backends.reference import ReferenceBackend, reference_kernels
 from samebits.core.errors import Unsupported
 from samebits.engine import runner
 from samebits.engine.engine import Engine
+from samebits.kernels.cpp.table import cpp_kernels
 from samebits.kernels.record import KernelTable
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
@@ -31,6 +33,17 @@ class Lacking(ReferenceBackend):
         table = KernelTable("numpy")
         for kernel in reference_kernels():
             if kernel.op.name not in self._missing:
+                table.add(kernel)
+        return (table,)
+
+
+class LackingCpu(CpuBackend):
+    """The native backend without an op and what is fused of it: its weights are packed all the same."""
+
+    def kernels(self) -> tuple[KernelTable, ...]:
+        table = KernelTable("c++")
+        for kernel in cpp_kernels():
+            if "silu" not in kernel.op.name:
                 table.add(kernel)
         return (table,)
 
@@ -59,6 +72,13 @@ def test_missing_stateless_ops_run_on_the_reference_with_the_same_bits(
     assert all(any(op in reason for op in missing) for reason in model.fallbacks)
     assert all("has no kernel" in reason for reason in model.fallbacks)
     assert logits(model) == logits(tiny.runner)
+
+
+def test_weights_that_are_packed_for_the_device_are_so_beside_a_fallback(tiny: LLM, tiny_path: Path) -> None:
+    backend = LackingCpu()
+    model = runner.Runner(open_checkpoint(tiny_path), Found("cpu", "test", backend, backend.probe()), LIMITS)
+    assert all("silu_and_mul" in reason for reason in model.fallbacks)
+    assert logits(model) == logits(load(tiny_path))
 
 
 def test_a_missing_fused_op_is_decomposed_not_moved(tiny: LLM, tiny_path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from samebits.formats import NVFP4, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0
+from samebits.formats import MXFP4, NVFP4, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0
 
 GGML_FORMATS = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K]
-BLOCK_FORMATS = [*GGML_FORMATS, NVFP4]
+BLOCK_FORMATS = [*GGML_FORMATS, NVFP4, MXFP4]
 
 # Where each format keeps its float16 fields.
 F16_FIELDS = {

@@ -19,6 +19,7 @@ RANGES = {
     "q5_k": (0, 31),
     "q6_k": (-32, 31),
     "nvfp4": (-12, 12),
+    "mxfp4": (-12, 12),
 }
 NUM_SUB_SCALES = {"q4_k": 1, "q5_k": 1, "q6_k": 2, "nvfp4": 2}
 WITH_OFFSET = {"q4_1", "q5_1", "q4_k", "q5_k"}

@@ -73,6 +73,17 @@ def nvfp4_bound(x):
     return np.maximum(s + missed_s, 6 * missed_s)
 
 
+def mxfp4_bound(x):
+    """Half the widest E2M1 gap (1) in units of the scale, beyond 6 what saturates; all of a block stored as zeros.
+
+    The scale is 2^-49 or more, and a quarter of the power of two that the largest magnitude reaches.
+    """
+    b = blocks(x, 32)
+    largest = np.abs(b).max(-1, keepdims=True)
+    scale = 2.0 ** (np.frexp(largest)[1] - 3)
+    return np.where(scale < 2.0**-49, largest, np.maximum(scale, np.abs(b) - 6 * scale))
+
+
 BOUNDS = {
     "q4_0": lambda x: signed_bound(x, 8),
     "q4_1": lambda x: offset_bound(x, 15),
@@ -83,6 +94,7 @@ BOUNDS = {
     "q5_k": lambda x: superblock_bound(x, 31),
     "q6_k": six_bit_bound,
     "nvfp4": nvfp4_bound,
+    "mxfp4": mxfp4_bound,
 }
 
 
@@ -125,6 +137,7 @@ TYPICAL_ERROR = {
     "q5_k": 0.039,
     "q6_k": 0.020,
     "nvfp4": 0.097,
+    "mxfp4": 0.125,
 }
 
 

@@ -33,7 +33,7 @@ from gguf_writer import (
 
 from samebits.core.errors import BadInput
 from samebits.core.format import Packed
-from samebits.formats import FORMATS
+from samebits.formats import FORMATS, MXFP4
 from samebits.loaders.ggml_types import GGML_TYPES, OURS
 from samebits.loaders.gguf import open_gguf, parse_gguf
 
@@ -119,12 +119,19 @@ def test_the_type_table_equals_ggml() -> None:
         assert (found.block_len, found.block_bytes) == (FORMATS[name].block_len, FORMATS[name].block_bytes)
 
 
-def test_bf16_and_unsupported_formats() -> None:
+def test_bf16_mxfp4_and_unsupported_formats() -> None:
     values = np.array([1.5, -2.0], ml_dtypes.bfloat16)
-    file = parse_gguf(
-        File({}, [Tensor("b", (2,), 30, values.tobytes()), Tensor("n", (64,), 40, bytes(36))]).build(), HERE
-    )
+    blocks = MXFP4.pack(np.arange(-64, 64, dtype=np.float32).reshape(2, 64))
+    stored = [
+        Tensor("b", (2,), 30, values.tobytes()),
+        Tensor("m", (64, 2), 39, blocks.data.tobytes()),
+        Tensor("n", (64,), 40, bytes(36)),
+    ]
+    file = parse_gguf(File({}, stored).build(), HERE)
     assert file.read("b").tolist() == [1.5, -2.0]
+    read = file.read("m")
+    assert isinstance(read, Packed)
+    assert np.array_equal(read.unpack(), blocks.unpack())
     entry = file.tensors["n"]
     assert (entry.format, entry.is_supported) == ("nvfp4", False)  # ggml's nvfp4 is not ours
     with pytest.raises(BadInput, match=r"x\.gguf: tensor n: got format nvfp4"):

@@ -126,7 +126,7 @@ def test_the_bytes_are_those_of_our_format(tmp_path: Path, method: str) -> None:
         assert isinstance(got, Packed)
         assert np.array_equal(got.data, want.data)
         assert got.scale == pytest.approx(want.scale, rel=2.0**-23)  # a reciprocal of a reciprocal
-        assert checkpoint.entry(name).num_bytes == got.data.nbytes
+        assert checkpoint.num_bytes(name) == got.data.nbytes
 
 
 @pytest.mark.parametrize("method", QUANTIZED)

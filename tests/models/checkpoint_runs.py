@@ -41,6 +41,18 @@ HYBRID_NAMES = (
     "falcon_h1_norm",
     "nemotron_h",
 )
+MIXTURE_NAMES = (
+    "mixtral",
+    "qwen3moe",
+    "qwen3moe_mixed",
+    "granitemoe",
+    "glm4moe",
+    "gpt_oss",
+    "qwen3next_moe",
+    "qwen35moe",
+    "granitehybrid_moe",
+    "nemotron_h_moe",
+)
 PAGE_SIZE = 4  # small, so that prompts and windows end inside pages
 HYBRID_PAGE_SIZE = 16  # the only one of models with states in slots
 NUM_PAGES = 48  # two prompts' worth at that size

@@ -61,14 +61,9 @@ def test_limits_of_a_step_of_time(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[str, dict[str, Any], str, str]] = [
-    ("qwen3next", {"num_experts": 8}, "num_experts: got 8", "mixtures of experts are not supported"),
-    ("qwen3next", {"num_experts": None}, "num_experts: got 512", "every layer in mlp_only_layers"),
-    (
-        "qwen3next",
-        {"num_experts": 8, "mlp_only_layers": [0, 2]},
-        "num_experts: got 8",
-        "every layer in mlp_only_layers",
-    ),
+    ("qwen3next", {"num_experts": 8}, "experts of a token: got 10", "at most the 8"),
+    ("qwen3next", {"num_experts": None}, "mlp.gate.weight (layers.0.ffn.router): got nothing", "shape 512x32"),
+    ("qwen3next", {"num_experts": 16, "mlp_only_layers": [0, 2]}, "(layers.1.ffn.router): got nothing", "shape 16x32"),
     ("qwen3next", {"num_experts": 8, "mlp_only_layers": "all"}, "mlp_only_layers: got 'all'", "a list"),
     ("qwen3next", {"linear_num_value_heads": 3}, "value heads: got 3", "a multiple of the 2 key heads"),
     ("qwen3next", {"linear_conv_kernel_dim": 1}, "linear_conv_kernel_dim: got 1", "an integer from 2 to 64"),
@@ -85,8 +80,13 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("mamba2", {"time_step_limit": 3}, "time_step_limit: got 3", "two numbers"),
     ("lfm2", {"conv_bias": True}, "conv_bias: got True", "biases of convolutions are not supported"),
     ("lfm2", {"layer_types": None, "full_attn_idxs": [3]}, "full_attn_idxs: got [3]", "layers from 0 to 2"),
-    ("granitehybrid", {"num_local_experts": 4}, "num_local_experts: got 4", "0: mixtures of experts"),
-    ("granitehybrid", {"num_local_experts": None}, "num_local_experts: got 8", "0: mixtures of experts"),
+    ("granitehybrid", {"num_local_experts": 4}, "num_experts_per_tok: got 0", "an integer from 1"),
+    (
+        "granitehybrid",
+        {"num_local_experts": None, "num_experts_per_tok": 2},
+        "(layers.0.ffn.router): got nothing",
+        "8x32",
+    ),
     ("granitehybrid", {"mamba_proj_bias": True}, "mamba_proj_bias: got True", "biases of projections"),
     ("granitehybrid", {"position_embedding_type": "alibi"}, "position_embedding_type: got 'alibi'", "rope, nope"),
     ("falcon_h1", {"ssm_multipliers": [1.0] * 4}, "ssm_multipliers: got a list of 4", "5 numbers from 1e-06 to 1e+06"),
@@ -94,8 +94,9 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("falcon_h1", {"projectors_bias": True}, "projectors_bias: got True", "biases of projections"),
     ("falcon_h1", {"mamba_d_ssm": 50}, "width of a state space: got 50", "a multiple of the 8 heads"),
     ("nemotron_h", {"layers_block_type": ["mlp"] * 1025}, "layers_block_type: got [", "1024 of full_attention"),
-    ("nemotron_h", {"layers_block_type": ["mamba", "moe"]}, "layers_block_type: got [", "2 of full_attention"),
-    ("nemotron_h", {"layers_block_type": None, "hybrid_override_pattern": "ME*-M"}, "pattern: got ME*-M", "M * -"),
+    ("nemotron_h", {"layers_block_type": ["mamba", "lstm"]}, "layers_block_type: got [", "2 of full_attention"),
+    ("nemotron_h", {"layers_block_type": None, "hybrid_override_pattern": "ME*-M"}, "(layers.1.ffn.router)", "8x32"),
+    ("nemotron_h", {"layers_block_type": None, "hybrid_override_pattern": "MX*-M"}, "pattern: got MX*-M", "M * - E"),
     ("nemotron_h", {"layers_block_type": None}, "hybrid_override_pattern: got None", "letters among M * -"),
     ("nemotron_h", {"mlp_hidden_act": "silu"}, "mlp_hidden_act: got silu", "relu2"),
 ]
@@ -122,7 +123,8 @@ def gguf_with(name: str, change: dict[str, Any]) -> Callable[[], Any]:
 BAD_GGUF: list[tuple[str, str, Any, str, str]] = [
     ("qwen3next", "ssm.inner_size", None, "qwen3next.ssm.inner_size: got nothing", "an integer"),
     ("qwen3next", "ssm.inner_size", 50, "ssm.inner_size: got 50", "a multiple of the 4 value heads"),
-    ("qwen3next", "expert_count", 8, "expert_count: got 8", "mixtures of experts are not supported"),
+    ("qwen3next", "expert_count", 8, "expert_used_count: got nothing", "an integer from 1"),
+    ("lfm2", "expert_count", 8, "expert_count: got 8", "this architecture has no mixtures of experts"),
     ("qwen35", "nextn_predict_layers", 3, "layers: got 0", "at least 1"),
     ("mamba2", "ssm.inner_size", 4, "width of a state space: got 4", "a multiple of the 8 heads"),
     ("lfm2", "attention.head_count_kv", np.array([0, 2], np.int32), "head_count_kv: got ", "3 integers from 0"),

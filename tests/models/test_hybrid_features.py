@@ -11,9 +11,9 @@ from checkpoint_runs import DATA, HYBRID_NAMES, expected, make_runner, relative_
 
 from samebits import functional as F
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
-from samebits.models.nemotron_h import TO_STEP
 from samebits.models.parts.decoder import Layer
 from samebits.models.parts.rope import ROPE_TABLE, Rope
+from samebits.models.parts.squared import TO_STEP
 
 FAR = 1e-3  # of the largest logit; a hundred times what the architectures are allowed to err
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import oracles
 import oracles_cache
+import oracles_experts
 import oracles_recurrent
 import oracles_sample
 from op_helpers import copied, results_of
@@ -16,7 +17,7 @@ from samebits.core.format import HostTensor, format_of
 from samebits.ops import OPS
 from samebits.ops.record import Case, Op
 
-MODULES = (oracles, oracles_cache, oracles_recurrent, oracles_sample)
+MODULES = (oracles, oracles_cache, oracles_experts, oracles_recurrent, oracles_sample)
 ORACLES = {op.name: next(getattr(m, op.name) for m in MODULES if hasattr(m, op.name)) for op in OPS}
 MOVES = ("split_heads", "merge_heads", "slice_columns", "concat_columns")
 # In float32 roundings (half ulps) of the unit each oracle states, beyond the rounding of the result's format.
@@ -25,7 +26,7 @@ BOUNDS = {
     **dict.fromkeys(
         ("cast", "embedding", "convert_kv_layout", "append_paged_kv_cache", "copy_kv_pages", "copy_slots", *MOVES), 0.0
     ),  # values are moved
-    **dict.fromkeys(("top_k", "top_k_mask_logits", "argmax", "sample"), 0.0),  # values are chosen
+    **dict.fromkeys(("top_k", "top_k_mask_logits", "argmax", "sample", "expert_layout"), 0.0),  # values are chosen
     **dict.fromkeys(("add", "mul", "scale"), 1.0),  # one operation; 16-bit results round a second time
     "quantize_q8": 1.0,  # of the scale: amax * float32(1/127)
     "silu_and_mul": 4.0,  # of |y|: exp, recip and three products
@@ -51,6 +52,12 @@ BOUNDS = {
     "causal_conv": 4.0,  # of the terms' sizes: as many roundings as taps, silu
     "gated_delta_rule": 8.0,  # of the largest S in a column, as often as q or k reads it
     "ssm_scan": 7.0,
+    "route": 4.0,  # of w * (1 + |logit|): as softmax or sigmoid, a sum and two products
+    "clamped_swiglu": 4.0,  # of |y| * (1 + alpha * |gate|): as silu_and_mul
+    "expert_gemm": 1.0,  # as gemm
+    "expert_gemm_q8": 1.0,
+    "expert_gate_q8": 8.0,  # of the scale: as gemm_silu_q8
+    "combine": 3.0,  # of the terms' sizes: a product each, as many sums as ranks, a sigmoid
     "merge_state": 3.0,  # of the weighted sum of |v|, magnified by |s_a - s_b|
 }
 BELOW_SETTLED = 2.0**-49  # what settling a result or a factor may cost is not counted

@@ -49,8 +49,11 @@ def enlarged(op: Op, case: Any, total: int) -> dict[str, Any]:
 
 
 IN_SLOTS = ("causal_conv", "gated_delta_rule", "ssm_scan")  # see test_recurrent.py
+BY_PAIRS = ("expert_layout", "expert_gemm", "expert_gemm_q8", "expert_gate_q8", "combine")  # see test_experts.py
 ROW_CASES = [
-    p for p in QUICK if p.values[0].name not in (*PAGED, *IN_SLOTS, "grouped_gemm") and "vocabulary" not in p.id
+    p
+    for p in QUICK
+    if p.values[0].name not in (*PAGED, *IN_SLOTS, *BY_PAIRS, "grouped_gemm") and "vocabulary" not in p.id
 ]
 ROW_CASES = [p for p in ROW_CASES if not any(w in p.id for w in ("llama-", "gemma-2", "qwen3", "prefill-", "decode-"))]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.shapes import Sym, TensorSpec
+from samebits.core.shapes import Sym, TensorSpec, joined_axis
 from samebits.graph import Graph, Node, Value, check_graph
 from samebits.ops import OPS, bind, evaluate
 from samebits.ops.build import OpBuilder, infer_specs
@@ -119,19 +119,21 @@ def constant(value: Value) -> HostTensor:
     return in_format(Stream(value.name).normal(value.spec.shape) / 16, value.spec.format)
 
 
-def joined(parts: list[HostTensor]) -> HostTensor:
+def joined(parts: list[HostTensor], axis: int = 0) -> HostTensor:
     """What a loader makes of `Graph.joined`: rows one after another."""
     first = parts[0]
     if isinstance(first, Packed):
-        return Packed(first.format, np.concatenate([p.data for p in parts]), first.scale)
-    return np.concatenate(parts)
+        return Packed(first.format, np.concatenate([p.data for p in parts], axis), first.scale)
+    return np.concatenate(parts, axis)
 
 
 def inputs_for(graph: Graph, original: Graph, step: dict[str, HostTensor]) -> dict[str, HostTensor]:
     """Fresh tensors for every input; weights that were joined are made from the original graph's."""
     made = {v.name: constant(v) for v in original.inputs if v.name not in step}
     made |= {name: joined([x]) for name, x in made.items() if original.kinds.get(name) == "cache"}
-    made |= {name: joined([made[p] for p in parts]) for name, parts in graph.joined.items()}
+    shapes = {v.name: v.spec.shape for v in graph.inputs}
+    for name, parts in graph.joined.items():
+        made[name] = joined([made[p] for p in parts], joined_axis(shapes[name], made[parts[0]].shape))
     return {v.name: step[v.name] if v.name in step else made[v.name] for v in graph.inputs}
 
 

@@ -62,6 +62,10 @@ class Format:
         return num_elements // self.block_len * self.block_bytes
 
 
+def _any_bytes(data: np.ndarray, where: str, argument: str) -> None:
+    """Of a format that has no bytes which no op could compute with."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BlockFormat(Format):
     """A format whose elements share scales, with the way in and out of float32.
@@ -69,11 +73,13 @@ class BlockFormat(Format):
     encode(x float32 [..., n]) -> (bytes uint8 [..., n / block_len * block_bytes], tensor scale)
     decode(bytes, tensor scale) -> float32 [..., n]
     codes(bytes, tensor scale) -> Codes
+    check(bytes, where, argument) -> BadInput for bytes that no op could compute with
     """
 
     encode: Callable[[np.ndarray], tuple[np.ndarray, np.float32]] = field(repr=False)
     decode: Callable[[np.ndarray, np.float32], np.ndarray] = field(repr=False)
     codes: Callable[[np.ndarray, np.float32], Codes] = field(repr=False)
+    check: Callable[[np.ndarray, str, str], None] = field(default=_any_bytes, repr=False)
 
     def pack(self, x: np.ndarray) -> Packed:
         """x float32 [..., n] as a packed tensor; BadInput for a ragged row or a non-finite value."""

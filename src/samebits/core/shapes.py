@@ -78,6 +78,11 @@ def upper(dim: Dim) -> int:
     return dim.upper if isinstance(dim, Sym) else dim
 
 
+def joined_axis(whole: Shape, part: Shape) -> int:
+    """The axis along which parts were joined to a whole: the first on which they differ."""
+    return next(axis for axis, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b)
+
+
 def _match_dim(text: str, size: Dim, env: Env) -> bool:
     if text.isdigit():
         return size == int(text)

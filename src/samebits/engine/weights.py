@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from math import prod
 
@@ -15,7 +15,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.rounding import are_operands
 from samebits.core.numerics.settling import settled
-from samebits.core.shapes import TensorSpec, upper
+from samebits.core.shapes import TensorSpec, joined_axis, upper
 from samebits.models.checkpoint import Checkpoint
 
 Packer = Callable[[HostTensor], HostTensor]
@@ -27,32 +27,48 @@ def load_weight(
 ) -> HostTensor:
     """One graph input, settled: a tensor of the checkpoint, the rows of several one after another, or a rotary table.
 
-    BadInput for a value that no op could compute with: NaN, Inf, or one beyond 2^63 in bfloat16.
+    BadInput for a value that no op could compute with: NaN, Inf, one beyond 2^63 in bfloat16, a scale beyond its range.
     """
     if name in joined:
-        return _concatenated([load_weight(checkpoint, part, spec, {}) for part in joined[name]])
+        return _joined((load_weight(checkpoint, part, spec, {}) for part in joined[name]), spec)
     if name in checkpoint.config.ropes:
         return checkpoint.config.ropes[name].table(upper(spec.shape[0]), checkpoint.tensor)
     tensor = checkpoint.tensor(name)
     if isinstance(tensor, Packed):
+        tensor.format.check(tensor.data, "model", name)
         return tensor
     if not are_operands(tensor):
         raise BadInput("model", name, "NaN, Inf or a value beyond the type's range", f"finite {tensor.dtype} values")
     return settled(tensor)
 
 
-def _concatenated(parts: list[HostTensor]) -> HostTensor:
-    first = parts[0]
-    if isinstance(first, Packed):
-        return Packed(first.format, _stacked([p.data for p in parts if isinstance(p, Packed)]), first.scale)
-    return _stacked([p for p in parts if not isinstance(p, Packed)])
+def _joined(parts: Iterator[HostTensor], spec: TensorSpec) -> HostTensor:
+    """One after another along the axis in which they are shorter than `spec`: rows, or rows of every expert.
+
+    A part is let go before the next is made.
+    """
+    part = next(parts)
+    axis = joined_axis(spec.shape, part.shape)
+    data, start = _data(part), part.shape[axis]
+    out = _own_pages((*data.shape[:axis], upper(spec.shape[axis]), *data.shape[axis + 1 :]), data.dtype)
+    before = (slice(None),) * axis
+    out[*before, :start] = data
+    whole = Packed(part.format, out, part.scale) if isinstance(part, Packed) else out
+    del part, data
+    for data in map(_data, parts):
+        out[*before, start : start + data.shape[axis]] = data
+        start += data.shape[axis]
+        del data
+    return whole
 
 
-def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
-    """One after another, in pages of their own that go back at once: an allocator would keep some for each thread."""
-    shape = (sum(len(array) for array in arrays), *arrays[0].shape[1:])
-    pages = mmap.mmap(-1, max(1, prod(shape) * arrays[0].itemsize))
-    return np.concatenate(arrays, out=np.ndarray(shape, arrays[0].dtype, pages))
+def _data(tensor: HostTensor) -> np.ndarray:
+    return tensor.data if isinstance(tensor, Packed) else tensor
+
+
+def _own_pages(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Pages that go back at once: an allocator would keep some for each thread."""
+    return np.ndarray(shape, dtype, mmap.mmap(-1, max(1, prod(shape) * dtype.itemsize)))
 
 
 def upload(

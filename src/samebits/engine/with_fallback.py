@@ -15,13 +15,14 @@ from samebits.passes.place import Placement
 class Segment:
     """Consecutive nodes on one backend, compiled together."""
 
-    def __init__(self, backend: Backend, nodes: list[Node], needed_later: set[str], tier: Tier) -> None:
+    def __init__(self, backend: Backend, graph: Graph, nodes: list[Node], needed_later: set[str], tier: Tier) -> None:
         self.backend = backend
         made = {v.name: v for node in nodes for v in node.outputs}
         read = {v.name: v for node in nodes for v in node.inputs.values() if v.name not in made}
         self.inputs: tuple[Value, ...] = tuple(read.values())
         self.outputs = tuple(v for name, v in made.items() if name in needed_later)
-        self.executable = backend.compile(Graph(self.inputs, tuple(nodes), self.outputs), tier)
+        kinds = {name: kind for name, kind in graph.kinds.items() if name in read}  # weights may be packed
+        self.executable = backend.compile(Graph(self.inputs, tuple(nodes), self.outputs, kinds), tier)
 
 
 class FallbackExecutable(Executable):
@@ -40,7 +41,7 @@ class FallbackExecutable(Executable):
         for number, (place, nodes) in enumerate(runs):
             later = {v.name for _, others in runs[number + 1 :] for node in others for v in node.inputs.values()}
             later |= {v.name for v in graph.outputs}
-            self._segments.append(Segment(device if place == "device" else fallback, nodes, later, tier))
+            self._segments.append(Segment(device if place == "device" else fallback, graph, nodes, later, tier))
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bound[name] = buffer

@@ -2,6 +2,7 @@
 
 from samebits.core.format import FORMATS, Packed, format_of
 from samebits.formats import plain as plain
+from samebits.formats.mxfp4 import MXFP4
 from samebits.formats.nvfp4 import NVFP4
 from samebits.formats.q4_0 import Q4_0
 from samebits.formats.q4_1 import Q4_1
@@ -14,6 +15,7 @@ from samebits.formats.q8_0 import Q8_0
 
 __all__ = [
     "FORMATS",
+    "MXFP4",
     "NVFP4",
     "Q4_0",
     "Q4_1",

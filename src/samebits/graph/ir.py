@@ -62,7 +62,8 @@ class Graph:
 
     kinds   what an input is: "step" (new in every step; those not listed), "weight" (a constant) or "cache"
             (memory that outlives a step and may be written)
-    joined  weights made of others: their rows one after another, in this order
+    joined  weights made of others: their rows one after another, in this order; of stacked weights those of each
+            matrix, along the axis on which a part's shape differs (`joined_axis`)
     """
 
     inputs: tuple[Value, ...]

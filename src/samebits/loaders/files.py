@@ -12,8 +12,9 @@ from samebits.loaders.gguf import GgufFile, is_gguf
 from samebits.loaders.gguf_parts import open_gguf_model
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_tokenizer import has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.mxfp4_dir import join_mxfp4
 from samebits.loaders.no_tokenizer import NoTokenizer, end_ids
-from samebits.loaders.nvfp4_dir import join_parts
+from samebits.loaders.nvfp4_dir import join_nvfp4
 from samebits.loaders.quantization import quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import SafetensorsDir, open_safetensors
 from samebits.loaders.source import read_json
@@ -50,7 +51,9 @@ def with_quantized(file: ModelFile, config: Fields) -> ModelFile:
     if isinstance(file, GgufFile):
         return file
     layout = quantization_of(config.values, config.where) or quantization_in(_folder(file.path))
-    return join_parts(file, layout) if layout else file
+    if layout is None:
+        return file
+    return join_mxfp4(file) if layout == "mxfp4" else join_nvfp4(file, layout)
 
 
 def read_tokenizer(file: ModelFile, num_ids: int) -> Tokenizer:

@@ -59,6 +59,10 @@ class GgufFile:
             return Packed(fmt, np.frombuffer(data, np.uint8, entry.num_bytes, offset).reshape(rows))
         return np.ndarray(entry.shape, fmt.dtype, data, offset)
 
+    def read_at(self, name: str, index: int) -> HostTensor:
+        """A view of what the tensor has at an index of its first axis."""
+        return self.read(name)[index]
+
     def release(self, name: str) -> None:
         """Drops the mapped pages of a tensor; those it shares with a neighbour are read again when needed."""
         data, offset = self.places[name]

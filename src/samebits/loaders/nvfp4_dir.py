@@ -19,10 +19,10 @@ from math import prod
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import BLOCK
+from samebits.core.format import BLOCK, HostTensor
 from samebits.formats import NVFP4, Packed
 from samebits.formats.nvfp4 import SMALLEST_SCALE
-from samebits.loaders.quantization import GROUP, MODELOPT, Layout
+from samebits.loaders.quantization import GROUP, MODELOPT, Nvfp4Layout
 from samebits.loaders.safetensors_dir import MAX_HEADER_BYTES, SafetensorsDir
 from samebits.loaders.source import TensorEntry
 
@@ -45,10 +45,10 @@ class Parts:
 class Nvfp4Dir(SafetensorsDir):
     """A folder in which the parts of a quantized layer are one tensor "<layer>.weight" in our NVFP4."""
 
-    layout: Layout = MODELOPT
+    layout: Nvfp4Layout = MODELOPT
     parts: dict[str, Parts] = field(default_factory=dict)
 
-    def read(self, name: str) -> np.ndarray | Packed:  # type: ignore[override]
+    def read(self, name: str) -> HostTensor:
         """A fresh tensor: packed for a quantized layer, else in the file's own format."""
         if name not in self.parts:
             return super().read(name)
@@ -62,8 +62,11 @@ class Nvfp4Dir(SafetensorsDir):
         blocks[..., 1:] = codes.reshape(rows, num_blocks, GROUP // 2)
         return Packed(NVFP4, blocks.reshape(rows, -1), self._scale(parts.scale))
 
+    def read_at(self, name: str, index: int) -> HostTensor:
+        return self.read(name)[index] if name in self.parts else super().read_at(name, index)
+
     def _scale(self, entry: TensorEntry) -> np.float32:
-        value = super().read(entry.name).reshape(())
+        value = self._array(entry, None).reshape(())
         with np.errstate(divide="ignore", over="ignore"):
             scale = np.float32(1) / value if self.layout.divides else value
         if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
@@ -72,7 +75,7 @@ class Nvfp4Dir(SafetensorsDir):
         return np.float32(scale)
 
 
-def join_parts(file: SafetensorsDir, layout: Layout) -> Nvfp4Dir:
+def join_nvfp4(file: SafetensorsDir, layout: Nvfp4Layout) -> Nvfp4Dir:
     """The folder with the parts of its quantized layers joined, their presence, types and shapes checked."""
     tensors, parts = dict(file.tensors), {}
     for name, codes in file.tensors.items():
@@ -90,7 +93,7 @@ def join_parts(file: SafetensorsDir, layout: Layout) -> Nvfp4Dir:
     return Nvfp4Dir(file.path, tensors, layout, parts)
 
 
-def _parts(file: SafetensorsDir, layer: str, codes: TensorEntry, layout: Layout) -> Parts:
+def _parts(file: SafetensorsDir, layer: str, codes: TensorEntry, layout: Nvfp4Layout) -> Parts:
     for name in REFUSED:
         if f"{layer}.{name}" in file.tensors:
             raise BadInput(codes.file, f"tensor {layer}.{name}", "a tensor", "none: such layers are not supported")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from samebits.loaders.fields import Fields
 from samebits.loaders.source import read_json
@@ -15,11 +15,11 @@ MAX_QUANT_BYTES = 4 << 20
 ALGORITHMS = ("NVFP4", "W4A16_NVFP4")  # they differ in activations, which are int8 blocks here
 PACK_FORMAT = "nvfp4-pack-quantized"
 GROUP = 16
-NEEDED = "f32, f16, bf16 or NVFP4 weights (ModelOpt, compressed-tensors), or a GGUF file"
+NEEDED = "f32, f16, bf16, MXFP4 or NVFP4 weights (ModelOpt, compressed-tensors), or a GGUF file"
 
 
 @dataclass(frozen=True)
-class Layout:
+class Nvfp4Layout:
     """How the tensors of an NVFP4 layer are called, and whether its scale divides instead of multiplying."""
 
     weight: str
@@ -27,12 +27,13 @@ class Layout:
     divides: bool
 
 
-MODELOPT = Layout("weight", "weight_scale_2", divides=False)
-COMPRESSED = Layout("weight_packed", "weight_global_scale", divides=True)
+Layout = Nvfp4Layout | Literal["mxfp4"]
+MODELOPT = Nvfp4Layout("weight", "weight_scale_2", divides=False)
+COMPRESSED = Nvfp4Layout("weight_packed", "weight_global_scale", divides=True)
 
 
 def quantization_of(config: Mapping[str, Any], where: str) -> Layout | None:
-    """What a config.json says: None for plain weights, BadInput for a quantization that is not NVFP4.
+    """What a config.json says: None for plain weights, BadInput for a quantization that is not MXFP4 or NVFP4.
 
     Which layers are left out is seen by their tensors, so lists of names are not read.
     """
@@ -45,10 +46,12 @@ def quantization_of(config: Mapping[str, Any], where: str) -> Layout | None:
         return _compressed(quant)
     if method in ("modelopt", "modelopt_fp4"):
         return _modelopt(quant)
+    if method == "mxfp4":
+        return "mxfp4"
     raise fields.fail("quantization_config", f"quant_method {method!r}", NEEDED)
 
 
-def quantization_in(folder: Path) -> Layout | None:
+def quantization_in(folder: Path) -> Nvfp4Layout | None:
     """The same from ModelOpt's own file, where the folder has one."""
     path = folder / QUANT_FILE
     if not path.is_file():
@@ -56,7 +59,7 @@ def quantization_in(folder: Path) -> Layout | None:
     return _modelopt(Fields(read_json(path, MAX_QUANT_BYTES), str(path)).mapping("quantization"))
 
 
-def _modelopt(quant: Fields) -> Layout:
+def _modelopt(quant: Fields) -> Nvfp4Layout:
     algorithm = quant.text("quant_algo", "nothing")
     if algorithm not in ALGORITHMS:
         raise quant.fail("quant_algo", repr(algorithm), f"one of {', '.join(ALGORITHMS)}")
@@ -64,7 +67,7 @@ def _modelopt(quant: Fields) -> Layout:
     return MODELOPT
 
 
-def _compressed(quant: Fields) -> Layout:
+def _compressed(quant: Fields) -> Nvfp4Layout:
     if (fmt := quant.text("format", "nothing")) != PACK_FORMAT:
         raise quant.fail("format", repr(fmt), PACK_FORMAT)
     groups = quant.mapping("config_groups")

@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor
 from samebits.formats import FORMATS
 from samebits.loaders.source import TensorEntry, entry_of, open_regular, read_json
 
@@ -28,15 +29,23 @@ class SafetensorsDir:
     path: Path
     tensors: dict[str, TensorEntry] = field(default_factory=dict)
 
-    def read(self, name: str) -> np.ndarray:
+    def read(self, name: str) -> HostTensor:
         """A fresh array in the file's own format."""
-        entry = entry_of(self, name)
+        return self._array(entry_of(self, name), None)
+
+    def read_at(self, name: str, index: int) -> HostTensor:
+        """A fresh array of what the tensor has at an index of its first axis; no more of it is copied."""
+        return self._array(entry_of(self, name), index)
+
+    def _array(self, entry: TensorEntry, index: int | None) -> np.ndarray:
+        name = entry.name
         try:
             with safe_open(entry.file, framework="np") as reader:
-                array = reader.get_tensor(name)
-        except (SafetensorError, OSError, ValueError, TypeError) as error:
+                array = reader.get_tensor(name) if index is None else reader.get_slice(name)[index]
+        except (SafetensorError, OSError, ValueError, TypeError, IndexError) as error:
             raise BadInput(entry.file, f"tensor {name}", error, "a readable tensor") from None
-        if array.shape != entry.shape or array.dtype != FORMATS[entry.format].dtype:
+        shape = entry.shape if index is None else entry.shape[1:]
+        if array.shape != shape or array.dtype != FORMATS[entry.format].dtype:
             raise BadInput(entry.file, f"tensor {name}", "other bytes than before", "a file that does not change")
         return np.asarray(array)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor
+from samebits.core.format import FORMATS, HostTensor
 from samebits.loaders.limits import MAX_JSON_ITEMS
 
 
@@ -23,6 +23,11 @@ class TensorEntry:
     num_bytes: int
     is_supported: bool
     file: str
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is in a block format of ours."""
+        return self.is_supported and FORMATS[self.format].is_block
 
 
 class TensorSource(Protocol):
@@ -38,6 +43,10 @@ class TensorSource(Protocol):
         """The tensor; BadInput when it is not there or in a format that is not ours."""
         ...
 
+    def read_at(self, name: str, index: int) -> HostTensor:
+        """What the tensor has at an index of its first axis; `read` of everything would take more memory."""
+        ...
+
     def release(self, name: str) -> None:
         """Gives back the memory that reading the tensor's part of the file took; it can be read again."""
         ...
@@ -49,7 +58,7 @@ def entry_of(source: TensorSource, name: str) -> TensorEntry:
     if entry is None:
         raise BadInput(str(source.path), f"tensor {name}", "nothing", "a tensor of that name")
     if not entry.is_supported:
-        needed = "f32, f16, bf16 or a GGUF format q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k"
+        needed = "f32, f16, bf16 or a GGUF format q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k mxfp4"
         raise BadInput(entry.file, f"tensor {name}", f"format {entry.format}", needed)
     return entry
 

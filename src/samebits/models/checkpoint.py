@@ -26,6 +26,7 @@ from samebits.models.architecture import Architecture, Stored
 from samebits.models.parts.builder import Limits, ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
+from samebits.models.stacking import shaped, stacked
 from samebits.ops.record import FLOATS
 
 
@@ -69,29 +70,41 @@ class FileCheckpoint:
     config: Decoder
     tensors: dict[str, Stored]
 
-    def entry(self, name: str) -> TensorEntry:
-        """The file's tensor that holds ours; BadInput names file, tensor, what is there and what is needed."""
+    def entries(self, name: str) -> tuple[TensorEntry, ...]:
+        """The file's tensors that hold ours: one, or one per expert.
+
+        BadInput names file, tensor, what is there and what is needed.
+        """
         if name not in self.tensors:
             raise BadInput(str(self.path), f"tensor {name}", "no such name", "a name of this architecture's tensors")
         stored = self.tensors[name]
-        entry = self.file.tensors.get(stored.name)
-        shape = _text(stored.needed)
+        entries = tuple(self._entry(stored, part, name) for part in stored.names)
+        for entry in entries:
+            if entry.format != entries[0].format:
+                needed = f"{entries[0].format}, as {entries[0].name} is: experts are stacked"
+                raise BadInput(entry.file, f"tensor {entry.name} ({name})", entry.format, needed)
+        return entries
+
+    def _entry(self, stored: Stored, part: str, name: str) -> TensorEntry:
+        entry = self.file.tensors.get(part)
         if entry is None:
-            raise BadInput(str(self.path), f"tensor {stored.name} ({name})", "nothing", f"shape {shape}")
-        if entry.shape != stored.needed:
-            raise BadInput(entry.file, f"tensor {entry.name} ({name})", f"shape {_text(entry.shape)}", f"shape {shape}")
+            raise BadInput(str(self.path), f"tensor {part} ({name})", "nothing", f"shape {_text(stored.needed)}")
+        needed = stored.needed_of(entry.is_block)
+        if entry.shape != needed:
+            given = f"shape {_text(entry.shape)}"
+            raise BadInput(entry.file, f"tensor {part} ({name})", given, f"shape {_text(needed)}")
         return entry
 
     def spec(self, name: str) -> TensorSpec | None:
         if name not in self.tensors:
             return None
-        stored, entry = self.tensors[name], self.entry(name)
-        is_unpacked = stored.is_transposed and entry.format not in FLOATS
-        return TensorSpec(stored.shape, "f32" if stored.is_computed or is_unpacked else entry.format)
+        stored, entries = self.tensors[name], self.entries(name)
+        is_unpacked = stored.is_transposed and entries[0].format not in FLOATS
+        return TensorSpec(stored.shape, "f32" if stored.is_computed or is_unpacked else entries[0].format)
 
     def tensor(self, name: str) -> HostTensor:
-        whole, stored = self.file.read(self.entry(name).name), self.tensors[name]
-        tensor = _shaped(whole if stored.rows is None else whole[stored.rows.index()], stored)
+        entries, stored = self.entries(name), self.tensors[name]
+        tensor = stacked(self.file, stored, entries) if stored.is_stacked else self._whole(stored, entries[0])
         if not stored.is_computed and tensor.shape == stored.shape:
             return tensor
         if isinstance(tensor, Packed):
@@ -102,20 +115,25 @@ class FileCheckpoint:
             raise BadInput(str(self.path), f"tensor {name}", f"{numbers.max():g}", needed)
         return numbers
 
+    def _whole(self, stored: Stored, entry: TensorEntry) -> HostTensor:
+        whole = self.file.read(entry.name)
+        return shaped(whole if stored.rows is None else whole[stored.rows.index()], stored)
+
     def release(self, name: str) -> None:
-        self.file.release(self.entry(name).name)
+        for entry in self.entries(name):
+            self.file.release(entry.name)
 
     def check(self) -> None:
         """BadInput for the first tensor that is missing, in a wrong shape or in a format that is not ours."""
         for name in self.tensors:
-            entry = self.entry(name)
-            if not entry.is_supported:
-                self.file.read(entry.name)
+            for entry in self.entries(name):
+                if not entry.is_supported:
+                    self.file.read(entry.name)
 
     def num_bytes(self, name: str) -> int:
         """Of a tensor, in the file."""
-        stored, entry = self.tensors[name], self.entry(name)
-        return entry.num_bytes * prod(stored.shape) // prod(stored.needed)
+        stored, entries = self.tensors[name], self.entries(name)
+        return sum(entry.num_bytes for entry in entries) * prod(stored.shape) // (prod(stored.needed) * len(entries))
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that comes with the weights, with as many ids as the model has."""
@@ -182,19 +200,6 @@ def _hf_architecture(fields: Fields) -> Architecture:
     if model_type not in by_type:
         raise fields.fail("model_type", repr(model_type), f"one of {', '.join(by_type)}")
     return by_type[model_type]
-
-
-def _shaped(tensor: HostTensor, stored: Stored) -> HostTensor:
-    """The file's rows as the stack of matrices that the model has, where it has one."""
-    if len(stored.shape) != 3 or tensor.shape == stored.shape:
-        return tensor
-    if stored.is_transposed:
-        num_matrices, num_columns, num_rows = stored.shape
-        plain = tensor.unpack() if isinstance(tensor, Packed) else tensor
-        return np.ascontiguousarray(plain.reshape(num_matrices, num_rows, num_columns).swapaxes(1, 2))
-    if isinstance(tensor, Packed):
-        return Packed(tensor.format, tensor.data.reshape(*stored.shape[:-1], -1), tensor.scale)
-    return tensor.reshape(stored.shape)
 
 
 def _computed(tensor: np.ndarray, stored: Stored) -> np.ndarray:

@@ -1,29 +1,45 @@
-"""Granite 4 hybrid, dense: state spaces, attention without a rotation in some layers, and multipliers."""
+"""Granite 4 hybrid, dense and with experts: state spaces, attention without a rotation in some layers, and multipliers.
+
+| router        | the best logits, softmax over those           |
+| shared expert | one, added as it is: all there is where dense |
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from samebits.models.architecture import Architecture, Rows, Weight
-from samebits.models.parts import ssm
+from samebits.models.parts import mixture, ssm
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, rotary_dims
+from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
 from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
-from samebits.models.parts.keys import MAX_HEAD_SIZE, MAX_HEADS, MAX_TAPS, MAX_WIDTH, Source, number, whole
+from samebits.models.parts.keys import (
+    MAX_EXPERTS,
+    MAX_HEAD_SIZE,
+    MAX_HEADS,
+    MAX_TAPS,
+    MAX_WIDTH,
+    REQUIRED,
+    Source,
+    number,
+    whole,
+)
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
 
 #                            GGUF                         Hugging Face                bounds          where absent
-GRANITE_KEYS = KEYS | {
-    "num_kv_heads":   whole(None,                         "num_key_value_heads",      1, MAX_HEADS,
-                            lambda known: known["num_heads"]),
-    "ffn_size":       whole("feed_forward_length",        "shared_intermediate_size", 1, MAX_WIDTH),
+MULTIPLIERS = {
     "embed_scale":    number("embedding_scale",           "embedding_multiplier",     1e-6, 1e6, 1.0),
     "residual_scale": number("residual_scale",            "residual_multiplier",      1e-6, 1e6, 1.0),
     "logit_divisor":  number("logit_scale",               "logits_scaling",           1e-6, 1e6, 1.0),
     "attn_scale":     number("attention.scale",           "attention_multiplier",     1e-6, 1e6, 1.0,
                              gguf_default=lambda known: max(known["head_size"], 1) ** -0.5),
 }  # fmt: skip
+GRANITE_KEYS = KEYS | {
+    "num_kv_heads":   whole(None,                         "num_key_value_heads",      1, MAX_HEADS,
+                            lambda known: known["num_heads"]),
+    "ffn_size":       whole("feed_forward_length",        "shared_intermediate_size", 1, MAX_WIDTH),
+} | MULTIPLIERS  # fmt: skip
 SSM_KEYS = {
     "num_heads":      whole(None,                         "mamba_n_heads",            1, MAX_HEADS, 128),
     "head_size":      whole(None,                         "mamba_d_head",             1, MAX_HEAD_SIZE),
@@ -31,34 +47,67 @@ SSM_KEYS = {
     "num_groups":     whole(None,                         "mamba_n_groups",           1, MAX_HEADS, 1),
     "num_taps":       whole(None,                         "mamba_d_conv",             2, MAX_TAPS, 4),
 }  # fmt: skip
-NO_EXPERTS = "0: mixtures of experts are not supported"
-GATE_UP = ("F", "F")  # the rows that Hugging Face's joined tensor holds, in order
+MIXTURE_KEYS = {
+    "num_experts":    whole("expert_count",               "num_local_experts",        0, MAX_EXPERTS, 8,
+                            gguf_default=0),
+    "top_k":          whole("expert_used_count",          "num_experts_per_tok",      1, MAX_EXPERTS, 2,
+                            gguf_default=REQUIRED),
+    "expert_size":    whole("feed_forward_length",        "intermediate_size",        1, MAX_WIDTH),
+    "shared_size":    whole("expert_shared_feed_forward_length", "shared_intermediate_size", 0, MAX_WIDTH, 0),
+}  # fmt: skip
+# The rows that Hugging Face's joined tensors hold, in order: of a dense part, of a shared one, of each expert
+GATE_UP, SHARED, EACH = ("F", "F"), ("SharedSize", "SharedSize"), ("ExpertSize", "ExpertSize")
 FFN = (
     Weight("ffn.gate", "F H", "ffn_gate", "shared_mlp.input_linear", hf_rows=Rows(GATE_UP, (0,))),
     Weight("ffn.up",   "F H", "ffn_up",   "shared_mlp.input_linear", hf_rows=Rows(GATE_UP, (1,))),
     Weight("ffn.down", "H F", "ffn_down", "shared_mlp.output_linear"),
 )  # fmt: skip
+EXPERTS = (
+    Weight("ffn.router",       "Experts H",            "ffn_gate_inp",   "block_sparse_moe.router.layer"),
+    Weight("ffn.experts.gate", "Experts ExpertSize H", "ffn_gate_exps",  "block_sparse_moe.input_linear",
+           hf_rows=Rows(EACH, (0,), axis=1)),
+    Weight("ffn.experts.up",   "Experts ExpertSize H", "ffn_up_exps",    "block_sparse_moe.input_linear",
+           hf_rows=Rows(EACH, (1,), axis=1)),
+    Weight("ffn.experts.down", "Experts H ExpertSize", "ffn_down_exps",  "block_sparse_moe.output_linear"),
+    Weight("ffn.shared.gate",  "SharedSize H",         "ffn_gate_shexp", "shared_mlp.input_linear",
+           when="mixture.has_shared", hf_rows=Rows(SHARED, (0,))),
+    Weight("ffn.shared.up",    "SharedSize H",         "ffn_up_shexp",   "shared_mlp.input_linear",
+           when="mixture.has_shared", hf_rows=Rows(SHARED, (1,))),
+    Weight("ffn.shared.down",  "H SharedSize",         "ffn_down_shexp", "shared_mlp.output_linear",
+           when="mixture.has_shared"),
+)  # fmt: skip
+FFNS = {"dense": FFN, "experts": EXPERTS}
 
 
 def read(source: Source) -> Decoder:
-    if not source.is_gguf and (num_experts := source.fields.integer("num_local_experts", 0, 1 << 16, 8)):
-        raise source.fields.fail("num_local_experts", num_experts, NO_EXPERTS)
     source.refuse(None, "mamba_proj_bias", "false: biases of projections are not supported")
     values = source.values(GRANITE_KEYS)
+    layers = layers_of(_kinds(source, values), ROPE_TABLE if _has_rope(source) else None)
+    return read_granite(
+        source,
+        values,
+        layers,
+        recurrence=ssm.read_ssm(source, SSM_KEYS, "mamba_conv_bias", **ssm.time_step_limits(source)),
+    )
+
+
+def read_granite(source: Source, values: dict[str, Any], layers: tuple[Layer, ...], **given: Any) -> Decoder:
+    """The configuration of layers with or without a rotation, experts and multipliers among the values."""
     attn_scale, residual_scale, divisor = (values.pop(key) for key in ("attn_scale", "residual_scale", "logit_divisor"))
-    kinds, has_rope = _kinds(source, values), _has_rope(source)
-    dims = rotary_dims(source, values["head_size"])
+    experts = mixture.read_mixture(source, MIXTURE_KEYS, "chosen", is_normalized=False)
+    dims, has_rope = rotary_dims(source, values["head_size"]), any(layer.rope for layer in layers)
     return read_decoder(
         source,
         values,
-        layers=layers_of(kinds, ROPE_TABLE if has_rope else None),
+        layers=mixture.with_experts(layers, experts),
         ropes={ROPE_TABLE: read_rope(source, dims, values["context_len"])} if has_rope else {},
         rope_is_interleaved=source.is_gguf,
         activation=activation(source, "hidden_act", default="silu"),
         query_scalar=attn_scale**-2,
         logit_scale=1.0 / divisor,
         factors={"residual": residual_scale},
-        recurrence=ssm.read_ssm(source, SSM_KEYS, "mamba_conv_bias", **ssm.time_step_limits(source)),
+        mixture=experts,
+        **given,
     )
 
 
@@ -82,13 +131,14 @@ def _has_rope(source: Source) -> bool:
 
 
 def build(m: ModelParts) -> StepGraph:
-    """A mixer of its kind and a gated FFN in every layer, each times a factor added to the residual stream."""
+    """A mixer of its kind and a gated FFN or experts in every layer, each times a factor added to the stream."""
     h = m.embed()
     for i, layer in enumerate(m.config.layers):
         x = m.norm(h, f"layers.{i}.attn_norm")
         mixed = m.attention(x, i) if layer.kind == "attention" else ssm.ssm(m, x, i)
         h = m.b.add(h, m.scaled(mixed, "residual"))
-        h = m.b.add(h, m.scaled(m.gated_ffn(m.norm(h, f"layers.{i}.ffn_norm"), i), "residual"))
+        fed = mixture.feed_forward(m, m.norm(h, f"layers.{i}.ffn_norm"), i)
+        h = m.b.add(h, m.scaled(fed, "residual"))
     return m.finish(h)
 
 
@@ -97,7 +147,7 @@ GRANITEHYBRID = Architecture(
     ("granitemoehybrid", "GraniteMoeHybridForCausalLM"),
     read,
     t.TOP,
-    (*t.NORMS, *FFN),
+    t.NORMS,
     build,
-    kinds={"attention": (*t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS), "recurrence": ssm.tensors("mamba")},
+    kinds={"attention": (*t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS), "recurrence": ssm.tensors("mamba"), **FFNS},
 )

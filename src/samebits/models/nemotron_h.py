@@ -1,17 +1,27 @@
-"""Nemotron-H, dense: layers of one block each, a state space, attention without a rotation, or an FFN."""
+"""Nemotron-H and Nemotron 3: layers of one block each, a state space, attention without a rotation, an FFN, or experts.
+
+GGUF files with experts call it nemotron_h_moe.
+
+| router        | sigmoid; a bias for the choice alone; the groups whose two best add up to most; the best of those |
+| weights       | without the bias, divided by their sum + 1e-20 where norm_topk_prob says so, times a factor       |
+| expert        | no gate: down(relu(up(x))^2)                                                                      |
+| shared expert | one, added as it is                                                                               |
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from samebits.graph import Value
 from samebits.models import mamba2
 from samebits.models.architecture import Architecture, Weight
-from samebits.models.parts import ssm
+from samebits.models.parts import mixture, ssm
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
+from samebits.models.parts.experts import Mixture
 from samebits.models.parts.hybrid import KINDS, by_layer, layers_of, stated_kinds
 from samebits.models.parts.keys import (
+    MAX_EXPERTS,
     MAX_HEAD_SIZE,
     MAX_HEADS,
     MAX_LAYERS,
@@ -22,9 +32,11 @@ from samebits.models.parts.keys import (
     number,
     whole,
 )
+from samebits.models.parts.squared import squared_ffn
 
-PATTERN = {"M": "recurrence", "*": "attention", "-": "ffn"}
-TO_STEP = 2.0**60  # times any number but 0, which is 2^-50 at least, far beyond where a sigmoid is 0 or 1
+PATTERN = {"M": "recurrence", "*": "attention", "-": "ffn", "E": "experts"}
+BLOCKS = KINDS | {"mlp": "ffn", "moe": "experts"}
+EPS = 1e-20  # beside the sum of weights; no file stores it
 
 #                            GGUF                                Hugging Face          bounds           absent
 NEMOTRON_KEYS = {
@@ -40,6 +52,17 @@ NEMOTRON_KEYS = {
                             lambda known: known["old_head_size"]),
     "rms_eps":        number("attention.layer_norm_rms_epsilon", "layer_norm_epsilon", 1e-12, 1.0, 1e-5,
                              gguf_default=REQUIRED),
+    "num_more":       whole("nextn_predict_layers",              None,                 0, MAX_LAYERS, 0),
+}  # fmt: skip
+MIXTURE_KEYS = mixture.GROUP_KEYS | {
+    "num_experts":    whole("expert_count",                      "n_routed_experts",   0, MAX_EXPERTS, 8,
+                            gguf_default=0),
+    "top_k":          whole("expert_used_count",                 "num_experts_per_tok", 1, MAX_EXPERTS, 2,
+                            gguf_default=REQUIRED),
+    "expert_size":    whole("expert_feed_forward_length",        "moe_intermediate_size", 1, MAX_WIDTH, 7688,
+                            gguf_default=REQUIRED),
+    "shared_size":    whole("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size", 0, MAX_WIDTH,
+                            7688, gguf_default=0),
 }  # fmt: skip
 SSM_KEYS = {
     "num_heads":      whole(None,                                "mamba_num_heads",    1, MAX_HEADS, 128),
@@ -60,6 +83,17 @@ FFN = (
     Weight("ffn.up",   "F H", "ffn_up",      "mixer.up_proj"),
     Weight("ffn.down", "H F", "ffn_down",    "mixer.down_proj"),
 )  # fmt: skip
+EXPERTS = (
+    Weight("ffn.router",       "Experts H",            "ffn_gate_inp",     "mixer.gate"),
+    Weight("ffn.choice_bias",  "Experts",              "exp_probs_b.bias", "mixer.gate.e_score_correction_bias",
+           is_f32=True, bare="hf"),
+    Weight("ffn.experts.up",   "Experts ExpertSize H", "ffn_up_exps",      "mixer.experts.{}.up_proj"),
+    Weight("ffn.experts.down", "Experts H ExpertSize", "ffn_down_exps",    "mixer.experts.{}.down_proj"),
+    Weight("ffn.shared.up",    "SharedSize H",         "ffn_up_shexp",     "mixer.shared_experts.up_proj",
+           when="mixture.has_shared"),
+    Weight("ffn.shared.down",  "H SharedSize",         "ffn_down_shexp",   "mixer.shared_experts.down_proj",
+           when="mixture.has_shared"),
+)  # fmt: skip
 
 
 def read(source: Source) -> Decoder:
@@ -76,25 +110,44 @@ def read(source: Source) -> Decoder:
         layers=layers_of(kinds, rope=None),
         ropes={},
         hf_root="backbone",
+        mixture=_mixture(source) if "experts" in kinds else None,
         recurrence=ssm.read_ssm(source, SSM_KEYS, "use_conv_bias"),
     )
 
 
+def _mixture(source: Source) -> Mixture:
+    source.refuse("moe_latent_size", "moe_latent_size", "nothing: experts in a latent space are not supported")
+    normalized = mixture.is_normalized(source, True)
+    given = {"eps": EPS, "has_choice_bias": True, "is_gated": False, "is_normalized": normalized}
+    experts = mixture.read_mixture(source, MIXTURE_KEYS, "sigmoid", **given)
+    if experts is None:
+        raise source.fail("experts", 0, "at least 1 in a model with layers of experts")
+    return experts
+
+
 def _gguf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
-    """Layers with heads of keys attend, those with an FFN have nothing else, the others are state spaces."""
-    num_layers = values["num_layers"]
+    """Layers with heads of keys attend, those with an FFN have nothing else, which is experts where there is a router;
+    the others are state spaces. Layers that predict more tokens, which come last, are left out."""
+    num_layers, num_more = values["num_layers"], values.pop("num_more")
     heads = by_layer(source, "attention.head_count_kv", num_layers, MAX_HEADS)
     sizes = by_layer(source, "feed_forward_length", num_layers, MAX_WIDTH)
     values["num_kv_heads"], values["ffn_size"] = max(*heads, 1), max(*sizes, 1)
-    return ["attention" if n else "ffn" if size else "recurrence" for n, size in zip(heads, sizes, strict=True)]
+    fed = ["experts" if f"blk.{i}.ffn_gate_inp.weight" in source.tensors else "ffn" for i in range(num_layers)]
+    kinds = zip(heads, sizes, fed, strict=True)
+    found = ["attention" if n else kind if size else "recurrence" for n, size, kind in kinds]
+    if num_more >= num_layers:
+        raise source.fail("layers", num_layers - num_more, "at least 1 besides those that predict more tokens")
+    values["num_layers"] = num_layers - num_more
+    return found[: num_layers - num_more]
 
 
 def _hf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
     """A list of kinds, or a text with a letter for each layer; it counts the layers."""
+    values.pop("num_more")
     fields, pattern = source.fields, source.fields.get("hybrid_override_pattern")
     if isinstance(types := fields.get("layers_block_type"), list):
         values["num_layers"] = min(len(types), MAX_LAYERS)
-        if kinds := stated_kinds(source, "layers_block_type", values["num_layers"], KINDS | {"mlp": "ffn"}):
+        if kinds := stated_kinds(source, "layers_block_type", values["num_layers"], BLOCKS):
             return kinds
     if not isinstance(pattern, str) or not 1 <= len(pattern) <= MAX_LAYERS or set(pattern) - PATTERN.keys():
         raise fields.fail("hybrid_override_pattern", pattern, f"letters among {' '.join(PATTERN)}, one for each layer")
@@ -104,18 +157,11 @@ def _hf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
 
 def build(m: ModelParts) -> StepGraph:
     """One block in every layer, added to the residual stream."""
-    h, blocks = m.embed(), {"recurrence": ssm.ssm, "attention": ModelParts.attention, "ffn": _ffn}
+    blocks = {"recurrence": ssm.ssm, "attention": ModelParts.attention, "ffn": squared_ffn, "experts": mixture.mixture}
+    h = m.embed()
     for i, layer in enumerate(m.config.layers):
         h = m.b.add(h, blocks[layer.kind](m, m.norm(h, f"layers.{i}.attn_norm"), i))
     return m.finish(h)
-
-
-def _ffn(m: ModelParts, x: Value, layer: int) -> Value:
-    """down(relu(up(x))^2); a relu is the number times a sigmoid that is 0 or 1."""
-    b, name = m.b, f"layers.{layer}.ffn"
-    up = m.linear(x, f"{name}.up")
-    relu = b.sigmoid_and_mul(up, b.scale(up, factor=TO_STEP))
-    return m.linear(b.mul(relu, relu), f"{name}.down")
 
 
 NEMOTRON_H = Architecture(
@@ -125,5 +171,6 @@ NEMOTRON_H = Architecture(
     mamba2.TOP,
     mamba2.NORM,
     build,
-    kinds={"attention": ATTENTION, "ffn": FFN, "recurrence": ssm.tensors("mixer")},
+    kinds={"attention": ATTENTION, "ffn": FFN, "experts": EXPERTS, "recurrence": ssm.tensors("mixer")},
 )
+NEMOTRON_H_MOE = replace(NEMOTRON_H, name="nemotron_h_moe")

@@ -1,16 +1,24 @@
-"""Qwen3-Next with dense feed-forward parts: gated delta nets, and attention with a gate in every fourth layer."""
+"""Qwen3-Next: gated delta nets, attention with a gate in every fourth layer, and experts, or dense parts in layers that
+are listed.
+
+| router        | softmax over all, the best, divided by their sum where norm_topk_prob says so |
+| shared expert | one, times a sigmoid of its own                                               |
+"""
 
 from __future__ import annotations
 
-from samebits.loaders.fields import shown
+from collections.abc import Callable
+
 from samebits.models.architecture import Architecture, Rows, Weight
 from samebits.models.gemma2 import less_one
 from samebits.models.parts import delta_net as delta
+from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, rotary_dims
+from samebits.models.parts.experts import Mixture
 from samebits.models.parts.hybrid import layers_of, stated_kinds
-from samebits.models.parts.keys import MAX_HEAD_SIZE, MAX_LAYERS, Source, whole
+from samebits.models.parts.keys import MAX_EXPERTS, MAX_HEAD_SIZE, MAX_LAYERS, MAX_WIDTH, REQUIRED, Source, whole
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
 
 ROTARY_SHARE = 0.25  # of a head, where a config.json does not say
@@ -19,7 +27,18 @@ ROTARY_SHARE = 0.25  # of a head, where a config.json does not say
 NEXT_KEYS = KEYS | {
     "head_size":      whole("attention.key_length",    "head_dim",                1, MAX_HEAD_SIZE, 256),
     "period":         whole("full_attention_interval", "full_attention_interval", 1, MAX_LAYERS, 4),
+    "ffn_size":       whole("feed_forward_length",     "intermediate_size",       0, MAX_WIDTH, 0),
     "num_more":       whole("nextn_predict_layers",    None,                      0, MAX_LAYERS, 0),
+}  # fmt: skip
+MIXTURE_KEYS = {
+    "num_experts":    whole("expert_count",            "num_experts",             0, MAX_EXPERTS, 512, gguf_default=0,
+                            hf_too="num_local_experts"),
+    "top_k":          whole("expert_used_count",       "num_experts_per_tok",     1, MAX_EXPERTS, 10,
+                            gguf_default=REQUIRED),
+    "expert_size":    whole("expert_feed_forward_length", "moe_intermediate_size", 1, MAX_WIDTH, 512,
+                            gguf_default=REQUIRED),
+    "shared_size":    whole("expert_shared_feed_forward_length", "shared_expert_intermediate_size", 1, MAX_WIDTH, 512,
+                            gguf_default=REQUIRED),
 }  # fmt: skip
 NORMS = (
     Weight("attn_norm",      "H",          "attn_norm",           "input_layernorm"),
@@ -45,14 +64,28 @@ DELTA = (
     Weight("delta.a",        "Heads H",    "ssm_ba",              "linear_attn.in_proj_ba",
            rows=Rows(BA, (1,), groups="KeyHeads")),
 )  # fmt: skip
+EXPERTS = (
+    Weight("ffn.router",        "Experts H", "ffn_gate_inp",       "mlp.gate"),
+    *mixture.tensors("mlp.experts"),
+    *mixture.shared_tensors("mlp.shared_expert"),
+    Weight("ffn.shared.router", "1 H",       "ffn_gate_inp_shexp", "mlp.shared_expert_gate", gguf_shape="H"),
+)  # fmt: skip
 
 
 def read(source: Source) -> Decoder:
-    _refuse_mixtures(source)
-    return read_hybrid(source, is_tiled=False)
+    return read_hybrid(source, is_tiled=False, read_experts=_read_experts)
 
 
-def read_hybrid(source: Source, is_tiled: bool) -> Decoder:
+def _read_experts(source: Source) -> Mixture | None:
+    normalized = mixture.is_normalized(source, True)
+    return mixture.read_mixture(source, MIXTURE_KEYS, "softmax", is_normalized=normalized, has_shared_gate=True)
+
+
+def no_experts(source: Source) -> None:
+    """For `read_hybrid`, of a model that is dense."""
+
+
+def read_hybrid(source: Source, is_tiled: bool, read_experts: Callable[[Source], Mixture | None]) -> Decoder:
     """The layers of a GGUF file beyond the model's own, which predict more tokens, are left out."""
     source.refuse(None, "attention_bias", "false: biases of projections are not supported")
     values = source.values(NEXT_KEYS)
@@ -63,10 +96,13 @@ def read_hybrid(source: Source, is_tiled: bool) -> Decoder:
     kinds = stated_kinds(source, "layer_types", num_layers)
     usual = ["recurrence" if (i + 1) % period else "attention" for i in range(num_layers)]
     dims = rotary_dims(source, values["head_size"], ROTARY_SHARE)
+    is_sparse = mixture.sparse_layers(source, num_layers)
+    experts = read_experts(source) if any(is_sparse) else None
     return read_decoder(
         source,
         values,
-        layers=layers_of(kinds or usual, ROPE_TABLE),
+        layers=mixture.with_experts(layers_of(kinds or usual, ROPE_TABLE), experts, is_sparse),
+        mixture=experts,
         ropes={ROPE_TABLE: read_rope(source, dims, values["context_len"])},
         activation=activation(source, "hidden_act", default="silu"),
         recurrence=delta.read_delta_net(source, is_tiled),
@@ -75,30 +111,19 @@ def read_hybrid(source: Source, is_tiled: bool) -> Decoder:
     )
 
 
-def _refuse_mixtures(source: Source) -> None:
-    """A layer of a config.json is sparse where it has experts, is not listed as dense, and its turn comes."""
-    fields, needed = source.fields, "0, or every layer in mlp_only_layers: mixtures of experts are not supported"
-    num_experts = 0 if source.is_gguf else fields.integer("num_experts", 0, 1 << 16, 512)
-    dense = fields.get("mlp_only_layers") or []
-    if not isinstance(dense, list) or any(type(layer) is not int for layer in dense):
-        raise fields.fail("mlp_only_layers", shown(dense), "a list of layers")
-    num_layers, step = (fields.integer(key, 1, MAX_LAYERS, 1) for key in ("num_hidden_layers", "decoder_sparse_step"))
-    if num_experts and set(range(step - 1, num_layers, step)) - set(dense):
-        raise fields.fail("num_experts", num_experts, needed)
-
-
 def build(m: ModelParts) -> StepGraph:
-    """A mixer of its kind and a gated FFN in every layer, each added to the residual stream."""
+    """A mixer of its kind and a gated FFN or experts in every layer, each added to the residual stream."""
     h = m.embed()
     for i, layer in enumerate(m.config.layers):
         x = m.norm(h, f"layers.{i}.attn_norm")
         h = m.b.add(h, m.attention(x, i) if layer.kind == "attention" else delta.delta_net(m, x, i))
-        h = m.b.add(h, m.gated_ffn(m.norm(h, f"layers.{i}.ffn_norm"), i))
+        h = m.b.add(h, mixture.feed_forward(m, m.norm(h, f"layers.{i}.ffn_norm"), i))
     return m.finish(h)
 
 
 TOP = less_one(t.TOP)
-LAYER = (*less_one(NORMS), *t.FFN)
+LAYER = less_one(NORMS)
+FFNS = {"dense": t.FFN, "experts": EXPERTS}
 FULL = (*ATTENTION, *less_one(t.HEAD_NORMS))
 QWEN3NEXT = Architecture(
     "qwen3next",
@@ -107,5 +132,5 @@ QWEN3NEXT = Architecture(
     TOP,
     LAYER,
     build,
-    kinds={"attention": FULL, "recurrence": (*DELTA, *delta.TENSORS)},
+    kinds={"attention": FULL, "recurrence": (*DELTA, *delta.TENSORS), **FFNS},
 )

@@ -8,7 +8,7 @@ from samebits.core.numerics.elementary import erfc, sigmoid
 from samebits.core.numerics.settling import settle
 from samebits.ops.record import FLOATS, Attr, Case, Input, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
-from samebits.ops.spaces import distinct, row_space
+from samebits.ops.spaces import FINITE, distinct, row_space
 
 F = np.float32
 SQRT_2_OVER_PI = F(0.7978845608028654)
@@ -76,3 +76,39 @@ def gelu_and_mul(x: np.ndarray, *, form: str = "tanh") -> np.ndarray:
         u = SQRT_2_OVER_PI * (gate + F(0.044715) * cube)
         return settle((gate * sigmoid(u + u)) * up)
     return settle(((F(0.5) * gate) * erfc(-(gate * SQRT_HALF))) * up)
+
+
+def _limit(value: float) -> str | None:
+    return None if 2.0**-24 <= value <= 2.0**24 else "2^-24 .. 2^24"
+
+
+ALPHA = Attr("alpha", float, 1.702, "multiplies the gate inside the sigmoid", _limit)
+LIMIT = Attr("limit", float, 7.0, "the gate's largest value, and the largest magnitude of up", _limit)
+
+
+@define_op(
+    inputs=GATED,
+    attrs=[ALPHA, LIMIT],
+    results=[Result("y", "... H", "=x")],
+    tolerance=GATED_TOLERANCE,
+    cases=[
+        *GATED_CASES,
+        Case("beyond-limits", _sizes(4, 64), {"limit": 0.5}),
+        Case("gpt-oss-20b", _sizes(4, 2880)),
+    ],
+    invariant_axes=("...",),
+    space=row_space(
+        width="H",
+        most=32_768,
+        values=(*FINITE, "nan"),
+        attrs=distinct({"alpha": (1.702, 1.0, 30.0), "limit": (7.0, 0.5, 2.0**24)}),
+        operations=3,
+    ),
+    smallest=-124,
+)
+def clamped_swiglu(x: np.ndarray, *, alpha: float = 1.702, limit: float = 7.0) -> np.ndarray:
+    """(up + 1) * (gate * sigmoid(alpha * gate)), gate at most limit, up within -limit .. limit; NaN stays NaN."""
+    gate, up = np.split(x, 2, axis=-1)
+    gate = np.minimum(gate, F(limit))
+    up = np.minimum(np.maximum(up, F(-limit)), F(limit))
+    return settle((up + F(1)) * (gate * sigmoid(settle(gate * F(alpha)))))

@@ -160,6 +160,7 @@ def _settled(op: Op, tensor: Input, value: HostTensor) -> HostTensor:
     if isinstance(value, Packed):
         if not (value.scale == 0 or abs(value.scale) >= SMALLEST_SCALE):
             raise BadInput(op.name, tensor.name, f"a tensor scale of {value.scale:g}", "0, or 2^-30 and more")
+        value.format.check(value.data, op.name, tensor.name)
         return value
     is_written = tensor.name in op.writes
     if dtype_name(value) not in FLOATS or (tensor.is_cache and (is_written or op.smallest is None)):

@@ -84,7 +84,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
     usual_size=_usual_size,
     space=GEMM_Q8_SPACE,
-    smallest=-113,
+    smallest=-123,
 )
 def gemm_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
     """(codes * scales) @ weight^T + bias, with one exact integer sum per block of 32."""

@@ -33,17 +33,18 @@ def _product_cost(tokens: str, outputs: str, inner: str) -> Callable[[Row], int]
     return cost
 
 
-def _contents(row: Row) -> dict[str, Any]:
+def contents_of(row: Row) -> dict[str, Any]:
+    """What activations and weights hold."""
     return {"values": row["values"], "weights": row["weights"]}
 
 
 def _gemm_case(row: Row) -> dict[str, Any]:
     formats, given = formats_of(row, ("x", "weight", "bias"))
     dims = {"T": number(row, "T"), "N": number(row, "N"), "K": number(row, "K") + int(row["tail"])}
-    return {"dims": dims, "formats": formats, "given": given, "extra": _contents(row)}
+    return {"dims": dims, "formats": formats, "given": given, "extra": contents_of(row)}
 
 
-def _gemm_fits(row: Row) -> bool:
+def dense_tail(row: Row) -> bool:
     """Only dense weights have a tail; block formats need whole blocks, some of 256."""
     if row.get("tail", "0") != "0" and row.get("weight", "f32") not in FLOATS:
         return False
@@ -54,7 +55,7 @@ GEMM_SPACE = Space(
     (TOKENS, OUTPUTS, INNER, RAGGED, choice("x", *FLOATS), *weight_factors(), BIAS, VALUES),
     _gemm_case,
     _product_cost("T", "N", "K"),
-    _gemm_fits,
+    dense_tail,
     (("weight", "weights"),),
 )
 
@@ -62,7 +63,7 @@ GEMM_SPACE = Space(
 def _q8_case(row: Row) -> dict[str, Any]:
     formats, given = formats_of(row, ("weight", "bias"))
     dims = {"T": number(row, "T"), "N": number(row, "N"), "NB": number(row, "K") // BLOCK}
-    return {"dims": dims, "formats": formats, "given": given, "extra": _contents(row)}
+    return {"dims": dims, "formats": formats, "given": given, "extra": contents_of(row)}
 
 
 GEMM_Q8_SPACE = Space(
@@ -76,7 +77,7 @@ GEMM_Q8_SPACE = Space(
 
 def _silu_case(row: Row) -> dict[str, Any]:
     dims = {"T": number(row, "T"), "HB": number(row, "H") // BLOCK, "NB": number(row, "K") // BLOCK}
-    return {"dims": dims, "formats": {"weight": str(row["weight"])}, "extra": _contents(row)}
+    return {"dims": dims, "formats": {"weight": str(row["weight"])}, "extra": contents_of(row)}
 
 
 GEMM_SILU_SPACE = Space(
@@ -108,7 +109,7 @@ def _grouped_case(row: Row) -> dict[str, Any]:
     dims = {"T": num_rows, "E": num_experts, "N": number(row, "N"), "K": number(row, "K"), "S": num_segments}
     formats, given = formats_of(row, ("x", "weight"))
     given += ("weight_indices",) if has_indices else ()
-    return {"dims": dims, "formats": formats, "given": given, "extra": {"lengths": lengths, **_contents(row)}}
+    return {"dims": dims, "formats": formats, "given": given, "extra": {"lengths": lengths, **contents_of(row)}}
 
 
 GROUPED_SPACE = Space(
@@ -138,7 +139,7 @@ def _head_case(row: Row) -> dict[str, Any]:
         "dims": {**dims, "K": dims["K"] + int(row["tail"])},
         "formats": formats,
         "given": given,
-        "extra": _contents(row),
+        "extra": contents_of(row),
     }
 
 
@@ -159,6 +160,6 @@ HEAD_SPACE = Space(
     ),
     _head_case,
     _head_cost,
-    _gemm_fits,
+    dense_tail,
     (("weight", "weights"),),
 )

@@ -28,7 +28,7 @@ from samebits.core.shapes import Env, TensorSpec, build_shape
 from samebits.ops.space import Space
 
 FLOATS = ("f32", "f16", "bf16")
-WEIGHTS = (*FLOATS, "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4")
+WEIGHTS = (*FLOATS, "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
 BLOCK_WEIGHTS = tuple(f for f in WEIGHTS if f not in FLOATS)
 CACHES = (*FLOATS, "q8_0", "q4_0")
 STATES = ("f32",)  # what a sequence keeps in its slot
@@ -63,13 +63,17 @@ class Input:
 
 @dataclass(frozen=True)
 class Attr:
-    """A constant argument. `accepts` returns nothing, or what is needed instead."""
+    """A constant argument. `accepts` returns nothing, or what is needed instead.
+
+    `words` are all that it may be where each has a decomposition of its own.
+    """
 
     name: str
     kind: type
     default: Any
     doc: str
     accepts: Callable[[Any], str | None] | None = None
+    words: tuple[str, ...] = ()
 
 
 def positive(value: float) -> str | None:

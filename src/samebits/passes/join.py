@@ -14,6 +14,7 @@ from samebits.ops.build import OpBuilder
 from samebits.passes.canonicalize import drop_unused
 from samebits.passes.rules import Supports, rule
 
+GATED_ACTIVATIONS = ("silu_and_mul", "gelu_and_mul", "clamped_swiglu")
 NOT_JOINABLE = ("nvfp4",)  # one scale for the whole tensor: two tensors have two
 
 
@@ -58,15 +59,21 @@ def _renamed(node: Node, current: dict[str, Value]) -> Node:
 
 
 def _join_concatenated(graph: Graph, supports: Supports) -> Graph:
-    """concat(gemm(x, A), gemm(x, B)) -> gemm(x, A joined B): needs no slices."""
+    """concat(gemm(x, A), gemm(x, B)) -> gemm(x, A joined B): needs no slices. Stacked weights matrix by matrix."""
 
-    def build(b: Any, x: Value, a: Value, c: Value) -> Any:
-        weight = _joined(graph, b.builder, (a, c))
-        return None if weight is None else b.gemm(x, weight)
+    def both(b: Any, axis: int, weights: tuple[Value, Value], biases: tuple[Value, Value] | None) -> Any:
+        """(weight, bias), or None where either cannot be joined."""
+        weight = _joined(graph, b.builder, weights, axis)
+        bias = None if biases is None else _joined(graph, b.builder, biases, axis)
+        return None if weight is None or (biases is not None and bias is None) else (weight, bias)
 
-    def build_biased(b: Any, x: Value, a: Value, c: Value, a_bias: Value, c_bias: Value) -> Any:
-        weight, bias = _joined(graph, b.builder, (a, c)), _joined(graph, b.builder, (a_bias, c_bias))
-        return None if weight is None or bias is None else b.gemm(x, weight, bias)
+    def build(b: Any, x: Value, a: Value, c: Value, **named: Value) -> Any:
+        found = both(b, 0, (a, c), _pair(named))
+        return None if found is None else b.gemm(x, *found)
+
+    def build_experts(b: Any, x: Value, a: Value, c: Value, pairs: Value, seg_indptr: Value, **named: Value) -> Any:
+        found = both(b, 1, (a, c), _pair(named))
+        return None if found is None else b.expert_gemm(x, found[0], pairs, seg_indptr, found[1])
 
     rules = [
         rule(
@@ -78,18 +85,42 @@ def _join_concatenated(graph: Graph, supports: Supports) -> Graph:
         rule(
             "concat of gemms with bias",
             lambda p, x, a, c, a_bias, c_bias: p.concat_columns(p.gemm(x, a, a_bias), p.gemm(x, c, c_bias)),
-            build_biased,
+            build,
+            anchor_only=False,
+        ),
+        rule(
+            "concat of expert_gemms",
+            lambda p, x, a, c, pairs, seg_indptr: p.concat_columns(
+                p.expert_gemm(x, a, pairs, seg_indptr), p.expert_gemm(x, c, pairs, seg_indptr)
+            ),
+            build_experts,
+            anchor_only=False,
+        ),
+        rule(
+            "concat of expert_gemms with bias",
+            lambda p, x, a, c, pairs, seg_indptr, a_bias, c_bias: p.concat_columns(
+                p.expert_gemm(x, a, pairs, seg_indptr, a_bias), p.expert_gemm(x, c, pairs, seg_indptr, c_bias)
+            ),
+            build_experts,
             anchor_only=False,
         ),
     ]
     return apply_rules(graph, rules, accept=lambda node: supports(node) is None)
 
 
+def _pair(named: dict[str, Value]) -> tuple[Value, Value] | None:
+    return (named["a_bias"], named["c_bias"]) if named else None
+
+
 def _groups(graph: Graph) -> list[list[int]]:
-    """Numbers of the products that share x, weight format and bias format, two or more."""
+    """Numbers of the products that share x, weight format and bias format, two or more.
+
+    Without those that a gated activation reads: slices would keep the two from being fused.
+    """
     groups: dict[object, list[int]] = {}
+    gated = {node.inputs["x"].name for node in graph.nodes if node.op.name in GATED_ACTIVATIONS}
     for i, node in enumerate(graph.nodes):
-        if node.op.name == "gemm":
+        if node.op.name == "gemm" and node.outputs[0].name not in gated:
             bias = node.inputs.get("bias")
             key = (node.inputs["x"].name, node.inputs["weight"].spec.format, bias and bias.spec.format)
             groups.setdefault(key, []).append(i)
@@ -119,8 +150,9 @@ def _join_group(graph: Graph, builder: GraphBuilder, numbers: list[int], support
     return _Join(tuple(numbers), tuple(trial.nodes), outputs)
 
 
-def _joined(graph: Graph, builder: GraphBuilder, parts: tuple[Value, ...]) -> Value | None:
-    """A new weight of the parts' rows; None unless all are constants of one format, each read once."""
+def _joined(graph: Graph, builder: GraphBuilder, parts: tuple[Value, ...], axis: int = 0) -> Value | None:
+    """A new weight of the parts' rows, which an axis counts; None unless all are constants of one format, each read
+    once."""
     uses, formats = graph.uses, {v.spec.format for v in parts}
     names = [v.name for v in parts]
     if not set(names) <= graph.weights or len(formats) > 1 or formats & set(NOT_JOINABLE):
@@ -128,8 +160,9 @@ def _joined(graph: Graph, builder: GraphBuilder, parts: tuple[Value, ...]) -> Va
     if len(set(names)) < len(names) or any(len(uses[name]) > 1 for name in names):
         return None  # a part that stays would be held in memory twice
     sources = tuple(source for name in names for source in graph.joined.get(name, (name,)))
-    rows = sum(v.spec.shape[0] for v in parts if isinstance(v.spec.shape[0], int))
-    spec = TensorSpec((rows, *parts[0].spec.shape[1:]), parts[0].spec.format)
+    shape = list(parts[0].spec.shape)
+    shape[axis] = sum(v.spec.shape[axis] for v in parts)  # type: ignore[misc]  # sizes of weights are known
+    spec = TensorSpec(tuple(shape), parts[0].spec.format)
     value = builder.input("+".join(sources), spec, "weight")
     builder.joined[value.name] = sources
     return value

@@ -9,8 +9,9 @@ gets an OpBuilder and what the first one's parameters were bound to; it returns 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from itertools import combinations
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import combinations, product
 from typing import Any
 
 from samebits.core.errors import BadInput
@@ -71,25 +72,26 @@ def rule_of(
 
 
 def fusion_rules(op: Op) -> list[Rule]:
-    """From an op's decomposition to the op, one rule for each set of optional inputs that may be present.
+    """From an op's decomposition to the op, one rule for each set of optional inputs that may be present and each word
+    that decides what the op is made of.
 
     None for parts that stand side by side: a pattern needs a last node that depends on all others.
     """
     rules = []
-    for inputs in _input_sets(op):
-        if op.decompose is not None and not _is_itself(op, inputs) and not _is_apart(op, inputs):
-            pattern = trace(op.decompose, inputs, [a.name for a in op.attrs], anchor_only=False)
-            rules.append(Rule(f"fuse {op.name}", pattern, _builds(_call(op), inputs)))
+    for inputs, words, parts in _decompositions(op):
+        if not _is_itself(op, parts) and not _is_apart(parts):
+            pattern = trace(partial(_decomposed(op), **words), inputs, _free(op, words), anchor_only=False)
+            rules.append(Rule(f"fuse {op.name}", pattern, _builds(partial(_call(op), **words), inputs)))
     return rules
 
 
 def decomposition_rules(op: Op) -> list[Rule]:
     """From an op to its decomposition, likewise."""
     rules = []
-    for inputs in _input_sets(op):
-        if op.decompose is not None and not _is_itself(op, inputs):
-            pattern = trace(_call(op), inputs, [a.name for a in op.attrs], anchor_only=False)
-            rules.append(Rule(f"decompose {op.name}", pattern, _builds(op.decompose, inputs)))
+    for inputs, words, parts in _decompositions(op):
+        if not _is_itself(op, parts):
+            pattern = trace(partial(_call(op), **words), inputs, _free(op, words), anchor_only=False)
+            rules.append(Rule(f"decompose {op.name}", pattern, _builds(partial(_decomposed(op), **words), inputs)))
     return rules
 
 
@@ -104,22 +106,37 @@ def _input_sets(op: Op) -> list[tuple[str, ...]]:
     return [tuple(t.name for t in op.inputs if not t.optional or t.name in c) for c in chosen]
 
 
-def _parts(op: Op, inputs: tuple[str, ...]) -> list[PatternNode]:
-    """The nodes of the decomposition of a call with these inputs."""
-    tracer = Tracer()
-    if op.decompose is not None:
-        op.decompose(tracer, **{n: n for n in inputs}, **{a.name: AttrVar(a.name) for a in op.attrs})
-    return tracer.nodes
+def _decomposed(op: Op) -> Callable[..., Any]:
+    if op.decompose is None:
+        raise TypeError(f"{op.name} has no decomposition")
+    return op.decompose
 
 
-def _is_itself(op: Op, inputs: tuple[str, ...]) -> bool:
-    """Whether the decomposition of a call with these inputs is the call: nothing left to take apart."""
-    return [n.op for n in _parts(op, inputs)] == [op.name]
+def _free(op: Op, words: dict[str, str]) -> list[str]:
+    """Attrs that a pattern leaves open."""
+    return [a.name for a in op.attrs if a.name not in words]
 
 
-def _is_apart(op: Op, inputs: tuple[str, ...]) -> bool:
-    """Whether two parts of the decomposition do not read each other's results."""
-    parts = _parts(op, inputs)
+def _decompositions(op: Op) -> Iterator[tuple[tuple[str, ...], dict[str, str], list[PatternNode]]]:
+    """(inputs, words, nodes) for each set of inputs and each choice of words that decides what the op is made of."""
+    if op.decompose is None:
+        return
+    worded = [a for a in op.attrs if a.words]
+    for inputs in _input_sets(op):
+        for chosen in product(*(a.words for a in worded)):
+            words = {a.name: word for a, word in zip(worded, chosen, strict=True)}
+            tracer = Tracer()
+            op.decompose(tracer, **{n: n for n in inputs}, **words, **{a: AttrVar(a) for a in _free(op, words)})
+            yield inputs, words, tracer.nodes
+
+
+def _is_itself(op: Op, parts: list[PatternNode]) -> bool:
+    """Whether the decomposition of a call is the call: nothing left to take apart."""
+    return [n.op for n in parts] == [op.name]
+
+
+def _is_apart(parts: list[PatternNode]) -> bool:
+    """Whether two parts of a decomposition do not read each other's results."""
     read = {name for node in parts for name in node.inputs.values()}
     return any(not read & set(node.outputs) for node in parts[:-1])
 

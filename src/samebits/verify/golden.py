@@ -31,8 +31,17 @@ GENERATOR = "threefry2x32-20"
 
 # The set in the repository: small, quick, every op; more of those that the source documents require.
 SMALL_SET: dict[str, tuple[str, ...]] = {
-    "gemm": ("bias-bf16", "bias-q4_1", "odd-k-f16", "tail-chunk-q8_0", "small-q4_k", "small-q6_k", "small-nvfp4"),
-    "embedding": ("to-bf16", "small-q8_0", "small-q5_k", "small-nvfp4"),
+    "gemm": (
+        "bias-bf16",
+        "bias-q4_1",
+        "odd-k-f16",
+        "tail-chunk-q8_0",
+        "small-q4_k",
+        "small-q6_k",
+        "small-nvfp4",
+        "small-mxfp4",
+    ),
+    "embedding": ("to-bf16", "small-q8_0", "small-q5_k", "small-nvfp4", "small-mxfp4"),
     "gemm_q8": ("bias-q4_1",),
     "gemm_silu_q8": ("small-q4_1",),
     "rms_norm": ("small-f16", "mul-add", "odd-width"),
@@ -53,6 +62,13 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
         "lse-masked",
         "empty-sequence",
     ),
+    "route": ("mixtral", "gpt-oss", "sigmoid-bias", "groups", "ties"),
+    "expert_layout": ("small",),
+    "expert_gemm": ("bias-bf16", "bias-q4_1", "rows-per-pair-f32", "one-token"),
+    "expert_gemm_q8": ("bias-q4_1", "rows-per-pair"),
+    "expert_gate_q8": ("gelu_tanh", "gpt-oss"),
+    "clamped_swiglu": ("small-f32", "beyond-limits"),
+    "combine": ("shared", "shared-gate", "small-bf16"),
     "grouped_gemm": ("indices", "small-bf16", "small-q4_k"),
     "head_gemm": ("odd-k-f16", "small-q8_0"),
     "rope": ("small-bf16", "interleave", "partial"),

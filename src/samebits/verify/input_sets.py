@@ -19,6 +19,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.core.shapes import DIM_TEXT, Env, Sym, TensorSpec, build_shape, match_shape
 from samebits.ops import Bound, Op, bind, make_inputs
 from samebits.ops.equivalents import input_axes, take
+from samebits.ops.expert_equivalents import has_pairs, of_rows
 from samebits.ops.record import Case
 
 Inputs = dict[str, Any]
@@ -194,6 +195,8 @@ def fewer_rows(op: Op, call: Inputs) -> Inputs | None:
         return None
     if call.get("kv_indices") is not None and "qo_indptr" in call and len(call["qo_indptr"]) > 2:
         return _sequences(call, [0])
+    if has_pairs(call):
+        return of_rows(call, np.arange((count + 1) // 2))
     cut = _with_rows(call, axes, np.arange((count + 1) // 2))
     for indptr in ("seg_indptr", "qo_indptr"):
         if indptr in call:
@@ -212,6 +215,8 @@ def many_rows(op: Op, call: Inputs) -> Inputs | None:
             return None
         num_sequences = len(call["qo_indptr"]) - 1
         return _sequences(call, [b % num_sequences for b in range(MANY_SEQUENCES)])
+    if has_pairs(call):
+        return of_rows(call, np.arange(MANY_ROWS) % count)
     row_elements = max(math.prod(call[name].shape[1:]) for name in axes)
     num_rows = min(MANY_ROWS, MOST_ELEMENTS // max(row_elements, 1))
     if num_rows <= count:

@@ -12,7 +12,7 @@ import numpy as np
 
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.counter import Stream
-from samebits.core.shapes import TensorSpec
+from samebits.core.shapes import TensorSpec, joined_axis
 from samebits.core.step import PAGES, lay_out, step_specs
 from samebits.graph import Graph, Value
 from samebits.models.parts import ROPE_TABLE, Limits
@@ -117,7 +117,7 @@ class Tensors:
             self._weights[value.name] = (
                 self._drawn(value.name, value.spec)
                 if parts is None
-                else joined([self.constant(graph, Value(part, self._specs[part])) for part in parts])
+                else joined([self.constant(graph, Value(part, self._specs[part])) for part in parts], value.spec)
             )
         return self._weights[value.name]
 
@@ -131,9 +131,9 @@ class Tensors:
         return in_format(values * np.float32(1.5 / math.sqrt(shape[-1])), spec.format)
 
 
-def joined(parts: list[HostTensor]) -> HostTensor:
-    """The rows of several weights one after another."""
-    first = parts[0]
+def joined(parts: list[HostTensor], spec: TensorSpec) -> HostTensor:
+    """The rows of several weights one after another, as the whole's spec says."""
+    first, axis = parts[0], joined_axis(spec.shape, parts[0].shape)
     if isinstance(first, Packed):
-        return Packed(first.format, np.concatenate([p.data for p in parts if isinstance(p, Packed)]), first.scale)
-    return np.concatenate([p for p in parts if isinstance(p, np.ndarray)])
+        return Packed(first.format, np.concatenate([p.data for p in parts if isinstance(p, Packed)], axis), first.scale)
+    return np.concatenate([p for p in parts if isinstance(p, np.ndarray)], axis)

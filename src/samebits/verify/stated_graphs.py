@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from samebits.core.numerics.counter import Stream
 from samebits.core.shapes import TensorSpec
 from samebits.core.step import SLOTS
@@ -104,8 +107,67 @@ def recurrent(seed: int) -> Graph:
     return b.finish(out, mixed, b.embedding(out, maker.step["out_rows"]), carry, s, ring, s2, ring2)
 
 
+EXPERTS, EXPERT_FFN = 8, 32
+SOFTMAX = {"top_k": 2, "normalize": True}
+IN_GROUPS = {"top_k": 3, "scores": "sigmoid", "groups": 4, "groups_kept": 2, "group_best": 2, "eps": 1e-20}
+
+
+def mixture(seed: int) -> Graph:
+    """Three mixtures of experts: one with a gated shared expert, one by groups with clamped gates and biases, a dense
+    one with a softmax over the chosen."""
+    maker = _maker("mixture", seed)
+    b, (x, y) = maker.b, maker.inputs
+    first = b.rms_norm(x, maker.weight(WIDTH))
+    pairs = _routed(maker, first, "f32", {}, **SOFTMAX)
+    shared = {"shared": _shared(maker, first, "q4_0"), "shared_gate": b.gemm(first, maker.weight(1, WIDTH))}
+    x = b.add(x, _experts(maker, first, "q4_0", pairs, b.silu_and_mul, False, shared))
+    second = b.rms_norm(x, maker.weight(WIDTH))
+    pairs = _routed(maker, second, "q8_0", {"bias": maker.weight(EXPERTS)}, **IN_GROUPS, normalize=True, scale=2.5)
+    shared = {"shared": _shared(maker, second, "q8_0")}
+    x = b.add(x, _experts(maker, second, "q8_0", pairs, b.clamped_swiglu, True, shared))
+    third = b.add(x, y)
+    pairs = _routed(maker, third, "bf16", {}, top_k=4, scores="chosen")
+    dense = _experts(maker, third, "bf16", pairs, b.gelu_and_mul, False, {})
+    return b.finish(dense, x, *pairs[:2], b.embedding(b.add(x, dense), maker.step["out_rows"]))
+
+
+def _routed(maker: Maker, x: Value, fmt: str, bias: dict[str, Value], **rule: Any) -> tuple[Value, ...]:
+    """(weights, expert_ids, pairs, seg_indptr)."""
+    logits = maker.b.gemm(x, maker.weight(EXPERTS, WIDTH, fmt=fmt))
+    ids, weights = maker.b.route(logits, **bias, **rule)
+    return weights, ids, *maker.b.expert_layout(ids, num_experts=EXPERTS)
+
+
+def _experts(
+    maker: Maker,
+    x: Value,
+    fmt: str,
+    routed: tuple[Value, ...],
+    activation: Callable[[Value], Value],
+    has_bias: bool,
+    shared: dict[str, Value],
+) -> Value:
+    b, (weights, _, *layout) = maker.b, routed
+
+    def product(rows: Value, num_outputs: int) -> Value:
+        weight = maker.weight(EXPERTS, num_outputs, rows.spec.upper_shape[-1], fmt=fmt)
+        bias = {"bias": maker.weight(EXPERTS, num_outputs)} if has_bias else {}
+        return b.expert_gemm(rows, weight, *layout, **bias)
+
+    both = b.concat_columns(product(x, EXPERT_FFN), product(x, EXPERT_FFN))
+    return b.combine(product(activation(both), WIDTH), weights, **shared)
+
+
+def _shared(maker: Maker, x: Value, fmt: str) -> Value:
+    """The expert that all tokens have: a gated feed-forward layer."""
+    gate, up = (maker.b.gemm(x, maker.weight(EXPERT_FFN, WIDTH, fmt=fmt)) for _ in range(2))
+    hidden = maker.b.silu_and_mul(maker.b.concat_columns(gate, up))
+    return maker.b.gemm(hidden, maker.weight(WIDTH, EXPERT_FFN, fmt=fmt))
+
+
 STATED = {
     "long-chain": long_chain,
+    "mixture": mixture,
     "halves": halves,
     "first-of-two": first_of_two,
     "read-before-write": read_before_write,

@@ -27,7 +27,8 @@ CHOICES = {
     "target": ("NHD", "HND"),
     "form": ("tanh", "erf"),
     "format": tuple(FORMAT_CODES),
-    "activation": ("none", "silu"),
+    "activation": ("none", "silu", "gelu_tanh", "clamped"),
+    "scores": ("softmax", "sigmoid", "chosen"),
     "v_heads": ("grouped", "tiled"),
 }
 

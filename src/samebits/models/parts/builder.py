@@ -205,6 +205,7 @@ class ModelParts:
             k_cache,
             self.step["qo_indptr"],
             v_cache=v_cache,
+            sinks=self.weight(f"{name}.sinks") if self.has(f"{name}.sinks") else None,
             v_dim=c.head_size,
             sm_scale=1.0 / math.sqrt(c.query_scalar),
             logits_soft_cap=c.attn_soft_cap or 0.0,
@@ -216,14 +217,17 @@ class ModelParts:
             merged = b.sigmoid_and_mul(merged, self.linear(x, f"{name}.gate"))
         return self.linear(merged, f"{name}.o")
 
-    def gated_ffn(self, x: Value, layer: int) -> Value:
-        """down(activation(gate(x)) * up(x))."""
-        name = f"layers.{layer}.ffn"
+    def gated_ffn(self, x: Value, layer: int, part: str = "ffn") -> Value:
+        """down(activation(gate(x)) * up(x)), of the layer's tensors below `part`."""
+        name = f"layers.{layer}.{part}"
         both = self.b.concat_columns(self.linear(x, f"{name}.gate"), self.linear(x, f"{name}.up"))
-        gated = (
-            self.b.silu_and_mul(both) if self.config.activation == "silu" else self.b.gelu_and_mul(both, form="tanh")
-        )
-        return self.linear(gated, f"{name}.down")
+        return self.linear(self.gated(both), f"{name}.down")
+
+    def gated(self, both: Value) -> Value:
+        """activation(gate) * up, which lie side by side."""
+        if self.config.activation == "silu":
+            return self.b.silu_and_mul(both)
+        return self.b.gelu_and_mul(both, form="tanh")
 
     def finish(self, hidden: Value) -> StepGraph:
         """Outputs: logits of the rows asked for, their hidden states, then all states as they are written."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from samebits.core.protocols import ModelSize
+from samebits.models.parts.experts import Mixture
 from samebits.models.parts.keys import (
     MAX_CONTEXT,
     MAX_HEAD_SIZE,
@@ -43,12 +44,14 @@ LAYER_TYPES = ("sliding_attention", "full_attention")
 
 @dataclass(frozen=True)
 class Layer:
-    """What sets a layer apart: the positions it looks back over, None for all, the rotation it has, None for none, and
-    what it does: "attention", "recurrence", or "ffn" where that is a layer of its own."""
+    """What sets a layer apart: the positions it looks back over, None for all, the rotation it has, None for none, what
+    it does: "attention", "recurrence", or "ffn" or "experts" where that is a layer of its own; and what its
+    feed-forward part is: "dense" or "experts"."""
 
     window: int | None = None
     rope: str | None = ROPE_TABLE
     kind: str = "attention"
+    ffn: str = "dense"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +63,11 @@ class Decoder(ModelSize):
     query_scalar         attention logits are multiplied by query_scalar ** -0.5
     embed_scale          embeddings are multiplied by it
     logit_scale          logits are multiplied by it
+    has_head_norms       queries and keys are normed head by head, where the files of an architecture differ in it
     factors              what an architecture of its own multiplies by, by name; 1 where it names none
     recurrence           what layers are that keep a state in place of keys and values
     latent               what attention is made of whose keys and values are projections of one row per token
+    mixture              what feed-forward parts of experts are
     hf_root              what names of tensors in a Hugging Face folder start with
     """
 
@@ -84,9 +89,11 @@ class Decoder(ModelSize):
     is_tied: bool = False
     has_qkv_bias: bool = False
     has_out_bias: bool = False
+    has_head_norms: bool = False
     factors: Mapping[str, float] = field(default_factory=dict)
     recurrence: Recurrence | None = None
     latent: Latent | None = None
+    mixture: Mixture | None = None
     hf_root: str = "model"
 
     @property
@@ -110,25 +117,9 @@ class Decoder(ModelSize):
     def has_ssm_norm(self) -> bool:
         return isinstance(self.recurrence, Ssm) and self.recurrence.has_norm
 
-    @property
-    def has_one_query(self) -> bool:
-        """Whether queries are one product of the residual stream, of those with latent attention."""
-        return self.latent is not None and self.latent.query_rank is None
-
-    @property
-    def has_low_query(self) -> bool:
-        return self.latent is not None and self.latent.query_rank is not None
-
-    @property
-    def has_joint_latent(self) -> bool:
-        return self.latent is not None and self.latent.is_joint
-
-    @property
-    def has_split_latent(self) -> bool:
-        return self.latent is not None and not self.latent.is_joint
-
     def dims(self) -> dict[str, int]:
-        """What the letters of tensors' shapes mean; a recurrence has names of its own."""
+        """What the letters of tensors' shapes mean; a recurrence, a mixture and a latent cache have names of
+        their own."""
         return {
             "V": self.vocab_size,
             "H": self.hidden_size,
@@ -140,13 +131,15 @@ class Decoder(ModelSize):
             "R": self.ropes[ROPE_TABLE].dims // 2 if self.ropes else 0,
             **(self.recurrence.dims() if self.recurrence else {}),
             **(self.latent.dims() if self.latent else {}),
+            **(self.mixture.dims() if self.mixture else {}),
         }
 
 
 def read_decoder(source: Source, values: dict[str, Any], **given: Any) -> Decoder:
     """The configuration of the values of `KEYS` and more, named as its fields; what is `given` is not looked for."""
     head_size, num_layers = values["head_size"], values["num_layers"]
-    source.refuse("expert_count", "num_local_experts", "0: mixtures of experts are not supported")
+    if given.get("mixture") is None:
+        source.refuse("expert_count", "num_local_experts", "0: this architecture has no mixtures of experts")
     if "latent" not in given:
         source.refuse("attention.value_length", None, f"key_length, {head_size}", head_size)
     source.refuse(None, "mlp_bias", "false: biases in the feed-forward part are not supported")

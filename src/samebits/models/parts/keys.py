@@ -18,6 +18,7 @@ MAX_HEADS = 4096
 MAX_HEAD_SIZE = 4096
 MAX_CONTEXT = 1 << 30
 MAX_TAPS = 64
+MAX_EXPERTS = 1 << 16
 Known = Mapping[str, Any]
 
 
@@ -32,6 +33,7 @@ REQUIRED, SAME = _Mark(), _Mark()
 class Key:
     """A number in bounds. None as a spelling: files of that kind do not store it, and the default holds.
 
+    hf_too        another spelling of Hugging Face's, where the first is absent
     default       where the key is absent; a function of the values read before it where it depends on those
     gguf_default  the same for GGUF, where that differs
     may_be_off    a null, or a 0 in GGUF, is None and switches a feature off; elsewhere a null counts as absent
@@ -45,6 +47,7 @@ class Key:
     is_whole: bool = False
     gguf_default: Any = SAME
     may_be_off: bool = False
+    hf_too: str | None = None
 
 
 def whole(gguf: str | None, hf: str | None, low: int, high: int, default: Any = REQUIRED, **more: Any) -> Key:
@@ -75,6 +78,8 @@ class Source:
 
     def _value(self, key: Key, known: Known) -> Any:
         fields, name = self.fields, key.gguf if self.is_gguf else key.hf
+        if not self.is_gguf and key.hf_too and key.hf and not fields.has(key.hf):
+            name = key.hf_too if fields.has(key.hf_too) else key.hf
         default = key.gguf_default if self.is_gguf and key.gguf_default is not SAME else key.default
         if callable(default):
             default = default(known)

@@ -56,6 +56,19 @@ class Latent:
         """Of a head's key, both parts."""
         return self.plain_size + self.rotary_size
 
+    @property
+    def has_one_query(self) -> bool:
+        """Whether queries are one product of the residual stream."""
+        return self.query_rank is None
+
+    @property
+    def has_low_query(self) -> bool:
+        return self.query_rank is not None
+
+    @property
+    def is_split(self) -> bool:
+        return not self.is_joint
+
     def dims(self) -> dict[str, int]:
         return {
             "QueryRank": self.query_rank or 0,

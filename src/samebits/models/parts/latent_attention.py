@@ -20,18 +20,19 @@ from samebits.ops.record import FLOATS
 PARTS = ("PlainSize", "ValueSize")  # of a head's rows, where one tensor has keys and values
 #            ours              shape                 GGUF              Hugging Face
 TENSORS = (
-    Weight("attn.q",         "A*KeySize H",        "attn_q",         "self_attn.q_proj",   when="has_one_query"),
-    Weight("attn.q_a",       "QueryRank H",        "attn_q_a",       "self_attn.q_a_proj", when="has_low_query"),
-    Weight("attn.q_a_norm",  "QueryRank",          "attn_q_a_norm",  "self_attn.q_a_layernorm", when="has_low_query"),
-    Weight("attn.q_b",       "A*KeySize QueryRank", "attn_q_b",      "self_attn.q_b_proj", when="has_low_query"),
+    Weight("attn.q",         "A*KeySize H",        "attn_q",         "self_attn.q_proj",   when="latent.has_one_query"),
+    Weight("attn.q_a",       "QueryRank H",        "attn_q_a",       "self_attn.q_a_proj", when="latent.has_low_query"),
+    Weight("attn.q_a_norm",  "QueryRank",          "attn_q_a_norm",  "self_attn.q_a_layernorm",
+           when="latent.has_low_query"),
+    Weight("attn.q_b",       "A*KeySize QueryRank", "attn_q_b",      "self_attn.q_b_proj", when="latent.has_low_query"),
     Weight("attn.kv_a",      "RowSize H",          "attn_kv_a_mqa",  "self_attn.kv_a_proj_with_mqa"),
     Weight("attn.kv_a_norm", "Rank",               "attn_kv_a_norm", "self_attn.kv_a_layernorm"),
-    Weight("attn.k_b",       "A Rank PlainSize",   "attn_k_b",       "", when="has_split_latent"),
-    Weight("attn.v_b",       "A ValueSize Rank",   "attn_v_b",       "", when="has_split_latent"),
-    Weight("attn.k_b",       "A Rank PlainSize",   "attn_kv_b",      "self_attn.kv_b_proj", when="has_joint_latent",
+    Weight("attn.k_b",       "A Rank PlainSize",   "attn_k_b",       "", when="latent.is_split"),
+    Weight("attn.v_b",       "A ValueSize Rank",   "attn_v_b",       "", when="latent.is_split"),
+    Weight("attn.k_b",       "A Rank PlainSize",   "attn_kv_b",      "self_attn.kv_b_proj", when="latent.is_joint",
            rows=Rows(PARTS, (0,), groups="A"), gguf_shape="A*PlainSize Rank", hf_shape="A*PlainSize Rank",
            is_transposed=True),
-    Weight("attn.v_b",       "A ValueSize Rank",   "attn_kv_b",      "self_attn.kv_b_proj", when="has_joint_latent",
+    Weight("attn.v_b",       "A ValueSize Rank",   "attn_kv_b",      "self_attn.kv_b_proj", when="latent.is_joint",
            rows=Rows(PARTS, (1,), groups="A"), gguf_shape="A*ValueSize Rank", hf_shape="A*ValueSize Rank"),
     Weight("attn.o",         "H A*ValueSize",      "attn_output",    "self_attn.o_proj"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-// silu_and_mul, gelu_and_mul: the gate in the first half of a row, the up projection in the second.
+// silu_and_mul, gelu_and_mul, clamped_swiglu: the gate in the first half of a row, the up projection in the second.
 #pragma once
 #include "elementary.h"
 #include "rows.h"
@@ -20,6 +20,16 @@ struct GeluTanhMul {
 struct GeluErfMul {
     INLINE F operator()(F gate, F up) const {
         return settle(((set(0.5f) * gate) * erfc(zero() - gate * set(0.7071067811865476f))) * up);
+    }
+};
+
+// A NaN stays one: of two lanes that do not compare, min and max take the second.
+struct ClampedMul {
+    F alpha, limit, lowest;
+    INLINE ClampedMul(float alpha_, float limit_) : alpha(set(alpha_)), limit(set(limit_)), lowest(set(-limit_)) {}
+    INLINE F operator()(F gate, F up) const {
+        const F g = min(limit, gate), u = min(limit, max(lowest, up));
+        return settle((u + set(1.0f)) * (g * sigmoid(settle(g * alpha))));
     }
 };
 
@@ -46,6 +56,10 @@ inline void run_silu_and_mul(const Call& call, Worker& worker) { run_gated(SiluM
 inline void run_gelu_and_mul(const Call& call, Worker& worker) {  // x -> y; form
     if (call.integer(0) == 0) run_gated(GeluTanhMul{}, call, worker);
     else run_gated(GeluErfMul{}, call, worker);
+}
+
+inline void run_clamped_swiglu(const Call& call, Worker& worker) {  // x -> y; alpha, limit
+    run_gated(ClampedMul(call.real(0), call.real(1)), call, worker);
 }
 
 }  // namespace samebits::SAMEBITS_ISA

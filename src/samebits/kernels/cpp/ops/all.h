@@ -11,6 +11,8 @@
 #include "delta.h"
 #include "elementwise.h"
 #include "embedding.h"
+#include "expert_gemm.h"
+#include "experts.h"
 #include "gated_norm.h"
 #include "gemm.h"
 #include "head_gemm.h"
@@ -18,6 +20,7 @@
 #include "norm.h"
 #include "quantize.h"
 #include "rope.h"
+#include "route.h"
 #include "sample.h"
 #include "select.h"
 #include "softmax.h"
@@ -39,9 +42,15 @@ constexpr NativeOp kOps[] = {
     {"embedding", run_embedding, Split::free, embedding_scratch},
     {"gemm", run_gemm, Split::free, gemm_scratch},
     {"gemm_q8", run_gemm_q8, Split::free, gemm_q8_scratch, warm_gemm_q8},
-    {"gemm_silu_q8", run_gemm_silu_q8, Split::free, gemm_silu_q8_scratch, warm_gemm_silu_q8},
+    {"gemm_silu_q8", run_gemm_silu_q8, Split::free, gemm_q8_scratch, warm_gemm_silu_q8},
     {"grouped_gemm", run_grouped_gemm, Split::free, grouped_gemm_scratch},
     {"head_gemm", run_head_gemm, Split::free, head_gemm_scratch},
+    {"route", run_route, Split::rows, route_scratch},
+    {"expert_layout", run_expert_layout, Split::free, expert_layout_scratch},
+    {"expert_gemm", run_expert_gemm, Split::free, expert_gemm_scratch},
+    {"expert_gemm_q8", run_expert_gemm_q8, Split::free, expert_q8_scratch},
+    {"expert_gate_q8", run_expert_gate_q8, Split::free, expert_q8_scratch},
+    {"combine", run_combine, Split::rows},
     {"rms_norm", run_rms_norm, Split::rows, norm_scratch},
     {"l2_norm", run_l2_norm, Split::rows, norm_scratch},
     {"gated_rms_norm", run_gated_rms_norm, Split::rows, norm_scratch},
@@ -50,6 +59,7 @@ constexpr NativeOp kOps[] = {
     {"quantize_q8", run_quantize_q8, Split::rows, quantize_scratch},
     {"silu_and_mul", run_silu_and_mul, Split::rows, gated_scratch},
     {"gelu_and_mul", run_gelu_and_mul, Split::rows, gated_scratch},
+    {"clamped_swiglu", run_clamped_swiglu, Split::rows, gated_scratch},
     {"add", run_add, Split::rows, elementwise_scratch},
     {"mul", run_mul, Split::rows, elementwise_scratch},
     {"sigmoid_and_mul", run_sigmoid_and_mul, Split::rows, elementwise_scratch},

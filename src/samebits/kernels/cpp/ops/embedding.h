@@ -20,7 +20,7 @@ inline void decode_row(const uint8_t* group, int row, int64_t blocks, float tens
             if constexpr (W::term == Term::super_offset) x = (d[row] * sub[row]) * float(code) + m[row] * min[row];
             if constexpr (W::term == Term::halves) {
                 const float half = k < 16 ? sub[row] : min[row];
-                if constexpr (W::span == 1) x = ((float(W::twice_plus_12[code] - 12) * 0.5f) * half) * d[row];
+                if constexpr (W::span == 1) x = ((float(code - W::bias) * 0.5f) * half) * d[row];
                 else x = (d[row] * half) * float(code - W::bias);
             }
             x = settle(x);

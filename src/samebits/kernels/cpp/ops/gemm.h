@@ -1,8 +1,8 @@
-// The ops gemm, gemm_q8 and grouped_gemm: activations and weights made ready in shared memory, then one product.
+// The ops gemm, gemm_q8, gemm_silu_q8 and grouped_gemm: activations and weights made ready in shared memory, then one
+// product.
 #pragma once
 #include "gemm_float.h"
-#include "gemm_q8.h"
-#include "quantize.h"
+#include "gemm_results.h"
 
 namespace samebits::SAMEBITS_ISA {
 
@@ -17,10 +17,10 @@ struct Shelf {
     }
 };
 
-// A weight [.., N, K] in rows16: where it lies if it was packed at load, else packed here by all threads.
-INLINE const uint8_t* packed_weight(const Tensor& weight, int64_t matrices, Shelf& shelf, Worker& worker) {
+// A weight [N, K] or [matrices, N, K] in rows16: where it lies if it was packed at load, else packed here by all threads.
+INLINE const uint8_t* packed_weight(const Tensor& weight, Shelf& shelf, Worker& worker) {
     if (weight.layout == Layout::rows16) return reinterpret_cast<const uint8_t*>(weight.data);
-    const int64_t rows = weight.shape[weight.rank - 2], width = weight.width();
+    const int64_t rows = weight.shape[weight.rank - 2], width = weight.width(), matrices = weight.rank == 3 ? weight.shape[0] : 1;
     const size_t bytes = rows16_bytes(weight.format, rows, width);
     uint8_t* packed = shelf.take<uint8_t>(matrices * int64_t(bytes));
     const int64_t groups = (rows + kGroup - 1) / kGroup, stride = weight.stride[weight.rank - 2];
@@ -34,49 +34,33 @@ INLINE const uint8_t* packed_weight(const Tensor& weight, int64_t matrices, Shel
     return packed;
 }
 
-// A float32 copy of a row of N in any float format, this thread's own; null for none.
-INLINE const float* bias_row(const Tensor* bias, char* room) {
-    return bias ? read_row(*bias, 0, reinterpret_cast<float*>(room)) : nullptr;
-}
-
-// What a product needs of memory beside the tensors: bias and kernels' own per thread; shared, in this order: the
-// packed weight, the activations, the result before it is rounded to 16 bits, the product's own.
-inline Scratch gemm_memory(const Tensor& weight, const Tensor& y, bool quantizes, bool has_bias) {
-    const int64_t tokens = y.shape[0], rows = y.shape[1], width = weight.width();
-    const int64_t matrices = weight.rank == 3 ? weight.shape[0] : 1;
+// What a product needs of memory beside the tensors: kernels' own and a widened row per thread; shared, in this order:
+// the packed weight, the activations, the product's own.
+inline Scratch gemm_memory(const Tensor& weight, int64_t tokens, int64_t num_segments, bool makes_operands) {
+    const int64_t width = weight.width();
     Scratch need;
-    if (is_block(weight.format)) need = product_scratch(tokens, width / kBlock);
-    need.per_thread = size_t(round_up(int64_t(need.per_thread), 64) + (has_bias ? round_up(rows * 4, 64) : 0) + width * 4 + 64);
+    if (is_block(weight.format)) need = product_scratch(tokens, num_segments, width / kBlock);
+    need.per_thread += size_t(width * 4 + 64);
     need.shared += 64;
-    if (quantizes) need.shared += size_t(round_up(tokens * width * 4, 64) + round_up(tokens * width / 8, 64) + 128);
-    if (weight.layout != Layout::rows16)
+    if (makes_operands) need.shared += size_t(round_up(tokens * width * 4, 64) + round_up(tokens * width / 8, 64) + 128);
+    if (weight.layout != Layout::rows16) {
+        const int64_t matrices = weight.rank == 3 ? weight.shape[0] : 1;
         need.shared += size_t(matrices) * rows16_bytes(weight.format, weight.shape[weight.rank - 2], width) + 64;
-    if (y.format != Format::f32) need.shared += size_t(round_up(tokens * rows * 4, 64));
+    }
     return need;
 }
 
-// Where results go in float32, and the rounding to y's own format once all are there.
-INLINE float* result_room(const Tensor& y, Shelf& shelf, int64_t& stride) {
-    stride = y.format == Format::f32 ? y.stride[0] / 4 : y.shape[1];
-    return y.format == Format::f32 ? y.as<float>() : shelf.take<float>(y.shape[0] * y.shape[1]);
-}
-INLINE void round_result(const Tensor& y, const float* room, Worker& worker) {
-    if (y.format == Format::f32) return;
-    worker.barrier();
-    int64_t first, last;
-    worker.share(y.shape[0], first, last);
-    for (int64_t t = first; t < last; t++) narrow(y.row(t), room + t * y.shape[1], y.format, y.shape[1]);
-}
-
 // The product of tokens that are int8 blocks already, but for its target.
-INLINE BlockProduct quantized_product(const Tensor& codes, const Tensor& scales, const Tensor& weight, Worker& worker) {
+INLINE BlockProduct quantized_product(const Tensor& codes, const Tensor& scales, const Tensor& weight,
+                                      const Segments& segments, Worker& worker) {
     Shelf shelf{worker.shared};
     BlockProduct p{};
-    p.weight = packed_weight(weight, 1, shelf, worker);
+    p.segments = segments;
+    p.weight = packed_weight(weight, shelf, worker);
     if (weight.layout != Layout::rows16) worker.barrier();
     p.codes = codes.as<int8_t>(), p.codes_stride = codes.stride[0];
     p.scales = scales.as<float>(), p.scales_stride = scales.stride[0] / 4;
-    p.tokens = codes.shape[0], p.rows = weight.shape[0], p.blocks = weight.width() / kBlock;
+    p.rows = weight.shape[weight.rank - 2], p.blocks = weight.width() / kBlock;
     p.format = weight.format, p.tensor_scale = weight.scale;
     p.shared = shelf.at;
     return p;
@@ -99,43 +83,40 @@ inline void warm_gemm_q8(const Call& call, Worker& worker) { warm_weight(*call.i
 inline void warm_gemm_silu_q8(const Call& call, Worker& worker) { warm_weight(*call.in[2], true, worker); }
 
 inline void run_gemm_q8(const Call& call, Worker& worker) {  // codes, scales, weight, bias? -> y
-    const Tensor& y = *call.out[0];
-    BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], worker);
-    const int64_t own = round_up(int64_t(product_scratch(p.tokens, p.blocks).per_thread), 64);
+    const int32_t ends[] = {0, int32_t(call.in[0]->shape[0])};
+    BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], {ends, 1}, worker);
     p.choose_units(worker.count);
-    PlainResult result{y.as<float>(), y.stride[0] / 4, p.rows, bias_row(call.in[3], worker.scratch + own), p.unit_groups};
-    p.target = &result, p.finish = PlainResult::finish;
-    if (!result.bias && p.rows % kGroup == 0) p.y = result.y, p.y_stride = result.y_stride;
+    PlainResult result{*call.out[0], call.in[3], p};
+    result.take(p);
     multiply_blocks(p, worker);
 }
 
-inline void run_gemm_silu_q8(const Call& call, Worker& worker) {  // codes, scales, weight -> codes, scales
-    const Tensor &codes = *call.out[0], &scales = *call.out[1];
-    BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], worker);
-    GatedResult result{codes.as<int8_t>(), codes.stride[0], scales.as<float>(), scales.stride[0] / 4, false};
-    p.gated = true, p.target = &result, p.finish = GatedResult::finish;
+// A product whose results are gated: `act` as in activation.h.
+template <class Act>
+void multiply_gated(BlockProduct& p, const Call& call, const Tensor* bias, const Act& act, Worker& worker) {
+    GatedResult<Act> result{*call.out[0], *call.out[1], bias, p, act};
+    result.take(p);
     multiply_blocks(p, worker);
     if (result.refused) worker.fail({"x", "NaN, Inf or a magnitude above 2^80", "finite values"});
 }
 
-inline Scratch gemm_q8_scratch(const Call& call, int) {
-    return gemm_memory(*call.in[2], *call.out[0], false, call.in[3] != nullptr);
+inline void run_gemm_silu_q8(const Call& call, Worker& worker) {  // codes, scales, weight -> codes, scales
+    const int32_t ends[] = {0, int32_t(call.in[0]->shape[0])};
+    BlockProduct p = quantized_product(*call.in[0], *call.in[1], *call.in[2], {ends, 1}, worker);
+    multiply_gated(p, call, nullptr, SiluMul{}, worker);
 }
 
-inline Scratch gemm_silu_q8_scratch(const Call& call, int) {
-    Tensor results = *call.out[0];  // as wide as the weight has rows, and not rounded
-    results.shape[1] *= 2, results.format = Format::f32;
-    return gemm_memory(*call.in[2], results, false, false);
-}
+inline Scratch gemm_q8_scratch(const Call& call, int) { return gemm_memory(*call.in[2], call.in[0]->shape[0], 1, false); }
 
-// Activations as the weight's format needs them: int8 blocks, or float32 values rounded to its type.
+// Activations as the weight's format needs them: int8 blocks of every row, or float32 values rounded to its type, a row
+// for every place.
 struct Operands {
     int8_t* codes = nullptr;
     float* values = nullptr;  // or the blocks' scales
 };
 
-INLINE Operands make_operands(const Tensor& x, Format format, Shelf& shelf, Worker& worker) {
-    const int64_t tokens = x.shape[0], width = x.width();
+INLINE Operands make_operands(const Tensor& x, Format format, const Segments& segments, Shelf& shelf, Worker& worker) {
+    const int64_t width = x.width(), tokens = is_block(format) ? x.shape[0] : segments.num_places();
     Operands made;
     if (is_block(format)) {
         made.codes = shelf.take<int8_t>(tokens * width);
@@ -147,7 +128,7 @@ INLINE Operands make_operands(const Tensor& x, Format format, Shelf& shelf, Work
     int64_t first, last;
     worker.share(tokens, first, last);
     for (int64_t t = first; t < last; t++) {
-        const float* row = read_row(x, t, room);
+        const float* row = read_row(x, is_block(format) ? t : segments.x_row(t), room);
         if (is_block(format)) {
             if (!quantize_blocks(row, width / kBlock, made.codes + t * width, made.values + t * (width / kBlock)))
                 worker.fail({"x", "NaN, Inf or a magnitude above 2^80", "finite values"});
@@ -158,70 +139,53 @@ INLINE Operands make_operands(const Tensor& x, Format format, Shelf& shelf, Work
     return made;
 }
 
-// Rows `first` .. `first + tokens - 1` of made-ready activations times one matrix.
-struct Segment {
-    int64_t first, tokens;
-    const uint8_t* weight;
-};
-
-INLINE void multiply_segment(const Segment& s, const Operands& x, const Tensor& weight, int64_t rows, const float* bias,
-                             float* y, int64_t y_stride, char* shared, Worker& worker) {
-    const int64_t width = weight.width(), blocks = width / kBlock;
-    float* to = y + s.first * y_stride;
-    if (is_block(weight.format)) {
-        PlainResult result{to, y_stride, rows, bias, kUnitGroups};
-        multiply_blocks({x.codes + s.first * width, width, x.values + s.first * blocks, blocks, s.tokens, s.weight,
-                         weight.format, rows, blocks, weight.scale, false, shared, &result, PlainResult::finish},
-                        worker);
-    } else {
-        multiply_floats({x.values + s.first * width, width, s.tokens, s.weight, weight.format, rows, width, bias, to, y_stride},
-                        worker);
-    }
+// y = x @ weight^T + bias, segment by segment, for a weight in any format.
+INLINE void multiply_any(const Tensor& x, const Tensor& weight, const Segments& segments, const Tensor* bias, const Tensor& y,
+                         Worker& worker) {
+    Shelf shelf{worker.shared};
+    const uint8_t* packed = packed_weight(weight, shelf, worker);
+    const Operands made = make_operands(x, weight.format, segments, shelf, worker);
+    const int64_t rows = y.shape[1], width = weight.width(), blocks = width / kBlock;
+    worker.barrier();
+    if (!is_block(weight.format))
+        return multiply_floats({segments, made.values, packed, weight.format, rows, width, bias, y}, worker);
+    BlockProduct p{segments, made.codes, width, made.values, blocks, packed, weight.format, rows, blocks, weight.scale,
+                   false, shelf.at, nullptr, nullptr};
+    p.choose_units(worker.count);
+    PlainResult result{y, bias, p};
+    result.take(p);
+    multiply_blocks(p, worker);
 }
 
 inline void run_gemm(const Call& call, Worker& worker) {  // x, weight, bias? -> y
-    const Tensor &x = *call.in[0], &weight = *call.in[1], &y = *call.out[0];
-    Shelf shelf{worker.shared};
-    const uint8_t* packed = packed_weight(weight, 1, shelf, worker);
-    const Operands operands = make_operands(x, weight.format, shelf, worker);
-    worker.barrier();
-    int64_t y_stride;
-    float* room = result_room(y, shelf, y_stride);
-    const size_t own = is_block(weight.format) ? product_scratch(y.shape[0], weight.width() / kBlock).per_thread : 0;
-    const float* bias = bias_row(call.in[2], worker.scratch + round_up(int64_t(own), 64));
-    multiply_segment({0, y.shape[0], packed}, operands, weight, y.shape[1], bias, room, y_stride, shelf.at, worker);
-    round_result(y, room, worker);
+    const int32_t ends[] = {0, int32_t(call.in[0]->shape[0])};
+    multiply_any(*call.in[0], *call.in[1], {ends, 1}, call.in[2], *call.out[0], worker);
 }
 
-inline Scratch gemm_scratch(const Call& call, int) {
-    return gemm_memory(*call.in[1], *call.out[0], true, call.in[2] != nullptr);
+inline Scratch gemm_scratch(const Call& call, int) { return gemm_memory(*call.in[1], call.in[0]->shape[0], 1, true); }
+
+// Whether segments hold `places` in all, in order.
+INLINE bool are_segments(const int32_t* ends, int64_t count, int64_t places) {
+    if (count < 0 || ends[0] != 0 || ends[count] != places) return false;
+    for (int64_t s = 0; s < count; s++)
+        if (ends[s + 1] < ends[s]) return false;
+    return true;
 }
 
 inline void run_grouped_gemm(const Call& call, Worker& worker) {  // x, weight, seg_indptr, weight_indices? -> y
-    const Tensor &x = *call.in[0], &weight = *call.in[1], &y = *call.out[0];
-    const int32_t* ends = call.in[2]->as<int32_t>();
-    const int32_t* chosen = call.in[3] ? call.in[3]->as<int32_t>() : nullptr;
-    const int64_t segments = call.in[2]->shape[0] - 1, matrices = weight.shape[0], rows = y.shape[1];
-    Shelf shelf{worker.shared};
-    const uint8_t* packed = packed_weight(weight, matrices, shelf, worker);
-    const Operands operands = make_operands(x, weight.format, shelf, worker);
-    int64_t y_stride;
-    float* room = result_room(y, shelf, y_stride);
-    const size_t bytes = rows16_bytes(weight.format, rows, weight.width());
-    if (segments < 0 || ends[0] != 0 || ends[segments] != x.shape[0] || (!chosen && segments != matrices))
-        return worker.fail({"seg_indptr", "other ends", "0 first, the number of rows last, one segment per weight"});
-    for (int64_t s = 0; s < segments; s++)
-        if (ends[s + 1] < ends[s] || (chosen && (chosen[s] < 0 || chosen[s] >= matrices)))
-            return worker.fail({"seg_indptr", "a falling entry, or no such weight", "rising segments, weights that exist"});
-    for (int64_t s = 0; s < segments; s++) {
-        worker.barrier();  // of what was made ready, and of the memory that a product shares with the next
-        const int64_t matrix = chosen ? chosen[s] : s;
-        const Segment segment{ends[s], ends[s + 1] - ends[s], packed + size_t(matrix) * bytes};
-        multiply_segment(segment, operands, weight, rows, nullptr, room, y_stride, shelf.at, worker);
-    }
-    round_result(y, room, worker);
+    const Tensor &x = *call.in[0], &weight = *call.in[1];
+    const int64_t count = call.in[2]->shape[0] - 1, matrices = weight.shape[0];
+    const Segments segments{call.in[2]->as<int32_t>(), count, call.in[3] ? call.in[3]->as<int32_t>() : nullptr};
+    if (!are_segments(segments.ends, count, x.shape[0]) || (!segments.matrices && count != matrices))
+        return worker.fail({"seg_indptr", "other ends", "0 first, the number of rows last, one rising segment per weight"});
+    for (int64_t s = 0; s < count; s++)
+        if (segments.matrix(s) < 0 || segments.matrix(s) >= matrices)
+            return worker.fail({"weight_indices", "no such weight", "weights that exist"});
+    multiply_any(x, weight, segments, nullptr, *call.out[0], worker);
 }
 
-inline Scratch grouped_gemm_scratch(const Call& call, int) { return gemm_memory(*call.in[1], *call.out[0], true, false); }
+inline Scratch grouped_gemm_scratch(const Call& call, int) {
+    return gemm_memory(*call.in[1], call.in[0]->shape[0], call.in[2]->shape[0] - 1, true);
+}
 
 }  // namespace samebits::SAMEBITS_ISA

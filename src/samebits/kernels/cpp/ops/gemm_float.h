@@ -1,6 +1,8 @@
 // Products with plain weights, f32, f16 or bf16, in rows16: 16 rows in the lanes, stream order over K.
 #pragma once
 #include "pack.h"
+#include "rows.h"
+#include "segments.h"
 
 namespace samebits::SAMEBITS_ISA {
 
@@ -59,47 +61,50 @@ INLINE void float_tile(const uint8_t* group, int64_t width, const float* x, int6
     }
 }
 
-// y [tokens, rows] = x @ weight^T + bias; x holds operands of the weight's type, as float32.
+// y = x @ weight^T + bias; x holds operands of the weight's type, as float32, a row of `width` for every place.
 struct FloatProduct {
+    Segments segments;
     const float* x;
-    int64_t x_stride, tokens;
-    const uint8_t* weight;
+    const uint8_t* weight;  // matrices in rows16, one after another
     Format format;
     int64_t rows, width;
-    const float* bias;  // or null
-    float* y;
-    int64_t y_stride;
+    const Tensor* bias;  // [rows] or [matrices, rows], or null
+    const Tensor& y;
 };
 
+// Rows `row` on of T tokens, the first of them at place i.
 template <Format W, int T>
-INLINE void float_tokens(const FloatProduct& p, int64_t g, int64_t t) {
-    const int64_t row = g * kGroup;
+INLINE void float_tokens(const FloatProduct& p, const uint8_t* group, int64_t row, const F* added, int64_t i) {
     const int n = int(least(kGroup, p.rows - row));
     F total[T];
-    float_tile<W, T>(p.weight + size_t(g) * group_bytes(W, p.width), p.width, p.x + t * p.x_stride, p.x_stride, total);
+    float_tile<W, T>(group, p.width, p.x + i * p.width, p.width, total);
 #pragma GCC unroll 8
-    for (int i = 0; i < T; i++) {
-        total[i] = settle(total[i]);
-        if (p.bias) total[i] = settle(total[i] + load_partial(p.bias + row, n));
-        store_partial(p.y + (t + i) * p.y_stride + row, total[i], n);
+    for (int t = 0; t < T; t++) {
+        total[t] = settle(total[t]);
+        if (added) total[t] = settle(total[t] + *added);
+        store_lanes(p.y, p.segments.y_row(i + t), row, total[t], n);
     }
 }
 
 template <Format W>
 void multiply_floats_as(const FloatProduct& p, Worker& worker) {
-    const int64_t groups = (p.rows + kGroup - 1) / kGroup, piece = most(1, groups / (worker.count * 8));
-    int64_t first, last;
-    while (worker.claim(groups, piece, first, last))
-        for (int64_t g = first; g < last; g++) {
-            int64_t t = 0;
-            for (; t + kTile <= p.tokens; t += kTile) float_tokens<W, kTile>(p, g, t);
-            for (; kTile > 4 && t + 4 <= p.tokens; t += 4) float_tokens<W, 4>(p, g, t);
-            for (; t < p.tokens; t++) float_tokens<W, 1>(p, g, t);
-        }
+    const int64_t groups = (p.rows + kGroup - 1) / kGroup;
+    const size_t group_stride = group_bytes(W, p.width);
+    WorkList work(p.segments, groups);
+    for (int64_t item, g; worker.claim_near(work.total(), item);) {
+        const Part part = work.find(item, g);
+        const int64_t matrix = p.segments.matrix(part.segment), row = g * kGroup, end = part.first + part.tokens;
+        const uint8_t* group = p.weight + size_t(matrix * groups + g) * group_stride;
+        const F bias = p.bias ? load_lanes(*p.bias, matrix, row, int(least(kGroup, p.rows - row))) : zero();
+        const F* added = p.bias ? &bias : nullptr;
+        int64_t i = part.first;
+        for (; i + kTile <= end; i += kTile) float_tokens<W, kTile>(p, group, row, added, i);
+        for (; kTile > 4 && i + 4 <= end; i += 4) float_tokens<W, 4>(p, group, row, added, i);
+        for (; i < end; i++) float_tokens<W, 1>(p, group, row, added, i);
+    }
 }
 
 inline void multiply_floats(const FloatProduct& p, Worker& worker) {
-    if (p.tokens == 0) return;
     if (p.format == Format::f32) multiply_floats_as<Format::f32>(p, worker);
     else if (p.format == Format::f16) multiply_floats_as<Format::f16>(p, worker);
     else multiply_floats_as<Format::bf16>(p, worker);

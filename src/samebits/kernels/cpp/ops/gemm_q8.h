@@ -2,31 +2,32 @@
 // go in tiles by dot instructions or AMX, and what is done with the results is the caller's.
 #pragma once
 #include "gemm_amx.h"
-#include "quantize.h"
+#include "segments.h"
 
 namespace samebits::SAMEBITS_ISA {
 
-// Tokens from which AMX tiles are faster than dot instructions; no effect on bits.
+// Tokens of a part from which AMX tiles are faster than dot instructions; no effect on bits.
 constexpr int64_t kAmxTokens = 20;
-// Tokens that stay in the second-level cache while all rows pass by; a multiple of the tile.
-constexpr int64_t kPartTokens = 128;
+// Tokens up to which a thread makes those it comes to ready for itself, where segments are many: a barrier costs more.
+constexpr int64_t kFewTokens = 16;
 constexpr int kUnitGroups = 4, kUnitRows = kUnitGroups * kGroup;
 
 // tokens in int8 blocks @ weight^T. A unit is 1 to 4 groups of 16 rows; `finish` gets its settled results, float32 [tokens][64],
-// for tokens `first` on, in memory that only this thread touches.
+// for a part of the tokens, in memory that only this thread touches.
 struct BlockProduct {
+    Segments segments;
     const int8_t* codes;
     int64_t codes_stride;
     const float* scales;
-    int64_t scales_stride, tokens;  // strides in elements
-    const uint8_t* weight;          // rows16
+    int64_t scales_stride;  // strides in elements
+    const uint8_t* weight;  // matrices in rows16, one after another
     Format format;
     int64_t rows, blocks;
     float tensor_scale;
     bool gated;    // a unit is 32 rows of the first half and the same 32 of the second, else rows one after another
     char* shared;  // product_scratch bytes for all threads, 64-byte aligned
     void* target;  // of `finish`
-    void (*finish)(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results);
+    void (*finish)(void* target, int64_t unit, const Part& part, const float* results);
     float* y = nullptr;  // or results go here, rows of y_stride, and nothing is left to finish
     int64_t y_stride = 0;
     int unit_groups = kUnitGroups;
@@ -35,21 +36,35 @@ struct BlockProduct {
     int64_t num_units() const { return (num_groups() + unit_groups - 1) / unit_groups; }
     // Smaller units where there are few: no thread should wait long for the last one of another.
     void choose_units(int threads) {
-        while (!gated && unit_groups > 1 && num_units() < 16 * threads) unit_groups /= 2;
+        const int64_t products = most(1, segments.num_used());
+        while (!gated && unit_groups > 1 && products * num_units() < 16 * threads) unit_groups /= 2;
     }
     int64_t group(int64_t unit, int i) const {  // beyond num_groups() where a unit has fewer
         if (!gated) return unit * unit_groups + i;
         return (i < 2 ? 0 : num_groups() / 2) + unit * 2 + i % 2;
     }
+    INLINE TokenRow token(int64_t place) const {
+        const int64_t row = segments.x_row(place);
+        return {codes + row * codes_stride, scales + row * scales_stride};
+    }
+    // Where the results of the token at a place go, of group g, which is number i of its unit.
+    INLINE float* target_of(const Part& part, int64_t t, int64_t g, int i, float* results) const {
+        return y ? y + segments.y_row(part.first + t) * y_stride + g * kGroup : results + t * kUnitRows + i * kGroup;
+    }
 };
 
-// Shared memory for the activations in the order that kernels read; per thread, an opened group with its sums, the
-// blocks of one token, and the results of a unit.
-inline Scratch product_scratch(int64_t tokens, int64_t blocks) {
-    const size_t side_by_side = size_t(round_up(tokens, 8) * blocks) * (sizeof(TokenBlock<8>) / 8);
-    const size_t in_tiles = size_t(round_up(tokens, 16) * blocks) * (kBlock + 4 + 4);
+// Bytes of a token's block as kernels read it: side by side with others, and in AMX tiles with its scale and sum.
+constexpr int64_t kTokenBlockBytes = sizeof(TokenBlock<8>) / 8;
+static_assert(kTokenBlockBytes * 8 == sizeof(TokenBlock<8>) && kTokenBlockBytes == sizeof(TokenBlock<1>), "no padding");
+static_assert(kTokenBlockBytes >= kBlock + 4 + 4, "tiles fit the same room");
+
+// Shared memory for the activations in the order that kernels read; per thread, the results of a unit, then an opened
+// group with its sums, or a few tokens.
+inline Scratch product_scratch(int64_t tokens, int64_t num_segments, int64_t blocks) {
     const size_t opened = size_t(blocks) * (512 + 256) + kChunkBlocks * 512 * 4;
-    return {opened + size_t(kPartTokens) * kUnitRows * 4, side_by_side > in_tiles ? side_by_side : in_tiles};
+    static_assert(kFewTokens * kTokenBlockBytes <= 512 + 256, "a few tokens fit");
+    return {opened + size_t(kPartTokens) * kUnitRows * 4,
+            size_t(tokens_of_room(tokens, num_segments) * blocks * kTokenBlockBytes)};
 }
 
 // Tiles of kTile tokens, then of 4, 2 and 1: f(first token, its blocks) for each.
@@ -76,50 +91,29 @@ constexpr int tile_tokens(const TokenBlock<T>*) {
     return T;
 }
 
-// Units of the product for parts of the tokens; multiply(group's bytes, part's first token, tokens, to, stride) puts
-// row r of token t at to + stride t + r. A thread goes through a stretch of its own, which memory delivers best, and
-// then helps others.
-template <class Multiply>
-INLINE void each_unit(const BlockProduct& p, size_t group_stride, float* results, Worker& worker, Multiply multiply) {
-    const int64_t units = p.num_units(), parts = (p.tokens + kPartTokens - 1) / kPartTokens, groups = p.num_groups();
-    for (int64_t i; worker.claim_near(units * parts, i);) {
-        const int64_t unit = i % units, start = i / units * kPartTokens, tokens = least(kPartTokens, p.tokens - start);
-        for (int j = 0; j < p.unit_groups; j++) {
-            const int64_t g = p.group(unit, j);
-            float* to = p.y ? p.y + start * p.y_stride + g * kGroup : results + j * kGroup;
-            const int64_t stride = p.y ? p.y_stride : kUnitRows;
-            if (g < groups) multiply(p.weight + size_t(g) * group_stride, start, tokens, to, stride);
-        }
-        if (!p.y) p.finish(p.target, unit, start, tokens, results);
-    }
+// Blocks first .. last - 1 of a part's tokens into memory, tile after tile; false as with fill_token_blocks.
+template <class W>
+bool fill_dots(const BlockProduct& p, const Part& part, int64_t first, int64_t last, char* memory) {
+    bool fine = true;
+    each_tile(part.tokens, p.blocks, memory, [&](int64_t t, auto* x) {
+        constexpr int T = tile_tokens(decltype(x)(nullptr));
+        TokenRow rows[T];
+        for (int i = 0; i < T; i++) rows[i] = p.token(part.first + t + i);
+        fine &= fill_token_blocks<W, T>(rows, first, last, x);
+    });
+    return fine;
 }
 
+// Group g of a matrix, number i of its unit, for all tokens of a part.
 template <class W>
-void multiply_by_dots(const BlockProduct& p, Worker& worker) {
-    const bool alone = p.tokens <= 1;  // a barrier costs more than one token's blocks
-    float* results = reinterpret_cast<float*>(worker.scratch);
-    char* memory = alone ? worker.scratch + kPartTokens * kUnitRows * 4 : p.shared;
-    const size_t part_bytes = size_t(kPartTokens / 8 * p.blocks) * sizeof(TokenBlock<8>);
-    int64_t first = 0, last = p.blocks;
-    bool fine = true;
-    if (!alone) worker.share(p.blocks, first, last);
-    each_tile(p.tokens, p.blocks, memory, [&](int64_t t, auto* x) {
+INLINE void dots_group(const BlockProduct& p, const Part& part, const uint8_t* group, int64_t g, int i, char* memory,
+                       float* results) {
+    each_tile(part.tokens, p.blocks, memory, [&](int64_t t, auto* x) __attribute__((always_inline)) {
         constexpr int T = tile_tokens(decltype(x)(nullptr));
-        fine &= fill_token_blocks<W, T>(p.codes + t * p.codes_stride, p.codes_stride, p.scales + t * p.scales_stride,
-                                        p.scales_stride, first, last, x);
-    });
-    if (!fine) worker.fail(kNotQuantized);
-    if (!alone) worker.barrier();
-    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens,
-                                                                float* to, int64_t stride) {
-        char* part = memory + size_t(start / kPartTokens) * part_bytes;
-        each_tile(tokens, p.blocks, part, [&](int64_t t, auto* x) __attribute__((always_inline)) {
-            constexpr int T = tile_tokens(decltype(x)(nullptr));
-            F total[T];
-            tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total);
+        F total[T];
+        tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total);
 #pragma GCC unroll 8
-            for (int i = 0; i < T; i++) store(to + (t + i) * stride, settle(total[i]));
-        });
+        for (int n = 0; n < T; n++) store(p.target_of(part, t + n, g, i, results), settle(total[n]));
     });
 }
 
@@ -132,112 +126,120 @@ INLINE float sum_of_codes(const int8_t* codes) {
     return float(int(_mm_cvtsi128_si64(halves) + _mm_extract_epi64(halves, 1)) - kBias8 * kBlock);
 }
 
-// Tokens first .. last - 1 into their tile, those beyond the product are zeros; false as with fill_token_blocks.
-INLINE bool fill_tiles(const BlockProduct& p, int64_t first, int64_t last, int8_t* codes, float* scales, float* sums) {
+// A part's tokens in memory: codes of all tiles, then scales, then sums.
+struct FilledTiles {
+    int8_t* codes;
+    float *scales, *sums;
+    FilledTiles(const BlockProduct& p, const Part& part, char* memory) {
+        const int64_t padded = round_up(part.tokens, kTileTokens) * p.blocks;
+        codes = reinterpret_cast<int8_t*>(memory);
+        scales = reinterpret_cast<float*>(codes + padded * kBlock);
+        sums = scales + padded;
+    }
+};
+
+// Tokens first .. last - 1 of a part into their tiles, those beyond it are zeros; false as with fill_token_blocks.
+INLINE bool fill_tiles(const BlockProduct& p, const Part& part, int64_t first, int64_t last, char* memory) {
+    const FilledTiles to(p, part, memory);
     bool fine = true;
-    for (int64_t t = first; t < last; t++)
+    for (int64_t t = first; t < last; t++) {
+        const bool given = t < part.tokens;
+        const TokenRow row = given ? p.token(part.first + t) : TokenRow{};
         for (int64_t b = 0; b < p.blocks; b++) {
             const int64_t at = (t / kTileTokens * p.blocks + b) * kTileTokens + t % kTileTokens;
-            const int8_t* from = p.codes + t * p.codes_stride + b * kBlock;
-            if (t < p.tokens) memcpy(codes + at * kBlock, from, kBlock);
-            else memset(codes + at * kBlock, 0, kBlock);
-            scales[at] = t < p.tokens ? p.scales[t * p.scales_stride + b] : 0.0f;
-            sums[at] = t < p.tokens ? sum_of_codes(from) : 0.0f;
-            if (t < p.tokens) fine &= is_quantized(from, scales[at]);
+            if (given) memcpy(to.codes + at * kBlock, row.codes + b * kBlock, kBlock);
+            else memset(to.codes + at * kBlock, 0, kBlock);
+            to.scales[at] = given ? row.scales[b] : 0.0f;
+            to.sums[at] = given ? sum_of_codes(row.codes + b * kBlock) : 0.0f;
+            if (given) fine &= is_quantized(row.codes + b * kBlock, row.scales[b]);
         }
+    }
     return fine;
 }
 
+// As dots_group, by tiles.
 template <class W>
-void multiply_by_tiles(const BlockProduct& p, Worker& worker) {
-    const int64_t padded = round_up(p.tokens, kTileTokens);
-    int8_t* codes = reinterpret_cast<int8_t*>(p.shared);
-    float* scales = reinterpret_cast<float*>(codes + padded * p.blocks * kBlock);
-    float* sums = scales + padded * p.blocks;
-    int64_t first, last;
-    worker.share(padded, first, last);
-    if (!fill_tiles(p, first, last, codes, scales, sums)) worker.fail(kNotQuantized);
-    worker.barrier();
-    float* results = reinterpret_cast<float*>(worker.scratch);
+INLINE void tiles_group(const BlockProduct& p, const Part& part, const uint8_t* group, int64_t g, int i, char* memory,
+                        float* results) {
     int32_t* products = reinterpret_cast<int32_t*>(results + kPartTokens * kUnitRows);
     int8_t* opened = reinterpret_cast<int8_t*>(products + kChunkBlocks * products_of_block<W> * kTileSums);
     const OpenGroup open{opened, reinterpret_cast<float*>(opened + p.blocks * 512)};
-    configure_tiles(W::term == Term::halves ? 16 : 32);
-    each_unit(p, W::group_bytes(p.blocks), results, worker, [&](const uint8_t* group, int64_t start, int64_t tokens,
-                                                                float* to, int64_t stride) {
-        const int64_t at = start * p.blocks;
-        const TokenTiles x{codes + at * kBlock, scales + at, sums + at, tokens};
-        open_group<W>(group, p.blocks, p.tensor_scale, open);
-        const uint8_t* next = group + W::group_bytes(p.blocks);
-        amx_group<W>(x, open, p.blocks, products, next, [&](int64_t t, F y) __attribute__((always_inline)) {
-            store(to + t * stride, settle(y));
-        });
-    });
-    _tile_release();
+    const FilledTiles from(p, part, memory);
+    open_group<W>(group, p.blocks, p.tensor_scale, open);
+    const uint8_t* next = group + W::group_bytes(p.blocks);
+    amx_group<W>({from.codes, from.scales, from.sums, part.tokens}, open, p.blocks, products, next,
+                 [&](int64_t t, F y) __attribute__((always_inline)) { store(p.target_of(part, t, g, i, results), settle(y)); });
 }
 #endif
 
+// The tokens of all parts into shared memory, by all threads.
+template <class W>
+void fill_shared(const BlockProduct& p, [[maybe_unused]] bool has_amx, Worker& worker) {
+    bool fine = true;
+    WorkList parts(p.segments, 1);
+    for (int64_t i = 0, unit, first, last; i < parts.total(); i++) {
+        const Part part = parts.find(i, unit);
+        char* memory = p.shared + part.room * p.blocks * kTokenBlockBytes;
+#if SAMEBITS_HAS_AMX
+        if (has_amx && part.tokens >= kAmxTokens) {
+            worker.share(round_up(part.tokens, kTileTokens), first, last);
+            fine &= fill_tiles(p, part, first, last, memory);
+            continue;
+        }
+#endif
+        worker.share(p.blocks, first, last);
+        fine &= fill_dots<W>(p, part, first, last, memory);
+    }
+    if (!fine) worker.fail(kNotQuantized);
+    worker.barrier();
+}
+
+// A thread goes through a stretch of the work of its own, which memory delivers best, and then helps others.
+template <class W>
+void multiply_blocks_as(const BlockProduct& p, [[maybe_unused]] bool has_amx, Worker& worker) {
+    const int64_t places = p.segments.num_places();
+    const bool alone = places <= (p.segments.count > 1 ? kFewTokens : 1);
+    if (!alone) fill_shared<W>(p, has_amx, worker);
+    float* results = reinterpret_cast<float*>(worker.scratch);
+    char* own = worker.scratch + kPartTokens * kUnitRows * 4;
+    const size_t group_stride = W::group_bytes(p.blocks), matrix_stride = size_t(p.num_groups()) * group_stride;
+    int64_t opened = -1;  // what lies in `own`: the one row of x, or all of a segment
+    WorkList work(p.segments, p.num_units());
+    for (int64_t item, unit; worker.claim_near(work.total(), item);) {
+        const Part part = work.find(item, unit);
+        char* memory = alone ? own : p.shared + part.room * p.blocks * kTokenBlockBytes;
+        const int64_t content = part.tokens == 1 ? p.segments.x_row(part.first) : places + part.first;
+        if (alone && content != opened && !fill_dots<W>(p, part, 0, p.blocks, memory)) worker.fail(kNotQuantized);
+        opened = content;
+        const uint8_t* matrix = p.weight + size_t(p.segments.matrix(part.segment)) * matrix_stride;
+        for (int i = 0; i < p.unit_groups; i++) {
+            const int64_t g = p.group(unit, i);
+            if (g >= p.num_groups()) continue;
+#if SAMEBITS_HAS_AMX
+            if (has_amx && part.tokens >= kAmxTokens) {
+                tiles_group<W>(p, part, matrix + size_t(g) * group_stride, g, i, memory, results);
+                continue;
+            }
+#endif
+            dots_group<W>(p, part, matrix + size_t(g) * group_stride, g, i, memory, results);
+        }
+        if (!p.y) p.finish(p.target, unit, part, results);
+    }
+}
+
 inline void multiply_blocks(const BlockProduct& p, Worker& worker) {
-    if (p.tokens == 0) return;
+    if (p.segments.num_places() == 0) return;
     with_block_format(p.format, [&](auto f) {
         using W = decltype(f);
 #if SAMEBITS_HAS_AMX
-        if (p.tokens >= kAmxTokens && enable_amx()) return multiply_by_tiles<W>(p, worker);
+        if (p.segments.num_places() >= kAmxTokens && enable_amx()) {
+            configure_tiles(W::term == Term::halves ? 16 : 32);
+            multiply_blocks_as<W>(p, true, worker);
+            return _tile_release();
+        }
 #endif
-        multiply_by_dots<W>(p, worker);
+        multiply_blocks_as<W>(p, false, worker);
     });
 }
-
-// A target for `finish`: rows of y, and a bias that is added last.
-struct PlainResult {
-    float* y;
-    int64_t y_stride, rows;
-    const float* bias;  // or null
-    int unit_groups;
-
-    static void finish(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results) {
-        const PlainResult& to = *static_cast<PlainResult*>(target);
-        const int64_t row = unit * to.unit_groups * kGroup, count = least(to.unit_groups * kGroup, to.rows - row);
-        for (int64_t t = 0; t < tokens; t++)
-            for (int64_t i = 0; i < count; i += kGroup) {
-                const int n = int(least(kGroup, count - i));
-                F x = load(results + t * kUnitRows + i);
-                if (to.bias) x = settle(x + load_partial(to.bias + row + i, n));
-                store_partial(to.y + (first + t) * to.y_stride + row + i, x, n);
-            }
-    }
-};
-
-// Another: the rows are gate and up projections; silu(gate) * up goes out in int8 blocks, one of them a unit.
-struct GatedResult {
-    int8_t* codes;
-    int64_t codes_stride;
-    float* scales;
-    int64_t scales_stride;
-    bool refused;
-
-    static void finish(void* target, int64_t unit, int64_t first, int64_t tokens, const float* results) {
-        GatedResult& to = *static_cast<GatedResult*>(target);
-        constexpr int kBatch = 16;  // tokens whose blocks are quantized together
-        alignas(64) float x[kBatch * kBlock], scales[kBatch];
-        int8_t codes[kBatch * kBlock];
-        for (int64_t t = 0; t < tokens; t += kBatch) {
-            const int count = int(least(kBatch, tokens - t));
-            for (int i = 0; i < count; i++) {
-                const float* row = results + (t + i) * kUnitRows;
-#pragma GCC unroll 2
-                for (int j = 0; j < kBlock; j += 16) {
-                    const F gate = load(row + j);
-                    store(x + i * kBlock + j, settle((gate * sigmoid(gate)) * load(row + kBlock + j)));
-                }
-            }
-            to.refused |= !quantize_blocks(x, count, codes, scales);
-            for (int i = 0; i < count; i++) {
-                memcpy(to.codes + (first + t + i) * to.codes_stride + unit * kBlock, codes + i * kBlock, kBlock);
-                to.scales[(first + t + i) * to.scales_stride + unit] = scales[i];
-            }
-        }
-    }
-};
 
 }  // namespace samebits::SAMEBITS_ISA

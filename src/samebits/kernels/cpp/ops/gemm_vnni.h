@@ -25,21 +25,27 @@ INLINE bool is_quantized(const int8_t* codes, float scale) {
 }
 constexpr Failure kNotQuantized{"codes", "-128, or a scale that is NaN or Inf", "what quantize_q8 makes"};
 
+// A token in int8 blocks.
+struct TokenRow {
+    const int8_t* codes;
+    const float* scales;
+};
+
 // Blocks first .. last - 1 of T tokens into the order that tiles read; false where one is not as quantize_q8 makes it.
 template <class W, int T>
-INLINE bool fill_token_blocks(const int8_t* codes, int64_t codes_stride, const float* scales, int64_t scales_stride,
-                              int64_t first, int64_t last, TokenBlock<T>* to) {
+INLINE bool fill_token_blocks(const TokenRow (&rows)[T], int64_t first, int64_t last, TokenBlock<T>* to) {
     bool fine = true;
     for (int64_t b = first; b < last; b++)
         for (int t = 0; t < T; t++) {
-            const int8_t* from = codes + t * codes_stride + b * kBlock;
-            fine &= is_quantized(from, scales[t * scales_stride + b]);
+            const int8_t* from = rows[t].codes + b * kBlock;
+            const float scale = rows[t].scales[b];
+            fine &= is_quantized(from, scale);
             TokenBlock<T>& block = to[b];
             int low = 0, high = 0;
             for (int k = 0; k < 16; k++) low += from[k];
             for (int k = 16; k < kBlock; k++) high += from[k];
             for (int g = 0; g < 8; g++) memcpy(block.q[g][t], from + 4 * g, 4);
-            block.scale[t] = scales[t * scales_stride + b];
+            block.scale[t] = scale;
             block.sum[t] = float(low + high);
             const bool halves = W::term == Term::halves;
             block.start[0][t] = -dot_bias<W> * (halves ? low : low + high);
@@ -88,6 +94,8 @@ INLINE BlockScales load_scales(const uint8_t* span, int at, float tensor_scale) 
         s.d = set(0.5f * tensor_scale);
         s.sub = load_e4m3(span);
         s.min = load_e4m3(span + 16);
+    } else if constexpr (W::has_exponents) {
+        s.d = load_exponents(span);
     } else {
         s.d = load_f16(reinterpret_cast<const uint16_t*>(span));
         if constexpr (W::term == Term::offset) s.m = load_f16(reinterpret_cast<const uint16_t*>(span + 32));

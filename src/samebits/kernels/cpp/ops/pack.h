@@ -106,6 +106,13 @@ struct Stored<Nvfp4> {  // two stored blocks of 16 make a block
     }
 };
 
+template <>
+struct Stored<Mxfp4> {
+    static constexpr int bytes = 17, smallest = 78;  // scales below that are 0 (src/samebits/formats/mxfp4.py)
+    static void codes(const uint8_t* p, int, uint8_t* code) { read_nibbles(p + 1, code); }
+    static void scales(const uint8_t* p, int, int row, uint8_t* to) { to[row] = p[0] < smallest ? 0 : uint8_t(p[0] - 1); }
+};
+
 // One group: rows first .. first + 15 of a stored matrix, zeros where there are fewer.
 template <class W>
 inline void pack_group(const uint8_t* rows, size_t row_stride, int count, int64_t blocks, uint8_t* group) {

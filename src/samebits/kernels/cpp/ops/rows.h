@@ -26,6 +26,20 @@ INLINE float float_element(const Tensor& t, int64_t i) {
     return x;
 }
 
+// n <= 16 elements of row i in any float format, from `at` on; the other lanes are 0.
+INLINE F load_lanes(const Tensor& t, int64_t i, int64_t at, int n) {
+    if (t.format == Format::f32) return load_partial(reinterpret_cast<const float*>(t.row(i)) + at, n);
+    alignas(64) float lane[16] = {};
+    widen(lane, t.row(i) + at * 2, t.format, n);
+    return load(lane);
+}
+INLINE void store_lanes(const Tensor& t, int64_t i, int64_t at, F x, int n) {
+    if (t.format == Format::f32) return store_partial(reinterpret_cast<float*>(t.row(i)) + at, x, n);
+    alignas(64) float lane[16];
+    store(lane, x);
+    narrow(t.row(i) + at * 2, lane, t.format, n);
+}
+
 // y = f(x), 16 elements at a time.
 template <class Fn>
 INLINE void map_row(const Fn& f, const float* x, float* y, int64_t width) {

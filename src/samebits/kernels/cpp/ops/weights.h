@@ -107,6 +107,15 @@ struct Bytes {  // signed codes xor 0x80
     static int get(const uint8_t* codes, int row, int k) { return codes[64 * (k / 4) + 4 * row + k % 4]; }
 };
 
+struct E2M1 : Nibbles {  // 4-bit floats; a code is twice one, plus 12
+    static constexpr int8_t twice_plus_12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        Nibbles::each(codes, [&](int g, B e) __attribute__((always_inline)) { f(g, lookup16(twice_plus_12, e)); });
+    }
+    static int get(const uint8_t* codes, int row, int k) { return twice_plus_12[Nibbles::get(codes, row, k)]; }
+};
+
 // A format in rows16: bits of a code, its term, what is subtracted from a code, and bytes of a block of 16 x 32.
 // `span` blocks share a piece of the scales of span_bytes.
 template <class Bits, Term T, int Bias, int CodeBytes, int Span, int SpanBytes>
@@ -114,6 +123,7 @@ struct Rows16 : Bits {
     static constexpr Term term = T;
     static constexpr int bias = Bias, code_bytes = CodeBytes, span = Span, span_bytes = SpanBytes;
     static constexpr bool is_8bit = CodeBytes == 512;
+    static constexpr bool has_exponents = SpanBytes == kGroup;  // a byte per row: scales are powers of two
 
     static size_t scales_bytes(int64_t blocks) { return size_t(round_up(blocks / span * span_bytes, 64)); }
     static size_t group_bytes(int64_t blocks) { return scales_bytes(blocks) + size_t(blocks) * code_bytes; }
@@ -129,13 +139,8 @@ struct Q8_0 : Rows16<Bytes, Term::scale, 128, 512, 1, 32> {};
 struct Q4_K : Rows16<Nibbles, Term::super_offset, 0, 256, 8, 320> {};  // d, dmin, scale [8][16], min [8][16]
 struct Q5_K : Rows16<FiveBits, Term::super_offset, 0, 320, 8, 320> {};
 struct Q6_K : Rows16<SixBits, Term::halves, 32, 384, 8, 288> {};  // d, int8 scale [16][16]
-struct Nvfp4 : Rows16<Nibbles, Term::halves, 12, 256, 1, 32> {    // e4m3 scale [2][16]; codes are E2M1
-    static constexpr int8_t twice_plus_12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
-    template <class Each>
-    static INLINE void each(const uint8_t* codes, Each f) {
-        Nibbles::each(codes, [&](int g, B e) __attribute__((always_inline)) { f(g, lookup16(twice_plus_12, e)); });
-    }
-};
+struct Nvfp4 : Rows16<E2M1, Term::halves, 12, 256, 1, 32> {};     // e4m3 scale [2][16]
+struct Mxfp4 : Rows16<E2M1, Term::scale, 12, 256, 1, 16> {};      // exponent of d [16] as float32 has it, 0 for 0
 
 // Calls f with the format's type; nothing for a plain format.
 template <class Fn>
@@ -150,6 +155,7 @@ INLINE void with_block_format(Format format, Fn f) {
         case Format::q5_k: return f(Q5_K{});
         case Format::q6_k: return f(Q6_K{});
         case Format::nvfp4: return f(Nvfp4{});
+        case Format::mxfp4: return f(Mxfp4{});
         default: return;
     }
 }
@@ -174,5 +180,7 @@ INLINE F load_e4m3(const uint8_t* p) {
     const F magnitude = select(count < set(8.0f), count * set(0x1p-9f), normal);
     return from_bits(bits(magnitude) | shift_left<24>(u & set(0x80)));
 }
+// Powers of two by their exponents in float32; 0 is +0.
+INLINE F load_exponents(const uint8_t* p) { return from_bits(shift_left<23>(load_u8(p))); }
 
 }  // namespace samebits::SAMEBITS_ISA

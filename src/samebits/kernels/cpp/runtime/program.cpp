@@ -34,6 +34,7 @@ Block block_of(Format format) {
         case Format::q5_k: return {256, 176};
         case Format::q6_k: return {256, 210};
         case Format::nvfp4: return {16, 9};
+        case Format::mxfp4: return {32, 17};
     }
     throw std::invalid_argument("unknown format");
 }

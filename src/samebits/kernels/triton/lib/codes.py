@@ -23,6 +23,14 @@ def e4m3(byte):
 
 
 @triton.jit
+def block_scale(stored, FORMAT: tl.constexpr):
+    """float32 of a block's d as the tiled weights hold it: a float16, or the exponent of mxfp4's power of two."""
+    if FORMAT == "mxfp4":
+        return (stored.to(tl.int32) << 23).to(tl.float32, bitcast=True)
+    return stored.to(tl.float32)
+
+
+@triton.jit
 def twice_e2m1(word):
     """Bytes that hold E2M1 codes, 0 .. 15, to int8 of twice their values: 0 1 2 3 4 6 8 12 and the negatives."""
     magnitude = word & 0x07070707

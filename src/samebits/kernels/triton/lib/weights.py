@@ -5,12 +5,13 @@ the same for each expert, experts one after another. `Tiled.data` holds planes, 
 (tile, then block, then row of the tile, then bytes):
 
 codes   4-bit part: uint8 [tiles][nb][16][16], byte j holds element j in bits 0-3 and element 16 + j in bits 4-7,
-        codes as stored (unsigned; the low four bits of q5 and q6; E2M1 of nvfp4).
+        codes as stored (unsigned; the low four bits of q5 and q6; E2M1 of nvfp4 and mxfp4).
         q8_0: int8 [tiles][nb][2][16][16], half 0 holds elements 0..15.
 high    q5_0, q5_1, q5_k: uint8 [tiles][nb][16][4], bit g of byte i is bit 4 of element 4g + i, g in 0..7.
         q6_k: uint8 [tiles][nb][16][2][4], bits 2g and 2g + 1 of byte i of word h are bits 4-5 of element
         16h + 4g + i, g in 0..3. So a shift and a mask bring all high bits of a word of codes in place.
-d       float16 [tiles][nb][16]; k-quants: [tiles][nb / 8][16].
+d       float16 [tiles][nb][16]; k-quants: [tiles][nb / 8][16]; mxfp4: uint8 [tiles][nb][16], d's exponent as float32
+        has it, 0 for a d of 0.
 m       q4_1, q5_1: m; q4_k, q5_k: dmin. As d.
 sub     q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit scales; q6_k: int8 [tiles][nb][16][2]; nvfp4: the e4m3 bytes,
         uint8 [tiles][nb][16][2].
@@ -24,6 +25,7 @@ import math
 import torch
 
 from samebits.core.format import BLOCK, BlockFormat
+from samebits.formats.mxfp4 import SMALLEST_BYTE
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 
 TILE = 16
@@ -43,6 +45,7 @@ PLANES: dict[str, dict[str, int]] = {
     "q5_k": {"codes": 16, "high": 4, "d": 2, "m": 2, "sub": 1, "msub": 1},
     "q6_k": {"codes": 16, "high": 8, "d": 2, "sub": 2},
     "nvfp4": {"codes": 16, "sub": 2},
+    "mxfp4": {"codes": 16, "d": 1},
 }
 
 
@@ -127,6 +130,9 @@ def _planes(fmt: BlockFormat, rows: torch.Tensor) -> dict[str, torch.Tensor]:
     if fmt.name == "q8_0":
         halves = blocks[..., 2:].unflatten(-1, (2, 16)).transpose(2, 3)
         return {"codes": halves, "d": blocks[..., :2]}
+    if fmt.name == "mxfp4":
+        scale = blocks[..., :1]
+        return {"codes": blocks[..., 1:], "d": torch.where(scale < SMALLEST_BYTE, 0, scale - 1)}
     head = 4 if fmt.name in ("q4_1", "q5_1") else 2
     planes = {"codes": blocks[..., -16:], "d": blocks[..., :2]}
     if head == 4:

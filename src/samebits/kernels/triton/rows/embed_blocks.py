@@ -10,8 +10,9 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
+from samebits.formats.mxfp4 import SMALLEST_BYTE
 from samebits.kernels.record import OpCall
-from samebits.kernels.triton.lib.codes import e4m3
+from samebits.kernels.triton.lib.codes import block_scale, e4m3
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
@@ -20,6 +21,7 @@ from samebits.kernels.triton.lib.weights import PLANES, tile_weight, tiled_offse
 
 OUT_OF_RANGE = fault("embedding", "ids", "an id out of range", "0 .. V-1")
 SPAN = tl.constexpr(256)
+SMALLEST_E8M0 = tl.constexpr(SMALLEST_BYTE)
 
 
 @triton.jit
@@ -75,6 +77,11 @@ def raw_element(ptr, e, keep, FORMAT: tl.constexpr):
         at = e // 16 * 9
         d = e4m3(byte_at(ptr, at, keep))
         return byte_at(ptr, at + 1 + e % 16 // 2, keep) >> (e % 2 * 4) & 15, d, d
+    elif FORMAT == "mxfp4":
+        at, j = e // 32 * 17, e % 32
+        stored = byte_at(ptr, at, keep)
+        d = block_scale(tl.where(stored < SMALLEST_E8M0, 0, stored - 1), FORMAT)
+        return byte_at(ptr, at + 1 + j % 16, keep) >> (j // 16 * 4) & 15, d, d
     elif FORMAT == "q8_0":
         at = e // 32 * 34
         d = f16_at(ptr, at, keep)
@@ -107,6 +114,9 @@ def tiled_element(ptr, offsets, tile, row, e, keep, NB: tl.constexpr, FORMAT: tl
     if FORMAT == "nvfp4":
         d = e4m3(byte_at(ptr + offsets[4], at * 2 + j // 16, keep))
         return code, d, d
+    elif FORMAT == "mxfp4":
+        d = block_scale(byte_at(ptr + offsets[2], at, keep), FORMAT)
+        return code, d, d
     elif FORMAT == "q6_k":
         high = byte_at(ptr + offsets[1], at * 8 + j // 16 * 4 + j % 4, keep) >> (j % 16 // 4 * 2) & 3
         scale = signed_byte(byte_at(ptr + offsets[4], at * 2 + j // 16, keep)).to(tl.float32)
@@ -131,12 +141,11 @@ def tiled_element(ptr, offsets, tile, row, e, keep, NB: tl.constexpr, FORMAT: tl
 @triton.jit
 def value(code, d, m, scale, FORMAT: tl.constexpr):
     """float32: what an element is worth; the products are exact but nvfp4's last."""
-    if FORMAT == "nvfp4":
+    if (FORMAT == "nvfp4") or (FORMAT == "mxfp4"):
         low = code & 3
-        twice = tl.where((code & 4) != 0, 4 + 2 * low + ((low & (low >> 1)) << 1), low)
-        magnitude = twice.to(tl.float32) * 0.5
-        signed = (magnitude.to(tl.int32, bitcast=True) | ((code & 8) << 28)).to(tl.float32, bitcast=True)
-        return (signed * d) * scale
+        twice = tl.where((code & 4) != 0, 4 + 2 * low + ((low & (low >> 1)) << 1), low).to(tl.float32)
+        signed = (twice.to(tl.int32, bitcast=True) | ((code & 8) << 28)).to(tl.float32, bitcast=True)
+        return signed * d if FORMAT == "mxfp4" else ((signed * 0.5) * d) * scale
     elif (FORMAT == "q4_1") or (FORMAT == "q5_1") or (FORMAT == "q4_k") or (FORMAT == "q5_k"):
         return (d * code.to(tl.float32)) + m
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import NIBBLE_SIGNS, SIGNS, e4m3, twice_e2m1
+from samebits.kernels.triton.lib.codes import NIBBLE_SIGNS, SIGNS, block_scale, e4m3, twice_e2m1
 
 FOUR_WORDS = tl.constexpr((tl.int32, tl.int32, tl.int32, tl.int32))  # types of an instruction's results
 
@@ -54,7 +54,7 @@ def plane_pointers(data_ptr, offsets, tile, NB: tl.constexpr, FORMAT: tl.constex
     halves = tl.pointer_type(tl.float16)
     codes = (data_ptr + offsets[0]).to(words) + rows * (8 if FORMAT == "q8_0" else 4)
     high = (data_ptr + offsets[1]).to(words) + rows * (2 if FORMAT == "q6_k" else 1)
-    d = (data_ptr + offsets[2]).to(halves) + groups
+    d = data_ptr + offsets[2] + groups if FORMAT == "mxfp4" else (data_ptr + offsets[2]).to(halves) + groups
     m = (data_ptr + offsets[3]).to(halves) + groups
     sub = data_ptr + offsets[4]
     if (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
@@ -108,7 +108,7 @@ def block_scales(stored, d, m, FORMAT: tl.constexpr):
     elif (FORMAT == "q4_k") or (FORMAT == "q5_k"):
         sub, msub = stored[0].to(tl.float32), stored[1].to(tl.float32)
     else:
-        d = stored[0].to(tl.float32)
+        d = block_scale(stored[0], FORMAT)
         if (FORMAT == "q4_1") or (FORMAT == "q5_1"):
             m = stored[1].to(tl.float32)
     return d, m, sub, msub
@@ -212,7 +212,7 @@ def code_words(w, high, G: tl.constexpr, FORMAT: tl.constexpr, PTX: tl.constexpr
     elif FORMAT == "q6_k":
         low = ((w << 2) & 0x3C3C3C3C) | ((moved(high[0], 6 - 2 * G) & ~0x3F3F3F3F) ^ SIGNS)
         return low, ((w >> 2) & 0x3C3C3C3C) | ((moved(high[1], 6 - 2 * G) & ~0x3F3F3F3F) ^ SIGNS)
-    elif FORMAT == "nvfp4":
+    elif (FORMAT == "nvfp4") or (FORMAT == "mxfp4"):
         if PTX:
             return tl.inline_asm_elementwise(E2M1_ASM, "=&r,=&r,r", [w], (tl.int32, tl.int32), True, 1)
         return twice_e2m1(w & 0x0F0F0F0F), twice_e2m1((w >> 4) & 0x0F0F0F0F)

@@ -14,6 +14,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import PTX_HERE
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
@@ -180,11 +181,16 @@ def _product(
     return _many_tokens(codes, scales, weight, bias, op_name)
 
 
+def within_float16(call: OpCall) -> str | None:
+    """Values become float16 here, and a power of two may be none."""
+    return "mxfp4's scales go beyond float16" if call.inputs["weight"].format == "mxfp4" else None
+
+
 def _tiled(weight: Tiled | Blocks) -> Tiled:
     return weight if isinstance(weight, Tiled) else tile_weight(weight)
 
 
-@implements("gemm_q8", tier=Tier.FAST, prepack=PREPACK)
+@implements("gemm_q8", tier=Tier.FAST, when=within_float16, prepack=PREPACK)
 def gemm_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -196,7 +202,7 @@ def gemm_q8_fast(
     return _product(codes, scales, weight, bias, "gemm_q8")
 
 
-@implements("gemm_silu_q8", tier=Tier.FAST, prepack=PREPACK)
+@implements("gemm_silu_q8", tier=Tier.FAST, when=within_float16, prepack=PREPACK)
 def gemm_silu_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks
 ) -> tuple[torch.Tensor, torch.Tensor]:

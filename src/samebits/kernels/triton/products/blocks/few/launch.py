@@ -30,7 +30,7 @@ from samebits.kernels.triton.products.blocks.terms import SHIFTS
 MAX_TOKENS = 8
 TOKENS_CHUNKS = 8  # and so warps of a program for two to eight tokens
 RESIDENT = 3  # programs of one.py that q4_0's registers let a multiprocessor hold
-FEW_REGISTERS = ("q4_0", "nvfp4")  # formats that leave room for them also where K has several groups
+FEW_REGISTERS = ("q4_0", "nvfp4", "mxfp4")  # formats that leave room for them also where K has several groups
 SILU_BLOCKS = 4  # of a program that ends gemm_silu_q8
 
 

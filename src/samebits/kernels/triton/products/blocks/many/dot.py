@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import e4m3
+from samebits.kernels.triton.lib.codes import block_scale, e4m3
 from samebits.kernels.triton.lib.rows import fault_where
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.blocks.checks import not_finite
@@ -19,7 +19,7 @@ from samebits.kernels.triton.products.blocks.many.terms import HALVES, OFFSET, S
 def _elements(nibble, high_ptr, j, mask, SECOND: tl.constexpr, FORMAT: tl.constexpr):
     """int8 [BN, 16]: elements j of a half of a block from their four low bits, uint8."""
     q = nibble.to(tl.int32)
-    if FORMAT == "nvfp4":
+    if (FORMAT == "nvfp4") | (FORMAT == "mxfp4"):
         m = q & 7
         twice = tl.where(m < 2, m, (2 + (m & 1)) << tl.maximum((m >> 1) - 1, 0))
         q = tl.where(q > 7, -twice, twice)
@@ -59,7 +59,7 @@ def _row_scales(planes, block, shared, r, inside, scale, FORMAT: tl.constexpr, K
     if FORMAT == "nvfp4":
         d = tl.full(r.shape, 0.0, tl.float32) + scale
     else:
-        d = tl.load(d_ptr + common, mask=inside, other=0.0).to(tl.float32)
+        d = block_scale(tl.load(d_ptr + common, mask=inside, other=0), FORMAT)
     m, sub, second = d, d, d
     if (KIND == OFFSET) | (KIND == SUPER):
         m = tl.load(m_ptr + common, mask=inside, other=0.0).to(tl.float32)

@@ -47,7 +47,10 @@ class Shape:
 
 
 def planes_of(weight: Tiled, *, words: bool) -> list[torch.Tensor]:
-    """codes, high (in words or bytes), d, m (float16), sub, msub (bytes); what a format lacks is any such tensor."""
+    """codes, high (in words or bytes), d (float16, bytes of mxfp4), m (float16), sub, msub (bytes).
+
+    What a format lacks is any such tensor.
+    """
     views = plane_views(weight)
     codes = views["codes"]
     unit = torch.int32 if words else torch.uint8
@@ -55,7 +58,7 @@ def planes_of(weight: Tiled, *, words: bool) -> list[torch.Tensor]:
     return [
         codes.view(unit),
         views.get("high", codes).view(unit),
-        views["d"].view(torch.float16) if "d" in views else halves,
+        views["d"] if weight.format.name == "mxfp4" else views["d"].view(torch.float16) if "d" in views else halves,
         views["m"].view(torch.float16) if "m" in views else halves,
         views.get("sub", codes),
         views.get("msub", codes),

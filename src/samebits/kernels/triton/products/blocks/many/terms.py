@@ -19,7 +19,7 @@ ZERO_SIXTEENTHS = tl.constexpr(1.5 * 2.0**19)
 # How a term is made; what a kind lacks among d, m, sub, second is not read.
 PLAIN, OFFSET, SUPER, HALVES = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 KINDS = {
-    **dict.fromkeys(("q8_0", "q4_0", "q5_0"), 0),
+    **dict.fromkeys(("q8_0", "q4_0", "q5_0", "mxfp4"), 0),
     **dict.fromkeys(("q4_1", "q5_1"), 1),
     **dict.fromkeys(("q4_k", "q5_k"), 2),
     **dict.fromkeys(("q6_k", "nvfp4"), 3),

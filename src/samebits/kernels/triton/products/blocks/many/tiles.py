@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import ONES, e4m3
+from samebits.kernels.triton.lib.codes import ONES, block_scale, e4m3
 from samebits.kernels.triton.products.blocks.many.words import nibble_words, shift_right
 
 
@@ -127,7 +127,7 @@ def row_scales(scales, shared, scale, FORMAT: tl.constexpr):
         second = (scales[2].to(tl.float32), scales[3].to(tl.float32))
         return (shared[0], shared[1]), (shared[2], shared[3]), sub, second
     else:
-        d = (scales[0].to(tl.float32), scales[1].to(tl.float32))
+        d = (block_scale(scales[0], FORMAT), block_scale(scales[1], FORMAT))
         m = d
         if (FORMAT == "q4_1") | (FORMAT == "q5_1"):
             m = (scales[2].to(tl.float32), scales[3].to(tl.float32))

@@ -51,7 +51,10 @@ def _lines(acts, planes, first_tile, last_tile, nb, lane, FORMAT: tl.constexpr, 
     where = tl.where(word < 0, where, acts[0].to(BYTE) + word * 128)
     where = tl.where(scale < 0, where, acts[1].to(BYTE) + scale * 128)
     step = tl.where(word < 0, 128 * (CODES // MT), tl.where(scale < 0, NT * 256, NT * 32))
-    if (FORMAT == "q8_0") | (FORMAT == "q4_0") | (FORMAT == "q5_0") | (FORMAT == "q4_1") | (FORMAT == "q5_1"):
+    if FORMAT == "mxfp4":
+        where = tl.where(scale < SCALES, where, planes[2].to(BYTE) + tile * 16)
+        step = tl.where(scale < SCALES, step, 16)
+    elif (FORMAT == "q8_0") | (FORMAT == "q4_0") | (FORMAT == "q5_0") | (FORMAT == "q4_1") | (FORMAT == "q5_1"):
         where = tl.where(scale < SCALES, where, planes[2].to(BYTE) + tile * 32)
         step = tl.where(scale < SCALES, step, 32)
     else:

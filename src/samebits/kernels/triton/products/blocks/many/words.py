@@ -42,7 +42,7 @@ def nibble_words(low, high_low, high_high, FORMAT: tl.constexpr):
         flipped = low ^ NIBBLE_SIGNS
         return (flipped << 4) & UPPER, flipped & UPPER
     first, second = low & 0x0F0F0F0F, (low >> 4) & 0x0F0F0F0F
-    if FORMAT == "nvfp4":
+    if (FORMAT == "nvfp4") | (FORMAT == "mxfp4"):
         return twice_e2m1(first), twice_e2m1(second)
     if (FORMAT == "q5_0") | (FORMAT == "q5_1") | (FORMAT == "q5_k") | (FORMAT == "q6_k"):
         first, second = first | high_low, second | high_high

@@ -1,0 +1,153 @@
+"""Spaces of the ops on experts: tokens, ranks, experts, how they are chosen, and what their products branch on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samebits.core.format import BLOCK
+from samebits.ops.expert_cases import CHOSEN, expert_dims
+from samebits.ops.gemm_spaces import BIAS, INNER, RAGGED, TOKENS, VALUES, contents_of, dense_tail
+from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
+from samebits.ops.space import Factor, Row, Space, choice, size
+from samebits.ops.spaces import (
+    ABSENT,
+    FINITE,
+    MAKING,
+    MOST_ROWS,
+    at_least_one,
+    block_multiple,
+    formats_of,
+    number,
+    weight_factors,
+)
+
+RANKS = size("R", 64, usual=2)
+EXPERTS = size("E", 512, usual=4)
+WAYS = choice("chosen", *CHOSEN)
+ROWS = choice("rows", "token", "pair")
+EXPERT_OPERATIONS = 50_000  # what an expert costs the reference, however few rows it has
+
+
+def _enough(row: Row) -> bool:
+    """No token chooses an expert twice."""
+    return number({"R": 1, **row}, "R") <= number({"E": 1 << 20, **row}, "E")
+
+
+LAYOUT_SPACE = Space(
+    (size("T", MOST_ROWS, least=0, usual=3), RANKS, size("E", 1024, usual=8), WAYS),
+    lambda row: {
+        "dims": {"T": number(row, "T"), "R": number(row, "R")},
+        "attrs": {"num_experts": number(row, "E")},
+        "extra": {"chosen": row["chosen"]},
+    },
+    lambda row: MAKING * (at_least_one(row, "T") * (number(row, "R") + number(row, "E"))),
+    _enough,
+    (("chosen", "R"),),
+)
+
+
+def _cost(outputs: str) -> Any:
+    """Of the products, of making activations and stacked weights, and of the experts one by one."""
+
+    def cost(row: Row) -> int:
+        tokens, ranks, experts = at_least_one(row, "T"), number(row, "R"), number(row, "E")
+        n, k, pairs = number(row, outputs), number(row, "K"), tokens * ranks
+        making = MAKING * k * (pairs + min(experts * n, 257)) + 4 * experts * n * k + MAKING * tokens * experts
+        return pairs * n * k + making + EXPERT_OPERATIONS * min(experts, pairs)
+
+    return cost
+
+
+def _dims(row: Row) -> dict[str, int]:
+    return expert_dims(number(row, "T"), number(row, "R"), number(row, "E"), str(row["rows"]))
+
+
+def _extra(row: Row) -> dict[str, Any]:
+    return {"chosen": row["chosen"], **contents_of(row)}
+
+
+def _gemm_case(row: Row) -> dict[str, Any]:
+    formats, given = formats_of(row, ("x", "weight", "bias"))
+    dims = {**_dims(row), "N": number(row, "N"), "K": number(row, "K") + int(row["tail"])}
+    return {"dims": dims, "formats": formats, "given": given, "extra": _extra(row)}
+
+
+COMMON: tuple[Factor, ...] = (TOKENS, RANKS, EXPERTS, WAYS, ROWS)
+OUTPUTS = size("N", 20_000, usual=40)
+CROSSED = (("weight", "weights"), ("weight", "rows"))
+EXPERT_GEMM_SPACE = Space(
+    (*COMMON, OUTPUTS, INNER, RAGGED, choice("x", *FLOATS), *weight_factors(), BIAS, VALUES),
+    _gemm_case,
+    _cost("N"),
+    lambda row: _enough(row) and dense_tail(row),
+    CROSSED,
+)
+
+
+def _q8_case(row: Row) -> dict[str, Any]:
+    formats, given = formats_of(row, ("weight", "bias"))
+    dims = {**_dims(row), "N": number(row, "N"), "NB": number(row, "K") // BLOCK}
+    return {"dims": dims, "formats": formats, "given": given, "extra": _extra(row)}
+
+
+EXPERT_Q8_SPACE = Space(
+    (*COMMON, OUTPUTS, INNER, *weight_factors(BLOCK_WEIGHTS), BIAS, VALUES),
+    _q8_case,
+    _cost("N"),
+    lambda row: _enough(row) and block_multiple(row),
+    CROSSED,
+)
+
+ACTIVATIONS: dict[str, dict[str, Any]] = {
+    "silu": {},
+    "gelu_tanh": {"activation": "gelu_tanh"},
+    "clamped": {"activation": "clamped"},
+    "clamped-at-0.5": {"activation": "clamped", "alpha": 1.0, "limit": 0.5},
+}
+
+
+def _gate_case(row: Row) -> dict[str, Any]:
+    formats, given = formats_of(row, ("weight", "bias"))
+    dims = {**_dims(row), "HB": number(row, "H") // BLOCK, "NB": number(row, "K") // BLOCK}
+    attrs = ACTIVATIONS[str(row["activation"])]
+    return {"dims": dims, "attrs": attrs, "formats": formats, "given": given, "extra": _extra(row)}
+
+
+EXPERT_GATE_SPACE = Space(
+    (
+        *COMMON,
+        size("H", 896, step=BLOCK),
+        INNER,
+        choice("activation", *ACTIVATIONS),
+        *weight_factors(BLOCK_WEIGHTS),
+        BIAS,
+        VALUES,
+    ),
+    _gate_case,
+    lambda row: int(2 * _cost("H")(row)),
+    lambda row: _enough(row) and block_multiple(row),
+    (*CROSSED, ("activation", "bias")),
+)
+
+
+def _combine_case(row: Row) -> dict[str, Any]:
+    formats, given = formats_of(row, ("y", "shared", "shared_gate"))
+    dims = {**expert_dims(number(row, "T"), number(row, "R"), 1, "token"), "N": number(row, "N")}
+    return {"dims": dims, "formats": formats, "given": given, "extra": {"values": row["values"]}}
+
+
+COMBINE_SPACE = Space(
+    (
+        size("T", MOST_ROWS, least=0, usual=3),
+        RANKS,
+        size("N", 16_384, usual=48),
+        choice("y", *FLOATS),
+        choice("shared", ABSENT, *FLOATS),
+        choice("shared_gate", ABSENT, *FLOATS),
+        choice("values", *FINITE, "contrast"),
+    ),
+    _combine_case,
+    lambda row: MAKING * at_least_one(row, "T") * (number(row, "R") + 2) * number(row, "N"),
+    lambda row: row.get("shared") != ABSENT or row.get("shared_gate", ABSENT) == ABSENT,
+    (("shared", "shared_gate"), ("y", "values")),
+)
