@@ -7,11 +7,13 @@ from typing import Any
 
 import gguf
 import numpy as np
+from tiny_mixtures_gguf import mixture_tensors
 
 SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2, initializer_range=0.3)
 SIZES |= dict(num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=256)
 SIZES |= dict(kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=16)
 SIZES |= dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
+EXPERTS = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=16)
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64)
 YARN |= dict(beta_fast=8.0, beta_slow=1.0)  # so that frequencies are kept, on the ramp, and divided
 
@@ -19,12 +21,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
     # Two weights of YaRN's magnitude, and pairs that lie apart: GGUF files have neither.
     "deepseek_dense": dict(q_lora_rank=24, first_k_dense_replace=2, rope_interleave=False)
     | dict(rope_parameters=YARN | dict(mscale=1.5, mscale_all_dim=0.7)),
-    "deepseek2": dict(q_lora_rank=None, first_k_dense_replace=2)
+    "deepseek2": dict(q_lora_rank=None, first_k_dense_replace=1, **EXPERTS)
+    | dict(topk_method="group_limited_greedy", n_shared_experts=2, routed_scaling_factor=3.0)
     | dict(rope_parameters=YARN | dict(mscale=0.7, mscale_all_dim=0.7)),
+    "deepseek3": dict(q_lora_rank=32, first_k_dense_replace=1, **EXPERTS)
+    | dict(n_shared_experts=1, routed_scaling_factor=1.5, num_nextn_predict_layers=0)
+    | dict(rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0)),
 }
-FAMILIES = {"deepseek_dense": "DeepseekV3", "deepseek2": "DeepseekV2"}
+FAMILIES = {"deepseek_dense": "DeepseekV3", "deepseek2": "DeepseekV2", "deepseek3": "DeepseekV3"}
 # "joint": as the first files were, with one tensor for the projections to keys and to values
-GGUF_TYPES: dict[str, tuple[str, ...]] = {"deepseek_dense": (), "deepseek2": ("f32", "q8_0", "joint-f32", "joint-q8_0")}
+GGUF_TYPES: dict[str, tuple[str, ...]] = {
+    "deepseek_dense": (),
+    "deepseek2": ("f32", "q8_0", "joint-f32", "joint-q8_0"),
+    "deepseek3": ("f32",),
+}
 LOG_SHARE = 0.1  # the converter writes its product with mscale_all_dim
 
 
@@ -55,6 +65,16 @@ def add_keys(writer: gguf.GGUFWriter, config: Any, is_joint: bool) -> None:
     if not is_joint:
         writer.add_key_length_mla(key_size)
         writer.add_value_length_mla(config.v_head_dim)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_count(config.n_routed_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_group_count(config.n_group)
+    writer.add_expert_group_used_count(config.topk_group)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    if config.model_type == "deepseek_v3":
+        writer.add_expert_weights_norm(True)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     rope = config.rope_parameters
     writer.add_rope_dimension_count(config.qk_rope_head_dim)
     writer.add_rope_freq_base(rope["rope_theta"])
@@ -84,10 +104,12 @@ def write_gguf(path: Any, model: Any, matrix_type: str) -> None:
     writer = gguf.GGUFWriter(path, "deepseek2")
     add_keys(writer, config, is_joint)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DEEPSEEK2, config.num_hidden_layers)
-    for name, parameter in model.named_parameters():
-        array = parameter.detach().numpy()
-        if name.endswith("kv_b_proj.weight") and not is_joint:
-            for ending, values in split_up(array, config).items():
+    for name, tensor in model.state_dict().items():
+        array = tensor.detach().numpy()
+        is_split = name.endswith("kv_b_proj.weight") and not is_joint
+        parts = split_up(array, config) if is_split else mixture_tensors(name, array, "")
+        if parts is not None:
+            for ending, values in parts.items():
                 add_tensor(writer, f"blk.{name.split('.')[2]}.{ending}", values, matrix_type)
             continue
         add_tensor(writer, names.get_name(name, try_suffixes=(".weight", ".bias")), array, matrix_type)

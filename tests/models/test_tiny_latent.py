@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from checkpoint_runs import (
     whole_prompt,
 )
 
+from samebits import LLM, SamplingParams
 from samebits.backends.discovery import default_name, get
 from samebits.core.errors import BadInput
 from samebits.core.format import Packed
@@ -33,11 +37,13 @@ BAR = 1e-5  # of the largest logit, with float32 caches
 FAR = 1e-3
 # Largest error over the largest logit, as measured; tests allow twice that.
 MEASURED = {
-    "deepseek_dense": 3.3e-6,
-    "deepseek2": 3.6e-6,
-    "deepseek2/model-f32.gguf": 3.6e-6,
+    "deepseek_dense": 2.2e-6,
+    "deepseek2": 2.3e-6,
+    "deepseek2/model-f32.gguf": 2.3e-6,
+    "deepseek3": 2.0e-6,
+    "deepseek3/model-f32.gguf": 2.0e-6,
 }
-NAMES = ("deepseek_dense", "deepseek2")
+NAMES = ("deepseek_dense", "deepseek2", "deepseek3")
 CUTS = (7, 8, 20, *range(34, 40))  # a chunk, a token, chunks across pages, then token by token
 
 
@@ -74,7 +80,7 @@ def test_a_neighbour_and_its_pages_do_not_move_a_bit() -> None:
 
 
 @pytest.mark.parametrize("kv_format", ["f16", "bf16", "f32"])
-@pytest.mark.parametrize("file", ["deepseek_dense", "deepseek2/model-joint-q8_0.gguf"])
+@pytest.mark.parametrize("file", ["deepseek_dense", "deepseek2/model-joint-q8_0.gguf", "deepseek3"])
 def test_the_default_backend_has_the_bits_of_the_reference(file: str, kv_format: str) -> None:
     checkpoint, token_ids = open_checkpoint(DATA / file), expected(file.split("/")[0]).token_ids
     limits = Limits(96, 16, NUM_PAGES, 16, max_positions=64, k_format=kv_format)
@@ -85,10 +91,26 @@ def test_the_default_backend_has_the_bits_of_the_reference(file: str, kv_format:
     assert_same_bits(got, want)
 
 
-@pytest.mark.parametrize("file", ["model-f32.gguf", "model-joint-f32.gguf"])
+@pytest.mark.parametrize("name", ["deepseek2/model-q8_0.gguf", "deepseek3"])
+def test_an_answer_alone_and_among_others(name: str) -> None:
+    """Through the engine, in steps of few tokens; the second time after a prefix that is known."""
+    prompt = expected(name.split("/")[0]).token_ids[:35].tolist()
+    params = SamplingParams(max_tokens=12, temperature=0, hash_logits=True, ignore_eos=True)
+    sizes = {"max_sequences": 8, "context_len": 64, "k_format": "bf16", "numerics": "portable"}
+    (alone,) = LLM(DATA / name, max_batch_tokens=64, **sizes).generate([prompt], params)
+    llm = LLM(DATA / name, max_batch_tokens=11, **sizes)
+    others = [[*prompt[i:], 7] for i in range(1, 7)]
+    for _ in range(2):
+        among = llm.generate([*others[:3], prompt, *others[3:]], params)[3]
+        assert (among.token_ids, among.logits_sha256) == (alone.token_ids, alone.logits_sha256)
+
+
+@pytest.mark.parametrize(
+    "file", ["deepseek2/model-f32.gguf", "deepseek2/model-joint-f32.gguf", "deepseek3/model-f32.gguf"]
+)
 def test_gguf_has_the_bits_of_safetensors(file: str) -> None:
     """Whether it stores the projections to keys and to values apart or as one tensor."""
-    assert_same_bits(whole_prompt(f"deepseek2/{file}"), whole_prompt("deepseek2"))
+    assert_same_bits(whole_prompt(file), whole_prompt(file.split("/")[0]))
 
 
 def test_blocks_stay_blocks_unless_they_are_transposed() -> None:
@@ -128,6 +150,69 @@ def test_what_sets_latent_attention_apart_matters(what: str) -> None:
     }
     changed = replace(config, **{"ropes" if what == "magnitude" else what: changes[what]})
     assert error_with(replace(checkpoint, config=changed), "deepseek_dense") > FAR
+
+
+ROUTING: list[tuple[str, dict[str, Any]]] = [
+    ("deepseek2", {"group_best": 2}),
+    ("deepseek2", {"num_groups": 1, "num_groups_kept": 1}),
+    ("deepseek2", {"scores": "sigmoid"}),
+    ("deepseek2", {"is_normalized": True}),
+    ("deepseek2", {"scale": 1.0}),
+    ("deepseek2", {"shared_size": 0}),
+    ("deepseek3", {"group_best": 1}),
+    ("deepseek3", {"has_choice_bias": False}),
+    ("deepseek3", {"is_normalized": False}),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), ROUTING, ids=[f"{n}-{'-'.join(c)}" for n, c in ROUTING])
+def test_every_rule_of_the_router_matters(name: str, change: dict[str, Any]) -> None:
+    checkpoint = open_checkpoint(DATA / name)
+    assert checkpoint.config.mixture is not None
+    changed = replace(checkpoint.config, mixture=replace(checkpoint.config.mixture, **change))
+    assert error_with(replace(checkpoint, config=changed), name) > FAR
+
+
+def config_with(tmp_path: Path, name: str, change: dict[str, Any], without: tuple[str, ...] = ()) -> Path:
+    """A copy of a tiny checkpoint with other config values, some left out."""
+    folder = tmp_path / name
+    shutil.copytree(DATA / name, folder)
+    config = json.loads((folder / "config.json").read_text()) | change
+    kept = {key: value for key, value in config.items() if key not in without}
+    (folder / "config.json").write_text(json.dumps(kept))
+    return folder
+
+
+def test_a_published_config_means_the_same(tmp_path: Path) -> None:
+    """Keys as DeepSeek wrote them: rope_scaling with its type, no rope_interleave, no head_dim."""
+    rope = json.loads((DATA / "deepseek3" / "config.json").read_text())["rope_parameters"]
+    theta = rope.pop("rope_theta")
+    published = {"rope_theta": theta, "rope_scaling": {"type": rope.pop("rope_type"), **rope}, "moe_layer_freq": 1}
+    published |= {"topk_method": "noaux_tc", "scoring_func": "sigmoid"}
+    folder = config_with(tmp_path, "deepseek3", published, ("rope_parameters", "rope_interleave", "head_dim"))
+    assert open_checkpoint(folder).config == open_checkpoint(DATA / "deepseek3").config
+
+
+def test_greedy_choice_has_no_groups(tmp_path: Path) -> None:
+    mixture = open_checkpoint(config_with(tmp_path, "deepseek2", {"topk_method": "greedy"})).config.mixture
+    assert mixture is not None
+    assert (mixture.num_groups, mixture.num_groups_kept) == (1, 1)
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("deepseek2", {"norm_topk_prob": True}, "norm_topk_prob: got True; needs false"),
+    ("deepseek3", {"moe_layer_freq": 2}, "moe_layer_freq: got 2; needs 1"),
+    ("deepseek3", {"attention_bias": True}, "attention_bias: got True; needs false"),
+    ("deepseek3", {"n_group": 3}, "groups of experts: got 3; needs a divisor of the 8 experts"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "line"), REFUSED, ids=[next(iter(c)) for _, c, _ in REFUSED])
+def test_what_is_not_supported_is_refused_in_a_line(
+    tmp_path: Path, name: str, change: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(BadInput, match=line):
+        open_checkpoint(config_with(tmp_path, name, change))
 
 
 def test_a_quantized_cache_is_refused_in_a_line() -> None:

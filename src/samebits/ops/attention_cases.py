@@ -81,6 +81,9 @@ ATTENTION_CASES: list[Case] = [
         lengths=(19, 5),
         queries=(3, 1),
     ),
+    attention_case(
+        "mla-small", kind="mla", heads=1, head=48, v_dim=32, k="f16", v="f16", group=8, lengths=(19, 5), queries=(3, 1)
+    ),
     attention_case("decode", queries=(1, 1, 1), lengths=(47, 213, 300)),
     attention_case("page-edges", queries=(1, 1, 1, 2), lengths=(15, 16, 17, 32)),
     attention_case("cut-edges", queries=(2, 1, 3), lengths=(255, 256, 258)),
@@ -93,6 +96,19 @@ ATTENTION_CASES: list[Case] = [
     attention_case("bf16-q", q="bf16", k="bf16", v="bf16"),
     attention_case("empty-sequence", queries=(0, 3, 0), lengths=(0, 8, 5)),
     attention_case("no-queries", queries=(0,), lengths=(4,)),
+    attention_case(
+        "mla-128-heads",
+        kind="mla",
+        heads=1,
+        head=576,
+        v_dim=512,
+        k="bf16",
+        v="bf16",
+        group=128,
+        lengths=(600, 40),
+        queries=(1, 3),
+        full=True,
+    ),
     *(
         attention_case(
             f"ragged-{name}",

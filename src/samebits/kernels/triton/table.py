@@ -11,6 +11,7 @@ from samebits.kernels.triton import toolchain
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
     "attention.fast.op",
+    "attention.fast.latent_op",
     "attention.portable.op",
     "products.fast.op",
     "products.blocks.ops",

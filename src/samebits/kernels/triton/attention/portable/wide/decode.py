@@ -72,7 +72,7 @@ def wide_decode_scores(
         q_ptrs = queries.ptr + first.to(tl.int64) * queries.row + q_heads * queries.head
         if start == from_start:
             refuse_wide_queries(q_ptrs, real, heads.D, keys.FORMAT, fault_ptr)
-        slopes, _ = row_extras(logits, q_heads, real)
+        slopes, _sinks = row_extras(logits, q_heads, real)
         asked = (q_ptrs, real, slopes, tl.where(real, length - 1, -1))
         at = tl.arange(0, N)
         sequence = (entry, length, part * heads.HEADS // heads.GROUP)
@@ -116,7 +116,7 @@ def wide_decode_values(
     if (rows == 1) & (cut < length) & (cut >= from_start):
         row = tl.arange(0, M)
         real = row < heads.HEADS
-        _, sinks = row_extras(logits, part * heads.HEADS + row, real)
+        _slopes, sinks = row_extras(logits, part * heads.HEADS + row, real)
         fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
         tiles = first_slot(entry, seq, tables, N)
         largest = largest_of_tiles(
