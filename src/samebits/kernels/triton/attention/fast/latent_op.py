@@ -15,18 +15,20 @@ from samebits.kernels.triton.attention.call import BAD_QUERY
 from samebits.kernels.triton.attention.fast.latent import latent
 from samebits.kernels.triton.attention.fast.op import BAD_PAGE, LOG2E, OP
 from samebits.kernels.triton.lib.chaining import chained
-from samebits.kernels.triton.lib.devices import multiprocessors
+from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.scratch import counters
 
 VALUES, MORE = (16, 32, 64, 128, 256, 512), (16, 32, 64, 128)  # elements of a value, and those of a key beyond it
-MERGED, PARTS = 8, 2  # rows and parts of a cut item that are added at once: 8,192 numbers of 512 columns
+MERGED, PARTS = 4, 2  # rows and parts of a cut item that are added at once: 4,096 numbers of 512 columns
 
 
 def served(call: OpCall) -> str | None:
     """A latent cache of 16-bit rows whose two parts are powers of two; no alibi, no custom mask, a positive scale."""
     inputs, attrs, k = call.inputs, call.attrs, call.inputs["k_cache"]
+    if ON_AMD and not INTERPRETED:
+        return "an AMD GPU, whose shared memory does not hold 64 queries"
     if len(k.shape) != 3:
         return "a cache with heads"
     if k.format not in ("f16", "bf16"):
@@ -127,7 +129,7 @@ def _launch(
         MERGED=min(MERGED, block_m),
         PARTS=PARTS,
         EMULATE=INTERPRETED,
-        num_warps=8 if block_m > 32 else 4,
+        num_warps=8,
         **chained(device),
         **FUSED,
     )
