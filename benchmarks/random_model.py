@@ -17,10 +17,11 @@ from samebits.bench.random_weights import random_weight
 from samebits.bench.shapes import SHAPES, architecture_of
 from samebits.core.format import FORMATS, Packed
 from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.experts import Mixture
 from samebits.models.parts.recurrence import DeltaNet
 from samebits.models.parts.rope import ROPE_TABLE
 
-NAMES = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16")
+NAMES = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "mxfp4", "f16")
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # kinds of tokens
 SPECIALS = ("<unk>", "<s>", "</s>")
 SPACE = "\u2581"  # how SentencePiece writes it
@@ -61,6 +62,19 @@ def add_delta_net(writer: gguf.GGUFWriter, shape: Decoder, delta: DeltaNet) -> N
     writer.add_ssm_inner_size(delta.num_value_heads * delta.value_size)
 
 
+def add_experts(writer: gguf.GGUFWriter, shape: Decoder, experts: Mixture) -> None:
+    writer.add_expert_count(experts.num_experts)
+    writer.add_expert_used_count(experts.top_k)
+    writer.add_expert_feed_forward_length(experts.expert_size)
+    scaling = shape.ropes[ROPE_TABLE].scaling
+    if scaling.kind == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling.factor)
+        writer.add_rope_scaling_orig_ctx_len(scaling.original_len)
+    if window := shape.layers[0].window:
+        writer.add_sliding_window(window)
+
+
 def write_model(shape: Decoder, fmt: str, path: Path) -> Path:
     """Norms are ones, all else is random in the format. Written beside the target: it is there whole or not at all."""
     partial = path.with_name(f".{path.name}.part")
@@ -69,6 +83,8 @@ def write_model(shape: Decoder, fmt: str, path: Path) -> Path:
     add_metadata(writer, shape)
     if isinstance(shape.recurrence, DeltaNet):
         add_delta_net(writer, shape, shape.recurrence)
+    if shape.mixture is not None:
+        add_experts(writer, shape, shape.mixture)
     tensors = {stored.name: (name, stored) for name, stored in architecture.tensors(shape, is_gguf=True).items()}
     for file_name, (_, tensor) in tensors.items():
         stored = stored_format(tensor, fmt)

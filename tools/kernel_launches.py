@@ -125,12 +125,18 @@ def chained_on_target(_device: torch.device) -> dict[str, Any]:
 
 
 def cases_of(op: Op, full: bool) -> Iterator[Case]:
-    """The op's cases, and those made of plain rows at other numbers of tokens too."""
+    """The op's cases, and those made of plain rows, or of tokens and their experts, at other numbers of tokens too."""
     for case in op.cases:
         if full or not case.full:
             yield case
-            if case.dims.get("T") and not case.extra:
-                yield from (replace(case, dims={**case.dims, "T": count}) for count in TOKEN_COUNTS)
+            if case.dims.get("T") and set(case.extra) <= {"chosen"}:
+                yield from (replace(case, dims=dims_at(case.dims, count)) for count in TOKEN_COUNTS)
+
+
+def dims_at(dims: dict[str, Any], num_tokens: int) -> dict[str, Any]:
+    """The sizes at another number of tokens; where there are P = T * R pairs, P and their rows X follow it."""
+    of_pairs = ("P", "X") if dims.get("P") == dims["T"] * dims.get("R", 0) else ()
+    return {**dims, **{name: dims[name] // dims["T"] * num_tokens for name in ("T", *of_pairs) if name in dims}}
 
 
 def chosen_kernels(table: KernelTable, op: Op, bound: Bound) -> list[Kernel]:

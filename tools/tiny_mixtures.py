@@ -56,6 +56,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     | dict(moe_intermediate_size=12, moe_shared_expert_intermediate_size=20, n_shared_experts=1)
     | dict(mamba_num_heads=8, mamba_head_dim=8, ssm_state_size=12, n_groups=2, conv_kernel=4, chunk_size=16),
 }
+CONFIGS["nemotron_h_latent"] = CONFIGS["nemotron_h_moe"] | dict(
+    layers_block_type=["linear_attention", "moe"], moe_latent_size=16, n_group=1, topk_group=1
+)
 FAMILIES = {
     "mixtral": "Mixtral",
     "qwen3moe": "Qwen3Moe",
@@ -67,8 +70,9 @@ FAMILIES = {
     "qwen35moe": "Qwen3_5Moe",
     "granitehybrid_moe": "GraniteMoeHybrid",
     "nemotron_h_moe": "NemotronH",
+    "nemotron_h_latent": "NemotronH",
 }
-HYBRIDS = ("qwen3next_moe", "qwen35moe", "granitehybrid_moe", "nemotron_h_moe")
+HYBRIDS = ("qwen3next_moe", "qwen35moe", "granitehybrid_moe", "nemotron_h_moe", "nemotron_h_latent")
 GGUF_TYPES = {"qwen3moe_mixed": (), "gpt_oss": ("f32", "mxfp4")}  # of their GGUF files, where it is not f32 alone
 CODES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)  # of MXFP4, each with a sign
 

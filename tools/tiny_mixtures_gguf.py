@@ -89,6 +89,8 @@ def add_mixture_keys(writer: gguf.GGUFWriter, family: str, config: Any) -> None:
     shared = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
     if size := next((getattr(config, key) for key in shared if hasattr(config, key)), None):
         writer.add_expert_shared_feed_forward_length(size)
+    if getattr(config, "moe_latent_size", None):
+        writer.add_moe_latent_size(config.moe_latent_size)
     if hasattr(config, "n_group"):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)

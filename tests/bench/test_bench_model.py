@@ -117,6 +117,12 @@ def test_weights_of_a_step_leave_out_an_untied_embedding(bench_model_file: Path)
     assert weight_bytes(checkpoint) == everything - checkpoint.num_bytes("embed")
 
 
+def test_weights_of_a_step_leave_out_experts_that_no_token_chooses() -> None:
+    checkpoint = open_checkpoint(Path(__file__).parents[1] / "models" / "data" / "mixtral" / "model-f32.gguf")
+    expert, rest = 2 * 3 * 20 * 32 * 4, weight_bytes(checkpoint, 4) - 4 * 2 * 3 * 20 * 32 * 4
+    assert [weight_bytes(checkpoint, n) for n in (1, 2, 3)] == [rest + 2 * expert, rest + 4 * expert, rest + 4 * expert]
+
+
 def test_text_bars_have_eighths() -> None:
     assert text_bar(1, 1) == "█" * 12
     assert text_bar(0.5, 12) == "▌"

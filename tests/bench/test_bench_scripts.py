@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -43,6 +44,34 @@ def test_a_random_hybrid_loads_and_is_the_checkpoint_that_lies_in_no_file(tmp_pa
     assert {name: stored.spec(name) for name in stored.tensors} == {name: made.spec(name) for name in stored.tensors}
     assert stored.config.recurrence == shape.recurrence
     logits = LLM(file).score([1, 42, 7] * 7, logits=True).logits
+    assert np.isfinite(logits).all()
+    assert logits.std() > 0.05
+
+
+@pytest.mark.parametrize(("shape", "fmt"), [("tiny-moe", "q4_0"), ("gpt-oss-20b", "mxfp4"), ("qwen3-30b-a3b", "q4_0")])
+def test_a_random_mixture_loads_and_is_the_checkpoint_that_lies_in_no_file(
+    shape: str, fmt: str, tmp_path: Path
+) -> None:
+    """The large ones with few and small experts: sizes are all that is left out."""
+    from random_model import write_model
+
+    from samebits.bench.random_checkpoint import RandomCheckpoint
+    from samebits.bench.shapes import SHAPES
+    from samebits.models.checkpoint import open_checkpoint
+
+    config = SHAPES[shape]
+    assert config.mixture is not None
+    if shape != "tiny-moe":
+        experts = replace(config.mixture, num_experts=8, expert_size=64)
+        small = {"hidden_size": 64, "ffn_size": 64, "num_heads": 4, "num_kv_heads": 2, "vocab_size": 300}
+        config = replace(config, **small, num_layers=2, layers=config.layers[:2], mixture=experts)
+    file = write_model(config, fmt, tmp_path / "m.gguf")
+    stored, made = open_checkpoint(file), RandomCheckpoint(config, fmt)
+    assert {name: stored.spec(name) for name in stored.tensors} == {name: made.spec(name) for name in stored.tensors}
+    assert (stored.config.mixture, stored.config.layers) == (config.mixture, config.layers)
+    assert stored.spec("layers.0.ffn.router").format == "f32"
+    assert stored.spec("layers.0.ffn.experts.up").format == fmt
+    logits = LLM(file, context_len=64).score([1, 42, 7] * 7, logits=True).logits
     assert np.isfinite(logits).all()
     assert logits.std() > 0.05
 

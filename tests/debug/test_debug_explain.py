@@ -93,3 +93,22 @@ def test_mistakes_are_one_line(
     status, out, err = command("explain", *(model if a == "MODEL" else a for a in arguments))
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
+
+
+@pytest.mark.parametrize("fused", ["--fused", "--unfused"])
+def test_experts_and_what_a_token_reads_are_told(command: Command, fused: str) -> None:
+    model = Path(__file__).parents[1] / "models" / "data" / "mixtral" / "model-f32.gguf"
+    status, out, _ = command("explain", str(model), "--backend", "reference", "--json", fused)
+    told = json.loads(out)["reading"]
+    assert status == 0
+    vocab, hidden, ffn, experts, top_k = 96, 32, 20, 4, 2
+    attention, norms, router = 2 * hidden * hidden + 2 * 16 * hidden, 2 * hidden, experts * hidden
+    shared, expert = attention + norms + router, 3 * ffn * hidden
+    top = vocab * hidden + hidden
+    assert told["weight_bytes"] == 4 * (top + vocab * hidden + 2 * (shared + experts * expert))
+    assert told["active_bytes"] == 4 * (top + hidden + 2 * (shared + top_k * expert))
+    assert (told["num_mixtures"], told["num_experts"], told["top_k"]) == (2, experts, top_k)
+    _, text, _ = command("explain", str(model), "--backend", "reference", fused)
+    assert "0.11 MB of weights, of which a token reads 0.07 MB\n" in text
+    assert "mixtures of experts: 2, in each a token chooses 2 of 4\n" in text
+    assert "numpy/route: portable" in text

@@ -82,6 +82,20 @@ def test_inspect_tells_of_hybrids(cli: Any) -> None:
     assert memory["slot_bytes_per_sequence"] == 2 * 4 * (carry + state + ring)
 
 
+def test_inspect_tells_of_mixtures(cli: Any) -> None:
+    folder = str(Path(__file__).parents[1] / "models" / "data" / "glm4moe")
+    _, out, _ = cli("inspect", folder)
+    told = " ".join(out.replace("│", " ").split())
+    assert "1 over all positions, rope_table; 2 over all positions, rope_table, experts" in told
+    mixture = "3 of 8 experts of 8, sigmoid, of 2 of 4 groups, divided by their sum, times 1.5; a shared one of 16"
+    assert mixture in told
+    _, out, _ = cli("inspect", folder, "--json")
+    model = json.loads(out)["model"]
+    assert (model["config"]["mixture"]["num_experts"], model["config"]["mixture"]["top_k"]) == (8, 3)
+    row, experts = 4 * 96 * 32, 2 * 3 * 8 * 32 * 4  # of all embeddings, of an expert in both layers
+    assert model["memory"]["weight_bytes_per_token"] == model["memory"]["weight_bytes"] - row + row // 96 - 5 * experts
+
+
 def test_inspect_shows_what_it_can_and_says_what_is_wrong(cli: Any, tmp_path: Path) -> None:
     file = tiny_model(**{"general.architecture": (STRING, "mamba"), "general.name": (STRING, "a\x1b[31mb[red]")})
     file.tensors.append(Tensor("odd", (64,), 40, bytes(36)))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from gguf_writer import STRING, File, Tensor
@@ -18,6 +19,8 @@ from samebits.core.format import HostTensor, Packed
 from samebits.formats import Q8_0
 from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import open_gguf
+from samebits.loaders.nvfp4_dir import join_nvfp4
+from samebits.loaders.quantization import MODELOPT
 from samebits.loaders.safetensors_dir import open_safetensors
 from samebits.models.architecture import Rows, Weight
 from samebits.models.checkpoint import FileCheckpoint, read_config
@@ -158,3 +161,24 @@ def test_an_expert_that_does_not_fit(
     change(tensors)
     with pytest.raises(BadInput, match=message):
         checkpoint_of(folder_of(tmp_path, tensors), APART).check()
+
+
+def test_experts_that_have_scales_of_their_own_for_a_whole_tensor(tmp_path: Path) -> None:
+    """As NVFP4 has: one tensor of ours has one such scale."""
+    rng = np.random.default_rng(2)
+    tensors: dict[str, np.ndarray] = {}
+    for e in range(E):
+        expert = f"{NAME}.{e}.w1"
+        tensors[f"{expert}.weight"] = rng.integers(0, 256, (F, H // 2), np.uint8)
+        tensors[f"{expert}.weight_scale"] = np.ones((F, H // 16), ml_dtypes.float8_e4m3fn)
+        tensors[f"{expert}.weight_scale_2"] = np.full((), 0.5, np.float32)
+    alike = checkpoint_of(folder_of(tmp_path, tensors), APART)
+    alike = replace(alike, file=join_nvfp4(open_safetensors(tmp_path), MODELOPT))
+    got = alike.tensor("layers.0.ffn.gate")
+    assert isinstance(got, Packed)
+    assert (got.shape, got.scale) == ((E, F, H), 0.5)
+    tensors[f"{NAME}.3.w1.weight_scale_2"] = np.full((), 0.25, np.float32)
+    folder_of(tmp_path, tensors)
+    message = r"experts\.3\.w1\.weight: got a scale of 0\.25; needs 0\.5, that of .*: stacked experts have one scale$"
+    with pytest.raises(BadInput, match=message):
+        replace(alike, file=join_nvfp4(open_safetensors(tmp_path), MODELOPT)).tensor("layers.0.ffn.gate")

@@ -69,6 +69,8 @@ def test_every_pre_tokenizer_cuts_as_stated() -> None:
         "qwen2": ["I", "'m", "\u0120", "1", "2", "3", "4", "\u0120\u0120", "\u0120x", "\u010a"],
     }
     words["qwen35"] = words["qwen2"]
+    words["glm4"] = words["llama-bpe"]
+    words["gpt-4o"] = ["I'm", *words["llama-bpe"][2:]]
     words["gpt-2"][2:4] = ["\u01201234"]
     assert words.keys() == pre_tokenizers.PATTERNS.keys()
     for name, expected in words.items():
@@ -82,6 +84,14 @@ def test_marks_are_letters_to_qwen35_alone() -> None:
     text = "e\u0301a"
     cuts = {name: len(pre_tokenizers.build(name).pre_tokenize_str(text)) for name in ("qwen2", "qwen35")}
     assert cuts == {"qwen2": 2, "qwen35": 1}
+
+
+def test_gpt_4o_cuts_before_capitals() -> None:
+    cut = pre_tokenizers.build("gpt-4o").pre_tokenize_str("HelloWorld'S HTTPServer a/b//\n12345 e\u0301")
+    assert [word for word, _ in cut] == [
+        *("Hello", "World'S", "\u0120HTTPServer", "\u0120a", "/b", "//\u010a", "123", "45"),
+        "\u0120e\u00cc\u0123",
+    ]
 
 
 def test_scored() -> None:

@@ -52,6 +52,7 @@ MIXTURE_NAMES = (
     "qwen35moe",
     "granitehybrid_moe",
     "nemotron_h_moe",
+    "nemotron_h_latent",
 )
 PAGE_SIZE = 4  # small, so that prompts and windows end inside pages
 HYBRID_PAGE_SIZE = 16  # the only one of models with states in slots

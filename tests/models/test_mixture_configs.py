@@ -77,7 +77,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("glm4moe", {"topk_group": 5}, "groups of a token: got 5", "at most the 4"),
     ("glm4moe", {"n_group": 8}, "groups of experts: got 8", "groups of at least 2 experts"),
     ("glm4moe", {"topk_group": 1}, "experts of a token: got 3", "at most the 2 of the groups that it chooses"),
-    ("nemotron_h_moe", {"moe_latent_size": 16}, "moe_latent_size: got 16", "latent space are not supported"),
+    ("nemotron_h_moe", {"moe_latent_size": 16}, "(layers.1.ffn.latent_down): got nothing", "shape 16x32"),
     ("nemotron_h_moe", {"n_routed_experts": 0}, "experts: got 0", "at least 1"),
     ("llama", {"num_local_experts": 4}, "num_local_experts: got 4", "no mixtures of experts"),
 ]

@@ -42,6 +42,7 @@ MIXTURES: list[tuple[str, dict[str, Any]]] = [
     ("nemotron_h_moe", {"scale": 1.0}),
     ("nemotron_h_moe", {"num_groups": 1, "num_groups_kept": 1}),
     ("nemotron_h_moe", {"has_choice_bias": False}),
+    ("nemotron_h_latent", {"shared_size": 0}),
 ]
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("granitemoe", {"embed_scale": 1.0}),

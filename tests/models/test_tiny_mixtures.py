@@ -35,6 +35,7 @@ MEASURED = {
     "qwen35moe": (1.6e-6, 1.7e-6),
     "granitehybrid_moe": (1.8e-6, 1.6e-6),
     "nemotron_h_moe": (1.3e-6, 1.3e-6),
+    "nemotron_h_latent": (7.5e-7, 8.5e-7),
 }
 FILES = [(name, bound) for name, (bound, _) in MEASURED.items()]
 FILES += [(f"{name}/model-f32.gguf", bound) for name, (_, bound) in MEASURED.items() if bound]

@@ -81,6 +81,25 @@ def test_a_storm_of_streams(model_path: Path) -> None:
         print(f"{len(texts)} answers, all as alone")
 
 
+def test_a_mixture_among_32_others(tmp_path: Path) -> None:
+    """All of a step's tokens share its experts; text and logprobs are those of each request alone."""
+    from random_tiny import write_random_tiny
+
+    async def together(url: str, count: int) -> list[Any]:
+        async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+            return await asyncio.gather(*(client.post("/v1/completions", json=whole_body(i)) for i in range(count)))
+
+    def whole_body(number: int) -> dict[str, Any]:
+        return {**body_of(number), "stream": False, "logprobs": 2, "max_tokens": 8}
+
+    with running(write_random_tiny(tmp_path / "mixture.gguf", num_experts=8), {"max_sequences": 40}) as server:
+        answers = [reply.json()["choices"] for reply in asyncio.run(together(server.url, 33))]
+        server.check_idle()
+        with server.client() as client:
+            for number, among_others in enumerate(answers):
+                assert client.post("/v1/completions", json=whole_body(number)).json()["choices"] == among_others
+
+
 def check_alone(server: Running, texts: dict[int, str]) -> None:
     """Each text is what the same request gets on an idle server."""
     with server.client() as client:

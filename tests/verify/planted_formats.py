@@ -52,6 +52,13 @@ def embedded(fmt: str, width: int = 512, size: float = 1.0) -> Scene:
     return call("embedding", table=floats(3, width, fmt=fmt, size=size), ids=ints(0, 2))
 
 
+def scaled_alike(scale: int) -> Scene:
+    """embedding from an mxfp4 table whose blocks all have this byte for their scale."""
+    table = floats(3, 64, fmt="mxfp4")
+    table.data[:, ::17] = scale
+    return call("embedding", table=table, ids=ints(0, 2))
+
+
 class OddLastBlock(InFormat):
     """Reads q4_0 blocks in pairs and leaves the last of an odd number out."""
 
@@ -203,6 +210,28 @@ class SmallBlockScalesOfNvfp4(InFormat):
 
     def edit(self, blocks: np.ndarray) -> None:
         blocks[..., 0][(blocks[..., 0] & 0x7F) < 8] = 0
+
+
+class ScalesOfMxfp4InFloat16(InFormat):
+    """Keeps the powers of two of mxfp4 in float16, which has none below 2^-24."""
+
+    ops, fmt, argument = ("embedding",), "mxfp4", "table"
+    witness = shown_by(embedded, "mxfp4", 64, 1e-8)
+    twin = shown_by(embedded, "mxfp4", 64)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 0][blocks[..., 0] < 127 - 24] = 0
+
+
+class SmallestScaleOfMxfp4(InFormat):
+    """Lifts scales of mxfp4 below 2^-49 there, in the place of taking them for 0."""
+
+    ops, fmt, argument = ("embedding",), "mxfp4", "table"
+    witness = shown_by(scaled_alike, 40)
+    twin = shown_by(scaled_alike, 78)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 0][blocks[..., 0] < 78] = 78
 
 
 class QuietBlocksSkipped(Defect):

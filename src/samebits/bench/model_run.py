@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from samebits.backends.discovery import Found
@@ -57,6 +58,10 @@ def no_peers(checkpoint: FileCheckpoint) -> Iterable[Peer]:
     return ()
 
 
+def _read_bytes_per_second(num_bytes: int, threads: int) -> float:
+    return 1e9 * read_ceiling(num_bytes, threads)
+
+
 def no_progress(what: str, done: int, total: int) -> None:
     """Nobody is looking."""
 
@@ -74,11 +79,6 @@ def bench_model(
     progress("load and memory", 0, len(kept))
     footprint = measure(settings)
     ours = Ours(settings, checkpoint, kept)
-    touched = weight_bytes(checkpoint)
-
-    def ceiling_bytes_per_second() -> float:
-        return 1e9 * read_ceiling(touched, settings.threads)
-
     results = []
     with ExitStack() as stack:
         progress("loading peers", 0, len(kept))
@@ -88,7 +88,9 @@ def bench_model(
             peers.append(peer)
         for i, row in enumerate(kept):
             progress(row.label, i, len(kept))
-            results.append(measure_row(row, ours, peers, repeats, touched, ceiling_bytes_per_second))
+            touched = weight_bytes(checkpoint, row.num_sequences)
+            ceiling = partial(_read_bytes_per_second, touched, settings.threads)
+            results.append(measure_row(row, ours, peers, repeats, touched, ceiling))
         facts = {peer.name: dict(peer.facts) for peer in peers}
     return ModelRun(
         settings,

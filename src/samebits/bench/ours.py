@@ -43,10 +43,17 @@ class Settings:
         return found
 
 
-def weight_bytes(checkpoint: FileCheckpoint) -> int:
-    """Bytes of weights that a step reads: all but an embedding that is no head, of which it takes single rows."""
+def weight_bytes(checkpoint: FileCheckpoint, num_tokens: int = 1) -> int:
+    """Bytes of weights that a step of so many tokens reads at most: all but an embedding that is no head, of which it
+    takes single rows, and but experts that no token chooses."""
     read = [name for name in checkpoint.tensors if name != "embed" or checkpoint.config.is_tied]
-    return sum(map(checkpoint.num_bytes, read))
+    mixture = checkpoint.config.mixture
+    experts = [name for name in read if ".ffn.experts." in name]
+    num_bytes = sum(map(checkpoint.num_bytes, read))
+    if mixture is None:
+        return num_bytes
+    num_left = max(0, mixture.num_experts - mixture.top_k * num_tokens)
+    return num_bytes - sum(checkpoint.num_bytes(name) * num_left // mixture.num_experts for name in experts)
 
 
 def step_batch(

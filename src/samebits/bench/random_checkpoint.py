@@ -39,8 +39,11 @@ class RandomCheckpoint:
 
 
 def stored_format(stored: Stored, fmt: str) -> str:
-    """Rows and what ops read as float32 are that, all else is in the format."""
-    return "f32" if len(stored.needed) == 1 or stored.is_f32 else fmt
+    """Rows, routers and what ops read as float32 are that, all else is in the format; but MXFP4 is for experts alone,
+    and what lies beside them is in Q8_0."""
+    if len(stored.needed) == 1 or stored.is_f32 or stored.name.endswith("ffn_gate_inp.weight"):
+        return "f32"
+    return fmt if fmt != "mxfp4" or "_exps." in stored.name else "q8_0"
 
 
 def plain(name: str, stored: Stored) -> np.ndarray:

@@ -34,8 +34,8 @@ def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -
         return answers[0].text
     parts = []
     for piece in llm.stream(prompt, params):
-        parts.append(piece.text)
-        typer.echo(piece.text, nl=False)
+        typer.echo(piece.text, nl=False, err=not piece.is_answer)
+        parts.append(piece.text if piece.is_answer else "")
     typer.echo()
     if params.temperature:
         typer.echo(f"seed {params.seed}", err=True)

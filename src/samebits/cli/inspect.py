@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from samebits.core.errors import SamebitsError
+from samebits.debug.text import size_text
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
 from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
@@ -27,6 +28,7 @@ from samebits.models.parts import Limits
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.rope import PLAIN
 from samebits.models.parts.state import Slot
+from samebits.models.reading import reading
 
 SHOWN_ITEMS = 4
 SHOWN_CHARS = 200
@@ -77,13 +79,14 @@ def model_facts(checkpoint: FileCheckpoint, weight_bytes: int) -> dict[str, Any]
 
 def tokenizer_facts(checkpoint: FileCheckpoint) -> dict[str, Any]:
     tokenizer = checkpoint.tokenizer()
-    special = {k: v for k, v in asdict(tokenizer.special).items() if k != "end_ids"}
+    special = {k: v for k, v in asdict(tokenizer.special).items() if k not in ("end_ids", "marks")}
     return {
         "kind": tokenizer.kind,
         "vocab_size": tokenizer.vocab_size,
         "special_ids": special,
         "special_texts": {k: tokenizer.token_text(v) for k, v in special.items() if v is not None},
         "end_ids": sorted(tokenizer.special.end_ids),
+        "has_channels": tokenizer.special.marks is not None,
         "adds_space_prefix": tokenizer.adds_space_prefix,
         "has_chat_template": checkpoint.chat_template() is not None,
     }
@@ -122,13 +125,12 @@ def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
         checkpoint.check()
         if checkpoint.config.recurrence:
             found["model"]["memory"]["slot_bytes_per_sequence"] = slot_bytes(checkpoint)
+        if checkpoint.config.mixture:
+            graph = build_step(checkpoint, Limits(max_tokens=1, max_sequences=1, num_pages=1)).graph
+            found["model"]["memory"]["weight_bytes_per_token"] = reading(graph).active_bytes
     except SamebitsError as error:
         found["problems"].append(str(error))
     return found
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.2f} MB"
 
 
 def _safe(text: str) -> str:
@@ -149,10 +151,24 @@ def _layers(layers: Sequence[dict[str, Any]]) -> str:
 
 
 def _layer(layer: dict[str, Any]) -> str:
+    ffn = ", experts" if layer["ffn"] == "experts" else ""
     if layer["kind"] != "attention":
-        return str(layer["kind"])
+        return f"{layer['kind']}{ffn}"
     reach = f"over {layer['window']} positions" if layer["window"] else "over all positions"
-    return f"{reach}, {layer['rope'] or 'no rotation'}"
+    return f"{reach}, {layer['rope'] or 'no rotation'}{ffn}"
+
+
+def _mixture(mixture: dict[str, Any] | None) -> str:
+    """Experts, and how a token chooses among them."""
+    if mixture is None:
+        return "none"
+    text = f"{mixture['top_k']} of {mixture['num_experts']} experts of {mixture['expert_size']}, {mixture['scores']}"
+    if mixture["num_groups"] > 1:
+        text += f", of {mixture['num_groups_kept']} of {mixture['num_groups']} groups"
+    text += ", divided by their sum" if mixture["is_normalized"] else ""
+    text += f", times {mixture['scale']:g}" if mixture["scale"] != 1 else ""
+    gate = " with a gate" if mixture["has_shared_gate"] else ""
+    return text + (f"; a shared one of {mixture['shared_size']}{gate}" if mixture["shared_size"] else "")
 
 
 def _ropes(ropes: dict[str, dict[str, Any]]) -> str:
@@ -177,12 +193,13 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
         shape = " x ".join(map(str, tensor["shape"]))
         table.add_row(_safe(tensor["name"]), shape, tensor["format"] + note, f"{tensor['bytes']:,}")
     console.print(table)
-    totals = {k: f"{v['tensors']} tensors, {_size(v['bytes'])}" for k, v in found["totals"].items()}
+    totals = {k: f"{v['tensors']} tensors, {size_text(v['bytes'])}" for k, v in found["totals"].items()}
     console.print(_pairs("by format", totals))
     if model := found["model"]:
         told = {"ropes": _ropes(model["config"]["ropes"]), "layers": _layers(model["config"]["layers"])}
+        told["mixture"] = _mixture(model["config"]["mixture"])
         console.print(_pairs(f"model: {model['architecture']}", model["config"] | told))
-        console.print(_pairs("memory", {k: _size(v) for k, v in model["memory"].items()}))
+        console.print(_pairs("memory", {k: size_text(v) for k, v in model["memory"].items()}))
     if found["tokenizer"]:
         console.print(_pairs("tokenizer", found["tokenizer"]))
 

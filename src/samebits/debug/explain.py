@@ -14,6 +14,7 @@ from samebits.debug.labels import Label, label_values
 from samebits.debug.prepare import device_of, rewritten
 from samebits.engine.plan import tiers_to_try
 from samebits.graph import Graph, Node
+from samebits.models.reading import Reading, reading
 from samebits.ops import OPS
 from samebits.passes import place
 
@@ -86,6 +87,7 @@ class Explanation:
     shown_tier: str
     verdicts: tuple[Verdict, ...]
     nodes: tuple[NodePlan, ...]
+    reading: Reading
 
     def problem(self) -> str:
         """One line on the tier that was refused; nothing where the model gets one."""
@@ -125,6 +127,7 @@ def explain(graph: Graph, architecture: str, found: Found, asked: Tier | None, f
         shown_tier=shown.label,
         verdicts=tuple(verdicts.values()),
         nodes=tuple(nodes),
+        reading=reading(graphs[shown]),
     )
 
 

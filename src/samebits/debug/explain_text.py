@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from samebits.debug.explain import Explanation, NodePlan, Verdict
-from samebits.debug.text import aligned
+from samebits.debug.text import aligned, size_text
+from samebits.models.reading import Reading
 
 SHOWN_OBSTACLES = 8
 SHOWN_CHARS = 200  # shown of a reason; --json has all of it
@@ -12,6 +13,7 @@ SHOWN_CHARS = 200  # shown of a reason; --json has all of it
 def as_text(e: Explanation, every_layer: bool = False) -> str:
     graph = "after the passes" if e.fused else "as the model states it"
     lines = [f"{e.architecture} on {e.backend} ({e.device}), {len(e.nodes)} nodes, {graph}, kernels at {e.shown_tier}"]
+    lines += _reading(e.reading)
     groups = [[stage] for stage in stages(e)] if every_layer else equal_stages(e)
     heads = [heading(group) for group in groups]
     cells = [[_cells(node) for node in group[0]] for group in groups]
@@ -23,6 +25,14 @@ def as_text(e: Explanation, every_layer: bool = False) -> str:
             lines += [f"      refused: {_short(reason)}" for reason in node.refused]
     lines += ["", *_totals(e), "", *_tiers(e)]
     return "\n".join(lines)
+
+
+def _reading(r: Reading) -> list[str]:
+    """What a token reads, and the experts that it chooses."""
+    lines = [f"{size_text(r.weight_bytes)} of weights, of which a token reads {size_text(r.active_bytes)}"]
+    if r.num_mixtures:
+        lines.append(f"mixtures of experts: {r.num_mixtures}, in each a token chooses {r.top_k} of {r.num_experts}")
+    return lines
 
 
 def stages(e: Explanation) -> list[list[NodePlan]]:

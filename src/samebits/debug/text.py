@@ -30,3 +30,8 @@ def bar(relative: float | None, width: int = 30) -> str:
 
 def number(value: float | int | None) -> str:
     return "-" if value is None else str(value) if isinstance(value, int) else f"{value:.3g}"
+
+
+def size_text(num_bytes: int) -> str:
+    """1.23 GB, or 0.45 MB."""
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.2f} MB"

@@ -13,6 +13,8 @@ from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text import AnswerText
 from samebits.loaders import Tokenizer
 
+FINAL = "final"  # the channel whose text is the answer
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -26,11 +28,17 @@ class Piece:
     logprob: float | None = None
     top_logprobs: tuple[tuple[int, float], ...] = ()
     finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
+    channel: str | None = None  # that the text is in, of a model that has channels
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the text is meant for whoever asked; a model that has channels thinks in others."""
+        return self.channel in (None, FINAL)
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One finished answer."""
+    """One finished answer; `reasoning` is what a model with channels wrote in others than the final one."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -38,6 +46,7 @@ class Completion:
     seed: int
     logprobs: tuple[Piece, ...] = ()
     logits_sha256: str | None = None
+    reasoning: str = ""
 
 
 class Answer:
@@ -88,12 +97,13 @@ class Answer:
         if reason and not is_stopped:
             text += self._text.finish()
         if logprobs is None:
-            return self._add(Piece(token, text, finish_reason=reason))
-        return self._add(Piece(token, text, logprobs.chosen, logprobs.top, reason))
+            return self._add(Piece(token, text, finish_reason=reason, channel=self._text.channel))
+        return self._add(Piece(token, text, logprobs.chosen, logprobs.top, reason, self._text.channel))
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
-        return self._add(Piece(None, self._text.finish(), finish_reason=reason))
+        text = self._text.finish()
+        return self._add(Piece(None, text, finish_reason=reason, channel=self._text.channel))
 
     def fail(self) -> Piece:
         """Ends an answer that is not finished, without a look at its text: nothing here can raise."""
@@ -111,10 +121,11 @@ class Answer:
     def completion(self) -> Completion:
         """The answer so far."""
         return Completion(
-            text="".join(p.text for p in self.pieces),
+            text="".join(p.text for p in self.pieces if p.is_answer),
             token_ids=self.token_ids,
             finish_reason=self.finish_reason or "length",
             seed=self.params.seed or 0,
             logprobs=tuple(p for p in self.pieces if p.logprob is not None),
             logits_sha256=self._digest.hexdigest() if self._digest else None,
+            reasoning="".join(p.text for p in self.pieces if not p.is_answer),
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 from samebits.loaders import Tokenizer
+from samebits.loaders.tokenizer import MessageMarks
 
 
 class _Stop:
@@ -61,15 +64,47 @@ class StopText:
 
 
 class AnswerText:
-    """The text of one answer as its tokens come."""
+    """The text of one answer as its tokens come.
+
+    A model that answers in several messages, each in a channel, names the channel ahead of a message: that name and the
+    role before it are no text of the answer.
+
+    channel   of the text that was given last; None where the model has no channels, or has not named one
+    """
 
     def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...]) -> None:
-        self._stream, self._stops = tokenizer.stream(skip_special=True), StopText(stops)
+        self._stream, self._stop_texts, self._stops = tokenizer.stream(skip_special=True), stops, StopText(stops)
+        self._marks = tokenizer.special.marks
+        self._entered: str | None = None  # the channel of what comes next
+        self._name: str | None = None  # of a channel, as far as it has come; None within a message
+        self.channel: str | None = None
 
     def push(self, token: int) -> tuple[str, bool]:
         """(text that became safe to show, whether a stop string was met)."""
-        return self._stops.push(self._stream.push(token))
+        self.channel = self._entered
+        if self._marks and token in astuple(self._marks):
+            return self._pass(self._marks, token)
+        text = self._stream.push(token)
+        if self._name is not None:
+            self._name += text
+            return "", False
+        return self._stops.push(text)
+
+    def _pass(self, marks: MessageMarks, mark: int) -> tuple[str, bool]:
+        """A mark: what was held back of the message before it is all there is of that."""
+        rest, text, is_stopped = self._stream.finish(), "", False
+        if self._name is None:
+            text, is_stopped = self._stops.push(rest)
+            text += "" if is_stopped else self._stops.finish()
+            self._stops = StopText(self._stop_texts)
+        if mark == marks.message:
+            self._entered, self._name = next(iter((self._name or "").split()), None), None
+        elif mark != marks.end:
+            self._name = ""
+        return text, is_stopped
 
     def finish(self) -> str:
         """What was held back."""
-        return self._stops.push(self._stream.finish())[0] + self._stops.finish()
+        self.channel = self._entered
+        rest = self._stream.finish()
+        return "" if self._name is not None else self._stops.push(rest)[0] + self._stops.finish()

@@ -1,7 +1,8 @@
 """From a vocabulary to the function that turns plain text into its tokens.
 
-Compiled where the package was built, and then without the interpreter's lock; else the same in Python, which defines
-what the compiled ones give. Both take time in proportion to the text, or nearly so.
+Compiled where the package was built, and then without the interpreter's lock; else, and for a pre-tokenizer that the
+compiled ones lack, the same in Python, which defines what they give. Both take time in proportion to the text, or
+nearly so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from samebits.loaders.merge_by_score import merge_by_score
 from samebits.loaders.token_bytes import byte_level_bytes, sentence_piece_bytes
 
 Encoder = Callable[[bytes], bytes]  # UTF-8 to ids as int32
-PATTERN_NUMBERS = {name: number for number, name in enumerate(pre_tokenizers.PATTERNS)}  # as in cpp/words.h
+# As in cpp/words.h; "gpt-4o" cuts between small letters and capitals, and does so in Python alone.
+PATTERN_NUMBERS = {"gpt-2": 0, "smollm": 1, "llama-bpe": 2, "qwen2": 3, "qwen35": 4, "glm4": 2}
 BYTE_PLACE = {char: place for place, char in enumerate(BYTE_OF_CHAR)}
 MAX_CACHED_WORDS, MAX_CACHED_CHARS = 1 << 13, 64
 
@@ -43,7 +45,7 @@ def rank_encoder(vocab: Vocab, ids: Mapping[str, int], merges: np.ndarray, pre: 
     merges  int64 [merges, 3]: left, right and join, by rank
     """
     module = native()
-    if module is None:
+    if module is None or pre not in PATTERN_NUMBERS:
         return python_rank_encoder(ids, merges, pre)
     byte_ids = np.full(256, UNKNOWN, np.int32)
     byte_ids[list(BYTE_OF_CHAR.values())] = [ids.get(char, UNKNOWN) for char in BYTE_OF_CHAR]

@@ -12,6 +12,12 @@ _QWEN2 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}
 _QWEN35 = (  # Qwen 2's, with marks among the letters
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*{_SPACES}"
 )
+_CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEFORE = r"[^\r\n\p{L}\p{N}]?"
+_GPT4O = (  # a word ends where capitals begin again, and keeps its contraction
+    rf"{_BEFORE}{_CAPITALS}*{_SMALL}+{_CONTRACTIONS}?|{_BEFORE}{_CAPITALS}+{_SMALL}*{_CONTRACTIONS}?"
+    rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*{_SPACES}"
+)
 _DIGITS = r"\p{N}"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -20,8 +26,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "llama-bpe": (_LLAMA3,),
     "qwen2": (_QWEN2,),
     "qwen35": (_QWEN35,),
+    "glm4": (_LLAMA3,),
+    "gpt-4o": (_GPT4O,),
 }
 ALIASES = {
+    "chatglm-bpe": "glm4",
     "llama3": "llama-bpe",
     "llama-v3": "llama-bpe",
     "falcon-h1": "llama-bpe",

@@ -30,6 +30,9 @@ END_TEXTS = (
     "<eos>",
     "<|eom_id|>",
 )
+# Where a vocabulary has all of these, a turn is several messages: "<|end|>" ends a message, and the others a turn.
+MARK_TEXTS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+TURN_ENDS = ("<|return|>", "<|call|>")
 NOT_EOT = ("</s>", "<eos>", "<|eom_id|>")  # these end a generation, but not as a turn's end
 
 
@@ -42,6 +45,16 @@ class TextTooLong(BadInput):
 
 
 @dataclass(frozen=True)
+class MessageMarks:
+    """Ids around the messages of a turn: start ROLE channel NAME message TEXT end."""
+
+    start: int
+    channel: int
+    message: int
+    end: int
+
+
+@dataclass(frozen=True)
 class SpecialTokens:
     """Ids with a meaning, None where there is none. Generation stops at any of `end_ids`."""
 
@@ -51,14 +64,21 @@ class SpecialTokens:
     pad: int | None = None
     unk: int | None = None
     end_ids: frozenset[int] = frozenset()
+    marks: MessageMarks | None = None
 
 
 def find_special(
     vocab: Mapping[str, int], candidates: frozenset[int], named: Mapping[str, int | None], more_ends: Iterable[int] = ()
 ) -> SpecialTokens:
     """The special tokens from those a file names, completed by the usual texts among the candidates."""
-    by_text = {text: vocab[text] for text in END_TEXTS if vocab.get(text) in candidates}
+    has_marks = all(vocab.get(text) in candidates for text in (*MARK_TEXTS, TURN_ENDS[0]))
+    marks = MessageMarks(*(vocab[text] for text in MARK_TEXTS)) if has_marks else None
+    end_texts = (*TURN_ENDS, *END_TEXTS) if marks else END_TEXTS
+    by_text = {text: vocab[text] for text in end_texts if vocab.get(text) in candidates}
     eot = named.get("eot")
+    if marks:
+        del by_text["<|end|>"]
+        eot = vocab[TURN_ENDS[0]]
     if eot is None:
         eot = next((i for text, i in by_text.items() if text not in NOT_EOT), None)
     ends = {*by_text.values(), *more_ends, named.get("eos"), eot}
@@ -69,6 +89,7 @@ def find_special(
         named.get("pad"),
         named.get("unk"),
         frozenset(i for i in ends if i is not None),
+        marks,
     )
 
 

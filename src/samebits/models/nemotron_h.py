@@ -4,7 +4,7 @@ GGUF files with experts call it nemotron_h_moe.
 
 | router        | sigmoid; a bias for the choice alone; the groups whose two best add up to most; the best of those |
 | weights       | without the bias, divided by their sum + 1e-20 where norm_topk_prob says so, times a factor       |
-| expert        | no gate: down(relu(up(x))^2)                                                                      |
+| expert        | no gate: down(relu(up(x))^2); of a projection of x where moe_latent_size says so                   |
 | shared expert | one, added as it is                                                                               |
 """
 
@@ -61,6 +61,7 @@ MIXTURE_KEYS = mixture.GROUP_KEYS | {
                             gguf_default=REQUIRED),
     "expert_size":    whole("expert_feed_forward_length",        "moe_intermediate_size", 1, MAX_WIDTH, 7688,
                             gguf_default=REQUIRED),
+    "latent_size":    whole("moe_latent_size",                   "moe_latent_size",    1, MAX_WIDTH, 0),
     "shared_size":    whole("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size", 0, MAX_WIDTH,
                             7688, gguf_default=0),
 }  # fmt: skip
@@ -87,8 +88,12 @@ EXPERTS = (
     Weight("ffn.router",       "Experts H",            "ffn_gate_inp",     "mixer.gate"),
     Weight("ffn.choice_bias",  "Experts",              "exp_probs_b.bias", "mixer.gate.e_score_correction_bias",
            is_f32=True, bare="hf"),
-    Weight("ffn.experts.up",   "Experts ExpertSize H", "ffn_up_exps",      "mixer.experts.{}.up_proj"),
-    Weight("ffn.experts.down", "Experts H ExpertSize", "ffn_down_exps",    "mixer.experts.{}.down_proj"),
+    Weight("ffn.latent_down",  "ExpertWidth H",        "ffn_latent_down",  "mixer.fc1_latent_proj",
+           when="mixture.has_latent"),
+    Weight("ffn.latent_up",    "H ExpertWidth",        "ffn_latent_up",    "mixer.fc2_latent_proj",
+           when="mixture.has_latent"),
+    Weight("ffn.experts.up",   "Experts ExpertSize ExpertWidth", "ffn_up_exps", "mixer.experts.{}.up_proj"),
+    Weight("ffn.experts.down", "Experts ExpertWidth ExpertSize", "ffn_down_exps", "mixer.experts.{}.down_proj"),
     Weight("ffn.shared.up",    "SharedSize H",         "ffn_up_shexp",     "mixer.shared_experts.up_proj",
            when="mixture.has_shared"),
     Weight("ffn.shared.down",  "H SharedSize",         "ffn_down_shexp",   "mixer.shared_experts.down_proj",
@@ -116,7 +121,6 @@ def read(source: Source) -> Decoder:
 
 
 def _mixture(source: Source) -> Mixture:
-    source.refuse("moe_latent_size", "moe_latent_size", "nothing: experts in a latent space are not supported")
     normalized = mixture.is_normalized(source, True)
     given = {"eps": EPS, "has_choice_bias": True, "is_gated": False, "is_normalized": normalized}
     experts = mixture.read_mixture(source, MIXTURE_KEYS, "sigmoid", **given)

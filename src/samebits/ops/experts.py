@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor
+from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.settling import settle
 from samebits.core.shapes import Dim, Env, Sym, TensorSpec
 from samebits.ops.expert_cases import expert_case, expert_inputs
@@ -117,6 +117,12 @@ def for_experts(pairs: np.ndarray, seg_indptr: np.ndarray) -> list[tuple[int, np
     return [(e, pairs[start:stop]) for e, (start, stop) in enumerate(bounds) if start < stop]
 
 
+def active_bytes(weight: HostTensor, pairs: np.ndarray, seg_indptr: np.ndarray, **_: Any) -> int:
+    """Bytes of the experts that have pairs."""
+    stored = weight.data if isinstance(weight, Packed) else weight
+    return len(for_experts(pairs, seg_indptr)) * stored.nbytes // len(stored)
+
+
 def usual_sizes(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.ndarray) -> np.ndarray:
     """`product_size` of every pair; float64 [P, N]."""
     share = pairs_per_row(len(x), len(pairs))
@@ -155,6 +161,7 @@ def _check(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.
     shape_env=product_env("expert_gemm", "x"),
     equivalents=expert_equivalents,
     operations=lambda weight, pairs, **_: 2 * len(pairs) * weight.shape[-2] * weight.shape[-1],
+    weight_bytes=active_bytes,
     usual_size=lambda x, weight, pairs, seg_indptr, **_: usual_sizes(x, weight, pairs, seg_indptr),
     space=EXPERT_GEMM_SPACE,
     smallest=-123,

@@ -59,6 +59,8 @@ class ChatShape:
     def choice(self, tokenizer: Tokenizer, index: int, answer: Completion) -> dict[str, Any]:
         logprobs = chat_logprobs(tokenizer, answer.logprobs) if self._has_logprobs else None
         message = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.reasoning:
+            message["reasoning_content"] = answer.reasoning
         return {
             "index": index,
             "message": message,
@@ -72,7 +74,8 @@ class ChatShape:
 
     def part(self, tokenizer: Tokenizer, index: int, piece: Piece, offset: int) -> dict[str, Any]:
         logprobs = chat_logprobs(tokenizer, [piece]) if self._has_logprobs and piece.token_id is not None else None
-        delta = {"content": piece.text} if piece.text or not piece.finish_reason else {}
+        name = "content" if piece.is_answer else "reasoning_content"
+        delta = {name: piece.text} if piece.text or not piece.finish_reason else {}
         return {
             "index": index,
             "delta": delta,
@@ -106,7 +109,7 @@ class CompletionShape:
         logprobs = completion_logprobs(tokenizer, [piece], offset) if self._has_logprobs else None
         return {
             "index": index,
-            "text": piece.text,
+            "text": piece.text if piece.is_answer else "",
             "logprobs": logprobs,
             "finish_reason": finish_reason(piece.finish_reason),
         }

@@ -18,6 +18,7 @@ from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph, Node
 from samebits.graph.uses import memory_roots, overwritten_at, state_values
 from samebits.kernels.record import Kernel
+from samebits.kernels.triton.lib.chaining import is_late_reader
 from samebits.kernels.triton.lib.registry import INTERPRETED
 from samebits.kernels.triton.lib.tensors import Blocks, DeviceTensor, Tiled
 
@@ -45,7 +46,7 @@ class GpuExecutable(Executable):
         self._own_outputs = {v.name for v in graph.outputs} - state_values(graph)
         self._released = _last_uses(graph)
         self._fresh = _must_be_fresh(graph)
-        self._after_integers = _reads_made_integers(graph)
+        self._after_integers = _reads_made_integers(graph, kernels)
         self._feed: Feed | None = None
         self._bucket: int | None = None
         self._seen: set[int] = set()
@@ -189,10 +190,11 @@ def _must_be_fresh(graph: Graph) -> set[str]:
     return fresh
 
 
-def _reads_made_integers(graph: Graph) -> set[int]:
-    """Numbers of nodes that read integers another node makes: kernels take them for constants, see chaining.py."""
+def _reads_made_integers(graph: Graph, kernels: Sequence[Kernel]) -> set[int]:
+    """Numbers of nodes whose kernels take integers that another node makes for constants, see chaining.py."""
     made = {v.name for node in graph.nodes for v in node.outputs if v.spec.format == "i32"}
-    return {n for n, node in enumerate(graph.nodes) if any(v.name in made for v in node.inputs.values())}
+    readers = {n for n, node in enumerate(graph.nodes) if any(v.name in made for v in node.inputs.values())}
+    return {n for n in readers if not is_late_reader(kernels[n].run)}
 
 
 def _copied(tensor: DeviceTensor) -> DeviceTensor:

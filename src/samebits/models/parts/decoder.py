@@ -131,7 +131,7 @@ class Decoder(ModelSize):
             "R": self.ropes[ROPE_TABLE].dims // 2 if self.ropes else 0,
             **(self.recurrence.dims() if self.recurrence else {}),
             **(self.latent.dims() if self.latent else {}),
-            **(self.mixture.dims() if self.mixture else {}),
+            **(self.mixture.dims(self.hidden_size) if self.mixture else {}),
         }
 
 

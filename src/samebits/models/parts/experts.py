@@ -23,6 +23,7 @@ class Mixture:
     shared_size       the width of what every token passes through beside its experts; 0: nothing
     has_shared_gate   that part is multiplied by a sigmoid of its own
     has_bias          the router and every product of an expert have a bias
+    latent_size       experts read and write vectors of this width, between two projections; 0: of the model's own
     is_gated          an expert has a gate; else its activation is the square of a relu
     alpha, limit      of gpt-oss's clamped activation; a limit of 0: the model's usual one
     is_joined         the file stores gate and up of all experts as the rows of one tensor
@@ -42,6 +43,7 @@ class Mixture:
     shared_size: int = 0
     has_shared_gate: bool = False
     has_bias: bool = False
+    latent_size: int = 0
     is_gated: bool = True
     alpha: float = 1.702
     limit: float = 0.0
@@ -52,13 +54,22 @@ class Mixture:
         return self.shared_size > 0
 
     @property
+    def has_latent(self) -> bool:
+        return self.latent_size > 0
+
+    @property
     def is_apart(self) -> bool:
         """Whether the file stores gate and up as tensors of their own."""
         return not self.is_joined
 
-    def dims(self) -> dict[str, int]:
-        """What the words of tensors' shapes mean."""
-        return {"Experts": self.num_experts, "ExpertSize": self.expert_size, "SharedSize": self.shared_size}
+    def dims(self, hidden_size: int) -> dict[str, int]:
+        """What the words of tensors' shapes mean, in a model of a width."""
+        return {
+            "Experts": self.num_experts,
+            "ExpertSize": self.expert_size,
+            "ExpertWidth": self.latent_size or hidden_size,
+            "SharedSize": self.shared_size,
+        }
 
     def route_attrs(self) -> dict[str, Any]:
         """The attributes of the op `route`."""

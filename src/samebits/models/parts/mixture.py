@@ -145,6 +145,7 @@ def mixture(m: ModelParts, x: Value, layer: int) -> Value:
     choice_bias = m.weight(f"{name}.choice_bias") if c.has_choice_bias else None
     expert_ids, weights = b.route(m.linear(x, f"{name}.router"), bias=choice_bias, **c.route_attrs())
     pairs, seg_indptr = b.expert_layout(expert_ids, num_experts=c.num_experts)
+    entered = m.linear(x, f"{name}.latent_down") if c.has_latent else x
 
     def product(given: Value, part: str) -> Value:
         tensor = f"{name}.experts.{part}"
@@ -152,13 +153,15 @@ def mixture(m: ModelParts, x: Value, layer: int) -> Value:
         return b.expert_gemm(given, m.weight(tensor), pairs, seg_indptr, bias=bias)
 
     if not c.is_gated:
-        hidden = squared_relu(m, product(x, "up"))
-    elif c.limit:
-        both = b.concat_columns(product(x, "gate"), product(x, "up"))
-        hidden = b.clamped_swiglu(both, alpha=c.alpha, limit=c.limit)
+        hidden = squared_relu(m, product(entered, "up"))
     else:
-        hidden = m.gated(b.concat_columns(product(x, "gate"), product(x, "up")))
-    return b.combine(product(hidden, "down"), weights, shared=_shared(m, x, layer, c), shared_gate=_gate(m, x, name, c))
+        both = b.concat_columns(product(entered, "gate"), product(entered, "up"))
+        hidden = b.clamped_swiglu(both, alpha=c.alpha, limit=c.limit) if c.limit else m.gated(both)
+    y, shared = product(hidden, "down"), _shared(m, x, layer, c)
+    if not c.has_latent:
+        return b.combine(y, weights, shared=shared, shared_gate=_gate(m, x, name, c))
+    back = m.linear(b.combine(y, weights), f"{name}.latent_up")
+    return back if shared is None else b.add(back, shared)
 
 
 def _shared(m: ModelParts, x: Value, layer: int, c: Mixture) -> Value | None:

@@ -4,7 +4,7 @@ A kernel launched with **chained(device) takes CHAINED: tl.constexpr and calls `
 anything but constants and before it writes anything but faults. What lies before the call runs beside the previous
 kernel: loads of constants, address arithmetic. Constants of a step are its weights and its integers: page tables,
 lengths, positions, ids; where another kernel makes integers, a backend must let that one end first (GpuExecutable
-does). Elsewhere the call does nothing.
+does), unless the launcher is marked with `reads_integers_late`. Elsewhere the call does nothing.
 
 The next kernel may start once all programs have called it. Were it let in earlier, its programs would go where room is
 left by chance, several to a multiprocessor, while others stay empty: a step took a tenth longer.
@@ -12,13 +12,27 @@ left by chance, several to a multiprocessor, while others stay empty: a step too
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+Launcher = TypeVar("Launcher", bound=Callable[..., Any])
+_LATE_READERS: set[Callable[..., Any]] = set()
+
+
+def reads_integers_late(launcher: Launcher) -> Launcher:
+    """Marks a launcher none of whose kernels reads an integer before `wait_for_previous`."""
+    _LATE_READERS.add(launcher)
+    return launcher
+
+
+def is_late_reader(launcher: Callable[..., Any]) -> bool:
+    return launcher in _LATE_READERS
 
 
 @triton.jit

@@ -12,9 +12,9 @@ from samebits.kernels.triton.lib.registry import implements
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PLANES, PREPACK, tile_weight
 from samebits.kernels.triton.products.blocks.few.launch import gemv_q8, gemv_silu_q8
+from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.blocks.many.activations import quantized
 from samebits.kernels.triton.products.blocks.many.launch import gemm_int8
-from samebits.kernels.triton.products.blocks.silu import silu_quantized
 from samebits.kernels.triton.rows.elementwise import unary
 
 SILU_BLOCKS = 32  # of a program that ends gemm_silu_q8
@@ -47,7 +47,7 @@ def gemm_silu_q8_blocks(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     if codes.shape[0] <= MOST_FEW:
         return gemv_silu_q8(codes, scales, tiled(weight))
-    return silu_quantized(gemm_int8(codes, scales, tiled(weight), None, "gemm_silu_q8"), SILU_BLOCKS)
+    return gated_quantized(gemm_int8(codes, scales, tiled(weight), None, "gemm_silu_q8"), SILU_BLOCKS)
 
 
 @implements("gemm", tier=Tier.PORTABLE, when=block_weight, prepack=PREPACK)

@@ -65,6 +65,30 @@ def _add16(total, x):
 
 
 @triton.jit
+def row_dots(x_row, w_row, w_mask, K: tl.constexpr, R: tl.constexpr, V: tl.constexpr):
+    """A row of x times rows of a weight, given by pointers [R]: (float32 [R], whether x is refused).
+
+    16 cuts at a time, V elements a load.
+    """
+    DTYPE: tl.constexpr = w_row.dtype.element_ty
+    total = tl.zeros([R, 1], tl.float32)
+    refused = tl.zeros([R, 256], tl.int32)
+    for first in tl.range(0, K, 4096):
+        runs = tl.zeros([R, 256], tl.float32)
+        for part in tl.static_range(16 // V):
+            k = first + tl.arange(0, 256)[None, :, None] * 16 + part * V + tl.arange(0, V)[None, None, :]
+            w = tl.load(w_row[:, None, None] + k, mask=w_mask[:, None, None] & (k < K), other=0.0)
+            x = tl.load(x_row + k, mask=k < K, other=0.0)
+            a, bad = as_operand(x, DTYPE)
+            a, b = tl.broadcast_to(a, [R, 256, V]), widen(w)
+            runs = _chain8(runs, a, b) if V == 8 else _chain4(runs, a, b)
+            refused = refused | tl.max(bad.to(tl.int32), axis=2)
+        cuts = _add16(tl.zeros([R, 16], tl.float32), tl.reshape(runs, [R, 16, 16]))
+        total = _add16(total, tl.reshape(cuts, [R, 1, 16]))
+    return tl.reshape(total, [R]), tl.max(tl.max(refused, axis=1)) != 0
+
+
+@triton.jit
 def _gemv(
     x_ptr,
     w_ptr,
@@ -79,31 +103,14 @@ def _gemv(
     R: tl.constexpr,
     V: tl.constexpr,
 ):
-    """R rows of the weight times one token; 16 cuts at a time, V elements a load."""
+    """R rows of the weight times one token."""
     row = tl.program_id(0) * R + tl.arange(0, R)
     token = tl.program_id(1).to(tl.int64)
-    DTYPE: tl.constexpr = w_ptr.dtype.element_ty
-    w_row = (w_ptr + row.to(tl.int64) * stride_w)[:, None, None]
-    x_row = x_ptr + token * stride_x
-    total = tl.zeros([R, 1], tl.float32)
-    refused = tl.zeros([R, 256], tl.int32)
-    for first in tl.range(0, K, 4096):
-        runs = tl.zeros([R, 256], tl.float32)
-        for part in tl.static_range(16 // V):
-            k = first + tl.arange(0, 256)[None, :, None] * 16 + part * V + tl.arange(0, V)[None, None, :]
-            w = tl.load(w_row + k, mask=(row < N)[:, None, None] & (k < K), other=0.0)
-            x = tl.load(x_row + k, mask=k < K, other=0.0)
-            a, bad = as_operand(x, DTYPE)
-            a, b = tl.broadcast_to(a, [R, 256, V]), widen(w)
-            runs = _chain8(runs, a, b) if V == 8 else _chain4(runs, a, b)
-            refused = refused | tl.max(bad.to(tl.int32), axis=2)
-        cuts = _add16(tl.zeros([R, 16], tl.float32), tl.reshape(runs, [R, 16, 16]))
-        total = _add16(total, tl.reshape(cuts, [R, 1, 16]))
-    y = tl.reshape(total, [R])
+    y, refused = row_dots(x_ptr + token * stride_x, w_ptr + row.to(tl.int64) * stride_w, row < N, K, R, V)
     if bias_ptr is not None:
         y = settle(y) + widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))
     store_narrow(y_ptr + token * N + row, y, row < N)
-    tl.store(fault_ptr, code, mask=tl.max(tl.max(refused, axis=1)) != 0)
+    tl.store(fault_ptr, code, mask=refused)
 
 
 def gemv_exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, y: torch.Tensor) -> None:

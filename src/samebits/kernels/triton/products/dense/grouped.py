@@ -12,23 +12,9 @@ from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.products.dense.exact import tile_sum
 from samebits.kernels.triton.products.dense.operands import float_weight, operand_fault
+from samebits.kernels.triton.products.segments import segment_tile
 
 GROUP_FAULT = fault("grouped_gemm", "weight_indices", "an index out of range", "indices of weights")
-
-
-@triton.jit
-def segment_tile(indptr_ptr, tile, SEGMENTS: tl.constexpr, BOUND: tl.constexpr, BT: tl.constexpr):
-    """Tile `tile` of all segments cut into tiles of BT rows: (segment, first row, end); SEGMENTS when there is none."""
-    s = tl.arange(0, BOUND)
-    start = tl.load(indptr_ptr + s, mask=s < SEGMENTS, other=0)
-    stop = tl.load(indptr_ptr + s + 1, mask=s < SEGMENTS, other=0)
-    count = tl.maximum(stop - start + BT - 1, 0) // BT
-    ends = tl.cumsum(count)
-    segment = tl.sum(((ends <= tile) & (s < SEGMENTS)).to(tl.int32))
-    mine = s == segment
-    before = tl.sum(tl.where(mine, ends - count, 0))
-    first = tl.sum(tl.where(mine, start, 0)) + (tile - before) * BT
-    return segment, first, tl.sum(tl.where(mine, stop, 0))
 
 
 @triton.jit

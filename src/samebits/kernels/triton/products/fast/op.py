@@ -21,7 +21,7 @@ from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.scratch import counters
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
-from samebits.kernels.triton.products.blocks.silu import silu_quantized
+from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.fast.activations import widened
 from samebits.kernels.triton.products.fast.dequant import dequantized, planes_of, values
@@ -211,4 +211,4 @@ def gemm_silu_q8_fast(
         from samebits.kernels.triton.products.blocks.few.launch import gemv_silu_q8
 
         return gemv_silu_q8(codes, scales, weight)
-    return silu_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)
+    return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)

@@ -24,7 +24,7 @@ from samebits.kernels.triton.products.blocks.checks import activation_faults
 from samebits.kernels.triton.products.blocks.few.one import gemv_kernel
 from samebits.kernels.triton.products.blocks.few.shared import activations_asm, exchange_asm
 from samebits.kernels.triton.products.blocks.few.tokens import tokens_kernel, tokens_silu_kernel
-from samebits.kernels.triton.products.blocks.silu import silu_quantized
+from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.blocks.terms import SHIFTS
 
 MAX_TOKENS = 8
@@ -34,16 +34,23 @@ FEW_REGISTERS = ("q4_0", "nvfp4", "mxfp4")  # formats that leave room for them a
 SILU_BLOCKS = 4  # of a program that ends gemm_silu_q8
 
 
-def one_token_config(weight: Tiled, device: torch.device) -> tuple[int, int]:
-    """(chunks of a group, programs): measured on an H200, where two or three programs of 16 chunks must fit at once."""
-    name, chunks, tiles = weight.format.name, triton.cdiv(weight.shape[-1], BLOCK * CHUNK), num_tiles(weight.shape)
-    wide = PTX_HERE and (chunks <= 16 or name in FEW_REGISTERS)
-    if name == "q4_0" and chunks > 8:
-        tiles = min(tiles, RESIDENT * multiprocessors(device) - 1)  # and one that looks for faults
-    return min(16 if wide else 8, max(4, triton.next_power_of_2(chunks))), tiles
+def group_chunks(weight: Tiled) -> int:
+    """Chunks of a group: measured on an H200, where two or three programs of 16 chunks must fit at once."""
+    chunks = triton.cdiv(weight.shape[-1], BLOCK * CHUNK)
+    wide = PTX_HERE and (chunks <= 16 or weight.format.name in FEW_REGISTERS)
+    return min(16 if wide else 8, max(4, triton.next_power_of_2(chunks)))
 
 
-def _constants(weight: Tiled, chunks: int, op: str, device: torch.device) -> dict[str, Any]:
+def one_token_programs(weight: Tiled, device: torch.device) -> int:
+    """Programs that share the tiles of a weight [N, K]."""
+    tiles = num_tiles(weight.shape)
+    if weight.format.name == "q4_0" and weight.shape[-1] > 8 * BLOCK * CHUNK:
+        return min(tiles, RESIDENT * multiprocessors(device) - 1)  # and one that looks for faults
+    return tiles
+
+
+def constants(weight: Tiled, chunks: int, op: str, device: torch.device) -> dict[str, Any]:
+    """What every kernel of this folder is compiled for."""
     nb = weight.shape[-1] // BLOCK
     return {
         "NB": nb,
@@ -57,11 +64,12 @@ def _constants(weight: Tiled, chunks: int, op: str, device: torch.device) -> dic
     }
 
 
-def _inputs(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tuple[torch.Tensor, ...]:
+def inputs(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tuple[torch.Tensor, ...]:
+    """Codes as words, scales and the weight's bytes, dense."""
     return codes.contiguous().view(torch.int32), scales.contiguous(), weight.data
 
 
-def _layout(weight: Tiled) -> tuple[tuple[int, ...], float]:
+def layout(weight: Tiled) -> tuple[tuple[int, ...], float]:
     """Where the planes are, and the factor that all of an nvfp4 weight's terms have."""
     return tiled_offsets(weight), float(np.float32(0.5) * np.float32(weight.scale))
 
@@ -81,8 +89,8 @@ def gemv_q8(
     if not num_tokens or not n:
         return y
     tiles, nb = num_tiles(weight.shape), weight.shape[-1] // BLOCK
-    given = (*_inputs(codes, scales, weight), scales if bias is None else bias)
-    rest = (y, fault_word(device), *_layout(weight), n)
+    given = (*inputs(codes, scales, weight), scales if bias is None else bias)
+    rest = (y, fault_word(device), *layout(weight), n)
     if num_tokens > 1 and not ON_AMD:
         tokens_kernel[tiles + 1,](
             *given,
@@ -91,10 +99,10 @@ def gemv_q8(
             num_tokens,
             BIAS=bias is not None,
             num_warps=TOKENS_CHUNKS,
-            **_constants(weight, TOKENS_CHUNKS, op, device),
+            **constants(weight, TOKENS_CHUNKS, op, device),
         )
         return y
-    chunks, programs = one_token_config(weight, device)
+    chunks, programs = group_chunks(weight), one_token_programs(weight, device)
     gemv_kernel[programs + 1, num_tokens](
         *given,
         *rest,
@@ -105,7 +113,7 @@ def gemv_q8(
         EXCHANGE=exchange_asm(chunks),
         PTX=PTX_HERE,
         num_warps=chunks // 2,
-        **_constants(weight, chunks, op, device),
+        **constants(weight, chunks, op, device),
     )
     return y
 
@@ -121,18 +129,18 @@ def gemv_silu_q8(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tu
     results = (y_codes, y_scales, fault_word(device))
     if num_tokens == 1 or ON_AMD:
         y = gemv_q8(codes, scales, weight, op=op)
-        return silu_quantized(y, SILU_BLOCKS)
+        return gated_quantized(y, SILU_BLOCKS)
     tokens_silu_kernel[blocks * 4 + 1,](
-        *_inputs(codes, scales, weight),
+        *inputs(codes, scales, weight),
         _parts(weight, num_tokens, device),
         torch.empty(MAX_TOKENS * 2 * half, dtype=torch.float32, device=device),
         counters(device),
         *results,
-        *_layout(weight),
+        *layout(weight),
         half,
         num_tokens,
         FAULT=QUANTIZE_FAULT,
         num_warps=TOKENS_CHUNKS,
-        **_constants(weight, TOKENS_CHUNKS, op, device),
+        **constants(weight, TOKENS_CHUNKS, op, device),
     )
     return y_codes, y_scales

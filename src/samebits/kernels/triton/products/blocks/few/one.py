@@ -26,34 +26,34 @@ def store_rows(y_ptr, bias_ptr, total, tile, last, N, BIAS: tl.constexpr):
 
 @triton.jit
 def walk_tiles(
-    a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, offsets, scale, N, tiles, programs, NB: tl.constexpr,
+    a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, offsets, scale, N, before, tiles, programs, NB: tl.constexpr,
     BIAS: tl.constexpr, FORMAT: tl.constexpr, SHIFT: tl.constexpr, C: tl.constexpr, MASK: tl.constexpr,
     ONE: tl.constexpr, ACTIVATIONS: tl.constexpr, EXCHANGE: tl.constexpr, PTX: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """The tiles p, p + programs, ... for one token: their groups of C chunks as one sequence.
 
-    The first group is asked for before the previous kernel has ended. ONE: there is no other. The barrier keeps the
-    compiler from putting those loads off.
+    before: tiles of the data that lie before those of this weight. The first group is asked for before the previous
+    kernel has ended. ONE: there is no other. The barrier keeps the compiler from putting those loads off.
     """
     groups: tl.constexpr = ((NB + 7) // 8 + C - 1) // C
     in_shared: tl.constexpr = ACTIVATIONS != ""
     tile = tl.program_id(0)
     thread = tl.arange(0, C * 16)
     row, slot = thread % 16, thread // 16
-    planes = plane_pointers(data_ptr, offsets, tile, NB, FORMAT)
+    planes = plane_pointers(data_ptr, offsets, before + tile, NB, FORMAT)
     parts = load_chunk(planes, slot, row, NB, FORMAT, MASK)
     tl.debug_barrier()
     wait_for_previous(CHAINED)
     shared = thread
     if in_shared:
         shared = copy_activations(a_ptr, sa_ptr, C * 16, ACTIVATIONS)
-    total = tl.zeros([C * 16], tl.float32)
+    total, turn = tl.zeros([C * 16], tl.float32), 0
     if not ONE:
-        group, turn = 0, 0
+        group = 0
         while (group + 1 < groups) | (tile + programs < tiles):
             last = group == groups - 1
             next_group, next_tile = tl.where(last, 0, group + 1), tl.where(last, tile + programs, tile)
-            planes = plane_pointers(data_ptr, offsets, next_tile, NB, FORMAT)
+            planes = plane_pointers(data_ptr, offsets, before + next_tile, NB, FORMAT)
             sums, parts = chunk_sums(
                 parts, a_ptr, sa_ptr, shared, group * C + slot, row, planes, next_group * C + slot, scale,
                 True, NB, FORMAT, SHIFT, MASK, PTX, in_shared,
@@ -66,7 +66,7 @@ def walk_tiles(
         parts, a_ptr, sa_ptr, shared, (groups - 1) * C + slot, row, planes, slot, scale,
         False, NB, FORMAT, SHIFT, MASK, PTX, in_shared,
     )  # fmt: skip
-    store_rows(y_ptr, bias_ptr, add_in_order(total, sums, 0, C, EXCHANGE), tile, True, N, BIAS)
+    store_rows(y_ptr, bias_ptr, add_in_order(total, sums, turn, C, EXCHANGE), tile, True, N, BIAS)
 
 
 @triton.jit
@@ -86,6 +86,6 @@ def gemv_kernel(
         check_activations(a_ptr, sa_ptr, fault_ptr, NB, C * 16, BAD_CODES, BAD_SCALES)
     else:
         walk_tiles(
-            a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, offsets, scale, N, tiles, programs,
+            a_ptr, sa_ptr, data_ptr, bias_ptr, y_ptr, offsets, scale, N, 0, tiles, programs,
             NB, BIAS, FORMAT, SHIFT, C, MASK, ONE, ACTIVATIONS, EXCHANGE, PTX, CHAINED,
         )  # fmt: skip

@@ -106,6 +106,23 @@ def _block_term(
 
 
 @triton.jit
+def dot_totals(
+    acts, planes, token, token_inside, first_block, nb, r, inside, scale, FORMAT: tl.constexpr, KIND: tl.constexpr
+):
+    """float32 [BT, BN]: rows `token` of the activations times rows r of tiles that begin at first_block [BN]."""
+    total = tl.zeros([token.shape[0], r.shape[0]], tl.float32)
+    b = 0
+    while b < nb:
+        part = tl.zeros([token.shape[0], r.shape[0]], tl.float32)
+        last = tl.minimum(b + 8, nb)
+        while b < last:
+            part += _block_term(acts, planes, token, token_inside, first_block, b, nb, r, inside, scale, FORMAT, KIND)
+            b += 1
+        total += part
+    return total
+
+
+@triton.jit
 def _segment(indptr_ptr, num_segments, index, BT: tl.constexpr):
     """(segment, or num_segments for none; first token) of the index-th tile of BT tokens; whether an entry falls."""
     found, first, before, s = num_segments, 0, 0, 0
@@ -123,7 +140,7 @@ def _segment(indptr_ptr, num_segments, index, BT: tl.constexpr):
 
 
 @triton.jit
-def _check_tile(acts, token, token_inside, nb, fault_ptr, BAD_CODES: tl.constexpr, BAD_SCALES: tl.constexpr):
+def check_tile(acts, token, token_inside, nb, fault_ptr, BAD_CODES: tl.constexpr, BAD_SCALES: tl.constexpr):
     """Faults for codes and scales of a tile of tokens that quantize_q8 does not make."""
     acts_ptr, scales_ptr, acts_stride, scales_stride = acts
     lowest, wrong = tl.zeros([token.shape[0], 32], tl.int1), tl.zeros([token.shape[0]], tl.int1)
@@ -202,20 +219,10 @@ def gemm_dot(
     acts = (acts_ptr, scales_ptr, acts_stride, scales_stride)
     if CHECKED:
         if tl.program_id(0) == tl.num_programs(0) - 1:
-            _check_tile(acts, token, token_inside, nb, fault_ptr, BAD_CODES, BAD_SCALES)
+            check_tile(acts, token, token_inside, nb, fault_ptr, BAD_CODES, BAD_SCALES)
             return
     planes = (codes_ptr, high_ptr, d_ptr, m_ptr, sub_ptr, msub_ptr)
-    total = tl.zeros([BT, BN], tl.float32)
-    b = 0
-    while b < nb:
-        part = tl.zeros([BT, BN], tl.float32)
-        last = tl.minimum(b + 8, nb)
-        while b < last:
-            part += _block_term(
-                acts, planes, token, token_inside, tile * nb, b, nb, row % 16, row < N, scale, FORMAT, KIND
-            )
-            b += 1
-        total += part
+    total = dot_totals(acts, planes, token, token_inside, tile * nb, nb, row % 16, row < N, scale, FORMAT, KIND)
     if BIAS:
         total = settle(total) + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)[None, :]
     inside = token_inside[:, None] & (row < N)[None, :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -126,26 +127,38 @@ def multiply(
         *planes_of(weight, words=True),
         y if bias is None else bias,
         y,
-        float(np.float32(0.5) * np.float32(weight.scale)),
+        weight_scale(weight),
         num_tokens,
         num_rows,
         nb,
-        FORMAT=weight.format.name,
-        KIND=KINDS[weight.format.name],
-        MT=shape.row_tiles,
-        NT=shape.token_tiles,
-        WARPS=shape.warps,
-        GROUPS=shape.groups,
-        ROWS_AHEAD=shape.rows_ahead,
-        TOKENS_AHEAD=shape.tokens_ahead,
-        LINES_AHEAD=shape.lines_ahead,
-        TAIL=nb % CHUNK != 0,
+        **warp_constants(weight, shape),
         BIAS=bias is not None,
-        EMULATE=INTERPRETED,
-        num_warps=shape.warps * shape.groups,
-        maxnreg=shape.registers,
-        **UNFUSED,
     )
+
+
+def weight_scale(weight: Tiled) -> float:
+    """The factor that all terms of an nvfp4 weight have."""
+    return float(np.float32(0.5) * np.float32(weight.scale))
+
+
+def warp_constants(weight: Tiled, shape: Shape) -> dict[str, Any]:
+    """What a kernel on tile_totals is compiled for."""
+    return {
+        "FORMAT": weight.format.name,
+        "KIND": KINDS[weight.format.name],
+        "MT": shape.row_tiles,
+        "NT": shape.token_tiles,
+        "WARPS": shape.warps,
+        "GROUPS": shape.groups,
+        "ROWS_AHEAD": shape.rows_ahead,
+        "TOKENS_AHEAD": shape.tokens_ahead,
+        "LINES_AHEAD": shape.lines_ahead,
+        "TAIL": weight.shape[-1] // BLOCK % CHUNK != 0,
+        "EMULATE": INTERPRETED,
+        "num_warps": shape.warps * shape.groups,
+        "maxnreg": shape.registers,
+        **UNFUSED,
+    }
 
 
 def grouped_int8(
@@ -197,7 +210,7 @@ def dot(
         *faults,
         codes.stride(0),
         scales.stride(0),
-        float(np.float32(0.5) * np.float32(weight.scale)),
+        weight_scale(weight),
         num_tokens,
         num_rows,
         codes.shape[1] // BLOCK,

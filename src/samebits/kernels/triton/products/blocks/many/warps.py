@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.products.blocks.many.results import store_totals
 from samebits.kernels.triton.products.blocks.many.terms import OFFSET, SUPER, add_terms
 from samebits.kernels.triton.products.blocks.many.tiles import (
     at_block,
@@ -181,7 +181,7 @@ def _plus_chunks(totals, parts, GROUPS: tl.constexpr, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _program(token_tiles, row_groups):
+def program_tiles(token_tiles, row_groups):
     """(row group, token tile): tokens first, in bands of 16 tiles, so that programs at work share weights."""
     program = tl.program_id(0)
     band = program // (16 * row_groups)
@@ -191,28 +191,12 @@ def _program(token_tiles, row_groups):
 
 
 @triton.jit
-def _store(y, bias_ptr, y_ptr, row, token, T, N, BIAS: tl.constexpr):
-    if BIAS:
-        y = settle(y) + tl.load(bias_ptr + row, mask=row < N, other=0.0).to(tl.float32)
-    tl.store(y_ptr + token * N + row, settle(y), mask=(row < N) & (token < T))
-
-
-@triton.jit(do_not_specialize=["T", "N", "nb"])
-def gemm_warps(
-    words_ptr,
-    sa_ptr,
-    asum_ptr,
-    codes_ptr,
-    high_ptr,
-    d_ptr,
-    m_ptr,
-    sub_ptr,
-    msub_ptr,
-    bias_ptr,
-    y_ptr,
+def tile_totals(
+    acts,
+    planes,
+    first_tile,
+    last_tile,
     scale,
-    T,
-    N,
     nb,
     FORMAT: tl.constexpr,
     KIND: tl.constexpr,
@@ -224,29 +208,21 @@ def gemm_warps(
     TOKENS_AHEAD: tl.constexpr,
     LINES_AHEAD: tl.constexpr,
     TAIL: tl.constexpr,
-    BIAS: tl.constexpr,
     EMULATE: tl.constexpr,
 ):
-    """y [T, N]: a warp owns 16 * MT rows and 8 * NT tokens; scale: half of nvfp4's.
+    """The sums of 16 * MT rows and 8 * NT tokens a warp: MT * NT tuples of four, or with GROUPS one tensor.
 
-    GROUPS of WARPS warps own the same rows and take chunks in turn; their sums meet in order after every turn.
+    acts: pointers to a tile of arranged tokens; first_tile, last_tile: a warp's first tile of rows, and the weight's
+    last. GROUPS of WARPS warps own the same rows and take chunks in turn; their sums meet in order after every turn.
     """
     ALL: tl.constexpr = WARPS * GROUPS
     COUNT: tl.constexpr = MT * NT
     thread = tl.arange(0, 32 * ALL)
-    lane, warp, group = thread % 32, thread // 32 % WARPS, thread // (32 * WARPS)
+    lane, group = thread % 32, thread // (32 * WARPS)
     t = lane % 4
-    token_tiles = tl.cdiv(T, 8 * NT)
-    row_group, token_tile = _program(token_tiles, tl.cdiv(N, 16 * MT * WARPS))
-    last_tile = (N + 15) // 16 - 1
-    token_tile = token_tile.to(tl.int64)
-    planes = (codes_ptr, high_ptr, d_ptr, m_ptr, sub_ptr, msub_ptr)
     tiles = ()
-    first_tile = (row_group * WARPS + warp) * MT
     for i in tl.static_range(MT):
         tiles += (tile_pointers(planes, tl.minimum(first_tile + i, last_tile).to(tl.int64), nb, lane, FORMAT),)
-    some_tile = token_tile * nb
-    acts = (words_ptr + some_tile * (NT * 32), sa_ptr + some_tile * (NT * 4), asum_ptr + some_tile * (NT * 4))
     line, step = _lines(acts, planes, first_tile, last_tile, nb, lane, FORMAT, MT, NT)
     acts = (acts[0] + lane, acts[1] + t, acts[2] + t)
     totals = _zeros(COUNT, ALL) if GROUPS == 1 else tl.zeros([32 * WARPS, 4 * COUNT], tl.float32)
@@ -296,15 +272,56 @@ def gemm_warps(
         else:
             totals = _plus_chunks(totals, _kept(parts, turn + group * 8 < nb, COUNT), GROUPS, COUNT)
         turn += 8 * GROUPS
-    if GROUPS == 1:
-        for k in tl.static_range(COUNT):
-            for j in tl.static_range(4):
-                row = ((row_group * WARPS + warp) * MT + k // NT) * 16 + lane // 4 + 8 * (j // 2)
-                token = (token_tile * NT + k % NT) * 8 + lane % 4 * 2 + j % 2
-                _store(totals[k][j], bias_ptr, y_ptr, row, token, T, N, BIAS)
-    else:
-        owner = tl.arange(0, 32 * WARPS)[:, None]
-        k, j = tl.arange(0, 4 * COUNT)[None, :] // 4, tl.arange(0, 4 * COUNT)[None, :] % 4
-        row = ((row_group * WARPS + owner // 32) * MT + k // NT) * 16 + owner % 32 // 4 + 8 * (j // 2)
-        token = (token_tile * NT + k % NT) * 8 + owner % 4 * 2 + j % 2
-        _store(totals, bias_ptr, y_ptr, row, token, T, N, BIAS)
+    return totals
+
+
+@triton.jit
+def at_token_tile(words_ptr, sa_ptr, asum_ptr, token_tile, nb, NT: tl.constexpr):
+    """Pointers to the words, scales and sums of a tile of tokens."""
+    some_tile = token_tile * nb
+    return words_ptr + some_tile * (NT * 32), sa_ptr + some_tile * (NT * 4), asum_ptr + some_tile * (NT * 4)
+
+
+@triton.jit(do_not_specialize=["T", "N", "nb"])
+def gemm_warps(
+    words_ptr,
+    sa_ptr,
+    asum_ptr,
+    codes_ptr,
+    high_ptr,
+    d_ptr,
+    m_ptr,
+    sub_ptr,
+    msub_ptr,
+    bias_ptr,
+    y_ptr,
+    scale,
+    T,
+    N,
+    nb,
+    FORMAT: tl.constexpr,
+    KIND: tl.constexpr,
+    MT: tl.constexpr,
+    NT: tl.constexpr,
+    WARPS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    ROWS_AHEAD: tl.constexpr,
+    TOKENS_AHEAD: tl.constexpr,
+    LINES_AHEAD: tl.constexpr,
+    TAIL: tl.constexpr,
+    BIAS: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
+    """y [T, N]: a warp owns 16 * MT rows and 8 * NT tokens; scale: half of nvfp4's."""
+    row_group, token_tile = program_tiles(tl.cdiv(T, 8 * NT), tl.cdiv(N, 16 * MT * WARPS))
+    token_tile = token_tile.to(tl.int64)
+    acts = at_token_tile(words_ptr, sa_ptr, asum_ptr, token_tile, nb, NT)
+    planes = (codes_ptr, high_ptr, d_ptr, m_ptr, sub_ptr, msub_ptr)
+    warp = tl.arange(0, 32 * WARPS * GROUPS) // 32 % WARPS
+    totals = tile_totals(
+        acts, planes, (row_group * WARPS + warp) * MT, (N + 15) // 16 - 1, scale, nb, FORMAT, KIND, MT, NT,
+        WARPS, GROUPS, ROWS_AHEAD, TOKENS_AHEAD, LINES_AHEAD, TAIL, EMULATE,
+    )  # fmt: skip
+    store_totals(
+        totals, bias_ptr, y_ptr, row_group, token_tile, T, N, y_ptr, MT, NT, WARPS, GROUPS, BIAS, False
+    )  # fmt: skip
