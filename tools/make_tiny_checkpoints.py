@@ -20,6 +20,7 @@ import gguf
 import numpy as np
 import tiny_hybrids
 import tiny_hybrids_gguf
+import tiny_latent
 import tiny_mixtures
 import tiny_mixtures_gguf
 import torch
@@ -141,6 +142,11 @@ RECIPES |= {
     for name, family in tiny_mixtures.FAMILIES.items()
 }
 
+RECIPES |= {
+    name: Recipe(family, tiny_latent.CONFIGS[name], gguf_types=tiny_latent.GGUF_TYPES[name], sizes=tiny_latent.SIZES)
+    for name, family in tiny_latent.FAMILIES.items()
+}
+
 
 def make_model(recipe: Recipe, seed: int) -> Any:
     """A model in float32 whose every parameter is random and exact in the recipe's dtype."""
@@ -247,6 +253,9 @@ def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
     """The model as a GGUF file without a tokenizer, tensors named by gguf-py's own map."""
     if family in tiny_hybrids_gguf.ARCHS:
         tiny_hybrids_gguf.write_gguf(path, model, family, matrix_type)
+        return
+    if family in tiny_latent.FAMILIES.values():
+        tiny_latent.write_gguf(path, model, matrix_type)
         return
     if family in tiny_mixtures_gguf.ARCHS:
         tiny_mixtures_gguf.write_gguf(path, model, family, matrix_type)

@@ -140,7 +140,7 @@ def test_run_op_writes_into_nothing_that_was_given() -> None:
 
 def test_what_a_model_loads_as_weights() -> None:
     loaded = {(op.name, name) for op in OPS for name in weight_kinds(op)}
-    products = {(name, "weight") for name in ("gemm", "grouped_gemm", "gemm_q8", "gemm_silu_q8")}
+    products = {(name, "weight") for name in ("gemm", "grouped_gemm", "head_gemm", "gemm_q8", "gemm_silu_q8")}
     experts = {(name, "weight") for name in ("expert_gemm", "expert_gemm_q8", "expert_gate_q8")}
     assert loaded == products | experts | {("embedding", "table")}
 

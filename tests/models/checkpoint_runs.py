@@ -130,7 +130,7 @@ def run_prompt(
     spans = pairwise((0, *cuts, len(token_ids)))
     parts = [Part(token_ids[start:end], start, pages, slot) for start, end in spans]
     steps = [step_batch([part], size, runner.windows[1:]) for part in parts]
-    return np.concatenate([runner.run(step).logits for step in steps])
+    return np.concatenate([np.array(runner.run(step).logits) for step in steps])  # the next step may overwrite them
 
 
 @cache

@@ -42,6 +42,7 @@ BOUNDS = {
     "rope_both_and_append": 3.0,
     "gemm": 1.0,  # of sum |x * w|: errors of a long sum are independent, so they stay below one rounding
     "grouped_gemm": 1.0,
+    "head_gemm": 1.0,
     "gemm_q8": 1.0,
     "gemm_silu_q8": 8.0,  # of the scale: a product of each half, silu, and the largest of 32
     "paged_attention": 2.0,  # of sum p * (1 + size of s) * |v| / l, and the same without v for the lse

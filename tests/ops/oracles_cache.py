@@ -98,6 +98,13 @@ def grouped_gemm(i: dict, case: Case) -> list[Expect]:
     return [y]
 
 
+def head_gemm(i: dict, case: Case) -> list[Expect]:
+    heads = [product(np.ascontiguousarray(i["x"][:, h]), i["weight"][h]) for h in range(i["x"].shape[1])]
+    slacks = [np.broadcast_to(y.slack, y.value.shape) for y in heads]
+    parts = ([y.value for y in heads], [y.unit for y in heads], slacks)
+    return [Expect(*(np.stack(part, axis=1) for part in parts))]
+
+
 def lengths_of(i: dict) -> list[int]:
     if "kv_indptr" not in i:
         return [int(n) for n in i["kv_last_page_len"]]

@@ -126,6 +126,7 @@ BAD: list[tuple[str, str, Change, str, str, str]] = [
     ("grouped_gemm", "indices", put("seg_indptr", 2, 0), "seg_indptr", "1 then 0 at 1", "never fall"),
     ("grouped_gemm", "indices", put("seg_indptr", 4, 9), "seg_indptr", "last entry 9", "the total 8"),
     ("grouped_gemm", "indices", put("weight_indices", 1, 3), "weight_indices", "3 at 1", "0 .. 2"),
+    ("head_gemm", PLAIN, give(x=np.zeros((3, 4, 256), np.float32)), "weight", "shape [2, 24, 256]", "H=4"),
     ("grouped_gemm", PLAIN, give(seg_indptr=i32(0, 5)), "seg_indptr", "1 segments", "one per weight: 3"),
     # experts
     ("route", "mixtral", put("logits", (1, 2), np.nan), "logits", "NaN or Inf", "finite values"),

@@ -87,6 +87,14 @@ def test_grouped_rows_equal_the_plain_product_of_their_group(fmt):
             assert as_bytes(whole[t : t + 1]) == as_bytes(run("gemm", inputs["x"][t : t + 1], inputs["weight"][s]))
 
 
+@pytest.mark.parametrize("fmt", WEIGHTS)
+def test_a_head_is_the_plain_product_with_its_matrix(fmt):
+    inputs = case_inputs("head_gemm", f"small-{fmt}")
+    whole = run("head_gemm", **inputs)
+    for h in range(whole.shape[1]):
+        assert as_bytes(whole[:, h]) == as_bytes(run("gemm", inputs["x"][:, h], inputs["weight"][h]))
+
+
 @pytest.mark.parametrize("axis", ["H"])
 @pytest.mark.parametrize("op_name", ["rope", "merge_state"])
 def test_heads_do_not_see_each_other(op_name, axis):

@@ -140,6 +140,7 @@ PLANTED: list[tuple[str, str, str, Callable[[dict], dict[str, Any]]]] = [
     ("sinks dropped", "softmax", "sinks", lambda i: {"sinks": None}),
     ("cap dropped", "softmax", "scale-cap", lambda i: {"soft_cap": 0.0}),
     ("segments shifted", "grouped_gemm", "indices", lambda i: {"seg_indptr": np.array([0, 2, 5, 7, 8], np.int32)}),
+    ("heads swapped", "head_gemm", "small-q8_0", lambda i: {"weight": i["weight"][::-1]}),
     ("states swapped", "merge_state", "small-f32", lambda i: {"s_a": i["s_b"], "s_b": i["s_a"]}),
     ("ranks swapped", "combine", "small-f32", lambda i: {"weights": i["weights"][:, ::-1].copy()}),
     ("shared gate dropped", "combine", "shared-gate", lambda i: {"shared_gate": None}),

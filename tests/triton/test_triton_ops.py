@@ -13,6 +13,7 @@ from samebits.backends.discovery import get
 from samebits.core.format import Packed
 from samebits.kernels.triton.attention.portable import decode, prefill
 from samebits.kernels.triton.attention.portable.op import paged_attention
+from samebits.kernels.triton.attention.portable.wide import launch as wide
 from samebits.ops import OPS, Op, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.checks import verify_case
@@ -63,6 +64,26 @@ def test_scores_beyond_what_is_kept_are_computed_again(monkeypatch: pytest.Monke
     inputs = (q, k, np.array([0, queries], np.int32), np.array([length], np.int32), v)
     expected = OPS["paged_attention"].reference(*inputs)
     result = paged_attention(*map(torch.from_numpy, inputs))
+    assert result.numpy().tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("case_id", ["mla-small", "mla-bf16"])  # by fast/latent.py; by portable/wide
+def test_latent_caches(case_id: str) -> None:
+    op = OPS["paged_attention"]
+    with np.errstate(all="ignore"):
+        assert list(differences(op, next(case for case in op.cases if case.id == case_id))) == []
+
+
+@pytest.mark.parametrize("window", [-1, 20])
+def test_wide_scores_beyond_what_is_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
+    monkeypatch.setattr(wide, "ROOM", 256)
+    rng, length = np.random.default_rng(0), 270
+    rows = rng.standard_normal((1, length, 264)).astype(np.float16)
+    q = rng.standard_normal((2, 8, 264)).astype(np.float32)
+    inputs = (q, rows, np.array([0, 2], np.int32), np.array([length], np.int32))
+    attrs = {"v_dim": 24, "window_left": window}
+    expected = OPS["paged_attention"].reference(*inputs, **attrs)
+    result = paged_attention(*map(torch.from_numpy, inputs), **attrs)
     assert result.numpy().tobytes() == np.asarray(expected).tobytes()
 
 

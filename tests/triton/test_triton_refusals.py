@@ -65,6 +65,15 @@ def test_grouped_products_refuse_what_is_no_operand() -> None:
         run("grouped_gemm", Tier.PORTABLE, x=x, weight=weight, seg_indptr=indptr)
 
 
+@pytest.mark.parametrize(("fmt", "reason"), [("bf16", "a value beyond the type's"), ("q8_0", "a magnitude above 2")])
+def test_products_of_heads_refuse_what_is_no_operand(fmt: str, reason: str) -> None:
+    zeros = np.zeros((2, 4, 32), np.float32)
+    weight = FORMATS[fmt].pack(zeros) if fmt == "q8_0" else zeros.astype(BF16)
+    for value in (np.nan, 2.0**81):
+        with pytest.raises(BadInput, match=f"head_gemm: x: got NaN, Inf or {reason}"):
+            run("head_gemm", Tier.PORTABLE, x=activations(value, (3, 64)).reshape(3, 2, 32), weight=weight)
+
+
 @pytest.mark.parametrize("source", [torch.float32, torch.bfloat16])
 def test_operands_of_many_tokens_are_looked_at_whether_they_are_copied_or_not(source: torch.dtype) -> None:
     x = torch.ones((64, 48))

@@ -21,7 +21,8 @@ SMALL = {
 }
 MOVES = ("concat_columns", "slice_columns", "top_k", "top_k_mask_logits", "argmax")  # what they read is settled
 # seconds a row: those below must do
-SLOW = ("gemm", "gemm_q8", "gemm_silu_q8", "grouped_gemm", "paged_attention", "rope_both_and_append")
+SLOW = ("gemm", "gemm_q8", "gemm_silu_q8", "grouped_gemm", "head_gemm", "paged_attention")
+SLOW += ("rope_both_and_append",)
 # rows that take another kernel, or what only a bias, a cap or a block format makes
 MORE = {
     "gemm": [
@@ -33,6 +34,10 @@ MORE = {
     "gemm_q8": ["T=9,N=16,K=32,weight=q4_0,bias=f32,values=faint", "T=1,N=16,K=64,weight=nvfp4,values=bounds"],
     "gemm_silu_q8": ["T=1,H=32,K=32,weight=q8_0,weights=faint,values=faint"],
     "grouped_gemm": ["T=2,E=1,S=1,N=8,K=32,weight=bf16,x=f16,weights=faint,values=faint"],
+    "head_gemm": [
+        "T=2,H=2,N=8,K=32,weight=bf16,x=f16,weights=faint,values=faint",
+        "T=2,H=2,N=8,K=32,weight=q8_0,values=bounds",
+    ],
     "layer_norm": ["rows=2,K=48,weight=f32,bias=f32,values=faint"],
     "softmax": ["rows=2,K=40,values=faint,soft_cap=30.0"],
     "paged_attention": [

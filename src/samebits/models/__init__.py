@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from samebits.models.architecture import Architecture
+from samebits.models.deepseek2 import DEEPSEEK2, DEEPSEEK3
 from samebits.models.falcon_h1 import FALCON_H1
 from samebits.models.gemma2 import GEMMA2
 from samebits.models.gemma3 import GEMMA3
@@ -25,5 +26,6 @@ from samebits.models.qwen35 import QWEN35, QWEN35MOE
 
 DENSE = (LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, GEMMA3, PHI3)
 EXPERTS = (MIXTRAL, QWEN3MOE, GRANITEMOE, GLM4MOE, GPT_OSS)
+LATENT = (DEEPSEEK2, DEEPSEEK3)
 HYBRID = (QWEN3NEXT, QWEN35, QWEN35MOE, MAMBA2, LFM2, GRANITEHYBRID, FALCON_H1, NEMOTRON_H_MOE, NEMOTRON_H)
-ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (*DENSE, *EXPERTS, *HYBRID)}
+ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (*DENSE, *EXPERTS, *LATENT, *HYBRID)}

@@ -50,6 +50,8 @@ class Weight:
     hf_is_swapped  Hugging Face stores the last two axes the other way round; not where it is quantized in blocks, which
                    run along our last axis
     is_f32         ops read it as float32, whatever files store
+    is_transposed  a stack of matrices that files store transposed, among the rows of a matrix; those in a block format
+                   become float32
     bare           the files, "gguf", "hf" or "both", whose name for it does not end in ".weight"
     """
 
@@ -66,6 +68,7 @@ class Weight:
     hf_is_log: bool = False
     hf_is_swapped: bool = False
     is_f32: bool = False
+    is_transposed: bool = False
     bare: str = ""
 
 
@@ -114,6 +117,7 @@ class Stored:
     is_swapped: bool = False
     is_f32: bool = False
     is_decay: bool = False
+    is_transposed: bool = False
 
     @property
     def is_computed(self) -> bool:
@@ -204,7 +208,8 @@ def _stored(weight: Weight, name: str, dims: Mapping[str, int], is_gguf: bool) -
         needed = (*needed[: rows.axis], rows.num_rows, *needed[rows.axis + 1 :])
     if EXPERT in name:
         needed = needed[1:]
-    return Stored(name, needed, shape, rows, plus, is_log, is_swapped, weight.is_f32, is_decay=weight.hf_is_log)
+    is_decay, is_transposed = weight.hf_is_log, weight.is_transposed
+    return Stored(name, needed, shape, rows, plus, is_log, is_swapped, weight.is_f32, is_decay, is_transposed)
 
 
 def _sizes(shape: str, dims: Mapping[str, int]) -> Shape:

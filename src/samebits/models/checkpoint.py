@@ -26,7 +26,8 @@ from samebits.models.architecture import Architecture, Stored
 from samebits.models.parts.builder import Limits, ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
-from samebits.models.stacking import stacked
+from samebits.models.stacking import shaped, stacked
+from samebits.ops.record import FLOATS
 
 
 class Checkpoint(Protocol):
@@ -98,7 +99,8 @@ class FileCheckpoint:
         if name not in self.tensors:
             return None
         stored, entries = self.tensors[name], self.entries(name)
-        return TensorSpec(stored.shape, "f32" if stored.is_computed else entries[0].format)
+        is_unpacked = stored.is_transposed and entries[0].format not in FLOATS
+        return TensorSpec(stored.shape, "f32" if stored.is_computed or is_unpacked else entries[0].format)
 
     def tensor(self, name: str) -> HostTensor:
         entries, stored = self.entries(name), self.tensors[name]
@@ -115,7 +117,7 @@ class FileCheckpoint:
 
     def _whole(self, stored: Stored, entry: TensorEntry) -> HostTensor:
         whole = self.file.read(entry.name)
-        return whole if stored.rows is None else whole[stored.rows.index()]
+        return shaped(whole if stored.rows is None else whole[stored.rows.index()], stored)
 
     def release(self, name: str) -> None:
         for entry in self.entries(name):

@@ -1,4 +1,4 @@
-"""The experts of a tensor, stacked: read one by one, so that beside the stack there is never more than one of them."""
+"""Stacks of matrices. Experts are read one by one, so that beside the stack there is never more than one of them."""
 
 from __future__ import annotations
 
@@ -48,3 +48,16 @@ def _put(out: HostTensor, number: int, part: HostTensor) -> None:
         out.data[number] = part.data
     elif isinstance(out, np.ndarray) and isinstance(part, np.ndarray):
         out[number] = part
+
+
+def shaped(tensor: HostTensor, stored: Stored) -> HostTensor:
+    """The file's rows as the stack of matrices that the model has, where it has one."""
+    if len(stored.shape) != 3 or tensor.shape == stored.shape:
+        return tensor
+    if stored.is_transposed:
+        num_matrices, num_columns, num_rows = stored.shape
+        plain = tensor.unpack() if isinstance(tensor, Packed) else tensor
+        return np.ascontiguousarray(plain.reshape(num_matrices, num_rows, num_columns).swapaxes(1, 2))
+    if isinstance(tensor, Packed):
+        return Packed(tensor.format, tensor.data.reshape(*stored.shape[:-1], -1), tensor.scale)
+    return tensor.reshape(stored.shape)

@@ -20,6 +20,7 @@ from samebits.ops import (  # noqa: F401  (importing registers)
     gemm,
     gemm_q8,
     gemm_silu,
+    head_gemm,
     norm,
     norm_q8,
     quantize,

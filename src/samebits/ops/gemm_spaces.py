@@ -130,3 +130,36 @@ GROUPED_SPACE = Space(
     block_multiple,
     (("weight", "weights"),),
 )
+
+
+def _head_case(row: Row) -> dict[str, Any]:
+    formats, given = formats_of(row, ("x", "weight"))
+    dims = {"T": number(row, "T"), "H": number(row, "H"), "N": number(row, "N"), "K": number(row, "K")}
+    return {
+        "dims": {**dims, "K": dims["K"] + int(row["tail"])},
+        "formats": formats,
+        "given": given,
+        "extra": contents_of(row),
+    }
+
+
+def _head_cost(row: Row) -> int:
+    return (_product_cost("T", "N", "K")(row) + 50_000) * number(row, "H")
+
+
+HEAD_SPACE = Space(
+    (
+        TOKENS,
+        size("H", 130, usual=3),
+        size("N", 2000, usual=16),
+        size("K", 64, step=BLOCK, usual=128),
+        RAGGED,
+        choice("x", *FLOATS),
+        *weight_factors(),
+        VALUES,
+    ),
+    _head_case,
+    _head_cost,
+    dense_tail,
+    (("weight", "weights"),),
+)

@@ -70,6 +70,7 @@ SMALL_SET: dict[str, tuple[str, ...]] = {
     "clamped_swiglu": ("small-f32", "beyond-limits"),
     "combine": ("shared", "shared-gate", "small-bf16"),
     "grouped_gemm": ("indices", "small-bf16", "small-q4_k"),
+    "head_gemm": ("odd-k-f16", "small-q8_0"),
     "rope": ("small-bf16", "interleave", "partial"),
     "append_paged_kv_cache": ("q8_0-q4_0", "hnd", "unified", "unified-hnd-q8_0", "mla", "head-80-q8_0", "page-edge"),
     "add": ("one-row",),

@@ -3,7 +3,7 @@
 folder      ops
 attention   paged_attention, merge_state
 caches      append_paged_kv_cache, rope_and_append, rope_both_and_append, copy_kv_pages, copy_slots, convert_kv_layout
-products    gemm, gemm_q8, gemm_silu_q8, grouped_gemm, expert_gemm, expert_gemm_q8, expert_gate_q8
+products    gemm, gemm_q8, gemm_silu_q8, grouped_gemm, head_gemm, expert_gemm, expert_gemm_q8, expert_gate_q8
 recurrent   causal_conv, gated_delta_rule, ssm_scan
 rows        norms, softmax, activations, rope, quantize_q8, embedding, elementwise, columns, combine
 select      top_k, top_k_mask_logits, argmax, sample, route, expert_layout

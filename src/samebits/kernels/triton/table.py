@@ -11,6 +11,7 @@ from samebits.kernels.triton import toolchain
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
     "attention.fast.op",
+    "attention.fast.latent_op",
     "attention.portable.op",
     "products.fast.op",
     "products.blocks.ops",
@@ -19,6 +20,8 @@ FILES: tuple[str, ...] = (
     "products.blocks.grouped",
     "products.blocks.experts",
     "products.dense.grouped",
+    "products.blocks.heads",
+    "products.dense.heads",
     "products.dense.experts",
     "rows.norm",
     "rows.norm_q8",

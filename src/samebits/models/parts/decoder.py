@@ -20,6 +20,7 @@ from samebits.models.parts.keys import (
     number,
     whole,
 )
+from samebits.models.parts.latent import Latent
 from samebits.models.parts.recurrence import Recurrence, Ssm
 from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope
 
@@ -65,6 +66,7 @@ class Decoder(ModelSize):
     has_head_norms       queries and keys are normed head by head, where the files of an architecture differ in it
     factors              what an architecture of its own multiplies by, by name; 1 where it names none
     recurrence           what layers are that keep a state in place of keys and values
+    latent               what attention is made of whose keys and values are projections of one row per token
     mixture              what feed-forward parts of experts are
     hf_root              what names of tensors in a Hugging Face folder start with
     """
@@ -90,6 +92,7 @@ class Decoder(ModelSize):
     has_head_norms: bool = False
     factors: Mapping[str, float] = field(default_factory=dict)
     recurrence: Recurrence | None = None
+    latent: Latent | None = None
     mixture: Mixture | None = None
     hf_root: str = "model"
 
@@ -115,7 +118,8 @@ class Decoder(ModelSize):
         return isinstance(self.recurrence, Ssm) and self.recurrence.has_norm
 
     def dims(self) -> dict[str, int]:
-        """What the letters of tensors' shapes mean; a recurrence and a mixture have names of their own."""
+        """What the letters of tensors' shapes mean; a recurrence, a mixture and a latent cache have names of
+        their own."""
         return {
             "V": self.vocab_size,
             "H": self.hidden_size,
@@ -126,6 +130,7 @@ class Decoder(ModelSize):
             "A": self.num_heads,
             "R": self.ropes[ROPE_TABLE].dims // 2 if self.ropes else 0,
             **(self.recurrence.dims() if self.recurrence else {}),
+            **(self.latent.dims() if self.latent else {}),
             **(self.mixture.dims(self.hidden_size) if self.mixture else {}),
         }
 
@@ -135,7 +140,8 @@ def read_decoder(source: Source, values: dict[str, Any], **given: Any) -> Decode
     head_size, num_layers = values["head_size"], values["num_layers"]
     if given.get("mixture") is None:
         source.refuse("expert_count", "num_local_experts", "0: this architecture has no mixtures of experts")
-    source.refuse("attention.value_length", None, f"key_length, {head_size}", head_size)
+    if "latent" not in given:
+        source.refuse("attention.value_length", None, f"key_length, {head_size}", head_size)
     source.refuse(None, "mlp_bias", "false: biases in the feed-forward part are not supported")
     is_tied = _is_tied(source, given.pop("is_tied", False))
     usual = {"query_scalar": float(head_size), "layers": (Layer(),) * num_layers, **_biases(source)}

@@ -15,6 +15,7 @@
 #include "experts.h"
 #include "gated_norm.h"
 #include "gemm.h"
+#include "head_gemm.h"
 #include "layout.h"
 #include "norm.h"
 #include "quantize.h"
@@ -43,6 +44,7 @@ constexpr NativeOp kOps[] = {
     {"gemm_q8", run_gemm_q8, Split::free, gemm_q8_scratch, warm_gemm_q8},
     {"gemm_silu_q8", run_gemm_silu_q8, Split::free, gemm_q8_scratch, warm_gemm_silu_q8},
     {"grouped_gemm", run_grouped_gemm, Split::free, grouped_gemm_scratch},
+    {"head_gemm", run_head_gemm, Split::free, head_gemm_scratch},
     {"route", run_route, Split::rows, route_scratch},
     {"expert_layout", run_expert_layout, Split::free, expert_layout_scratch},
     {"expert_gemm", run_expert_gemm, Split::free, expert_gemm_scratch},

@@ -1,4 +1,4 @@
-// paged_attention: the fast way on the private cache layouts, else the general one.
+// paged_attention: the fast way on the private cache layouts and on latent caches, else the general one.
 #pragma once
 #include "attention_general.h"
 #include "attention_plan.h"
@@ -123,12 +123,18 @@ inline void run_fast(const Attention& a, Worker& worker) {
 
 INLINE bool stores_fast(Format f) { return f == Format::f16 || f == Format::bf16 || f == Format::q8_0; }
 
+// A latent cache [P, ps, D]: values are the first elements of keys.
+INLINE bool is_latent(const Tensor& k) {
+    return k.rank == 3 && (k.format == Format::f16 || k.format == Format::bf16) && k.shape[1] % kGroupTokens == 0;
+}
+
 INLINE bool is_fast(const Call& call) {
     const Tensor &q = *call.in[0], &k = *call.in[1], *v = call.in[4];
     const int64_t v_dim = call.integer(5) ? call.integer(5) : q.shape[2];
-    return v && k.layout == Layout::k_lanes && v->layout == Layout::v_rows && q.format == Format::f32 &&
-           stores_fast(k.format) && stores_fast(v->format) && !call.in[7] && !call.in[8] && !call.in[9] &&
-           q.shape[2] % 16 == 0 && q.shape[2] && q.shape[2] <= kMaxHeadSize && v_dim % 16 == 0;
+    const bool in_lanes = v && k.layout == Layout::k_lanes && v->layout == Layout::v_rows && stores_fast(k.format) &&
+                          stores_fast(v->format);
+    return (in_lanes || (!v && is_latent(k))) && q.format == Format::f32 && !call.in[7] && !call.in[8] &&
+           !call.in[9] && q.shape[2] % 16 == 0 && q.shape[2] && q.shape[2] <= kMaxHeadSize && v_dim % 16 == 0;
 }
 
 // At the upper bounds of shapes. Without a table every sequence has one page.
@@ -141,7 +147,7 @@ inline Scratch fast_scratch(const Call& call) {
     // Of a split sequence both end cuts may be partial, and a row of scores is a little longer than its cuts.
     const int64_t positions = (call.in[6] ? longest : page_size * num_sequences) + num_sequences * 3 * kCut;
     const int64_t rows = least(kMaxRows, round_up(q.shape[0] * q.shape[1], kTileRows));
-    const int64_t shared = k.shape[2] * rows * (positions + positions / kCut * (width + 2));
+    const int64_t shared = (k.rank == 3 ? 1 : k.shape[2]) * rows * (positions + positions / kCut * (width + 2));
     return {size_t(unit_floats(k_dim, width) + scores) * 4, size_t(least(shared, kSharedFloats)) * 4};
 }
 

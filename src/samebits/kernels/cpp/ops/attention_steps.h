@@ -1,6 +1,6 @@
 // The steps of a unit of fast attention: scores, weights and P.V of a cut, the sum of cuts, the result.
 #pragma once
-#include "attention_keys.h"
+#include "attention_latent.h"
 #include "attention_values_q8.h"
 
 namespace samebits::SAMEBITS_ISA::attention {
@@ -92,8 +92,11 @@ struct FastKernels {
 
 INLINE FastKernels fast_kernels(const Attention& a) {
     FastKernels f{unit_scores<KeysQ8>, unit_values<ValuesQ8>};
-    if (a.cache.k.format == Format::f16) f.scores = unit_scores<Keys16<StoredF16>>;
-    if (a.cache.k.format == Format::bf16) f.scores = unit_scores<Keys16<StoredBf16>>;
+    const bool in_rows = a.cache.k.layout == Layout::row_major;
+    if (a.cache.k.format == Format::f16)
+        f.scores = in_rows ? unit_scores<RowKeys16<StoredF16>> : unit_scores<Keys16<StoredF16>>;
+    if (a.cache.k.format == Format::bf16)
+        f.scores = in_rows ? unit_scores<RowKeys16<StoredBf16>> : unit_scores<Keys16<StoredBf16>>;
     if (a.cache.v.format == Format::f16) f.values = unit_values<Values16<StoredF16>>;
     if (a.cache.v.format == Format::bf16) f.values = unit_values<Values16<StoredBf16>>;
     return f;

@@ -8,8 +8,8 @@
 namespace samebits::SAMEBITS_ISA::attention {
 
 constexpr int kTileRows = 4;       // query rows that share what is loaded of keys and values
-constexpr int kMaxHeadSize = 512;  // of keys
-constexpr int kMaxTreeLevels = 7;  // of the pair tree over 512 / 8 runs
+constexpr int kMaxHeadSize = 576;  // of keys
+constexpr int kMaxTreeLevels = 7;  // of the pair tree over 576 / 8 runs
 #if defined(SAMEBITS_USE_AVX512)
 constexpr int kWideVectors = 4, kDirectVectors = 2;  // vectors a tile spans where operands are float32, or 16-bit
 #else

@@ -116,7 +116,7 @@ struct Operands {
 };
 
 INLINE Operands make_operands(const Tensor& x, Format format, const Segments& segments, Shelf& shelf, Worker& worker) {
-    const int64_t width = x.width(), tokens = is_block(format) ? x.shape[0] : segments.num_places();
+    const int64_t width = x.width(), tokens = is_block(format) ? x.num_rows() : segments.num_places();
     Operands made;
     if (is_block(format)) {
         made.codes = shelf.take<int8_t>(tokens * width);

@@ -106,6 +106,20 @@ def step(
     zero = None if BLOCK_D == D else 0.0
     keys = tl.load(k + offset, mask=inside, other=zero)
     s = dot(q, tl.trans(keys), tl.zeros([q.shape[0], BLOCK_N], tl.float32), EMULATE)
+    p, alpha, m, total = weigh(
+        s, m, total, position, q_position, length, scale, cap, window, CAUSAL, WINDOW, CAP, MASKED
+    )
+    acc = acc * alpha[:, None]
+    values = tl.load(v + offset, mask=inside, other=zero)
+    return dot(p.to(values.dtype), values, acc, EMULATE), m, total
+
+
+@triton.jit
+def weigh(
+    s, m, total, position, q_position, length, scale, cap, window,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, CAP: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """From products s of a block to weights: (p, what sums so far are multiplied by, the maximum, the sum of p)."""
     if CAP:
         # tanh(x) = 1 - 2 / (1 + e^2x): both ends saturate without NaN
         s = cap - 2.0 * cap / (1.0 + tl.exp2(s * (scale * (2.0 * LOG2E))))
@@ -123,10 +137,7 @@ def step(
         shift = tl.where(m_new == NEG_INF, 0.0, m_new)
     p = tl.exp2(s * unit - shift[:, None])
     alpha = tl.exp2(m - shift)
-    acc = acc * alpha[:, None]
-    values = tl.load(v + offset, mask=inside, other=zero)
-    acc = dot(p.to(values.dtype), values, acc, EMULATE)
-    return acc, m_new, total * alpha + tl.sum(p, 1)
+    return p, alpha, m_new, total * alpha + tl.sum(p, 1)
 
 
 @triton.jit

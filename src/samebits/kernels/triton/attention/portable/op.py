@@ -9,6 +9,7 @@ from samebits.kernels.triton.attention.call import Call, make_call
 from samebits.kernels.triton.attention.portable.decode import decodes, launch_decode
 from samebits.kernels.triton.attention.portable.general import launch_general
 from samebits.kernels.triton.attention.portable.prefill import launch_tiles
+from samebits.kernels.triton.attention.portable.wide.launch import is_wide, launch_wide_decode, launch_wide_prompt
 from samebits.kernels.triton.lib.devices import ON_AMD
 from samebits.kernels.triton.lib.registry import implements
 
@@ -18,6 +19,11 @@ DOT_IS_CHAIN = not ON_AMD  # AMD's matrix cores take float32 too, in an order of
 def launch(call: Call) -> None:
     """Every row of the call, by the kernels that take least time for it; all give the same bits."""
     if not call.num_tokens:
+        return
+    if DOT_IS_CHAIN and is_wide(call):
+        if call.num_tokens > 1:
+            launch_wide_prompt(call)
+        launch_wide_decode(call)
         return
     if not decodes(call):
         launch_general(call)

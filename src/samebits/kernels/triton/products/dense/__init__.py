@@ -6,6 +6,7 @@ gemm           invariant   more         descriptors.py: tiles copied by descript
 gemm           portable    1 to 8       few.py
 gemm           portable    more         exact.py
 grouped_gemm   portable    any          grouped.py
+head_gemm      portable    any          heads.py
 expert_gemm    portable    any          experts.py: up to 64 pairs as few.py does it, more as exact.py does
 
 Invariant ones take f16 and bf16 weights of N a multiple of 8 and K a multiple of 16. operands.py refuses operands.

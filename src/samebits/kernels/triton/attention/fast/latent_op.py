@@ -1,0 +1,135 @@
+"""paged_attention on latent caches in the fast tier: what it serves, and the launch of latent.py."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import triton
+
+from samebits.core.errors import BadInput
+from samebits.core.tiers import Tier
+from samebits.kernels.record import OpCall
+from samebits.kernels.triton.attention.call import BAD_QUERY
+from samebits.kernels.triton.attention.fast.latent import latent
+from samebits.kernels.triton.attention.fast.op import BAD_PAGE, LOG2E, OP
+from samebits.kernels.triton.lib.chaining import chained
+from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
+from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
+from samebits.kernels.triton.lib.scratch import counters
+
+VALUES, MORE = (16, 32, 64, 128, 256, 512), (16, 32, 64, 128)  # elements of a value, and those of a key beyond it
+MERGED, PARTS = 4, 2  # rows and parts of a cut item that are added at once: 4,096 numbers of 512 columns
+
+
+def served(call: OpCall) -> str | None:
+    """A latent cache of 16-bit rows whose two parts are powers of two; no alibi, no custom mask, a positive scale."""
+    inputs, attrs, k = call.inputs, call.attrs, call.inputs["k_cache"]
+    if ON_AMD and not INTERPRETED:
+        return "an AMD GPU, whose shared memory does not hold 64 queries"
+    if len(k.shape) != 3:
+        return "a cache with heads"
+    if k.format not in ("f16", "bf16"):
+        return f"a cache in {k.format}; f16 or bf16 are read"
+    for name in ("alibi_slopes", "custom_mask"):
+        if name in inputs:
+            return f"{name} is given"
+    size, v_dim = inputs["q"].shape[-1], attrs["v_dim"]
+    if not isinstance(size, int) or v_dim not in VALUES or size - v_dim not in MORE:
+        return (
+            f"keys of {size} and values of {v_dim}; powers of two to {VALUES[-1]}, and to {MORE[-1]} more, are served"
+        )
+    if attrs["sm_scale"] is not None and attrs["sm_scale"] <= 0:
+        return "an sm_scale that is not positive"
+    return None
+
+
+@implements(OP, tier=Tier.FAST, when=served)
+def paged_attention_latent(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    qo_indptr: torch.Tensor,
+    kv_last_page_len: torch.Tensor,
+    v_cache: torch.Tensor | None = None,
+    kv_indptr: torch.Tensor | None = None,
+    kv_indices: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
+    custom_mask: torch.Tensor | None = None,
+    *,
+    layout: str = "NHD",
+    causal: bool = True,
+    sm_scale: float | None = None,
+    window_left: int = -1,
+    logits_soft_cap: float = 0.0,
+    v_dim: int = 0,
+    return_lse: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    num_tokens, num_heads, head_size = q.shape
+    num_sequences, num_pages = kv_last_page_len.shape[0], k_cache.shape[0]
+    out = torch.empty((num_tokens, num_heads, v_dim), dtype=q.dtype, device=q.device)
+    lse = torch.empty((num_tokens, num_heads), dtype=torch.float32, device=q.device)
+    result = (out, lse) if return_lse else out
+    if out.numel() == 0:
+        return result
+    if kv_indices is None and num_sequences > num_pages:
+        raise BadInput(OP, "k_cache", f"{num_pages} pages", f"one per sequence: {num_sequences}")
+    q = q if q.stride(2) == 1 else q.contiguous()
+    scale = 1.0 / math.sqrt(head_size) if sm_scale is None else sm_scale
+    scale = scale / logits_soft_cap if logits_soft_cap else scale * LOG2E
+    tensors = (q, k_cache, qo_indptr, kv_last_page_len, kv_indptr, kv_indices, sinks, out, lse)
+    sizes = (num_sequences, num_tokens, 0 if kv_indices is None else kv_indices.shape[0], num_pages)
+    strides = (q.stride(0), q.stride(1), k_cache.stride(0), k_cache.stride(1))
+    constants = {
+        "V_DIM": v_dim,
+        "R": head_size - v_dim,
+        "BATCH": max(triton.next_power_of_2(num_sequences), 64),
+        "HEADS": num_heads,
+        "PAGE": k_cache.shape[1],
+        "HAS_TABLE": kv_indices is not None,
+        "CAUSAL": causal,
+        "WINDOW": window_left >= 0,
+        "CAP": logits_soft_cap != 0,
+        "HAS_SINKS": sinks is not None,
+        "HAS_LSE": return_lse,
+    }
+    _launch(q.device, tensors, sizes, strides, (scale, logits_soft_cap * LOG2E, window_left), constants)
+    return result
+
+
+def _launch(
+    device: torch.device,
+    tensors: tuple[torch.Tensor | None, ...],
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    logits: tuple[float, ...],
+    constants: dict[str, Any],
+) -> None:
+    """One program per multiprocessor: the rows' sums fill its registers, queries and blocks its shared memory."""
+    block_m = max(16, min(64, triton.next_power_of_2(constants["HEADS"])))
+    grid = multiprocessors(device)
+    slots = 2 * grid * block_m
+    latent[(grid,)](
+        *tensors,
+        torch.empty((slots, constants["V_DIM"]), dtype=torch.float32, device=device),
+        torch.empty((slots, 2), dtype=torch.float32, device=device),
+        counters(device),
+        fault_word(device),
+        BAD_QUERY.value,
+        BAD_PAGE,
+        *sizes,
+        *strides,
+        *logits,
+        **constants,
+        BLOCK_M=block_m,
+        BLOCK_N=32 if block_m > 32 else 64,
+        STAGES=3 if constants["HAS_TABLE"] else 2,
+        MERGED=min(MERGED, block_m),
+        PARTS=PARTS,
+        EMULATE=INTERPRETED,
+        num_warps=8,
+        **chained(device),
+        **FUSED,
+    )
