@@ -114,6 +114,8 @@ def report(num_tokens: int, ours: Side, theirs: Side, by_op: bool) -> None:
     print(
         f"{num_tokens} tokens: {ours.us_of_layer:.1f} us a layer, dense {theirs.us_of_layer:.1f} us, ratio {ratio:.3f}"
     )
+    if not by_op:
+        return
     products = []
     for side in (ours, theirs):
         print("   ", ", ".join(f"{op} {us:.1f}" for op, us in side.by_op.items()))

@@ -68,13 +68,9 @@ INLINE void dots(const uint8_t* codes, const TokenBlock<T>& x, I (&low)[T], I (&
     }
     W::each(codes, [&](int g, B w) __attribute__((always_inline)) {
         if (g < W::code_bytes / 64) prefetch(codes + 4096 + 64 * g);
-#pragma GCC unroll 8
-        for (int t = 0; t < T; t++) {
-            int32_t four;
-            memcpy(&four, x.q[g][t], 4);
-            I& sum = sums_apart<W, T> && g >= 4 ? high[t] : low[t];
-            sum = W::is_8bit ? dot_8bit(sum, w, four) : dot_small(sum, w, four);
-        }
+        I(&sum)[T] = sums_apart<W, T> && g >= 4 ? high : low;
+        if constexpr (W::is_8bit) dot_8bit<T>(sum, w, x.q[g]);
+        else dot_small<T>(sum, w, x.q[g]);
     });
     if (sums_apart<W, T> && W::term != Term::halves) {
 #pragma GCC unroll 8

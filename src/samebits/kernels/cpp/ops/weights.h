@@ -28,7 +28,7 @@ struct Nibbles {  // what formats with 4 low bits share
         for (int g = 0; g < 4; g++) {
             const B both = load_bytes(codes + 64 * g);
             f(g, both & mask);
-            f(g + 4, byte_shift_right<4>(both) & mask);
+            f(g + 4, high_nibbles(both));
         }
     }
     static void put(uint8_t* codes, int row, const uint8_t* code) {

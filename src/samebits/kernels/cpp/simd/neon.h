@@ -142,6 +142,7 @@ template <int N>
 INLINE B byte_shift_left(B a) { return SAMEBITS_WITH(vshlq_n_u8, a, N); }
 template <int N>
 INLINE B byte_shift_right(B a) { return SAMEBITS_WITH(vshrq_n_u8, a, N); }
+INLINE B high_nibbles(B a) { return byte_shift_right<4>(a); }
 INLINE B lookup16(const int8_t* table, B index) {  // table[index] for each byte, index 0 .. 15
     const uint8x16_t t = vreinterpretq_u8_s8(vld1q_s8(table));
     return {{vqtbl1q_u8(t, index.v[0]), vqtbl1q_u8(t, index.v[1]), vqtbl1q_u8(t, index.v[2]),
@@ -167,6 +168,39 @@ INLINE I dot_8bit(I sum, B w, int32_t x) {
     const B as_signed = SAMEBITS_WITH(veorq_u8, w, vdupq_n_u8(0x80));
     return dot_small(sum, as_signed, x);
 }
+
+#if defined(__ARM_FEATURE_DOTPROD)
+// For T tokens at once: theirs are lanes of one register, from which the unit takes them without a copy into all.
+template <int N, class X>
+INLINE int32x4_t dot_lane(int32x4_t sum, uint8x16_t w, X x) {
+    if constexpr (sizeof(X) == 8) return vdotq_lane_s32(sum, vreinterpretq_s8_u8(w), x, N);
+    else return vdotq_laneq_s32(sum, vreinterpretq_s8_u8(w), x, N);
+}
+template <int N, class X>
+INLINE I dot_lane(I sum, B w, X x) {
+    return {{dot_lane<N>(sum.v[0], w.v[0], x), dot_lane<N>(sum.v[1], w.v[1], x), dot_lane<N>(sum.v[2], w.v[2], x),
+             dot_lane<N>(sum.v[3], w.v[3], x)}};
+}
+template <int T>
+INLINE void dot_small(I (&sum)[T], B w, const int8_t (*x)[4]) {  // reads 8 bytes of x at least
+    static_assert(T == 1 || T == 2 || T == 4, "they fill a register, half of one or a quarter");
+    if constexpr (T == 4) {
+        const int8x16_t tokens = vld1q_s8(x[0]);
+        sum[0] = dot_lane<0>(sum[0], w, tokens), sum[1] = dot_lane<1>(sum[1], w, tokens);
+        sum[2] = dot_lane<2>(sum[2], w, tokens), sum[3] = dot_lane<3>(sum[3], w, tokens);
+    } else {
+        const int8x8_t tokens = vld1_s8(x[0]);
+        sum[0] = dot_lane<0>(sum[0], w, tokens);
+        if constexpr (T == 2) sum[1] = dot_lane<1>(sum[1], w, tokens);
+    }
+}
+template <int T>
+INLINE void dot_8bit(I (&sum)[T], B w, const int8_t (*x)[4]) {
+    const B as_signed = SAMEBITS_WITH(veorq_u8, w, vdupq_n_u8(0x80));
+    dot_small<T>(sum, as_signed, x);
+}
+#define SAMEBITS_DOTS_BY_LANE
+#endif
 
 // Tokens of a matmul whose sums of 16 rows stay in registers.
 constexpr int kTile = 4;

@@ -35,6 +35,31 @@ INLINE float settle(float x) { return __builtin_fabsf(x) < 0x1p-50f ? 0.0f : x; 
 // The same for what is to be rounded to float16, where 2^-25 and less is zero.
 INLINE F settle_f16(F x) { return select(abs(x) <= set(0x1p-25f), zero(), x); }
 
+#if !defined(SAMEBITS_DOTS_BY_LANE)
+// The dot products of T tokens.
+template <int T>
+INLINE void dot_small(I (&sum)[T], B w, const int8_t (*x)[4]) {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; t++) {
+        int32_t four;
+        memcpy(&four, x[t], 4);
+        sum[t] = dot_small(sum[t], w, four);
+    }
+}
+template <int T>
+INLINE void dot_8bit(I (&sum)[T], B w, const int8_t (*x)[4]) {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; t++) {
+        int32_t four;
+        memcpy(&four, x[t], 4);
+        sum[t] = dot_8bit(sum[t], w, four);
+    }
+}
+#endif
+#if !defined(SAMEBITS_USE_NEON)
+INLINE B high_nibbles(B a) { return byte_shift_right<4>(a) & set_bytes(15); }
+#endif
+
 // bfloat16: the upper half of a float32, to nearest even. A NaN stays one.
 INLINE F load_bf16(const uint16_t* p) { return load_u16_high(p); }
 INLINE I bf16_bits(F x) {
