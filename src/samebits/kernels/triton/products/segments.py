@@ -58,9 +58,15 @@ def check_indptr(indptr_ptr, fault_ptr, total, SEGMENTS: tl.constexpr, BOUND: tl
 
 
 @triton.jit
-def load_pairs(pairs_ptr, place, inside, num_pairs, fault_ptr, BAD_PAIR: tl.constexpr):
-    """(pairs at these places, whether they are inside and are pairs); a fault for a number that is none."""
-    pair = tl.load(pairs_ptr + place, mask=inside, other=0)
+def known_pairs(pair, inside, num_pairs, fault_ptr, BAD_PAIR: tl.constexpr):
+    """Which numbers, of those inside, are pairs; a fault for one that is none."""
     unknown = (pair < 0) | (pair >= num_pairs)
-    fault_where(fault_ptr, BAD_PAIR, unknown)
-    return pair, inside & (unknown == 0)
+    fault_where(fault_ptr, BAD_PAIR, inside & unknown)
+    return inside & (unknown == 0)
+
+
+@triton.jit
+def load_pairs(pairs_ptr, place, inside, num_pairs, fault_ptr, BAD_PAIR: tl.constexpr):
+    """(pairs at these places, which of them are inside and are pairs); a fault for a number that is none."""
+    pair = tl.load(pairs_ptr + place, mask=inside, other=0)
+    return pair, known_pairs(pair, inside, num_pairs, fault_ptr, BAD_PAIR)

@@ -20,7 +20,7 @@ from samebits.kernels.triton.products.blocks.checks import check_activations
 from samebits.kernels.triton.products.blocks.few.launch import constants, group_chunks, inputs, layout
 from samebits.kernels.triton.products.blocks.few.one import walk_tiles
 from samebits.kernels.triton.products.blocks.few.shared import activations_asm, exchange_asm
-from samebits.kernels.triton.products.segments import check_indptr, layout_faults, load_pairs, segment_of
+from samebits.kernels.triton.products.segments import check_indptr, known_pairs, layout_faults, segment_of
 
 ROWS = 8
 
@@ -48,6 +48,7 @@ def expert_gemv_kernel(
                 a_ptr + place * (NB * 8), sa_ptr + place * NB, fault_ptr, NB, C * 16, BAD_CODES, BAD_SCALES
             )
         return
+    pair = tl.load(pairs_ptr + place)  # on its way while the expert is looked for
     expert = segment_of(indptr_ptr, place, EXPERTS, BOUND)
     if expert == EXPERTS:
         return
@@ -58,8 +59,7 @@ def expert_gemv_kernel(
     if BIAS:
         bias_ptr += expert.to(tl.int64) * N
     while place < stop:
-        pair, known = load_pairs(pairs_ptr, place, place < stop, num_pairs, fault_ptr, BAD_PAIR)
-        if known:
+        if known_pairs(pair, place < stop, num_pairs, fault_ptr, BAD_PAIR):
             row = pair // share
             walk_tiles(
                 a_ptr + row * (NB * 8), sa_ptr + row * NB, data_ptr, bias_ptr, y_ptr + pair.to(tl.int64) * N, offsets,
@@ -68,6 +68,7 @@ def expert_gemv_kernel(
             )  # fmt: skip
         tl.debug_barrier()  # the next pair's activations and sums take the place of this one's
         place += 1
+        pair = tl.load(pairs_ptr + place, mask=place < stop, other=0)
 
 
 def expert_gemv_q8(

@@ -132,7 +132,8 @@ def expert_gemm_int8(
     made = room(tiles, nb, name, shape.token_tiles, device)
     experts = torch.empty(tiles, dtype=torch.int32, device=device)
     places = torch.empty(tiles * width, dtype=torch.int32, device=device)
-    source, blocks = as_words(codes), 1 if tiles * nb <= MOST_PROGRAMS else 4
+    # a program finds its tile first: few programs with several blocks each
+    source, blocks = as_words(codes), 4 if tiles * nb <= 4 * MOST_PROGRAMS else 16
     arrange_pairs[(tiles, triton.cdiv(nb, blocks))](
         source, scales, *made, pairs, seg_indptr, experts, places, fault_word(device),
         num_pairs, num_pairs // codes.shape[0], nb, source.stride(0), scales.stride(0),
