@@ -107,7 +107,7 @@ def test_rope_scaling_of_metadata(tmp_path: Path) -> None:
 WRONG_METADATA = {
     "unknown architecture": ({"general.architecture": (STRING, "mamba")}, "architecture: got 'mamba'; needs one of"),
     "architecture of a wrong type": ({"general.architecture": (U32, 3)}, "general.architecture: got 3; needs a string"),
-    "experts": ({"llama.expert_count": (U32, 8)}, "expert_count: got 8"),
+    "experts": ({"llama.expert_count": (U32, 8)}, "expert_used_count: got nothing"),
     "experts as a list": ({"llama.expert_count": ((ARRAY, U32), [0, 8])}, "expert_count: got a ndarray of 2"),
     "a window as a list": ({"llama.attention.sliding_window": ((ARRAY, U32), [])}, "window: got a ndarray of 0"),
     "a value length as a text": ({"llama.attention.value_length": (STRING, "16")}, "value_length: got '16'"),

@@ -23,6 +23,14 @@ from samebits.kernels.triton.rows import elementwise
 
 TOOL = Path(__file__).parents[2] / "tools" / "compile_kernels.py"
 FEW = "rms_norm,rope_and_append,gemm_q8,sample"  # something of everything
+FEW_BYTES = 32  # of a thread's registers that may be in memory: what a loop over pairs keeps beside a product
+EXPERT_KERNELS = (
+    "products.blocks.few.experts.expert_gemv_kernel",
+    "products.blocks.many.experts.arrange_pairs",
+    "products.blocks.many.experts.expert_warps",
+    "products.dense.experts._expert_gemv",
+    "products.dense.experts._expert_tiles",
+)
 CONTRACTED = {  # what a contracted product and sum, or flushed denormals, would look like
     GPUTarget("cuda", 80, 32): ("ptx", ("fma.", "mad.f", ".ftz")),
     GPUTarget("cuda", 90, 32): ("ptx", ("fma.", "mad.f", ".ftz")),
@@ -39,8 +47,13 @@ def test_every_kernel_function_compiles(target: str, ops: str) -> None:
     chosen = ["--ops", ops] if ops else []
     command = [sys.executable, str(TOOL), "--brief", "--jobs", "1", "--targets", target, *chosen]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
+    lines = run.stdout.splitlines()
+    failed = [line for line in lines if line.startswith("FAILED")]
     assert run.returncode == 0, "\n".join(failed) or run.stderr
+    if target == "sm_90":
+        spilled = {fields[1]: int(fields[4]) for fields in map(str.split, lines) if ".experts." in "".join(fields)}
+        assert set(spilled) == set(EXPERT_KERNELS)
+        assert max(spilled.values()) <= FEW_BYTES, spilled
 
 
 NARROW = {  # 16-bit arithmetic where float32 is meant
