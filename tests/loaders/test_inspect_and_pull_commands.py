@@ -82,6 +82,12 @@ def test_inspect_tells_of_hybrids(cli: Any) -> None:
     assert memory["slot_bytes_per_sequence"] == 2 * 4 * (carry + state + ring)
 
 
+def test_inspect_counts_the_rows_of_a_latent_cache(cli: Any) -> None:
+    """A row of 32 + 16 elements per token and layer, whatever the number of heads."""
+    _, out, _ = cli("inspect", str(Path(__file__).parents[1] / "models" / "data" / "deepseek2"), "--json")
+    assert json.loads(out)["model"]["memory"]["kv_bytes_per_1k_tokens_f16"] == 1000 * 2 * 48 * 2
+
+
 def test_inspect_tells_of_mixtures(cli: Any) -> None:
     folder = str(Path(__file__).parents[1] / "models" / "data" / "glm4moe")
     _, out, _ = cli("inspect", folder)

@@ -67,11 +67,10 @@ def test_grouped_products_refuse_what_is_no_operand() -> None:
 
 @pytest.mark.parametrize(("fmt", "reason"), [("bf16", "a value beyond the type's"), ("q8_0", "a magnitude above 2")])
 def test_products_of_heads_refuse_what_is_no_operand(fmt: str, reason: str) -> None:
-    zeros = np.zeros((2, 4, 32), np.float32)
+    zeros = np.zeros((1, 4, 32), np.float32)
     weight = FORMATS[fmt].pack(zeros) if fmt == "q8_0" else zeros.astype(BF16)
-    for value in (np.nan, 2.0**81):
-        with pytest.raises(BadInput, match=f"head_gemm: x: got NaN, Inf or {reason}"):
-            run("head_gemm", Tier.PORTABLE, x=activations(value, (3, 64)).reshape(3, 2, 32), weight=weight)
+    with pytest.raises(BadInput, match=f"head_gemm: x: got NaN, Inf or {reason}"):
+        run("head_gemm", Tier.PORTABLE, x=activations(2.0**81, (3, 1, 32)), weight=weight)
 
 
 @pytest.mark.parametrize("source", [torch.float32, torch.bfloat16])

@@ -82,6 +82,17 @@ class GroupSeenBefore(Defect):
         return {"weight_indices": np.where(before, np.roll(given, 1), given).astype(np.int32)}
 
 
+class HeadsInTiles(Defect):
+    """Counts heads in tiles of 16: those beyond the first take its matrices."""
+
+    ops = ("head_gemm",)
+    witness = shown_by(call, "head_gemm", x=floats(2, 17, 8), weight=floats(17, 4, 8, seed=1))
+    twin = shown_by(call, "head_gemm", x=floats(2, 16, 8), weight=floats(16, 4, 8, seed=1))
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"weight": a["weight"][np.arange(a["weight"].shape[0]) % 16]}
+
+
 class ScaleOfLaterRows(Defect):
     """Stores the scales of rows beyond a tile of 8 one row late."""
 

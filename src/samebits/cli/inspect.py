@@ -51,10 +51,12 @@ def shortened(value: Any) -> Any:
 
 
 def kv_bytes(config: Decoder, num_tokens: int) -> int:
-    """Bytes of f16 keys and values of so many tokens; layers in a window keep no more than that, others none."""
+    """Bytes of f16 keys and values, or of rows that are both, of so many tokens; layers in a window keep no more than
+    that, others none."""
     attends = [layer for layer in config.layers if layer.kind == "attention"]
     kept = sum(min(layer.window or num_tokens, num_tokens) for layer in attends)
-    return kept * 2 * config.num_kv_heads * config.head_size * KV_BYTES
+    per_token = config.latent.row_size if config.latent else 2 * config.num_kv_heads * config.head_size
+    return kept * per_token * KV_BYTES
 
 
 def slot_bytes(checkpoint: FileCheckpoint) -> int:

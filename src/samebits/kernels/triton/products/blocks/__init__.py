@@ -4,7 +4,7 @@ op                                tokens   served by
 gemm_q8, gemm_silu_q8, gemm       1 to 8   few/: the weights are read once, at the speed of memory
 gemm_q8, gemm_silu_q8, gemm       more     many/
 grouped_gemm                      any      grouped.py, by many/dot.py
-head_gemm                         any      heads.py, as experts.py
+head_gemm                         any      heads.py, by many/dot.py
 
 op                                             pairs           served by
 expert_gemm_q8, expert_gate_q8, expert_gemm    up to 64, and   few/experts.py: every expert that was chosen is read

@@ -39,7 +39,7 @@ def multiplier(num_pairs: int, num_experts: int) -> Callable[..., None]:
     return expert_gemm_dot if ON_AMD and not INTERPRETED else expert_gemm_int8
 
 
-def expert_product(
+def _product(
     codes: torch.Tensor,
     scales: torch.Tensor,
     weight: Tiled,
@@ -68,7 +68,7 @@ def expert_gemm_q8_blocks(
     seg_indptr: torch.Tensor,
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    return expert_product(codes, scales, tiled(weight), pairs, seg_indptr, bias, "expert_gemm_q8")
+    return _product(codes, scales, tiled(weight), pairs, seg_indptr, bias, "expert_gemm_q8")
 
 
 @implements("expert_gate_q8", tier=Tier.PORTABLE, prepack=PREPACK)
@@ -85,7 +85,7 @@ def expert_gate_q8_blocks(
     alpha: float = 1.702,
     limit: float = 7.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    y = expert_product(codes, scales, tiled(weight), pairs, seg_indptr, bias, "expert_gate_q8")
+    y = _product(codes, scales, tiled(weight), pairs, seg_indptr, bias, "expert_gate_q8")
     return gated_quantized(y, GATE_BLOCKS, FORMS[activation], alpha, limit)
 
 
@@ -100,5 +100,5 @@ def expert_gemm_blocks(
 ) -> torch.Tensor:
     """Every row is quantized once, however many experts read it."""
     codes, scales = quantized(x, X_FAULT)
-    y = expert_product(codes, scales, tiled(weight), pairs, seg_indptr, bias, "expert_gemm")
+    y = _product(codes, scales, tiled(weight), pairs, seg_indptr, bias, "expert_gemm")
     return y if x.dtype == y.dtype else unary(y, x.dtype, "cast")

@@ -1,4 +1,4 @@
-"""head_gemm on block-quantized weights: a head is an expert that every token chooses, see experts.py."""
+"""head_gemm on block-quantized weights: a head's rows are a segment of their own, by many/dot.py."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from samebits.kernels.triton.lib.int8_blocks import REFUSED
 from samebits.kernels.triton.lib.registry import implements
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK
-from samebits.kernels.triton.products.blocks.experts import expert_product
 from samebits.kernels.triton.products.blocks.many.activations import quantized
+from samebits.kernels.triton.products.blocks.many.launch import grouped_int8
 from samebits.kernels.triton.products.blocks.ops import block_weight, tiled
 from samebits.kernels.triton.rows.elementwise import unary
 
 X_FAULT = fault("head_gemm", *REFUSED)
+NO_FAULTS = (0, 0)  # segments are made here
+
+
+def _by_heads(x: torch.Tensor) -> torch.Tensor:
+    """[T, H, ...] as [H * T, ...]; of one token there is nothing to move."""
+    return x.transpose(0, 1).reshape(-1, x.shape[-1])
 
 
 @implements("head_gemm", tier=Tier.PORTABLE, when=block_weight, prepack=PREPACK)
 def head_gemm_blocks(x: torch.Tensor, weight: Blocks | Tiled) -> torch.Tensor:
-    """Row t * H + h of x and y is a pair of token t and head h."""
-    num_tokens, num_heads, k = x.shape
+    num_tokens, num_heads = x.shape[:2]
     if x.numel() == 0:
         return torch.zeros(num_tokens, num_heads, weight.shape[1], dtype=x.dtype, device=x.device)
-    codes, scales = quantized(x.reshape(-1, k), X_FAULT)
-    num_pairs, kind = num_tokens * num_heads, {"dtype": torch.int32, "device": x.device}
-    pairs = torch.arange(num_pairs, **kind).view(num_tokens, num_heads).t().reshape(-1)
-    ends = torch.arange(0, num_pairs + 1, num_tokens, **kind)
-    y = expert_product(codes, scales, tiled(weight), pairs, ends, None, "head_gemm").view(num_tokens, num_heads, -1)
+    codes, scales = quantized(_by_heads(x), X_FAULT)
+    ends = torch.arange(0, num_heads * num_tokens + 1, num_tokens, dtype=torch.int32, device=x.device)
+    y = grouped_int8(codes, scales, tiled(weight), ends, None, NO_FAULTS)
+    y = y.view(num_heads, num_tokens, -1).transpose(0, 1).contiguous()
     return y if x.dtype == y.dtype else unary(y, x.dtype, "cast")
