@@ -19,6 +19,7 @@ KLASSES = {
     "graphs": 10,
     "rare": 5,
     "slots": 8,
+    "experts": 20,
 }
 
 

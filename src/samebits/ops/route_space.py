@@ -66,7 +66,7 @@ ROUTE_SPACE = Space(
         choice("scores", *SCORES),
         choice("weights", *WEIGHTS),
         choice("bias", ABSENT, "f32"),
-        choice("values", "normal", "plateaus", "sorted", "low", *FINITE[1:]),
+        choice("values", "normal", "plateaus", "sorted", "low", "sunken", *FINITE[1:]),
     ),
     _case,
     _cost,
