@@ -20,7 +20,8 @@ struct Shelf {
 // A weight [N, K] or [matrices, N, K] in rows16: where it lies if it was packed at load, else packed here by all threads.
 INLINE const uint8_t* packed_weight(const Tensor& weight, Shelf& shelf, Worker& worker) {
     if (weight.layout == Layout::rows16) return reinterpret_cast<const uint8_t*>(weight.data);
-    const int64_t rows = weight.shape[weight.rank - 2], width = weight.width(), matrices = weight.rank == 3 ? weight.shape[0] : 1;
+    const int64_t matrices = weight.rank == 3 ? weight.shape[0] : 1;
+    const int64_t rows = weight.shape[weight.rank - 2], width = weight.width();
     const size_t bytes = rows16_bytes(weight.format, rows, width);
     uint8_t* packed = shelf.take<uint8_t>(matrices * int64_t(bytes));
     const int64_t groups = (rows + kGroup - 1) / kGroup, stride = weight.stride[weight.rank - 2];

@@ -49,8 +49,9 @@ struct Router {
 
     // Whether there is something to choose for every rank.
     bool is_possible() const {
-        return groups > 0 && groups_kept <= groups && num_experts % groups == 0 && top_k <= groups_kept * (num_experts / groups) &&
-               (groups == 1 || group_best <= least(2, num_experts / groups));
+        if (groups < 1 || groups_kept > groups || num_experts % groups) return false;
+        const int64_t size = num_experts / groups;
+        return top_k <= groups_kept * size && (groups == 1 || group_best <= least(2, size));
     }
 
     INLINE void read_scores(const float* logits) const {
