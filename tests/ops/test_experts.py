@@ -12,9 +12,10 @@ from samebits import functional as F
 from samebits.core.errors import BadInput
 from samebits.core.numerics.counter import Stream
 from samebits.core.shapes import Sym, TensorSpec
-from samebits.ops import OPS, make_inputs
+from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.build import OpBuilder
 from samebits.ops.record import BLOCK_WEIGHTS, WEIGHTS
+from samebits.verify.perf import moved_bytes
 
 
 def row(*values: float) -> np.ndarray:
@@ -118,6 +119,13 @@ def test_ranks_are_added_in_order() -> None:
     assert run("combine", y, weights).tolist() == [[0.0]]
     assert run("combine", y[[0, 2, 1]], weights).tolist() == [[1.0]]
     assert run("combine", y[:2], weights[:, :2], -y[:1]).tolist() == [[0.0]]  # shared last
+
+
+def test_a_measurement_counts_the_experts_that_are_read() -> None:
+    bound = bind(OPS["expert_gemm"], **inputs_of("expert_gemm", "one-token"))
+    one_expert = 40 * 3 * 18  # q4_0: 96 columns in 3 blocks
+    others = 4 * (96 + 2 + 9 + 2 * 40)  # x, pairs, their segments, y
+    assert moved_bytes(bound) == 2 * one_expert + others
 
 
 def test_sizes_are_symbols_in_a_graph_and_refused_where_they_cannot_fit() -> None:

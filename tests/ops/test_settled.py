@@ -17,12 +17,13 @@ MOST_CASES = 6  # of an op
 
 
 def faint_calls(name: str) -> list[Bound]:
-    """Calls whose inputs lie around the bounds of the arithmetic, and one whose blocks are faint as a whole; the op's
+    """Calls whose inputs lie around the bounds of the arithmetic, and two whose blocks are faint as a whole; the op's
     first cases where it has no such rows."""
     op = OPS[name]
     rows = [row for row in drawn_ids(op, full=False, seed=0) if any(kind in row for kind in FAINT)]
+    rows.sort(key=lambda row: -sum(map(row.count, FAINT)))  # so that one is taken where most inputs do
     chosen = rows[:: -(-len(rows) // MOST_CASES)] if rows else [c.id for c in op.cases[:3]]
-    faint_blocks = [row for row in rows if "values=wide" in row][:1]
+    faint_blocks = [row for row in rows if "values=wide" in row and not row.startswith("T=0,")][:2]
     return [bind(op, **make_inputs(op, find_case(op, row))) for row in {*chosen, *faint_blocks}]
 
 

@@ -13,7 +13,7 @@ from planted_scenes import blocks, call, floats, ints, repeated
 
 from samebits.ops.expert_cases import laid_out
 from samebits.ops.expert_equivalents import choices, num_pairs, num_rows
-from samebits.ops.experts import for_experts
+from samebits.ops.pairs import for_experts
 
 ON_CODES = ("expert_gemm_q8", "expert_gate_q8")
 PRODUCTS = ("expert_gemm", *ON_CODES)

@@ -128,7 +128,7 @@ def test_the_native_backend_passes_on_all_graphs(case: GraphCase) -> None:
     assert [(r.tier, r.status, r.reason) for r in results] == [(tier, "pass", "") for tier in TIERS]
 
 
-@pytest.mark.parametrize("case", ["llama-q4_0", "rows-0", "random-0", "random-3", "random-4"])
+@pytest.mark.parametrize("case", ["llama-q4_0", "mixture", "rows-0", "random-0", "random-3", "random-4"])
 def test_the_reference_passes_on_graphs(case: str) -> None:
     (result,) = on_graph(ReferenceBackend(), case)
     assert (result.status, result.reason) == ("pass", "")

@@ -13,7 +13,7 @@ from samebits.core.numerics.sums import chain
 from samebits.core.shapes import Env, Sym, TensorSpec
 from samebits.ops.expert_equivalents import combine_equivalents
 from samebits.ops.expert_spaces import COMBINE_SPACE
-from samebits.ops.experts import check_pairs
+from samebits.ops.pairs import check_pairs
 from samebits.ops.record import FLOATS, Case, Input, Result, Tolerance, define_op
 
 

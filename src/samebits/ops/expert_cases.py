@@ -10,6 +10,7 @@ from samebits.core.format import BLOCK, HostTensor
 from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
+from samebits.ops.pairs import layout_of
 from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import Case, Op
 from samebits.ops.values import contents
@@ -30,12 +31,9 @@ def chosen_experts(kind: str, num_tokens: int, num_ranks: int, num_experts: int,
 
 
 def laid_out(expert_ids: np.ndarray, num_experts: int) -> dict[str, np.ndarray]:
-    """`pairs` and `seg_indptr` of these choices, as expert_layout gives them."""
-    counts = np.bincount(expert_ids.reshape(-1), minlength=num_experts)
-    return {
-        "pairs": np.argsort(expert_ids.reshape(-1), kind="stable").astype(np.int32),
-        "seg_indptr": np.cumsum([0, *counts]).astype(np.int32),
-    }
+    """`pairs` and `seg_indptr` of these choices."""
+    pairs, seg_indptr = layout_of(expert_ids, num_experts)
+    return {"pairs": pairs, "seg_indptr": seg_indptr}
 
 
 def expert_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:

@@ -10,50 +10,19 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import HostTensor
+from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.settling import settle
-from samebits.core.shapes import Dim, Env, Sym, TensorSpec
+from samebits.core.shapes import Env, Sym, TensorSpec
 from samebits.ops.expert_cases import expert_case, expert_inputs
 from samebits.ops.expert_equivalents import expert_equivalents
 from samebits.ops.expert_spaces import EXPERT_GEMM_SPACE, LAYOUT_SPACE
 from samebits.ops.gemm import GEMM_TOLERANCE, check_weight, matmul, product_size
-from samebits.ops.ragged import check_index_range, check_indptr
+from samebits.ops.pairs import check_layout, check_pairs, for_experts, layout_of, pairs_per_row, scaled_dim
+from samebits.ops.ragged import check_index_range
 from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Result, define_op, positive
 
 PAIRS = Input("pairs", "P", INDEX, "expert_layout(): the pairs of every expert, one after another")
 SEGMENTS = Input("seg_indptr", "E+1", INDEX, "expert e has pairs[seg_indptr[e]] .. pairs[seg_indptr[e+1] - 1]")
-
-
-def scaled_dim(dim: Dim, factor: int) -> Dim:
-    """factor * dim."""
-    return Sym(dim.name, dim.limit, dim.factor * factor, dim.plus * factor) if isinstance(dim, Sym) else dim * factor
-
-
-def check_pairs(where: str, argument: str, num_rows: Dim, num_pairs: Dim, share: int | None = None) -> None:
-    """BadInput unless every row has as many pairs, `share` where it is known.
-
-    Sizes that do not depend on each other before a step are left to the step.
-    """
-    if isinstance(num_rows, Sym) and isinstance(num_pairs, Sym) and num_rows.name != num_pairs.name:
-        return
-    needed = f"a multiple of the {num_rows} rows" if share is None else f"{share} for each of {num_rows} tokens"
-    if share is None:
-        share = pairs_per_row(*(d.upper if isinstance(d, Sym) else d for d in (num_rows, num_pairs)))
-    if share < 1 or scaled_dim(num_rows, share) != num_pairs:
-        raise BadInput(where, argument, f"{num_pairs} pairs", needed)
-
-
-def pairs_per_row(num_rows: int, num_pairs: int) -> int:
-    """How many pairs read a row, 1 where there is none."""
-    return num_pairs // num_rows if num_rows else 1
-
-
-def check_layout(where: str, pairs: np.ndarray, seg_indptr: np.ndarray) -> None:
-    """Every pair in one segment."""
-    check_indptr(where, "seg_indptr", seg_indptr, len(pairs))
-    check_index_range(where, "pairs", pairs, len(pairs))
-    if (np.bincount(pairs, minlength=len(pairs)) != 1).any():
-        raise BadInput(where, "pairs", f"pair {np.bincount(pairs).argmax()} more than once", "every pair once")
 
 
 def _layout_env(specs: dict[str, TensorSpec], attrs: dict[str, Any]) -> Env:
@@ -96,9 +65,7 @@ def _layout_case(case_id: str, t: int, r: int, e: int, kind: str = "scattered") 
 )
 def expert_layout(expert_ids: np.ndarray, *, num_experts: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """The pairs of every expert, in order of their numbers."""
-    chosen = expert_ids.reshape(-1)
-    counts = np.bincount(chosen, minlength=num_experts)
-    return np.argsort(chosen, kind="stable").astype(np.int32), np.cumsum([0, *counts]).astype(np.int32)
+    return layout_of(expert_ids, num_experts)
 
 
 def product_env(where: str, rows_of: str) -> Any:
@@ -111,10 +78,10 @@ def product_env(where: str, rows_of: str) -> Any:
     return env
 
 
-def for_experts(pairs: np.ndarray, seg_indptr: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(expert, its pairs), of those that have any."""
-    bounds = zip(seg_indptr[:-1].tolist(), seg_indptr[1:].tolist(), strict=True)
-    return [(e, pairs[start:stop]) for e, (start, stop) in enumerate(bounds) if start < stop]
+def active_bytes(weight: HostTensor, pairs: np.ndarray, seg_indptr: np.ndarray, **_: Any) -> int:
+    """Bytes of the experts that have pairs."""
+    stored = weight.data if isinstance(weight, Packed) else weight
+    return len(for_experts(pairs, seg_indptr)) * stored.nbytes // len(stored)
 
 
 def usual_sizes(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.ndarray) -> np.ndarray:
@@ -155,6 +122,7 @@ def _check(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.
     shape_env=product_env("expert_gemm", "x"),
     equivalents=expert_equivalents,
     operations=lambda weight, pairs, **_: 2 * len(pairs) * weight.shape[-2] * weight.shape[-1],
+    weight_bytes=active_bytes,
     usual_size=lambda x, weight, pairs, seg_indptr, **_: usual_sizes(x, weight, pairs, seg_indptr),
     space=EXPERT_GEMM_SPACE,
     smallest=-123,

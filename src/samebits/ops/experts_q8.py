@@ -15,9 +15,10 @@ from samebits.ops.activation import ALPHA, LIMIT, clamped_swiglu, gelu_and_mul, 
 from samebits.ops.expert_cases import expert_case, expert_inputs
 from samebits.ops.expert_equivalents import expert_equivalents
 from samebits.ops.expert_spaces import EXPERT_GATE_SPACE, EXPERT_Q8_SPACE
-from samebits.ops.experts import PAIRS, SEGMENTS, check_layout, for_experts, pairs_per_row, product_env, usual_sizes
+from samebits.ops.experts import PAIRS, SEGMENTS, active_bytes, product_env, usual_sizes
 from samebits.ops.gemm import int8_matmul
 from samebits.ops.gemm_q8 import check_blocks
+from samebits.ops.pairs import check_layout, for_experts, pairs_per_row
 from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS, Attr, Input, Result, Tolerance, define_op
 
@@ -69,9 +70,10 @@ def _check(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr:
     shape_env=product_env("expert_gemm_q8", "codes"),
     equivalents=expert_equivalents,
     operations=_operations,
+    weight_bytes=active_bytes,
     usual_size=_usual_size,
     space=EXPERT_Q8_SPACE,
-    smallest=-113,
+    smallest=-123,
 )
 def expert_gemm_q8(
     codes: np.ndarray,
@@ -155,6 +157,7 @@ def _check_gate(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_in
     decompose=_decompose,
     equivalents=expert_equivalents,
     operations=_operations,
+    weight_bytes=active_bytes,
     space=EXPERT_GATE_SPACE,
     smallest=-123,
 )

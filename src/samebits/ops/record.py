@@ -149,6 +149,7 @@ class Op:
     smallest: int | None = None  # no intermediate but 0 is below 2^smallest; None for an op that computes no float
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
+    weight_bytes: Callable[..., int] | None = None  # bytes of its weights that a call reads; all of them if absent
     usual_size: Callable[..., np.ndarray] | None = None  # of each element of the one result, whatever cancels in it
     view_start: Callable[..., int] | None = None  # (**attrs), of a view: the input's column where result rows begin
 
@@ -234,6 +235,7 @@ def define_op(
     smallest: int | None = None,
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
+    weight_bytes: Callable[..., int] | None = None,
     usual_size: Callable[..., np.ndarray] | None = None,
     view_start: Callable[..., int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -264,6 +266,7 @@ def define_op(
             smallest=smallest,
             operations=operations,
             cache_bytes=cache_bytes,
+            weight_bytes=weight_bytes,
             usual_size=usual_size,
             view_start=view_start,
         )

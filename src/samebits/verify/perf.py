@@ -55,12 +55,14 @@ def _arguments(bound: Bound) -> dict[str, Any]:
 
 
 def moved_bytes(bound: Bound) -> int:
-    """Every input and output once; of a paged cache only what the call touches."""
-    caches = bound.op.caches if bound.op.cache_bytes is not None else ()
-    moved = sum(spec_bytes(spec) for name, spec in bound.specs.items() if name not in caches)
+    """Every input and output once; of a paged cache and of experts only what the call touches."""
+    op = bound.op
+    counted = {count: names for count, names in ((op.cache_bytes, op.caches), (op.weight_bytes, op.weights)) if count}
+    in_part = {name for names in counted.values() for name in names}
+    moved = sum(spec_bytes(spec) for name, spec in bound.specs.items() if name not in in_part)
     results = zip(bound.result_specs(), bound.op.active_results(bound.tensors, bound.attrs), strict=True)
     moved += sum(spec_bytes(spec) for spec, result in results if result.alias_of is None)
-    return moved + (bound.op.cache_bytes(**_arguments(bound)) if bound.op.cache_bytes else 0)
+    return moved + sum(count(**_arguments(bound)) for count in counted)
 
 
 def operations(bound: Bound) -> int:
