@@ -81,7 +81,7 @@ def opened(folder: Path, tensors: Tensors, weights: tuple[Weight, ...] = WEIGHTS
     save_file(tensors, folder / "model.safetensors")
     fields = Fields(CONFIG, "config")
     llama, config = read_config(fields, False, {})
-    architecture = replace(llama, top=(), layer=weights)
+    architecture = replace(llama, top=(), layer=weights, kinds={})
     file = with_quantized(open_safetensors(folder), fields)
     return FileCheckpoint(folder, file, architecture, config, architecture.tensors(config, is_gguf=False))
 
