@@ -57,10 +57,9 @@ class Peer:
         """Seconds of `num_tokens` steps of all sequences, each `depth` tokens and one untimed step long."""
         self._use_context(setting, num_sequences, depth + 1 + num_tokens)
         memory = self._c.llama_get_memory(self._context)
-        if self._filled == (num_sequences, depth):
-            for sequence in range(num_sequences):
-                self._c.llama_memory_seq_rm(memory, sequence, depth, -1)
-        else:
+        is_filled = self._filled == (num_sequences, depth)
+        # A recurrent state cannot be shortened: then the call says so, and prompts are run again.
+        if not (is_filled and all(self._c.llama_memory_seq_rm(memory, s, depth, -1) for s in range(num_sequences))):
             self._c.llama_memory_clear(memory, False)
             for sequence in range(num_sequences if depth else 0):
                 self._run_prompt(sequence, depth)
