@@ -56,7 +56,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, discov
 
 def test_in_tree_backends_come_first_and_work() -> None:
     names = [f.name for f in discovery.discover() if f.origin == "built in"]
-    assert names == ["cpu", "reference", "cuda", "rocm", "null"]
+    assert names == ["cpu", "reference", "cuda", "rocm", "webgpu", "null"]
     assert discovery.get("reference").backend is not None
 
 

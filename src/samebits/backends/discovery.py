@@ -20,9 +20,14 @@ IN_TREE = {  # each a class, or a function that gives a backend
     "reference": "samebits.backends.reference:ReferenceBackend",
     "cuda": "samebits.backends.gpu:cuda",
     "rocm": "samebits.backends.gpu:rocm",
+    "webgpu": "samebits.backends.webgpu:webgpu",
     "null": "samebits.backends.null:NullBackend",
 }
-NEED_EXTRAS = ("cuda", "rocm")  # present where torch is, so no page that is checked in may depend on them
+NEED_EXTRAS = (
+    "cuda",
+    "rocm",
+    "webgpu",
+)  # present where torch or wgpu is, so no page that is checked in may depend on them
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from samebits.core.format import FORMATS
+from samebits.backends.windows import find_windows
 from samebits.core.shapes import Dim, Sym
-from samebits.graph import Graph, Node, Value
-from samebits.graph.uses import memory_roots, overwritten_at, state_values
+from samebits.graph import Graph, Node
+from samebits.graph.uses import memory_roots
 from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.kernels.record import Kernel
 from samebits.passes.plan_memory import plan_memory
-
-
-@dataclass(frozen=True)
-class Window:
-    """A value that is some columns of another: it starts `offset` bytes into each row of `base`."""
-
-    base: str
-    offset: int
-    row_stride: int  # bytes; 0 where rows follow each other
 
 
 @dataclass(frozen=True)
@@ -38,38 +29,6 @@ class Lowered:
     def memory(self, name: str, num_bytes: int) -> np.ndarray:
         """uint8 [num_bytes]: where a value of the program's own lies; valid while the program lives."""
         return np.asarray(self.program.memory(self.tensors[name], num_bytes))
-
-
-def _row_bytes(value: Value) -> int:
-    width = 1
-    for dim in value.spec.shape[1:]:
-        if isinstance(dim, Sym):
-            return 0
-        width *= dim
-    return FORMATS[value.spec.format].row_bytes(width)
-
-
-def find_windows(graph: Graph) -> dict[str, Window]:
-    """Values that need no memory of their own. The base must not be written while the window is read."""
-    fixed = state_values(graph) | {v.name for v in graph.outputs}
-    overwritten = overwritten_at(graph)
-    windows: dict[str, Window] = {}
-    for node in graph.nodes:
-        if node.op.view_start is None:
-            continue
-        (source,), (result,) = node.inputs.values(), node.outputs
-        root = windows.get(source.name, Window(source.name, 0, 0))
-        row_bytes, first = _row_bytes(source), node.op.view_start(**node.attrs)
-        whole_rows = first == 0 and _row_bytes(result) == row_bytes
-        is_written = not overwritten.keys().isdisjoint({source.name, root.base, result.name})
-        has_place = not fixed.isdisjoint({root.base, result.name})  # the caller's memory
-        cuts_inside = not whole_rows and len(source.spec.shape) != 2
-        if is_written or has_place or cuts_inside or not row_bytes:
-            continue
-        skipped = FORMATS[source.spec.format].row_bytes(first)
-        stride = root.row_stride if whole_rows else root.row_stride or row_bytes
-        windows[result.name] = Window(root.base, root.offset + skipped, stride)
-    return windows
 
 
 def _divided(node: Node, split: str) -> tuple[Dim, ...]:

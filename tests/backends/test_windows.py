@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from samebits.backends.cpu.lower import Window, find_windows
+from samebits.backends.windows import Window, find_windows
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph
 from samebits.ops import OPS

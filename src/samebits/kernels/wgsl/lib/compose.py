@@ -1,0 +1,210 @@
+"""The text of a shader: constants, parameters, bindings and their accessors, the snippets it needs, its body.
+
+A file states the snippets it needs in lines `//: needs a, b`; they come in once, each after those it needs itself.
+
+What a binding `x` declares:
+
+view       array              functions; t counts rows of the first axis, i is what x_row gave plus an element's place
+elements   x, by format       x_row(t) -> u32; x_at(i) -> f32, i32 or u32: one element, widened exactly
+words      x: array<u32>      x_row(t) -> u32, in words
+vec4       x: array<vec4<u32>> x_row(t) -> u32, in vec4
+planes     x: array<u32>      x_row(t) -> u32, in blocks; P.x_scales: the word where float32 scales begin
+
+A written binding of a 32-bit format is x: array<f32> or array<i32>, so x[x_row(t) + c] = value. An absent input has the
+same functions, which give 0, and every binding has a constant HAS_X.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+
+from samebits.core.format import FORMATS
+from samebits.kernels.wgsl.lib.launch import Binding, Chunk, Dispatch, Operand, Tables
+
+ROOT = files("samebits.kernels.wgsl")
+NEEDS = re.compile(r"^//: needs (.+)$", re.MULTILINE)
+ALWAYS = ("rounding",)
+DIRECT = {"f32": "f32", "i32": "i32", "u32": "u32"}  # formats that a shader's array holds as they are
+NARROW = {"f16": "float16", "bf16": "bfloat16"}  # 16 bits each, and the snippet that widens them
+WORD_BYTES = {"words": 4, "vec4": 16}
+
+
+@cache
+def source(name: str) -> str:
+    """The text of a file under kernels/wgsl, by its name without the ending."""
+    return ROOT.joinpath(f"{name}.wgsl").read_text(encoding="utf-8")
+
+
+def needed_by(text: str) -> list[str]:
+    """The snippets that a text names."""
+    return [name.strip() for line in NEEDS.findall(text) for name in line.split(",")]
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """The snippets and all that they need, each once, after what it needs itself."""
+    found: list[str] = []
+
+    def add(name: str) -> None:
+        if name not in found:
+            for other in needed_by(source(f"snippets/{name}")):
+                add(other)
+            found.append(name)
+
+    for name in names:
+        add(name)
+    return found
+
+
+def shader_text(dispatch: Dispatch) -> str:
+    """The whole shader."""
+    body = source(dispatch.shader)
+    tensors = _tensors(dispatch)
+    widening = {snippet for b in tensors if (snippet := _widening(b))}
+    snippets = in_order((*ALWAYS, *sorted(widening), *dispatch.snippets, *needed_by(body)))
+    parts = [
+        *(_const(name, value) for name, value in {**dispatch.consts, **dispatch.faults}.items()),
+        *(f"const HAS_{b.name.upper()} = {'true' if b.tensor is not None else 'false'};" for b in tensors),
+        "struct Params {",
+        "    zero: u32,",
+        *(f"    {name}: {'f32' if isinstance(value, float) else 'u32'}," for name, value in params_of(dispatch)),
+        "}",
+        "@group(0) @binding(0) var<uniform> P: Params;",
+        *_declarations(dispatch),
+        *_functions(dispatch),
+        *(source(f"snippets/{name}") for name in snippets),
+        body,
+    ]
+    return NEEDS.sub("", "\n".join(parts))
+
+
+def _const(name: str, value: int | bool) -> str:
+    if isinstance(value, bool):
+        return f"const {name} = {'true' if value else 'false'};"
+    return f"const {name} = {value}u;"
+
+
+def _tensors(dispatch: Dispatch) -> list[Binding]:
+    """All bindings one by one, those of tables too."""
+    found: list[Binding] = []
+    for binding in dispatch.bindings:
+        if isinstance(binding, Tables):
+            found += [Binding(name, tensor) for name, tensor in binding.tensors.items()]
+        else:
+            found.append(binding)
+    return found
+
+
+def storage(dispatch: Dispatch) -> list[tuple[object, str]]:
+    """(buffer, access) of every storage binding, in the order of their numbers from 1."""
+    found: list[tuple[object, str]] = []
+    for binding in dispatch.bindings:
+        if isinstance(binding, Tables):
+            given = [t for t in binding.tensors.values() if t is not None]
+            if given:
+                found.append((given[0].buffer, "read"))
+        elif binding.tensor is not None:
+            found.append((binding.tensor.buffer, binding.access))
+    return found
+
+
+def params_of(dispatch: Dispatch) -> list[tuple[str, int | float]]:
+    """Names and values of the uniform words, those of a kernel's own after those of its bindings."""
+    words: list[tuple[str, int | float]] = []
+    for binding in _tensors(dispatch):
+        tensor = binding.tensor
+        if isinstance(tensor, Operand):
+            unit = _elements_per_unit(binding, tensor)
+            words += [
+                (f"{binding.name}_offset", tensor.offset // unit),
+                (f"{binding.name}_stride", tensor.row_stride // unit),
+            ]
+            if binding.view == "planes":
+                words.append((f"{binding.name}_scales", tensor.num_blocks * code_words(tensor.format)))
+    return words + list(dispatch.params.items())
+
+
+def code_words(block_format: str) -> int:
+    """Words of a block's codes in a cache."""
+    return {"q8_0": 8, "q4_0": 4}[block_format]
+
+
+def _elements_per_unit(binding: Binding, tensor: Operand) -> int:
+    """How many elements one step in the shader's array covers."""
+    if binding.view == "elements":
+        return 1
+    if binding.view == "planes":
+        return FORMATS[tensor.format].block_len
+    return WORD_BYTES[binding.view] // FORMATS[tensor.format].block_bytes
+
+
+def _widening(binding: Binding) -> str | None:
+    """The snippet that widens a binding's elements, where they have 16 bits."""
+    tensor = binding.tensor
+    return NARROW.get(tensor.format) if isinstance(tensor, Operand) and binding.view == "elements" else None
+
+
+def _array_type(binding: Binding) -> str:
+    if binding.view == "vec4":
+        return "vec4<u32>"
+    if isinstance(binding.tensor, Operand) and binding.view == "elements":
+        return DIRECT.get(binding.tensor.format, "u32")
+    return "u32"
+
+
+def _declarations(dispatch: Dispatch) -> list[str]:
+    lines, number = [], 0
+    for binding in dispatch.bindings:
+        if isinstance(binding, Tables):
+            if any(t is not None for t in binding.tensors.values()):
+                number += 1
+                lines.append(f"@group(0) @binding({number}) var<storage, read> tables: array<u32>;")
+        elif binding.tensor is not None:
+            number += 1
+            mode = "read" if binding.access == "read" else "read_write"
+            kind = _array_type(binding)
+            lines.append(f"@group(0) @binding({number}) var<storage, {mode}> {binding.name}: array<{kind}>;")
+    if dispatch.faults:
+        lines.append(f"@group(0) @binding({number + 1}) var<storage, read_write> faults: array<atomic<u32>>;")
+        lines.append("fn refuse(reason: u32) { atomicStore(&faults[FAULT_WORD], reason); }")
+        lines.append(f"const FAULT_WORD = {1 if dispatch.shader.startswith('select/') else 0}u;")
+    return lines
+
+
+def _functions(dispatch: Dispatch) -> list[str]:
+    """x_row and x_at of every binding; of absent ones too."""
+    found = []
+    for binding in dispatch.bindings:
+        if isinstance(binding, Tables):
+            found += [_row(name, t) + _in_tables(name, t) for name, t in binding.tensors.items()]
+        elif not isinstance(binding.tensor, Chunk):
+            element = _element(binding.name, binding.tensor) if binding.view == "elements" else ""
+            found.append(_row(binding.name, binding.tensor) + element)
+    return found
+
+
+def _row(name: str, tensor: Operand | None) -> str:
+    start = "0u" if tensor is None else f"P.{name}_offset + t * P.{name}_stride"
+    return f"fn {name}_row(t: u32) -> u32 {{ return {start}; }}\n"
+
+
+def _in_tables(name: str, tensor: Operand | None) -> str:
+    kind = "f32" if tensor is None else DIRECT[tensor.format]
+    value = "0.0" if tensor is None else f"bitcast<{kind}>(tables[i])"
+    return f"fn {name}_at(i: u32) -> {kind} {{ return {value}; }}"
+
+
+def _element(name: str, tensor: Operand | None) -> str:
+    """x_at of a tensor with an array of its own."""
+    if tensor is None:
+        return f"fn {name}_at(i: u32) -> f32 {{ return 0.0; }}"
+    if tensor.format in NARROW:
+        half = f"({name}[i >> 1u] >> ((i & 1u) * 16u)) & 0xffffu"
+        return f"fn {name}_at(i: u32) -> f32 {{ return widen_{tensor.format}({half}); }}"
+    if tensor.format in DIRECT:
+        return f"fn {name}_at(i: u32) -> {DIRECT[tensor.format]} {{ return {name}[i]; }}"
+    kind = "i32" if tensor.format == "i8" else "u32"  # of a byte, with its sign where it has one
+    byte = f"extractBits(bitcast<{kind}>({name}[i >> 2u]), (i & 3u) * 8u, 8u)"
+    return f"fn {name}_at(i: u32) -> {kind} {{ return {byte}; }}"

@@ -1,0 +1,1 @@
+"""Kernels that go row by row: norms, elementwise."""

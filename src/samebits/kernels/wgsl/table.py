@@ -1,0 +1,24 @@
+"""All WGSL kernels: importing a kernel file registers what it has."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from samebits.kernels.record import KernelTable
+
+# In the order of preference where two files serve one op.
+FILES: tuple[str, ...] = (
+    "rows.elementwise",
+    "rows.norm",
+)
+
+
+@cache
+def wgsl_kernels() -> KernelTable:
+    """The table."""
+    from samebits.kernels.wgsl.lib.registry import WGSL
+
+    for name in FILES:
+        import_module(f"samebits.kernels.wgsl.{name}")
+    return WGSL
