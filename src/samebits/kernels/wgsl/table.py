@@ -9,6 +9,9 @@ from samebits.kernels.record import KernelTable
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
+    "products.blocks",
+    "products.dense",
+    "products.embedding",
     "rows.elementwise",
     "rows.norm",
 )
