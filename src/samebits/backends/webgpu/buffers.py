@@ -120,6 +120,14 @@ def first_row_of(view: View) -> int | None:
     return first
 
 
+def is_reached_in_place(view: View) -> bool:
+    """Whether a view is a range of rows that begins where a word does: shaders write whole words."""
+    first, fmt = first_row_of(view), FORMATS[view.spec.format]
+    if first is None or isinstance(fmt, BlockFormat):
+        return first is not None
+    return first * fmt.row_bytes(prod(view.spec.upper_shape[1:])) % 4 == 0
+
+
 def uploaded(gpu: Gpu, spec: TensorSpec, chunks: list[tuple[int, int, np.ndarray]], scale: float) -> WeightBuffer:
     """A packed weight on the device: (first row, rows, uint32 words) of each chunk."""
     made = []

@@ -14,6 +14,7 @@ from samebits.backends.webgpu.buffers import (
     WeightBuffer,
     base_of,
     first_row_of,
+    is_reached_in_place,
     operand,
     stored_bytes,
     write,
@@ -40,7 +41,7 @@ TABLE_ALIGN_BYTES = 16
 
 
 class WebGpuExecutable(Executable):
-    """See the interface. A view that is no range of rows is read from and written to through a copy of it."""
+    """See the interface. A view that is no range of rows, or begins inside a word, goes through a copy of it."""
 
     def __init__(self, backend: WebGpuBackend, graph: Graph, kernels: Sequence[Kernel]) -> None:
         self._backend, self._gpu, self._graph = backend, backend.gpu, graph
@@ -76,7 +77,7 @@ class WebGpuExecutable(Executable):
         if old is None or (name not in self._tables and _place(old) != _place(buffer)):
             self._schedules.clear()
             self._staged.pop(name, None)
-        if isinstance(buffer, View) and name not in self._tables and first_row_of(buffer) is None:
+        if isinstance(buffer, View) and name not in self._tables and not is_reached_in_place(buffer):
             self._staged[name] = WebGpuBuffer(buffer.spec, self._gpu.buffer(stored_bytes(buffer.spec)))
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
