@@ -10,6 +10,9 @@ from samebits.kernels.record import KernelTable
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
     "rows.elementwise",
+    "rows.gated",
+    "rows.columns",
+    "rows.quantize",
     "rows.norm",
 )
 
