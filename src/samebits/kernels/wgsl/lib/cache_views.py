@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samebits.core.format import BLOCK
+from samebits.core.shapes import Dim
 from samebits.kernels.record import OpCall
 from samebits.kernels.wgsl.lib.launch import Operand, View
 
@@ -63,10 +64,14 @@ def cache_views(k_cache: Operand, v_cache: Operand | None, layout: str) -> tuple
     return keys, _one_view(k_cache, layout, 1) if len(k_cache.shape) == 5 else keys
 
 
+def _is_odd(size: Dim) -> bool:
+    return isinstance(size, int) and size % 2 == 1
+
+
 def whole_words(call: OpCall) -> str | None:
     """A `when`: heads of 16-bit caches fill words, so that no two invocations write to one."""
     for name in ("k_cache", "v_cache"):
         spec = call.inputs.get(name)
-        if spec is not None and UNITS[spec.format] == 2 and int(spec.shape[-1]) % 2:
+        if spec is not None and UNITS[spec.format] == 2 and _is_odd(spec.shape[-1]):
             return f"wgsl takes heads of an even size in a 16-bit cache, not {spec.shape[-1]} in {name}"
     return None
