@@ -12,7 +12,11 @@ FILES: tuple[str, ...] = (
     "products.blocks",
     "products.dense",
     "products.embedding",
+    "caches.append",
     "rows.elementwise",
+    "rows.gated",
+    "rows.columns",
+    "rows.quantize",
     "rows.norm",
 )
 
