@@ -28,10 +28,7 @@ def embedding(call: Call) -> list[Dispatch]:
     table, ids, y = call.weight("table"), call.tensor("ids"), call.outputs[0]
     num_tokens, k, is_block = ids.shape[0], table.shape[1], table.format in PARTS
     units = ceil_div(k, BLOCK if is_block else 4)  # an invocation each
-    if is_block:
-        consts = {"BLOCKS": units, "CUT_TEXELS": cut_texels(table.format)}
-    else:
-        consts = {"FOURS": units}
+    consts = {"BLOCKS": units, "CUT_TEXELS": cut_texels(table.format)} if is_block else {"FOURS": units}
     return [
         Dispatch(
             "products/embed_blocks" if is_block else "products/embed_dense",
