@@ -8,6 +8,8 @@ view       array              functions; t counts rows of the first axis, i is w
 elements   x, by format       x_row(t) -> u32; x_at(i) -> f32, i32 or u32: one element, widened exactly
 words      x: array<u32>      x_row(t) -> u32, in words
 vec4       x: array<vec4<u32>> x_row(t) -> u32, in vec4
+fours      x                  x_row(t) -> u32; x_four(i, left) -> vec4<f32>, x_put(i, left, v) where written: fours.py
+singles    x                  as fours, for a kernel that stops inside a vec4
 planes     x: array<u32>      x_row(t) -> u32, in blocks; P.x_scales: the word where float32 scales begin
 
 A written binding of a 32-bit format is x: array<f32> or array<i32>, so x[x_row(t) + c] = value. An absent input has the
@@ -26,6 +28,7 @@ from typing import Any
 from samebits.core.errors import Unsupported
 from samebits.core.format import FORMATS
 from samebits.kernels.wgsl.lib.faults import word_of
+from samebits.kernels.wgsl.lib.fours import four_functions, in_vectors
 from samebits.kernels.wgsl.lib.launch import Binding, Chunk, Dispatch, Operand, Tables
 
 ROOT = files("samebits.kernels.wgsl")
@@ -34,8 +37,7 @@ ALWAYS = ("rounding",)
 DIRECT = {"f32": "f32", "i32": "i32", "u32": "u32"}  # formats that a shader's array holds as they are
 NARROW = {"f16": "float16", "bf16": "bfloat16"}  # 16 bits each, and the snippet that widens them
 WORD_BYTES = {"words": 4, "vec4": 16}
-
-
+ONE_BY_ONE = ("elements", "fours", "singles")  # views whose x_row counts elements
 MAX_PARAM_BYTES = 256  # of all uniform words of a dispatch
 
 
@@ -82,7 +84,7 @@ def signature(dispatch: Dispatch) -> Hashable:
         else:
             tensor = binding.tensor
             kind = tensor.format if isinstance(tensor, Operand) else tensor is None
-            bindings.append((binding.name, binding.access, binding.view, kind))
+            bindings.append((binding.name, binding.access, binding.view, kind, _is_vector(binding)))
     return (
         dispatch.shader,
         tuple(bindings),
@@ -182,7 +184,7 @@ def code_words(block_format: str) -> int:
 
 def _elements_per_unit(binding: Binding, tensor: Operand) -> int:
     """How many elements one step in the shader's array covers."""
-    if binding.view == "elements":
+    if binding.view in ONE_BY_ONE:
         return 1
     if binding.view == "planes":
         return FORMATS[tensor.format].block_len
@@ -192,15 +194,19 @@ def _elements_per_unit(binding: Binding, tensor: Operand) -> int:
 def _widening(binding: Binding) -> str | None:
     """The snippet that widens a binding's elements, where they have 16 bits."""
     tensor = binding.tensor
-    return NARROW.get(tensor.format) if isinstance(tensor, Operand) and binding.view == "elements" else None
+    return NARROW.get(tensor.format) if isinstance(tensor, Operand) and binding.view in ONE_BY_ONE else None
 
 
 def _array_type(binding: Binding) -> str:
-    if binding.view == "vec4":
+    if binding.view == "vec4" or _is_vector(binding):
         return "vec4<u32>"
-    if isinstance(binding.tensor, Operand) and binding.view == "elements":
+    if isinstance(binding.tensor, Operand) and binding.view in ONE_BY_ONE:
         return DIRECT.get(binding.tensor.format, "u32")
     return "u32"
+
+
+def _is_vector(binding: Binding) -> bool:
+    return binding.view == "fours" and isinstance(binding.tensor, Operand) and in_vectors(binding.tensor)
 
 
 def _declarations(dispatch: Dispatch) -> list[str]:
@@ -229,7 +235,10 @@ def _functions(dispatch: Dispatch) -> list[str]:
         if isinstance(binding, Tables):
             found += [_row(name, t) + _in_tables(name, t) for name, t in binding.tensors.items()]
         elif not isinstance(binding.tensor, Chunk):
-            element = _element(binding.name, binding.tensor) if binding.view == "elements" else ""
+            singles = binding.view in ONE_BY_ONE and not _is_vector(binding)
+            element = _element(binding.name, binding.tensor) + "\n" if singles else ""
+            if binding.view in ("fours", "singles"):
+                element += four_functions(binding.name, binding.tensor, _is_vector(binding), binding.access == "write")
             found.append(_row(binding.name, binding.tensor) + element)
     return found
 
