@@ -46,7 +46,7 @@ resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 kept = []
 for ask in (
     lambda: backend.alloc(TensorSpec((96 << 18,), "f32")),
-    lambda: backend.adopt_packed(lambda host: PackedWeight("f32", (1, 1), ((0, 1, words),)), np.ones((1, 1), np.float32)),
+    lambda: backend.adopt_packed(lambda host: PackedWeight("f32", (1, 1), ((0, 1, words),)), np.zeros((1, 1), "f4")),
 ):
     try:
         while len(kept) < 20:
@@ -161,7 +161,7 @@ def test_a_grid_that_no_device_takes(webgpu: Backend) -> None:
             schedule.encode(encoder)
             webgpu.gpu.queue.submit([encoder.finish()])
 
-    with pytest.raises(SamebitsError, match="^webgpu: a step: .*65535") as caught:
+    with pytest.raises(SamebitsError, match=r"^webgpu: a step: .*65535") as caught:
         run(70000)
     assert "\n" not in str(caught.value)
     run(1)
@@ -171,7 +171,7 @@ def test_a_grid_that_no_device_takes(webgpu: Backend) -> None:
 def test_what_wgpu_only_logs_is_raised_by_the_next_wait(webgpu: Backend) -> None:
     webgpu.sync()
     logging.getLogger("wgpu").error("Validation Error\n\nCaused by:\n  In wgpuQueueSubmit\n    the queue is not well")
-    with pytest.raises(SamebitsError, match="^webgpu: the device: the queue is not well$"):
+    with pytest.raises(SamebitsError, match=r"^webgpu: the device: the queue is not well$"):
         webgpu.sync()
     webgpu.sync()
 
