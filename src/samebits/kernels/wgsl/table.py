@@ -14,6 +14,7 @@ FILES: tuple[str, ...] = (
     "rows.columns",
     "rows.quantize",
     "rows.norm",
+    "rows.rope",
 )
 
 
