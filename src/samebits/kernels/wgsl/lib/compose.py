@@ -19,11 +19,15 @@ same functions, which give 0, and every binding has a constant HAS_X.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import struct
+from collections.abc import Hashable, Iterable
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
+from samebits.core.errors import Unsupported
 from samebits.core.format import FORMATS
+from samebits.kernels.wgsl.lib.faults import word_of
 from samebits.kernels.wgsl.lib.fours import four_functions, in_vectors
 from samebits.kernels.wgsl.lib.launch import Binding, Chunk, Dispatch, Operand, Tables
 
@@ -34,6 +38,15 @@ DIRECT = {"f32": "f32", "i32": "i32", "u32": "u32"}  # formats that a shader's a
 NARROW = {"f16": "float16", "bf16": "bfloat16"}  # 16 bits each, and the snippet that widens them
 WORD_BYTES = {"words": 4, "vec4": 16}
 ONE_BY_ONE = ("elements", "fours", "singles")  # views whose x_row counts elements
+MAX_PARAM_BYTES = 256  # of all uniform words of a dispatch
+
+
+class Misaligned(Exception):
+    """A tensor begins between two units of the view that a kernel has of it."""
+
+    def __init__(self, shader: str, name: str, memory: Any) -> None:
+        super().__init__(f"wgsl/{shader}: {name} starts inside a unit of its view")
+        self.memory = memory
 
 
 @cache
@@ -60,6 +73,26 @@ def in_order(names: Iterable[str]) -> list[str]:
     for name in names:
         add(name)
     return found
+
+
+def signature(dispatch: Dispatch) -> Hashable:
+    """Equal for dispatches whose shaders have the same text; cheap beside making that."""
+    bindings: list[Hashable] = []
+    for binding in dispatch.bindings:
+        if isinstance(binding, Tables):
+            bindings.append(tuple([(name, t and t.format) for name, t in binding.tensors.items()]))
+        else:
+            tensor = binding.tensor
+            kind = tensor.format if isinstance(tensor, Operand) else tensor is None
+            bindings.append((binding.name, binding.access, binding.view, kind, _is_vector(binding)))
+    return (
+        dispatch.shader,
+        tuple(bindings),
+        tuple([(name, value, type(value)) for name, value in dispatch.consts.items()]),
+        tuple([(name, isinstance(value, float)) for name, value in dispatch.params.items()]),
+        tuple(dispatch.faults.items()),
+        dispatch.snippets,
+    )
 
 
 def shader_text(dispatch: Dispatch) -> str:
@@ -121,6 +154,8 @@ def params_of(dispatch: Dispatch) -> list[tuple[str, int | float]]:
         tensor = binding.tensor
         if isinstance(tensor, Operand):
             unit = _elements_per_unit(binding, tensor)
+            if tensor.offset % unit:
+                raise Misaligned(dispatch.shader, binding.name, tensor.buffer)
             words += [
                 (f"{binding.name}_offset", tensor.offset // unit),
                 (f"{binding.name}_stride", tensor.row_stride // unit),
@@ -128,6 +163,18 @@ def params_of(dispatch: Dispatch) -> list[tuple[str, int | float]]:
             if binding.view == "planes":
                 words.append((f"{binding.name}_scales", tensor.num_blocks * code_words(tensor.format)))
     return words + list(dispatch.params.items())
+
+
+def packed_params(dispatch: Dispatch) -> bytes:
+    """The words of a dispatch's uniform struct, the 0 of the rounding barrier first.
+
+    Misaligned where a view does not fit its tensor.
+    """
+    values = [value for _, value in params_of(dispatch)]
+    codes = "".join(["f" if isinstance(value, float) else "I" for value in values])
+    if 4 * (1 + len(codes)) > MAX_PARAM_BYTES:
+        raise Unsupported(f"wgsl/{dispatch.shader}: {len(codes)} parameters; devices get {MAX_PARAM_BYTES // 4 - 1}")
+    return struct.pack(f"<I{codes}", 0, *values)
 
 
 def code_words(block_format: str) -> int:
@@ -176,8 +223,8 @@ def _declarations(dispatch: Dispatch) -> list[str]:
             lines.append(f"@group(0) @binding({number}) var<storage, {mode}> {binding.name}: array<{kind}>;")
     if dispatch.faults:
         lines.append(f"@group(0) @binding({number + 1}) var<storage, read_write> faults: array<atomic<u32>>;")
-        lines.append("fn refuse(reason: u32) { atomicStore(&faults[FAULT_WORD], reason); }")
-        lines.append(f"const FAULT_WORD = {1 if dispatch.shader.startswith('select/') else 0}u;")
+        word = f"faults[{word_of(dispatch.faults.values())}]"  # what came first stays: the rest follows from it
+        lines.append(f"fn refuse(reason: u32) {{ if (atomicLoad(&{word}) == 0u) {{ atomicStore(&{word}, reason); }} }}")
     return lines
 
 
