@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from samebits.kernels.record import OpCall
-from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, ceil_div, linear
+from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, View, ceil_div, linear
 from samebits.kernels.wgsl.lib.registry import implements, only_f32
 
 CUT = 256  # elements
@@ -47,15 +47,16 @@ def _norm(
     width, num_rows = x.shape[-1] // parts, x.num_rows * parts
     if not width:
         return []
+    view: View = "singles" if width % 4 else "fours"
     gate_first = bool(call.attrs.get("gate_first"))
     sums = sum_consts(width)
     bindings = (
-        Binding("x", x, view="fours"),
-        Binding("residual", residual, "write", "fours"),
-        Binding("gate", gate, view="fours"),
-        Binding("weight", call.optional("weight"), view="fours"),
-        Binding("bias", call.optional("bias"), view="fours"),
-        Binding("y", y, "write", "fours"),
+        Binding("x", x, view=view),
+        Binding("residual", residual, "write", view),
+        Binding("gate", gate, view=view),
+        Binding("weight", call.optional("weight"), view=view),
+        Binding("bias", call.optional("bias"), view=view),
+        Binding("y", y, "write", view),
     )
     return [
         Dispatch(

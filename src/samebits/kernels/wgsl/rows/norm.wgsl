@@ -1,4 +1,4 @@
-//: needs elementary, row_sum, sigmoid
+//: needs elementary, row_sum, add_to_residual, sigmoid
 // LANES invocations take a row; each walks the same places in every pass, so that it reads what it wrote itself.
 
 fn gate_factor(i: u32, left: u32) -> vec4<f32> {
@@ -15,15 +15,6 @@ fn taken(row: u32, c: u32, centre: f32) -> vec4<f32> {
     if (GATE_FIRST) { return settle4(mul4(v, gate_factor(gate_row(row / INNER) + inner, left))); }
     if (CENTRED) { return within(settle4(sub4(v, vec4(centre))), left); }
     return v;
-}
-
-// residual += x, and what it is then.
-fn added(row: u32, c: u32) -> vec4<f32> {
-    let inner = (row % INNER) * K + c;
-    let at = residual_row(row / INNER) + inner;
-    let total = settle4(add4(residual_four(at, K - c), x_four(x_row(row / INNER) + inner, K - c)));
-    residual_put(at, K - c, total);
-    return total;
 }
 
 fn put(row: u32, c: u32, normalized: vec4<f32>) {
