@@ -17,6 +17,8 @@ FILES: tuple[str, ...] = (
     "rows.norm",
     "rows.norm_q8",
     "rows.rope",
+    "rows.cast",
+    "rows.softmax",
 )
 
 
