@@ -15,6 +15,10 @@ FILES: tuple[str, ...] = (
     "rows.columns",
     "rows.quantize",
     "rows.norm",
+    "rows.norm_q8",
+    "rows.rope",
+    "rows.cast",
+    "rows.softmax",
 )
 
 
