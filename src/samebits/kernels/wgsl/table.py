@@ -11,6 +11,9 @@ from samebits.kernels.record import KernelTable
 FILES: tuple[str, ...] = (
     "rows.elementwise",
     "rows.norm",
+    "select.arg_max",
+    "select.top_k",
+    "select.sample",
 )
 
 
