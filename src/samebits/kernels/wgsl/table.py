@@ -20,6 +20,9 @@ FILES: tuple[str, ...] = (
     "rows.rope",
     "rows.cast",
     "rows.softmax",
+    "select.arg_max",
+    "select.top_k",
+    "select.sample",
 )
 
 
