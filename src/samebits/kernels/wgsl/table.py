@@ -9,7 +9,11 @@ from samebits.kernels.record import KernelTable
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
+    "caches.append",
     "rows.elementwise",
+    "rows.gated",
+    "rows.columns",
+    "rows.quantize",
     "rows.norm",
 )
 

@@ -8,6 +8,8 @@ view       array              functions; t counts rows of the first axis, i is w
 elements   x, by format       x_row(t) -> u32; x_at(i) -> f32, i32 or u32: one element, widened exactly
 words      x: array<u32>      x_row(t) -> u32, in words
 vec4       x: array<vec4<u32>> x_row(t) -> u32, in vec4
+fours      x                  x_row(t) -> u32; x_four(i, left) -> vec4<f32>, x_put(i, left, v) where written: fours.py
+singles    x                  as fours, for a kernel that stops inside a vec4
 planes     x: array<u32>      x_row(t) -> u32, in blocks; P.x_scales: the word where float32 scales begin
 
 A written binding of a 32-bit format is x: array<f32> or array<i32>, so x[x_row(t) + c] = value. An absent input has the
@@ -17,11 +19,16 @@ same functions, which give 0, and every binding has a constant HAS_X.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import struct
+from collections.abc import Hashable, Iterable
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
+from samebits.core.errors import Unsupported
 from samebits.core.format import FORMATS
+from samebits.kernels.wgsl.lib.faults import word_of
+from samebits.kernels.wgsl.lib.fours import four_functions, in_vectors
 from samebits.kernels.wgsl.lib.launch import Binding, Chunk, Dispatch, Operand, Tables
 
 ROOT = files("samebits.kernels.wgsl")
@@ -30,6 +37,16 @@ ALWAYS = ("rounding",)
 DIRECT = {"f32": "f32", "i32": "i32", "u32": "u32"}  # formats that a shader's array holds as they are
 NARROW = {"f16": "float16", "bf16": "bfloat16"}  # 16 bits each, and the snippet that widens them
 WORD_BYTES = {"words": 4, "vec4": 16}
+ONE_BY_ONE = ("elements", "fours", "singles")  # views whose x_row counts elements
+MAX_PARAM_BYTES = 256  # of all uniform words of a dispatch
+
+
+class Misaligned(Exception):
+    """A tensor begins between two units of the view that a kernel has of it."""
+
+    def __init__(self, shader: str, name: str, memory: Any) -> None:
+        super().__init__(f"wgsl/{shader}: {name} starts inside a unit of its view")
+        self.memory = memory
 
 
 @cache
@@ -56,6 +73,26 @@ def in_order(names: Iterable[str]) -> list[str]:
     for name in names:
         add(name)
     return found
+
+
+def signature(dispatch: Dispatch) -> Hashable:
+    """Equal for dispatches whose shaders have the same text; cheap beside making that."""
+    bindings: list[Hashable] = []
+    for binding in dispatch.bindings:
+        if isinstance(binding, Tables):
+            bindings.append(tuple([(name, t and t.format) for name, t in binding.tensors.items()]))
+        else:
+            tensor = binding.tensor
+            kind = tensor.format if isinstance(tensor, Operand) else tensor is None
+            bindings.append((binding.name, binding.access, binding.view, kind, _is_vector(binding)))
+    return (
+        dispatch.shader,
+        tuple(bindings),
+        tuple([(name, value, type(value)) for name, value in dispatch.consts.items()]),
+        tuple([(name, isinstance(value, float)) for name, value in dispatch.params.items()]),
+        tuple(dispatch.faults.items()),
+        dispatch.snippets,
+    )
 
 
 def shader_text(dispatch: Dispatch) -> str:
@@ -117,6 +154,8 @@ def params_of(dispatch: Dispatch) -> list[tuple[str, int | float]]:
         tensor = binding.tensor
         if isinstance(tensor, Operand):
             unit = _elements_per_unit(binding, tensor)
+            if tensor.offset % unit:
+                raise Misaligned(dispatch.shader, binding.name, tensor.buffer)
             words += [
                 (f"{binding.name}_offset", tensor.offset // unit),
                 (f"{binding.name}_stride", tensor.row_stride // unit),
@@ -126,6 +165,18 @@ def params_of(dispatch: Dispatch) -> list[tuple[str, int | float]]:
     return words + list(dispatch.params.items())
 
 
+def packed_params(dispatch: Dispatch) -> bytes:
+    """The words of a dispatch's uniform struct, the 0 of the rounding barrier first.
+
+    Misaligned where a view does not fit its tensor.
+    """
+    values = [value for _, value in params_of(dispatch)]
+    codes = "".join(["f" if isinstance(value, float) else "I" for value in values])
+    if 4 * (1 + len(codes)) > MAX_PARAM_BYTES:
+        raise Unsupported(f"wgsl/{dispatch.shader}: {len(codes)} parameters; devices get {MAX_PARAM_BYTES // 4 - 1}")
+    return struct.pack(f"<I{codes}", 0, *values)
+
+
 def code_words(block_format: str) -> int:
     """Words of a block's codes in a cache."""
     return {"q8_0": 8, "q4_0": 4}[block_format]
@@ -133,7 +184,7 @@ def code_words(block_format: str) -> int:
 
 def _elements_per_unit(binding: Binding, tensor: Operand) -> int:
     """How many elements one step in the shader's array covers."""
-    if binding.view == "elements":
+    if binding.view in ONE_BY_ONE:
         return 1
     if binding.view == "planes":
         return FORMATS[tensor.format].block_len
@@ -143,15 +194,19 @@ def _elements_per_unit(binding: Binding, tensor: Operand) -> int:
 def _widening(binding: Binding) -> str | None:
     """The snippet that widens a binding's elements, where they have 16 bits."""
     tensor = binding.tensor
-    return NARROW.get(tensor.format) if isinstance(tensor, Operand) and binding.view == "elements" else None
+    return NARROW.get(tensor.format) if isinstance(tensor, Operand) and binding.view in ONE_BY_ONE else None
 
 
 def _array_type(binding: Binding) -> str:
-    if binding.view == "vec4":
+    if binding.view == "vec4" or _is_vector(binding):
         return "vec4<u32>"
-    if isinstance(binding.tensor, Operand) and binding.view == "elements":
+    if isinstance(binding.tensor, Operand) and binding.view in ONE_BY_ONE:
         return DIRECT.get(binding.tensor.format, "u32")
     return "u32"
+
+
+def _is_vector(binding: Binding) -> bool:
+    return binding.view == "fours" and isinstance(binding.tensor, Operand) and in_vectors(binding.tensor)
 
 
 def _declarations(dispatch: Dispatch) -> list[str]:
@@ -168,8 +223,8 @@ def _declarations(dispatch: Dispatch) -> list[str]:
             lines.append(f"@group(0) @binding({number}) var<storage, {mode}> {binding.name}: array<{kind}>;")
     if dispatch.faults:
         lines.append(f"@group(0) @binding({number + 1}) var<storage, read_write> faults: array<atomic<u32>>;")
-        lines.append("fn refuse(reason: u32) { atomicStore(&faults[FAULT_WORD], reason); }")
-        lines.append(f"const FAULT_WORD = {1 if dispatch.shader.startswith('select/') else 0}u;")
+        word = f"faults[{word_of(dispatch.faults.values())}]"  # what came first stays: the rest follows from it
+        lines.append(f"fn refuse(reason: u32) {{ if (atomicLoad(&{word}) == 0u) {{ atomicStore(&{word}, reason); }} }}")
     return lines
 
 
@@ -180,7 +235,10 @@ def _functions(dispatch: Dispatch) -> list[str]:
         if isinstance(binding, Tables):
             found += [_row(name, t) + _in_tables(name, t) for name, t in binding.tensors.items()]
         elif not isinstance(binding.tensor, Chunk):
-            element = _element(binding.name, binding.tensor) if binding.view == "elements" else ""
+            singles = binding.view in ONE_BY_ONE and not _is_vector(binding)
+            element = _element(binding.name, binding.tensor) + "\n" if singles else ""
+            if binding.view in ("fours", "singles"):
+                element += four_functions(binding.name, binding.tensor, _is_vector(binding), binding.access == "write")
             found.append(_row(binding.name, binding.tensor) + element)
     return found
 

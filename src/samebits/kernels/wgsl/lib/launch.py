@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from samebits.core.errors import Unsupported
 
-View = Literal["elements", "words", "vec4", "planes"]
+View = Literal["elements", "words", "vec4", "fours", "singles", "planes"]
 Access = Literal["read", "write"]
 MAX_GROUPS = 65535  # along one axis of a grid, what every device grants
 
