@@ -10,6 +10,9 @@ from samebits.kernels.record import KernelTable
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
     "attention.tile",
+    "products.blocks",
+    "products.dense",
+    "products.embedding",
     "caches.append",
     "rows.elementwise",
     "rows.gated",
