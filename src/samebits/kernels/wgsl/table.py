@@ -9,6 +9,7 @@ from samebits.kernels.record import KernelTable
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
+    "attention.tile",
     "products.blocks",
     "products.dense",
     "products.embedding",
@@ -18,6 +19,13 @@ FILES: tuple[str, ...] = (
     "rows.columns",
     "rows.quantize",
     "rows.norm",
+    "rows.norm_q8",
+    "rows.rope",
+    "rows.cast",
+    "rows.softmax",
+    "select.arg_max",
+    "select.top_k",
+    "select.sample",
 )
 
 
