@@ -1,7 +1,7 @@
 """Microseconds of a product on the WebGPU device, by shape and tokens: `python benchmarks/webgpu_products.py`.
 
-All dispatches of a product, many times over in one submission. Beside the wall clock the processor time of this process:
-on a software driver it is the work done, whatever else the machine does.
+All dispatches of a product, many times over in one submission. Beside the wall clock the processor time of this
+process: on a software driver it is the work done, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -89,9 +89,8 @@ def main() -> None:
     options = parser.parse_args()
     backend = WebGpuBackend()
     rows = OTHERS if options.formats else SHAPES
-    print(
-        f"{backend.gpu.name}\n{'row':12} {'tokens':>6} {'dispatches':>10} {'us':>9} {'cpu us':>9} {'GMAC/s of a core':>17}"
-    )
+    print(backend.gpu.name)
+    print(f"{'row':12} {'tokens':>6} {'dispatches':>10} {'us':>9} {'cpu us':>9} {'GMAC/s of a core':>17}")
     for name, (op, fmt, n, k) in rows.items():
         if options.only not in (None, name):
             continue
@@ -100,7 +99,7 @@ def main() -> None:
             product.seconds(1)
             repeats = max(2, min(50, 20_000_000 // (n * k * tokens)))
             wall, cpu = (
-                min(times) / repeats for times in zip(*(product.seconds(repeats) for _ in range(3)), strict=True)
+                min(times) / repeats for times in zip(*(product.seconds(repeats) for _ in range(6)), strict=True)
             )
             rate = n * k * tokens / cpu / 1e9
             print(
