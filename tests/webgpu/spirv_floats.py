@@ -56,7 +56,7 @@ class Summary:
 
     consumed: set[int] = field(default_factory=set)  # those that reach a sum or product
     returned: Carried = CLEAN
-    written: dict[int, Carried] = field(default_factory=dict)  # through a pointer
+    written: dict[int, Carried] = field(default_factory=dict)  # into memory that outlives a call, by variable
 
 
 def findings(binary: bytes) -> list[str]:
@@ -136,22 +136,22 @@ class Following:
         summary.consumed |= carried - {RAW}
 
     def _store(self, function: Function, summary: Summary, root: int, carried: Carried) -> None:
-        self._add(root, carried)
-        if root in function.parameters:
-            number = function.parameters.index(root)
-            summary.written[number] = summary.written.get(number, CLEAN) | carried
+        is_own = root in function.variables
+        self._add(root, carried if is_own else carried & {RAW})  # numbers of parameters mean nothing elsewhere
+        if not is_own:
+            summary.written[root] = summary.written.get(root, CLEAN) | carried
 
     def _call(self, function: Function, summary: Summary, operands: tuple[int, ...]) -> None:
-        callee, given = self._summaries[operands[2]], operands[3:]
-        name = self._module.functions[operands[2]].name
+        called, callee, given = self._module.functions[operands[2]], self._summaries[operands[2]], operands[3:]
+        places = dict(zip(called.parameters, given, strict=True))
 
         def here(carried: Carried) -> Carried:
             """What a callee's set means at this call."""
-            own = (self._of(self._module.root(given[n])) | self._of(given[n]) for n in carried if n != RAW)
+            own = (self._of(self._module.root(given[n]), given[n]) for n in carried if n != RAW)
             return (carried & {RAW}).union(*own)
 
         for number in callee.consumed:
-            self._consume(function, summary, f"{name}()", here(frozenset({number})))
-        for number, carried in callee.written.items():
-            self._store(function, summary, self._module.root(given[number]), here(carried))
+            self._consume(function, summary, f"{called.name}()", here(frozenset({number})))
+        for root, carried in callee.written.items():
+            self._store(function, summary, self._module.root(places.get(root, root)), here(carried))
         self._add(operands[1], here(callee.returned))
