@@ -18,6 +18,7 @@ from samebits.kernels.wgsl.lib.compose import shader_text, signature, storage
 from samebits.kernels.wgsl.lib.launch import Dispatch
 
 KINDS = {"read": wgpu.BufferBindingType.read_only_storage, "write": wgpu.BufferBindingType.storage}
+PARAMS_BYTES = 256  # of a dispatch's parameters: offsets into uniform buffers are multiples of it everywhere
 MAX_STORAGE_BUFFERS = GRANTED["max-storage-buffers-per-shader-stage"]
 
 

@@ -98,5 +98,3 @@ def products(
             )
         )
     return found
-
-
