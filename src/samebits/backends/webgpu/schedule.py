@@ -32,9 +32,9 @@ class Schedule:
             words = packed_params(dispatch)
             row[: len(words)] = np.frombuffer(words, np.uint8)
 
-    def encode(self, encoder: Any, timestamps: Any = None) -> None:
-        """Adds all dispatches to a command encoder, in one pass. timestamps: wgpu's, written before and after."""
-        run = encoder.begin_compute_pass(timestamp_writes=timestamps)
+    def encode(self, encoder: Any) -> None:
+        """Adds all dispatches to a command encoder, in one pass."""
+        run = encoder.begin_compute_pass()
         set_pipeline, set_group, dispatch = run.set_pipeline, run.set_bind_group, run.dispatch_workgroups
         current = None
         for pipeline, group, offsets, grid in self.launches:
