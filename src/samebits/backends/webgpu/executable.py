@@ -64,6 +64,7 @@ class WebGpuExecutable(Executable):
             for dim, size in zip(self._specs[name].shape, array.shape, strict=True):
                 if not isinstance(dim, int):
                     dims[dim.name] = (size - dim.plus) // dim.factor
+        self.prepare(dims)
         self._tables.send({name: array for name, array in arrays.items() if name in self._tables})
         for name, array in arrays.items():
             if name in self._tables:
@@ -71,7 +72,6 @@ class WebGpuExecutable(Executable):
                 self._gathered.pop(name, None)
             else:
                 self._feed_wide(name, array)
-        self.prepare(dims)
         return True
 
     def _feed_wide(self, name: str, array: np.ndarray) -> None:

@@ -1,0 +1,17 @@
+"""argmax: the lowest index among equals."""
+
+from __future__ import annotations
+
+from samebits.kernels.wgsl.lib.faults import fault
+from samebits.kernels.wgsl.lib.launch import Call, Dispatch
+from samebits.kernels.wgsl.lib.registry import implements
+from samebits.kernels.wgsl.select.parts import rows_of, takes
+
+NAN = fault("argmax", "x", "NaN", "no NaN")
+
+
+@implements("argmax", when=takes("x"))
+def argmax(call: Call) -> list[Dispatch]:
+    """The first place of every part of a row, then of the row."""
+    rows = rows_of(call, call.tensor("x"))
+    return [rows.extent({}), rows.pick(call.outputs[0], NAN)]
