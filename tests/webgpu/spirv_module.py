@@ -56,7 +56,7 @@ class Module:
 
     functions  by id, callees before callers
     constants  id -> its 32 bits
-    barriers   values that are the first word of a uniform buffer
+    barriers   values that are the first word of a uniform buffer, and vectors of it
     roots      id of a pointer -> the variable or parameter it points into
     integers   float values that hold integers: converted ones, and what is made of them alone
     """
@@ -99,8 +99,10 @@ class Module:
             self.roots[operands[1]] = self.root(operands[2])
             if operands[2] in self._first_words and all(self.constants.get(x) == 0 for x in operands[3:]):
                 self._first_words.add(operands[1])
-        elif opcode == LOAD and operands[2] in self._first_words:
-            self.barriers.add(operands[1])
+        elif opcode == LOAD:
+            self.barriers |= {operands[1]} if operands[2] in self._first_words else set()
+        elif opcode == CONSTRUCT:
+            self.barriers |= {operands[1]} if self.barriers.issuperset(operands[2:]) else set()
         elif opcode == STORE:
             self._stored.setdefault(self.root(operands[0]), []).append(operands[1])
         elif opcode == CALL:
