@@ -37,7 +37,7 @@ def is_whole(cache: CacheView, width: int) -> bool:
 
 
 def small_inputs(call: Call) -> tuple[Binding | Tables, ...]:
-    """The step's integers, slopes and sinks: those that lie with the integers in one binding, a model's own beside it."""
+    """The step's integers, slopes and sinks: those that lie with the integers in one binding, a model's own apart."""
     qo = call.tensor("qo_indptr")
     floats = {"slopes": call.optional("alibi_slopes"), "sinks": call.optional("sinks")}
     apart = {name: tensor for name, tensor in floats.items() if tensor is not None and tensor.buffer is not qo.buffer}
