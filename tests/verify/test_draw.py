@@ -18,8 +18,8 @@ from samebits.ops import OPS, Op, bind, make_inputs
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
 from samebits.verify.coverage import stated_classes, unreached
 from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class, large_rows
-from samebits.verify.model import Task
-from samebits.verify.select import drawn_ids, find_case, op_tasks
+from samebits.verify.model import Task, is_drawn
+from samebits.verify.select import drawn_ids, find_case, op_tasks, prefix_of
 
 OP_NAMES = [op.name for op in OPS]
 SEEDS = st.integers(0, 2**32)
@@ -33,9 +33,10 @@ def tasks(op: Op, seed: int = 0) -> list[Task]:
 def test_a_quick_run_reaches_every_class_that_an_op_states(name: str) -> None:
     op = OPS[name]
     assert op.space is not None
-    assert unreached(tasks(op)) == []
+    found = tasks(op)
+    assert unreached(found) == []
     drawn = drawn_ids(op, full=False, seed=0)
-    assert drawn == drawn_ids(op, full=False, seed=0)
+    assert drawn == [task.case for task in found if is_drawn(task.case) and not prefix_of(task.case)]
     assert set(drawn) != set(drawn_ids(op, full=False, seed=1))
     assert all(op.space.row_id(op.space.parse(case)) == case for case in drawn)
 

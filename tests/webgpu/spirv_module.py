@@ -15,6 +15,7 @@ SHUFFLE, CONSTRUCT, EXTRACT, INSERT, COPY, BITCAST, NEGATE, SELECT, PHI = 79, 80
 SUMS, PRODUCTS = (129, 131), (133, 142)  # FAdd, FSub; FMul, VectorTimesScalar
 INT_TO_FLOAT, RETURN_VALUE, OR, XOR, AND = (111, 112), 254, 197, 198, 199
 UNIFORM = 2  # a storage class
+ANYTHING = 0  # no value has this id
 BOUNDS = (4, 37, 40, 43, 79, 80, 81)  # abs, min, max, clamp of floats in GLSL.std.450
 
 
@@ -23,6 +24,7 @@ class Function:
     name: str
     body: list[Instruction] = field(default_factory=list)
     parameters: list[int] = field(default_factory=list)
+    variables: set[int] = field(default_factory=set)
 
 
 def instructions(binary: bytes) -> Iterator[Instruction]:
@@ -54,7 +56,7 @@ class Module:
 
     functions  by id, callees before callers
     constants  id -> its 32 bits
-    barriers   values that are the first word of a uniform buffer
+    barriers   values that are the first word of a uniform buffer, and vectors of it
     roots      id of a pointer -> the variable or parameter it points into
     integers   float values that hold integers: converted ones, and what is made of them alone
     """
@@ -84,6 +86,8 @@ class Module:
                 function.parameters.append(operands[1])
             elif function is not None:
                 function.body.append((opcode, operands))
+                if opcode == VARIABLE:
+                    function.variables.add(operands[1])
             self._note_memory(opcode, operands)
 
     def _note_memory(self, opcode: int, operands: tuple[int, ...]) -> None:
@@ -95,10 +99,15 @@ class Module:
             self.roots[operands[1]] = self.root(operands[2])
             if operands[2] in self._first_words and all(self.constants.get(x) == 0 for x in operands[3:]):
                 self._first_words.add(operands[1])
-        elif opcode == LOAD and operands[2] in self._first_words:
-            self.barriers.add(operands[1])
+        elif opcode == LOAD:
+            self.barriers |= {operands[1]} if operands[2] in self._first_words else set()
+        elif opcode == CONSTRUCT:
+            self.barriers |= {operands[1]} if self.barriers.issuperset(operands[2:]) else set()
         elif opcode == STORE:
             self._stored.setdefault(self.root(operands[0]), []).append(operands[1])
+        elif opcode == CALL:
+            for value in operands[3:]:  # through a pointer a callee may store anything
+                self._stored.setdefault(self.root(value), []).append(ANYTHING)
 
     def root(self, pointer: int) -> int:
         return self.roots.get(pointer, pointer)

@@ -90,10 +90,6 @@ class WebGpuBackend(Backend):
                     raise error
         raise_unraised()
 
-    def next_timestamps(self) -> Any:
-        """Where the next run notes when it began and ended, for wgpu; None where nobody asked."""
-        return None
-
     def compile(self, graph: Graph, tier: Tier) -> WebGpuExecutable:
         return WebGpuExecutable(self, graph, choose_kernels(self, graph, tier))
 

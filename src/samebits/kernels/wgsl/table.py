@@ -9,12 +9,20 @@ from samebits.kernels.record import KernelTable
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
+    "attention.tile",
+    "products.blocks",
+    "products.dense",
+    "products.embedding",
     "caches.append",
     "rows.elementwise",
     "rows.gated",
     "rows.columns",
     "rows.quantize",
     "rows.norm",
+    "rows.norm_q8",
+    "rows.rope",
+    "rows.cast",
+    "rows.softmax",
     "select.arg_max",
     "select.top_k",
     "select.sample",

@@ -26,6 +26,9 @@ _WRITE_SINGLE = """fn {x}_put(i: u32, left: u32, v: vec4<f32>) {{
     if (left > 3u) {{ {x}[i + 3u] = v.w; }}
 }}
 """
+_ABSENT = """fn {x}_four(i: u32, left: u32) -> vec4<f32> {{ return vec4(0.0); }}
+fn {x}_put(i: u32, left: u32, v: vec4<f32>) {{}}
+"""
 
 
 def in_vectors(tensor: Operand) -> bool:
@@ -35,9 +38,9 @@ def in_vectors(tensor: Operand) -> bool:
 
 
 def four_functions(name: str, tensor: Operand | None, is_vector: bool, is_written: bool) -> str:
-    """x_four, and x_put of a written binding; of an absent input x_four gives 0."""
+    """x_four, and x_put of a written binding; an absent tensor gives 0 and takes nothing."""
     if tensor is None:
-        return f"fn {name}_four(i: u32, left: u32) -> vec4<f32> {{ return vec4(0.0); }}\n"
+        return _ABSENT.format(x=name)
     read = (_READ_VECTOR if is_vector else _READ_SINGLE).format(x=name)
     write = (_WRITE_VECTOR if is_vector else _WRITE_SINGLE).format(x=name)
     return read + write if is_written else read

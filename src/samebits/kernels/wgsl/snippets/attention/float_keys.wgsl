@@ -1,0 +1,141 @@
+//: needs vectors, float16, bfloat16, attention/pairs
+// q . k for f32, f16 and bf16 keys, in head order: runs of 8, each a chain, joined by an adjacent-pair tree.
+const RUNS = (D + 7u) / 8u;
+const QUADS = (RUNS + 3u) / 4u;  // of runs
+const K_16 = !K_F32;
+const LARGEST_HALF = select(0x5f00u, 0x7bffu, K_F16);  // 2^63 as bfloat16, 65504
+
+var<workgroup> queries: array<vec4<f32>, QUADS * 32u * G>;  // [element][four pairs], rounded to the keys' type
+var<private> largest_key: u32;  // pattern of a magnitude, of the keys at one position
+
+fn key_is_bad() -> bool { return largest_key > select(LARGEST_HALF, 0x7f7fffffu, K_F32); }
+
+fn query_operand(x: f32) -> f32 {
+    if (K_F32) {
+        if (!is_finite(x)) { refuse(BAD_QUERY); }
+        return x;
+    }
+    let half = select(narrow_bf16(x), narrow_f16(x), K_F16);
+    if ((half & 0x7fffu) > LARGEST_HALF) { refuse(BAD_QUERY); }
+    return select(widen_bf16(half), widen_f16(half), K_F16);
+}
+
+// All lanes put the tile's queries down.
+fn note_queries(tile: Tile, kv_head: u32, lane: u32) {
+    for (var i = lane; i < QUADS * 32u * G; i += LANES) {
+        let e = i / G;
+        var four = vec4<f32>();
+        for (var j = 0u; j < 4u; j++) {
+            let pair = (i % G) * 4u + j;
+            if (e < D && pair < tile.num_pairs) {
+                let row = tile.first_row + (tile.first_pair + pair) / GROUP;
+                four[j] = query_operand(q_at(q_row(row) + head_of(tile, kv_head, pair) * D + e));
+            }
+        }
+        queries[i] = four;
+    }
+}
+
+fn widen_key(half: u32) -> f32 {
+    if (K_F16) { return widen_f16(half); }
+    return widen_bf16(half);
+}
+
+fn product(key: f32, query: vec4<f32>) -> vec4<f32> {
+    if (K_F32) { return mul4(vec4(key), query); }
+    return key * query;  // of 16-bit numbers: exact
+}
+
+// A run of 8 against all pairs.
+fn run_at(cell: u32, run: u32) -> array<vec4<f32>, G> {
+    var keys: array<f32, 8>;
+    if (K_F32) {
+        let low = key_quad(cell, run * 2u);
+        let high = key_quad(cell, run * 2u + 1u);
+        let magnitudes = max(low & vec4(0x7fffffffu), high & vec4(0x7fffffffu));
+        largest_key = max(largest_key, max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w)));
+        let a = bitcast<vec4<f32>>(low);
+        let b = bitcast<vec4<f32>>(high);
+        keys = array<f32, 8>(a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w);
+    } else {
+        let words = key_quad(cell, run);
+        let low = words & vec4(0xffffu);
+        let high = words >> vec4(16u);
+        let magnitudes = max(low & vec4(0x7fffu), high & vec4(0x7fffu));
+        largest_key = max(largest_key, max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w)));
+        keys = array<f32, 8>(
+            widen_key(low.x), widen_key(high.x), widen_key(low.y), widen_key(high.y),
+            widen_key(low.z), widen_key(high.z), widen_key(low.w), widen_key(high.w),
+        );
+    }
+    var sums: array<vec4<f32>, G>;
+    for (var g = 0u; g < G; g++) {
+        let at = run * 8u * G + g;
+        var sum = rounded4(product(keys[0], queries[at]));
+        sum = add4(sum, product(keys[1], queries[at + G]));
+        sum = add4(sum, product(keys[2], queries[at + 2u * G]));
+        sum = add4(sum, product(keys[3], queries[at + 3u * G]));
+        sum = add4(sum, product(keys[4], queries[at + 4u * G]));
+        sum = add4(sum, product(keys[5], queries[at + 5u * G]));
+        sum = add4(sum, product(keys[6], queries[at + 6u * G]));
+        sums[g] = add4(sum, product(keys[7], queries[at + 7u * G]));
+    }
+    return sums;
+}
+
+fn joined(a: array<vec4<f32>, G>, b: array<vec4<f32>, G>) -> array<vec4<f32>, G> {
+    var left = a;
+    var right = b;
+    for (var g = 0u; g < G; g++) { left[g] = add4(left[g], right[g]); }
+    return left;
+}
+
+// The tree above four runs; those behind the last are +0.
+fn quad_at(cell: u32, quad: u32) -> array<vec4<f32>, G> {
+    var none: array<vec4<f32>, G>;
+    let first = quad * 4u;
+    var nodes = run_at(cell, first);
+    if (RUNS > 1u) {
+        var others = none;
+        if (first + 1u < RUNS) { others = run_at(cell, first + 1u); }
+        nodes = joined(nodes, others);
+    }
+    if (RUNS > 2u) {
+        var others = none;
+        if (first + 2u < RUNS) { others = run_at(cell, first + 2u); }
+        if (first + 3u < RUNS) { others = joined(others, run_at(cell, first + 3u)); }
+        nodes = joined(nodes, others);
+    }
+    return nodes;
+}
+
+// Of quads, in pairs of pairs; what waits for its right neighbour lies in w1 to w16.
+fn scores_at(cell: u32) -> array<vec4<f32>, G> {
+    largest_key = 0u;
+    if (QUADS == 1u) { return quad_at(cell, 0u); }
+    if (QUADS == 2u) { return joined(quad_at(cell, 0u), quad_at(cell, 1u)); }
+    var none: array<vec4<f32>, G>;
+    var w1 = none;
+    var w2 = none;
+    var w4 = none;
+    var w8 = none;
+    var w16 = none;
+    var node = none;
+    var end = 4u;
+    while (end < QUADS) { end *= 2u; }
+    for (var quad = 0u; quad < end; quad++) {
+        node = none;
+        if (quad < QUADS) { node = quad_at(cell, quad); }
+        if ((quad & 1u) == 0u) { w1 = node; continue; }
+        node = joined(w1, node);
+        if ((quad & 2u) == 0u) { w2 = node; continue; }
+        node = joined(w2, node);
+        if ((quad & 4u) == 0u) { w4 = node; continue; }
+        node = joined(w4, node);
+        if ((quad & 8u) == 0u) { w8 = node; continue; }
+        node = joined(w8, node);
+        if ((quad & 16u) == 0u) { w16 = node; continue; }
+        node = joined(w16, node);
+    }
+    return node;
+}
