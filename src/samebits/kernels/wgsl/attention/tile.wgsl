@@ -1,4 +1,4 @@
-//: needs elementary, vectors, logarithm, attention/pairs, attention/logits
+//: needs elementary, rounding4, logarithm, attention/pairs, attention/logits
 // A workgroup takes a tile of pairs over all positions they see, LANES at a time. First the exact maximum; then, scores
 // made once more, exponentials (a lane is a position) and their products with values (a lane is a word of columns).
 const WORDS_PER_LANE = (V_WORDS + LANES - 1u) / LANES;

@@ -1,4 +1,4 @@
-//: needs vectors, float16
+//: needs rounding4, float16
 // Values in q8_0 or q4_0: a word is four or eight codes of one block. P is float16(p * d), times the integer code.
 const COLUMNS = select(8u, 4u, V_Q8);  // of a word
 
@@ -31,10 +31,10 @@ fn values_at(cell: u32, word: u32) -> Values {
 
 fn scaled(p: f32, scale: f32) -> f32 { return widen_f16(narrow_f16(mul(p, scale))); }
 
-// P * v of four pairs: exact products.
+// P * v of four pairs: of a float16 and a code.
 fn term(p: vec4<f32>, value: f32, values: Values) -> vec4<f32> {
     let d = values.scale;
-    return vec4(scaled(p.x, d), scaled(p.y, d), scaled(p.z, d), scaled(p.w, d)) * value;
+    return exact4(vec4(scaled(p.x, d), scaled(p.y, d), scaled(p.z, d), scaled(p.w, d)) * value);
 }
 
 fn column_of(word: u32, c: u32) -> u32 {

@@ -1,4 +1,4 @@
-//: needs vectors, float16, bfloat16, attention/pairs
+//: needs rounding4, float16, bfloat16, attention/pairs
 // q . k for f32, f16 and bf16 keys, in head order: runs of 8, each a chain, joined by an adjacent-pair tree.
 const RUNS = (D + 7u) / 8u;
 const QUADS = (RUNS + 3u) / 4u;  // of runs
@@ -43,7 +43,7 @@ fn widen_key(half: u32) -> f32 {
 
 fn product(key: f32, query: vec4<f32>) -> vec4<f32> {
     if (K_F32) { return mul4(vec4(key), query); }
-    return key * query;  // of 16-bit numbers: exact
+    return exact4(key * query);  // of 16-bit numbers
 }
 
 // A run of 8 against all pairs.

@@ -1,4 +1,4 @@
-//: needs vectors, float16, bfloat16
+//: needs rounding4, float16, bfloat16
 // Values in f32, f16 or bf16: a word is one or two columns. P is rounded to their type.
 const COLUMNS = select(2u, 1u, V_F32);  // of a word
 const LARGEST_VALUE = select(select(0x5f00u, 0x7bffu, V_F16), 0x7f7fffffu, V_F32);
@@ -37,7 +37,7 @@ fn values_at(cell: u32, word: u32) -> Values {
 // P * v of four pairs.
 fn term(weight: vec4<f32>, value: f32, values: Values) -> vec4<f32> {
     if (V_F32) { return mul4(weight, vec4(value)); }
-    return weight * value;  // of 16-bit numbers: exact
+    return exact4(weight * value);  // of 16-bit numbers
 }
 
 fn column_of(word: u32, c: u32) -> u32 { return word * COLUMNS + c; }

@@ -1,4 +1,4 @@
-//: needs vectors, tanh, attention/pairs
+//: needs rounding4, tanh, attention/pairs
 // What pairs of a tile make of the key at a position: their scores, scaled, capped and biased.
 
 fn minus_inf() -> f32 { return bitcast<f32>(0xff800000u | P.zero); }
