@@ -1,6 +1,7 @@
 """The text of a shader: constants, parameters, bindings and their accessors, the snippets it needs, its body.
 
 A file states the snippets it needs in lines `//: needs a, b`; they come in once, each after those it needs itself.
+Lines from `//: each r < ROWS` to `//: end` are written out: unroll.py.
 
 What a binding `x` declares:
 
@@ -10,10 +11,11 @@ words      x: array<u32>      x_row(t) -> u32, in words
 vec4       x: array<vec4<u32>> x_row(t) -> u32, in vec4
 fours      x                  x_row(t) -> u32; x_four(i, left) -> vec4<f32>, x_put(i, left, v) where written: fours.py
 singles    x                  as fours, for a kernel that stops inside a vec4
+uniform    x: array<vec4<u32>, n>  x_row(t) -> u32, in vec4; at most 64 KiB, from a buffer's start on
 planes     x: array<u32>      x_row(t) -> u32, in blocks; P.x_scales: the word where float32 scales begin
 
 A written binding of a 32-bit format is x: array<f32> or array<i32>, so x[x_row(t) + c] = value. An absent input has the
-same functions, which give 0, and every binding has a constant HAS_X.
+same functions, which give 0, and every binding has a constant HAS_X. A chunk of a weight is x: texture_2d<u32>.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import struct
 from collections.abc import Hashable, Iterable
 from functools import cache
 from importlib.resources import files
+from math import prod
 from typing import Any
 
 from samebits.core.errors import Unsupported
@@ -30,13 +33,14 @@ from samebits.core.format import FORMATS
 from samebits.kernels.wgsl.lib.faults import word_of
 from samebits.kernels.wgsl.lib.fours import four_functions, in_vectors
 from samebits.kernels.wgsl.lib.launch import Binding, Chunk, Dispatch, Operand, Tables
+from samebits.kernels.wgsl.lib.unroll import unrolled
 
 ROOT = files("samebits.kernels.wgsl")
 NEEDS = re.compile(r"^//: needs (.+)$", re.MULTILINE)
 ALWAYS = ("rounding",)
 DIRECT = {"f32": "f32", "i32": "i32", "u32": "u32"}  # formats that a shader's array holds as they are
 NARROW = {"f16": "float16", "bf16": "bfloat16"}  # 16 bits each, and the snippet that widens them
-WORD_BYTES = {"words": 4, "vec4": 16}
+WORD_BYTES = {"words": 4, "vec4": 16, "uniform": 16}
 ONE_BY_ONE = ("elements", "fours", "singles")  # views whose x_row counts elements
 MAX_PARAM_BYTES = 256  # of all uniform words of a dispatch
 
@@ -84,7 +88,8 @@ def signature(dispatch: Dispatch) -> Hashable:
         else:
             tensor = binding.tensor
             kind = tensor.format if isinstance(tensor, Operand) else tensor is None
-            bindings.append((binding.name, binding.access, binding.view, kind, _is_vector(binding)))
+            size = tensor.shape if binding.view == "uniform" and isinstance(tensor, Operand) else ()
+            bindings.append((binding.name, binding.access, binding.view, kind, _is_vector(binding), size))
     return (
         dispatch.shader,
         tuple(bindings),
@@ -114,7 +119,7 @@ def shader_text(dispatch: Dispatch) -> str:
         *(source(f"snippets/{name}") for name in snippets),
         body,
     ]
-    return NEEDS.sub("", "\n".join(parts))
+    return unrolled(NEEDS.sub("", "\n".join(parts)), dispatch.consts)
 
 
 def _const(name: str, value: int | bool) -> str:
@@ -134,17 +139,29 @@ def _tensors(dispatch: Dispatch) -> list[Binding]:
     return found
 
 
-def storage(dispatch: Dispatch) -> list[tuple[object, str]]:
-    """(buffer, access) of every storage binding, in the order of their numbers from 1."""
-    found: list[tuple[object, str]] = []
+def memories(dispatch: Dispatch) -> list[tuple[Any, str, int]]:
+    """(memory, access, bytes) of every binding, in the order of their numbers from 1; 0 bytes stand for all there are.
+
+    access   read or write of a buffer in storage; uniform; texture
+    """
+    found: list[tuple[Any, str, int]] = []
     for binding in dispatch.bindings:
         if isinstance(binding, Tables):
             given = [t for t in binding.tensors.values() if t is not None]
             if given:
-                found.append((given[0].buffer, "read"))
+                found.append((given[0].buffer, "read", 0))
+        elif isinstance(binding.tensor, Chunk):
+            found.append((binding.tensor.texture, "texture", 0))
+        elif binding.tensor is not None and binding.view == "uniform":
+            found.append((binding.tensor.buffer, "uniform", 16 * _uniform_length(binding.tensor)))
         elif binding.tensor is not None:
-            found.append((binding.tensor.buffer, binding.access))
+            found.append((binding.tensor.buffer, binding.access, 0))
     return found
+
+
+def _uniform_length(tensor: Operand) -> int:
+    """vec4 of a uniform binding."""
+    return prod(tensor.shape) * FORMATS[tensor.format].block_bytes // 16
 
 
 def params_of(dispatch: Dispatch) -> list[tuple[str, int | float]]:
@@ -218,14 +235,21 @@ def _declarations(dispatch: Dispatch) -> list[str]:
                 lines.append(f"@group(0) @binding({number}) var<storage, read> tables: array<u32>;")
         elif binding.tensor is not None:
             number += 1
-            mode = "read" if binding.access == "read" else "read_write"
-            kind = _array_type(binding)
-            lines.append(f"@group(0) @binding({number}) var<storage, {mode}> {binding.name}: array<{kind}>;")
+            lines.append(f"@group(0) @binding({number}) {_declaration(binding)};")
     if dispatch.faults:
         lines.append(f"@group(0) @binding({number + 1}) var<storage, read_write> faults: array<atomic<u32>>;")
         word = f"faults[{word_of(dispatch.faults.values())}]"  # what came first stays: the rest follows from it
         lines.append(f"fn refuse(reason: u32) {{ if (atomicLoad(&{word}) == 0u) {{ atomicStore(&{word}, reason); }} }}")
     return lines
+
+
+def _declaration(binding: Binding) -> str:
+    if isinstance(binding.tensor, Chunk):
+        return f"var {binding.name}: texture_2d<u32>"
+    if binding.tensor is not None and binding.view == "uniform":
+        return f"var<uniform> {binding.name}: array<vec4<u32>, {_uniform_length(binding.tensor)}>"
+    mode = "read" if binding.access == "read" else "read_write"
+    return f"var<storage, {mode}> {binding.name}: array<{_array_type(binding)}>"
 
 
 def _functions(dispatch: Dispatch) -> list[str]:

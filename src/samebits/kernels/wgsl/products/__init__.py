@@ -9,8 +9,8 @@ embedding   embedding                all of these    embed_blocks or embed_dense
 packing     pack: all of them agree on it; block_parts takes the block formats apart
 windows     tokens in stretches whose activations fit into a uniform binding
 
-A block format is written once, in snippets/block_<format>.wgsl: how a cut's head and a block's codes are loaded, its term
-and its elements. The rest is shared.
+A block format is written once, in snippets/block_<format>.wgsl: how a cut's head and a block's codes are loaded, its
+term and its elements. The rest is shared.
 
 Weights are textures and activations uniform buffers, because a load from a storage buffer costs the software driver a
 loop over its lanes with a branch for every word: of a vec4 for four lanes it takes about 190 ns, of a texel 40 and of a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from samebits.core.format import BLOCK
 from samebits.kernels.record import OpCall
 from samebits.kernels.wgsl.lib.faults import fault
-from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, ceil_div, linear
+from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, ceil_div, linear
 from samebits.kernels.wgsl.lib.registry import implements
 from samebits.kernels.wgsl.products.block_parts import PARTS
 from samebits.kernels.wgsl.products.dense import TYPE_NAMES
@@ -25,13 +25,12 @@ def _table(call: OpCall) -> str | None:
 
 @implements("embedding", when=_table, prepack={"table": pack})
 def embedding(call: Call) -> list[Dispatch]:
+    if isinstance(table := call.inputs["table"], Operand):
+        return [_gathered(table, call.tensor("ids"), call.outputs[0])]
     table, ids, y = call.weight("table"), call.tensor("ids"), call.outputs[0]
     num_tokens, k, is_block = ids.shape[0], table.shape[1], table.format in PARTS
     units = ceil_div(k, BLOCK if is_block else 4)  # an invocation each
-    if is_block:
-        consts = {"BLOCKS": units, "CUT_TEXELS": cut_texels(table.format)}
-    else:
-        consts = {"FOURS": units}
+    consts = {"BLOCKS": units, "CUT_TEXELS": cut_texels(table.format)} if is_block else {"FOURS": units}
     return [
         Dispatch(
             "products/embed_blocks" if is_block else "products/embed_dense",
@@ -50,3 +49,16 @@ def embedding(call: Call) -> list[Dispatch]:
         )
         for chunk in table.chunks
     ]
+
+
+def _gathered(table: Operand, ids: Operand, y: Operand) -> Dispatch:
+    """Rows of a table that another node made."""
+    num_rows, k = table.shape
+    return Dispatch(
+        "products/gather",
+        (Binding("ids", ids), Binding("table", table), Binding("y", y, "write")),
+        linear(ceil_div(ids.shape[0] * k, GROUP)),
+        consts={"GROUP": GROUP, "K": k},
+        params={"first_row": 0, "num_rows": num_rows, "num_ids": num_rows, "num_tokens": ids.shape[0]},
+        faults={"OUTSIDE": OUTSIDE},
+    )

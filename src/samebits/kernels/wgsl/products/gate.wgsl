@@ -13,18 +13,19 @@ fn main(
     let gate = x_row(token) + block * 32u;
     let up = gate + BLOCKS * 32u;
     var amax = 0u;
-    //: each g < 8
-    var v_$g: vec4<f32>;
-    //: each e < 4
-    v_$g[$e] = settle(mul(silu(x_at(gate + 4u * $gu + $eu)), x_at(up + 4u * $gu + $eu)));
-    //: end
-    amax = max(amax, magnitude_of_four(v_$g));
-    //: end
+    var values: array<vec4<f32>, 8>;  // in a loop: written out, 32 sigmoids take a compiler seconds
+    for (var g = 0u; g < 8u; g++) {
+        var four: vec4<f32>;
+        for (var e = 0u; e < 4u; e++) {
+            let at = 4u * g + e;
+            four[e] = settle(mul(silu(x_at(gate + at)), x_at(up + at)));
+        }
+        amax = max(amax, magnitude_of_four(four));
+        values[g] = four;
+    }
     if (amax > LARGEST_AMAX) { refuse(BAD_X); }
     let factor = code_factor(amax);
     let into = y_codes_row(token) + block * 8u;
-    //: each g < 8
-    y_codes[into + $gu] = four_codes(v_$g, factor);
-    //: end
+    for (var g = 0u; g < 8u; g++) { y_codes[into + g] = four_codes(values[g], factor); }
     y_scales[y_scales_row(token) + block] = block_scale(amax);
 }

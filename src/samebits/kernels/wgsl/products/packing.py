@@ -1,13 +1,13 @@
 """Weights [N, K] as shaders read them: textures of four 32-bit words a texel, 16 rows side by side.
 
-A row is a line of texels, its columns; texel c of row r of group g of 16 rows is at x = 16 (c mod 512) + r and
-y = (c / 512) * groups + g. So neighbouring invocations read neighbouring texels, and no axis is beyond 8192, which every
-device grants. N is filled up with zeros to whole groups.
+A row is a line of texels, its columns; texel c of row r of group g of 16 rows is at x = 16 (c mod 512) + r,
+y = (c / 512) * groups + g. So neighbouring invocations read neighbouring texels, and no axis is beyond 8192, which
+every device grants. N is filled up with zeros to whole groups.
 
 f32             4 elements a texel
 f16, bf16       8 elements a texel
-block formats   for every cut of 8 blocks its head, then the codes of its blocks: see block_parts.py; the last cut ends with
-                the last block
+block formats   for every cut of 8 blocks its head, then the codes of its blocks: see block_parts.py; the last cut ends
+                with the last block
 """
 
 from __future__ import annotations

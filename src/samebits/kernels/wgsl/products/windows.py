@@ -1,6 +1,7 @@
 """Tokens in stretches whose activations fit into a uniform binding, and the tiles that invocations take of them.
 
-A uniform binding holds 64 KiB on every device. Where not even one token fits, activations are read from a storage buffer.
+A uniform binding holds 64 KiB on every device. Where not even one token fits, activations are read from a storage
+buffer.
 """
 
 from __future__ import annotations
@@ -98,5 +99,3 @@ def products(
             )
         )
     return found
-
-
