@@ -1,11 +1,11 @@
 """Where a compiler could contract or reorder the float arithmetic of a SPIR-V module: found by following values.
 
 A float sum or product is raw until it has passed the rounding barrier, an exclusive or of its bits with the first word
-of a uniform buffer. A raw value that reaches another sum or product is a finding: whoever compiles the module may fuse
+of the parameters. A raw value that reaches another sum or product is a finding: whoever compiles the module may fuse
 the two, or reorder them. Casts, selections, vectors, variables and calls pass raw values on.
 
 Not raw is what no rounding can change: sums and products of integers that were converted, which shaders keep below
-2^24, products with a power of two, and results of functions named exact_..., which say themselves why they are exact.
+2^24, products with a power of two, and what a shader says of itself with the functions `exact` and `exact4`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ RAW = -1  # beside numbers of parameters, in the set of what a value may carry
 Carried = frozenset[int]
 CLEAN: Carried = frozenset()
 PASSING = (SHUFFLE, CONSTRUCT, EXTRACT, INSERT, COPY, BITCAST, NEGATE, SELECT, PHI)
+TRUSTED = ("exact", "exact4")
 SIGN_BITS = (0x7FFFFFFF, 0x80000000)  # what compilers see through: abs and negation by bits
 FORBIDDEN = {115: "OpFConvert", 116: "OpQuantizeToF16", 136: "OpFDiv", 140: "OpFRem", 141: "OpFMod"}
 FORBIDDEN |= dict.fromkeys(range(143, 149), "OpDot or a product of matrices")
@@ -110,7 +111,7 @@ class Following:
             self._store(function, summary, self._module.root(operands[0]), self._of(operands[1]))
         elif opcode == CALL:
             self._call(function, summary, operands)
-        elif opcode == RETURN_VALUE and not function.name.startswith("exact_"):
+        elif opcode == RETURN_VALUE and function.name not in TRUSTED:
             summary.returned |= self._of(operands[0])
 
     def _is_seen_through(self, opcode: int, given: tuple[int, ...]) -> bool:

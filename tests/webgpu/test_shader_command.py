@@ -27,7 +27,8 @@ def test_an_op_prints_its_bindings_and_one_whole_shader() -> None:
     head, bindings, *_ = text.splitlines()
     assert head.startswith("// rows/")
     assert head.endswith("-> f32[3, 96]")
-    assert bindings.startswith("// bindings: x: f32[3, 96], weight: f32[96]")
+    assert bindings.startswith("// bindings: ")
+    assert "weight: f32[96]" in bindings
     assert text.count("fn main(") == 1
     assert "fn rounded(x: f32)" in text  # a snippet
     assert "var<storage, read> weight: " in text
