@@ -1,11 +1,11 @@
 """Where a compiler could contract or reorder the float arithmetic of a SPIR-V module: found by following values.
 
 A float sum or product is raw until it has passed the rounding barrier, an exclusive or of its bits with the first word
-of a uniform buffer. A raw value that reaches another sum or product is a finding: whoever compiles the module may fuse
+of the parameters. A raw value that reaches another sum or product is a finding: whoever compiles the module may fuse
 the two, or reorder them. Casts, selections, vectors, variables and calls pass raw values on.
 
 Not raw is what no rounding can change: sums and products of integers that were converted, which shaders keep below
-2^24, products with a power of two, and results of functions named exact_..., which say themselves why they are exact.
+2^24, products with a power of two, and what a shader says of itself with the functions `exact` and `exact4`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ RAW = -1  # beside numbers of parameters, in the set of what a value may carry
 Carried = frozenset[int]
 CLEAN: Carried = frozenset()
 PASSING = (SHUFFLE, CONSTRUCT, EXTRACT, INSERT, COPY, BITCAST, NEGATE, SELECT, PHI)
+TRUSTED = ("exact", "exact4")
 SIGN_BITS = (0x7FFFFFFF, 0x80000000)  # what compilers see through: abs and negation by bits
 FORBIDDEN = {115: "OpFConvert", 116: "OpQuantizeToF16", 136: "OpFDiv", 140: "OpFRem", 141: "OpFMod"}
 FORBIDDEN |= dict.fromkeys(range(143, 149), "OpDot or a product of matrices")
@@ -56,7 +57,7 @@ class Summary:
 
     consumed: set[int] = field(default_factory=set)  # those that reach a sum or product
     returned: Carried = CLEAN
-    written: dict[int, Carried] = field(default_factory=dict)  # through a pointer
+    written: dict[int, Carried] = field(default_factory=dict)  # into memory that outlives a call, by variable
 
 
 def findings(binary: bytes) -> list[str]:
@@ -110,7 +111,7 @@ class Following:
             self._store(function, summary, self._module.root(operands[0]), self._of(operands[1]))
         elif opcode == CALL:
             self._call(function, summary, operands)
-        elif opcode == RETURN_VALUE and not function.name.startswith("exact_"):
+        elif opcode == RETURN_VALUE and function.name not in TRUSTED:
             summary.returned |= self._of(operands[0])
 
     def _is_seen_through(self, opcode: int, given: tuple[int, ...]) -> bool:
@@ -136,22 +137,22 @@ class Following:
         summary.consumed |= carried - {RAW}
 
     def _store(self, function: Function, summary: Summary, root: int, carried: Carried) -> None:
-        self._add(root, carried)
-        if root in function.parameters:
-            number = function.parameters.index(root)
-            summary.written[number] = summary.written.get(number, CLEAN) | carried
+        is_own = root in function.variables
+        self._add(root, carried if is_own else carried & {RAW})  # numbers of parameters mean nothing elsewhere
+        if not is_own:
+            summary.written[root] = summary.written.get(root, CLEAN) | carried
 
     def _call(self, function: Function, summary: Summary, operands: tuple[int, ...]) -> None:
-        callee, given = self._summaries[operands[2]], operands[3:]
-        name = self._module.functions[operands[2]].name
+        called, callee, given = self._module.functions[operands[2]], self._summaries[operands[2]], operands[3:]
+        places = dict(zip(called.parameters, given, strict=True))
 
         def here(carried: Carried) -> Carried:
             """What a callee's set means at this call."""
-            own = (self._of(self._module.root(given[n])) | self._of(given[n]) for n in carried if n != RAW)
+            own = (self._of(self._module.root(given[n]), given[n]) for n in carried if n != RAW)
             return (carried & {RAW}).union(*own)
 
         for number in callee.consumed:
-            self._consume(function, summary, f"{name}()", here(frozenset({number})))
-        for number, carried in callee.written.items():
-            self._store(function, summary, self._module.root(given[number]), here(carried))
+            self._consume(function, summary, f"{called.name}()", here(frozenset({number})))
+        for root, carried in callee.written.items():
+            self._store(function, summary, self._module.root(places.get(root, root)), here(carried))
         self._add(operands[1], here(callee.returned))

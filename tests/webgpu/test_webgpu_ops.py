@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
+from small_cases import WITH_KERNELS, small_first
 
 from samebits.backends.interface import Backend
-from samebits.core.format import Packed
-from samebits.kernels.wgsl.table import wgsl_kernels
-from samebits.ops import OPS, Op, make_inputs
-from samebits.ops.record import Case
+from samebits.ops import OPS
 from samebits.verify.checks import verify_case
 from samebits.verify.model import Task
 
-WITH_KERNELS = sorted({kernel.op.name for kernel in wgsl_kernels()})
 MOST_CASES = 2  # of an op: `samebits verify` runs them all
-MOST_BYTES = 256 << 10  # of all inputs of a case
-
-
-def num_bytes(inputs: dict[str, Any]) -> int:
-    arrays = [x.data if isinstance(x, Packed) else x for x in inputs.values()]
-    return sum(x.nbytes for x in arrays if isinstance(x, np.ndarray))
-
-
-def small_first(op: Op) -> list[Case]:
-    """Quick cases with names, by the bytes of their inputs."""
-    sizes = {case.id: num_bytes(make_inputs(op, case)) for case in op.cases if not case.full}
-    cases = [case for case in op.cases if sizes.get(case.id, MOST_BYTES) < MOST_BYTES]
-    return sorted(cases, key=lambda case: sizes[case.id])
 
 
 @pytest.mark.parametrize("name", WITH_KERNELS)

@@ -22,6 +22,7 @@ from samebits.backends.webgpu.buffers import (
 from samebits.backends.webgpu.device import Gpu, gpu
 from samebits.backends.webgpu.errors import raise_unraised
 from samebits.backends.webgpu.executable import WebGpuExecutable
+from samebits.backends.webgpu.probe import probed
 from samebits.core.errors import BadInput, OutOfMemory
 from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import TensorSpec
@@ -53,7 +54,8 @@ class WebGpuBackend(Backend):
         return self.gpu.buffer(4 * NUM_WORDS)
 
     def probe(self) -> Caps:
-        return Caps(self.gpu.name, features=self.gpu.features)
+        features, refuted = probed(self.gpu)
+        return Caps(self.gpu.name, None, features, refuted)
 
     def kernels(self) -> tuple[KernelTable, ...]:
         return (wgsl_kernels(),)
@@ -87,10 +89,6 @@ class WebGpuBackend(Backend):
                 if (error := raised(tuple(int(n) for n in words))) is not None:
                     raise error
         raise_unraised()
-
-    def next_timestamps(self) -> Any:
-        """Where the next run notes when it began and ended, for wgpu; None where nobody asked."""
-        return None
 
     def compile(self, graph: Graph, tier: Tier) -> WebGpuExecutable:
         return WebGpuExecutable(self, graph, choose_kernels(self, graph, tier))

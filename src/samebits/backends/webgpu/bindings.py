@@ -45,6 +45,7 @@ class Bindings:
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
         roots, state = memory_roots(graph), state_values(graph)
         self._outputs = {v.name for v in graph.outputs} - state
+        self._made_in_place = {name for name in self._outputs if roots[name] != name}  # in memory of our own
         self._updated = {roots[name] for name in overwritten_at(graph) if name in state}
         self.bound: dict[str, Buffer | View] = {}
         self.unbound = {v.name for v in graph.inputs}
@@ -85,7 +86,12 @@ class Bindings:
             return
         kernels_see = {n: b for n, b in self.bound.items() if n not in self._gathered}
         plain = {n: b for n, b in kernels_see.items() if not isinstance(base_of(b), WeightBuffer)}
-        copied = self._apart | {n for n, b in plain.items() if first_row_of(b) is None} | self._conflicts(plain)
+        copied = (
+            self._apart
+            | self._made_in_place
+            | {n for n, b in plain.items() if first_row_of(b) is None}
+            | self._conflicts(plain)
+        )
         self.places = {}
         old, self._copies = self._copies, {}
         for name, buffer in plain.items():

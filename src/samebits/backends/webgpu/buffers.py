@@ -18,8 +18,8 @@ from samebits.backends.webgpu.device import Gpu
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, spec_bytes
 from samebits.core.shapes import TensorSpec
-from samebits.kernels.wgsl.lib.compose import code_words
 from samebits.kernels.wgsl.lib.launch import Chunk, Operand, Weight
+from samebits.kernels.wgsl.lib.params import code_words
 
 IN_PLANES = ("q8_0", "q4_0")
 SCALE_BYTES = 2  # a float16 before the codes of both
@@ -142,10 +142,6 @@ def byte_range(buffer: Buffer | View) -> tuple[int, int] | None:
 
 
 def uploaded(gpu: Gpu, spec: TensorSpec, chunks: Sequence[tuple[int, int, np.ndarray]], scale: float) -> WeightBuffer:
-    """A packed weight on the device: (first row, rows, uint32 words) of each chunk."""
-    made = []
-    for first_row, rows, words in chunks:
-        memory = gpu.buffer(words.nbytes)
-        gpu.write(memory, np.ascontiguousarray(words))
-        made.append(Chunk(first_row, rows, memory))
+    """A packed weight on the device: (first row, rows, texels) of each chunk."""
+    made = [Chunk(first_row, rows, gpu.texture(texels)) for first_row, rows, texels in chunks]
     return WeightBuffer(spec, Weight(spec.format, spec.upper_shape, tuple(made), scale))

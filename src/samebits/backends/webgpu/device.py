@@ -41,6 +41,7 @@ class Gpu:
         limits = self.device.limits
         self.max_binding_bytes = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
         self._pending_bytes, self._uploads = 0, Lock()
+        self._fence = self.buffer(16)  # read in order to wait
 
     @property
     def name(self) -> str:
@@ -53,7 +54,9 @@ class Gpu:
         size = max(16, -(-num_bytes // 16) * 16)
         if size > self.device.limits["max-buffer-size"]:
             raise OutOfMemory(f"webgpu: {_mib(size)} MiB do not fit into one buffer of {self.name}")
-        flags = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+        flags = (
+            wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+        )
         with explained(f"{_mib(size)} MiB of memory on {self.name}"):
             return self.device.create_buffer(size=size, usage=usage or flags)
 
@@ -72,10 +75,32 @@ class Gpu:
                 piece = flat[at : at + PIECE_BYTES]
                 with self._uploads:  # others wait here too while what is pending goes out
                     self.queue.write_buffer(memory, start + at, piece)
-                    self._pending_bytes += piece.nbytes
-                    if self._pending_bytes >= MAX_PENDING_BYTES:
-                        self.queue.read_buffer(memory, 0, 4)  # sends and waits
-                        self._pending_bytes = 0
+                    self._sent(piece.nbytes)
+
+    def texture(self, texels: np.ndarray) -> Any:
+        """A view of a texture that holds uint32 [height, width, 4]; `texels` may be reused on return."""
+        height, width, _ = texels.shape
+        usage = wgpu.TextureUsage.TEXTURE_BINDING | wgpu.TextureUsage.COPY_DST
+        row_bytes = width * 16
+        rows = max(1, PIECE_BYTES // max(1, row_bytes))
+        with explained(f"{_mib(texels.nbytes)} MiB of weights on {self.name}"):
+            size = (max(1, width), max(1, height), 1)
+            made = self.device.create_texture(size=size, format="rgba32uint", usage=usage)
+            for at in range(0, height if width else 0, rows):
+                piece = texels[at : at + rows]
+                with self._uploads:
+                    target = {"texture": made, "origin": (0, at, 0)}
+                    layout = {"bytes_per_row": row_bytes, "rows_per_image": len(piece)}
+                    self.queue.write_texture(target, np.ascontiguousarray(piece), layout, (width, len(piece), 1))
+                    self._sent(piece.nbytes)
+            return made.create_view()
+
+    def _sent(self, num_bytes: int) -> None:
+        """Waits where too much is on its way; the caller holds the lock."""
+        self._pending_bytes += num_bytes
+        if self._pending_bytes >= MAX_PENDING_BYTES:
+            self.queue.read_buffer(self._fence, 0, 4)  # sends and waits
+            self._pending_bytes = 0
 
     def read(self, memory: Any, num_bytes: int) -> np.ndarray:
         """uint8: the first bytes of a memory, a multiple of 4; waits for the work before."""

@@ -14,15 +14,16 @@ from samebits.backends.webgpu.errors import explained
 from samebits.backends.webgpu.operands import Operands
 from samebits.backends.webgpu.packs import Packs
 from samebits.backends.webgpu.schedule import Schedule, Schedules
-from samebits.backends.webgpu.tables import Tables, open_symbols
+from samebits.backends.webgpu.step_arrays import open_symbols
+from samebits.backends.webgpu.tables import Tables
 from samebits.backends.windows import find_windows
 from samebits.core.errors import BadInput, Unsupported
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Node
 from samebits.graph.uses import memory_roots
 from samebits.kernels.record import Kernel
-from samebits.kernels.wgsl.lib.compose import Misaligned
 from samebits.kernels.wgsl.lib.launch import Call, Dispatch, Operand
+from samebits.kernels.wgsl.lib.params import Misaligned
 
 if TYPE_CHECKING:
     from samebits.backends.webgpu.backend import WebGpuBackend
@@ -64,6 +65,7 @@ class WebGpuExecutable(Executable):
             for dim, size in zip(self._specs[name].shape, array.shape, strict=True):
                 if not isinstance(dim, int):
                     dims[dim.name] = (size - dim.plus) // dim.factor
+        self.prepare(dims)
         self._tables.send({name: array for name, array in arrays.items() if name in self._tables})
         for name, array in arrays.items():
             if name in self._tables:
@@ -71,7 +73,6 @@ class WebGpuExecutable(Executable):
                 self._gathered.pop(name, None)
             else:
                 self._feed_wide(name, array)
-        self.prepare(dims)
         return True
 
     def _feed_wide(self, name: str, array: np.ndarray) -> None:
@@ -101,7 +102,7 @@ class WebGpuExecutable(Executable):
             for name, buffer in self._gathered.items():
                 self._tables.gather(encoder, name, buffer)
             self._bindings.copy_in(encoder)
-            schedule.encode(encoder, self._backend.next_timestamps())
+            schedule.encode(encoder)
             through_host = self._bindings.copy_out(encoder, lambda name: self._operands.own(name, self._dims))
             self._gpu.queue.submit([encoder.finish()])
         for source, target in through_host:

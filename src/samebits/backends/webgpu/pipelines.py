@@ -14,11 +14,16 @@ import wgpu
 from samebits.backends.webgpu.device import GRANTED, Gpu
 from samebits.backends.webgpu.errors import explained
 from samebits.core.errors import Unsupported
-from samebits.kernels.wgsl.lib.compose import shader_text, signature, storage
+from samebits.kernels.wgsl.lib.compose import memories, shader_text, signature
 from samebits.kernels.wgsl.lib.launch import Dispatch
 
-KINDS = {"read": wgpu.BufferBindingType.read_only_storage, "write": wgpu.BufferBindingType.storage}
-PARAMS_BYTES = 256  # of a dispatch's parameters: offsets into uniform buffers are multiples of it everywhere
+KINDS: dict[str, dict[str, Any]] = {
+    "read": {"buffer": {"type": wgpu.BufferBindingType.read_only_storage}},
+    "write": {"buffer": {"type": wgpu.BufferBindingType.storage}},
+    "uniform": {"buffer": {"type": wgpu.BufferBindingType.uniform}},
+    "texture": {"texture": {"sample_type": wgpu.TextureSampleType.uint, "view_dimension": "2d"}},
+}
+PARAMS = {"buffer": {"type": wgpu.BufferBindingType.uniform, "has_dynamic_offset": True}}
 MAX_STORAGE_BUFFERS = GRANTED["max-storage-buffers-per-shader-stage"]
 
 
@@ -50,16 +55,14 @@ class Pipelines:
         return [self._made[key] for key in keys]
 
     def _layout(self, dispatch: Dispatch) -> Any:
-        accesses = tuple(access for _, access in storage(dispatch)) + (("write",) if dispatch.faults else ())
-        if len(accesses) > MAX_STORAGE_BUFFERS:
-            given = f"{len(accesses)} storage buffers; devices grant {MAX_STORAGE_BUFFERS}"
+        accesses = tuple(access for _, access, _ in memories(dispatch)) + (("write",) if dispatch.faults else ())
+        num_storage = accesses.count("read") + accesses.count("write")
+        if num_storage > MAX_STORAGE_BUFFERS:
+            given = f"{num_storage} storage buffers; devices grant {MAX_STORAGE_BUFFERS}"
             raise Unsupported(f"wgsl/{dispatch.shader}: {given}")
         if accesses not in self._layouts:
-            params = {"type": wgpu.BufferBindingType.uniform, "has_dynamic_offset": True}
-            kinds = [params, *({"type": KINDS[a]} for a in accesses)]
-            entries = [
-                {"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": kind} for n, kind in enumerate(kinds)
-            ]
+            kinds = [PARAMS, *(KINDS[a] for a in accesses)]
+            entries = [{"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, **kind} for n, kind in enumerate(kinds)]
             with explained("a layout of bindings"):
                 self._layouts[accesses] = self._gpu.device.create_bind_group_layout(entries=entries)
         return self._layouts[accesses]

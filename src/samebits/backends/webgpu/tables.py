@@ -11,28 +11,12 @@ import numpy as np
 from samebits.backends.interface import Buffer, View
 from samebits.backends.webgpu.buffers import byte_range, plain_base, read
 from samebits.backends.webgpu.device import Gpu
+from samebits.backends.webgpu.step_arrays import is_open, small_arrays
 from samebits.core.errors import BadInput
-from samebits.core.shapes import Sym, TensorSpec
-from samebits.core.step import PAGES
 from samebits.graph import Graph
-from samebits.graph.uses import overwritten_at
 from samebits.kernels.wgsl.lib.launch import Operand
 
-FORMATS = ("i32", "u32", "f32")
-MAX_WIDTH = 4  # elements of a row
 ALIGN = 4  # words: every array starts where a 16-byte load can
-
-
-def is_open(name: str) -> bool:
-    """Whether an array's end is known from others: page ids, whose number changes all the time."""
-    return name == PAGES or name.startswith(f"{PAGES}.")
-
-
-def open_symbols(graph: Graph) -> set[str]:
-    """Symbols of no other sizes than the lengths of open arrays: no kernel sees their values, so none is asked anew."""
-    values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
-    uses = [(v.name, d.name) for v in values for d in v.spec.shape if isinstance(d, Sym)]
-    return {symbol for _, symbol in uses} - {symbol for name, symbol in uses if not is_open(name)}
 
 
 class Tables:
@@ -43,7 +27,7 @@ class Tables:
 
     def __init__(self, gpu: Gpu, graph: Graph) -> None:
         self._gpu = gpu
-        self._specs = _chosen(graph)
+        self._specs = small_arrays(graph)
         self._starts: dict[str, int] = {}  # words
         end = 0
         for name, spec in self._specs.items():
@@ -85,15 +69,3 @@ class Tables:
             encoder.copy_buffer_to_buffer(
                 plain_base(buffer).memory, found[0], self.memory, 4 * self._starts[name], found[1]
             )
-
-
-def _chosen(graph: Graph) -> dict[str, TensorSpec]:
-    """The arrays that lie in tables, those with an open end last: only what is used of them travels."""
-    fixed = {v.name for v in graph.outputs} | overwritten_at(graph).keys()
-    steps = {v.name: v.spec for v in graph.inputs if graph.kinds.get(v.name, "step") == "step"}
-    small = {
-        name: spec
-        for name, spec in steps.items()
-        if name not in fixed and spec.format in FORMATS and spec.shape and prod(spec.upper_shape[1:]) <= MAX_WIDTH
-    }
-    return dict(sorted(small.items(), key=lambda item: is_open(item[0])))

@@ -9,6 +9,10 @@ from samebits.kernels.record import KernelTable
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
+    "attention.tile",
+    "products.blocks",
+    "products.dense",
+    "products.embedding",
     "caches.append",
     "rows.elementwise",
     "rows.gated",
@@ -19,6 +23,9 @@ FILES: tuple[str, ...] = (
     "rows.rope",
     "rows.cast",
     "rows.softmax",
+    "select.arg_max",
+    "select.top_k",
+    "select.sample",
 )
 
 
