@@ -29,17 +29,17 @@ EXACT_IN_METAL = re.compile(
     r"abs|all|any|atomic_\w+|clamp|clz|ctz|extract_bits|insert_bits|max|min|popcount|select|sign|threadgroup_barrier|"
     r"ceil|floor|rint|trunc|u?int\d|float\d"
 )
-NORM_SUM = "slot = add(slot, mul(value, value));"
+NORM_SUM = "slots = add4(slots, mul4(v, v));"
 PLANTED = {
     "a product without its barrier": ("return rounded(a * b);", "return a * b;"),
     "a sum without its barrier": ("return rounded(a + b);", "return a + b;"),
     "a barrier with a constant": ("^ P.zero", "^ 0u"),
     "a barrier with another word": ("^ P.zero", "^ P.num_rows"),
     "no exclusive or": ("bitcast<u32>(x) ^ P.zero", "bitcast<u32>(x)"),
-    "bare operators": (NORM_SUM, "slot = slot + value * value;"),
-    "a bare sum in a loop": (NORM_SUM, "slot += mul(value, value);"),
-    "fma": (NORM_SUM, "slot = rounded(fma(value, value, slot));"),
-    "a division": (NORM_SUM, "slot = add(slot, value / 3.0);"),
+    "bare operators": (NORM_SUM, "slots = slots + v * v;"),
+    "a bare sum in a loop": (NORM_SUM, "slots += mul4(v, v);"),
+    "fma": (NORM_SUM, "slots = rounded4(fma(v, v, slots));"),
+    "a division": (NORM_SUM, "slots = add4(slots, v / 3.0);"),
     "a square root": ("factor = rsqrt(", "factor = inverseSqrt("),
 }
 
