@@ -6,6 +6,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CPP := src/samebits/kernels/cpp
 TRITON_VENV := .venv-triton
 TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
+NAGA := tests/webgpu/naga
 SECONDS ?= 60
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
@@ -18,9 +19,11 @@ run: $(VENV)/.core
 	@echo; echo '$$ samebits chat "Why is the sky blue?"'
 	@$(BIN)/samebits chat "Why is the sky blue?" --max-tokens 48
 
-# The default model is fetched where the network allows; tests that need it are skipped with a reason elsewhere.
+# The default model, and the translator of shaders, are fetched where the network allows; tests that need them are
+# skipped with a reason elsewhere.
 test: $(VENV)/.dev lint types
 	-@$(BIN)/samebits pull
+	-@! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
 	@$(BIN)/pytest -n 2
 
 # Every target in tests/fuzz, two at a time: make fuzz SECONDS=600

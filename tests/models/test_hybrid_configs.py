@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 from checkpoint_runs import DATA, HYBRID_NAMES
-from test_bad_checkpoints import damaged_folder, refusal
+from config_checks import (
+    check_anything_in_any_key,
+    check_folder_refused,
+    check_line,
+    check_says_the_same,
+    gguf_with,
+)
+from test_bad_checkpoints import refusal
 from test_config_defaults import config_with
 
 from samebits import LLM
 from samebits.core.errors import SamebitsError
-from samebits.loaders.fields import Fields
-from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
+from samebits.models.checkpoint import open_checkpoint
 
 GRANITE_TYPES = {"layer_types": ["mamba", "attention", "mamba"], "position_embedding_type": "nope"}
 SAME: list[tuple[str, dict[str, Any], str]] = [  # what is stated otherwise, and what is left out
@@ -50,7 +54,7 @@ def test_infinity_as_python_writes_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "change", "without"), SAME, ids=[f"{n}-{'-'.join(c)}" for n, c, _ in SAME])
 def test_the_same_stated_otherwise(tmp_path: Path, name: str, change: dict[str, Any], without: str) -> None:
-    assert open_checkpoint(config_with(tmp_path, name, change, without)).config == open_checkpoint(DATA / name).config
+    check_says_the_same(tmp_path, name, change, without)
 
 
 def test_limits_of_a_step_of_time(tmp_path: Path) -> None:
@@ -104,20 +108,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("name", "config", "problem", "need"), BAD, ids=[f"{b[0]}-{b[2]}" for b in BAD])
 def test_bad_folder(tmp_path: Path, name: str, config: dict[str, Any], problem: str, need: str) -> None:
-    folder = damaged_folder(tmp_path, name, config)
-    message = refusal(lambda: open_checkpoint(folder))
-    assert message.startswith(str(folder))
-    assert problem in message
-    assert need in message.split("; needs ")[1]
-
-
-def gguf_with(name: str, change: dict[str, Any]) -> Callable[[], Any]:
-    """Reads the configuration of a tiny GGUF file with other metadata; None leaves a key out."""
-    checkpoint = open_checkpoint(DATA / name / "model-f32.gguf")
-    assert isinstance(checkpoint, FileCheckpoint)
-    metadata = checkpoint.file.metadata | change
-    fields = Fields({k: v for k, v in metadata.items() if v is not None}, str(checkpoint.path))
-    return lambda: read_config(fields, True, checkpoint.file.tensors)
+    check_folder_refused(tmp_path, name, config, problem, need)
 
 
 BAD_GGUF: list[tuple[str, str, Any, str, str]] = [
@@ -138,9 +129,7 @@ BAD_GGUF: list[tuple[str, str, Any, str, str]] = [
 
 @pytest.mark.parametrize(("name", "key", "value", "problem", "need"), BAD_GGUF)
 def test_bad_gguf(name: str, key: str, value: Any, problem: str, need: str) -> None:
-    message = refusal(gguf_with(name, {f"{name}.{key}": value}))
-    assert problem in message
-    assert need in message.split("; needs ")[1]
+    check_line(refusal(gguf_with(name, {f"{name}.{key}": value})), problem, need)
 
 
 def test_layers_that_predict_more_tokens_are_left_out() -> None:
@@ -157,25 +146,9 @@ def test_gguf_and_folder_agree(name: str) -> None:
     assert replace(file, rms_eps=folder.rms_eps) == folder  # which GGUF stores as float32
 
 
-ANYTHING = (None, 0, 3, -1, 1 << 40, 1.5, "x", [], {}, ["mamba"], np.array([1, 2, 3], np.int32))
-
-
 @pytest.mark.parametrize("file", [*HYBRID_NAMES, "granitehybrid/model-f32.gguf", "nemotron_h/model-f32.gguf"])
 def test_anything_in_any_key_is_read_or_refused_in_a_line(file: str) -> None:
-    checkpoint, is_gguf = open_checkpoint(DATA / file), file.endswith(".gguf")
-    stated = checkpoint.file.metadata if is_gguf else json.loads((DATA / file / "config.json").read_text())
-    refused = []
-    for key in stated:
-        for value in ANYTHING[: None if is_gguf else -1]:
-            try:
-                architecture, config = read_config(
-                    Fields({**stated, key: value}, "x"), is_gguf, checkpoint.file.tensors
-                )
-                replace(checkpoint, config=config, tensors=architecture.tensors(config, is_gguf)).check()
-            except SamebitsError as error:
-                refused.append(str(error))
-    assert len(refused) > 50
-    assert not any("\n" in line for line in refused)
+    check_anything_in_any_key(file)
 
 
 @pytest.mark.parametrize("name", ["qwen35", "mamba2"])

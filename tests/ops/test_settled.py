@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from tracing import traced_copy, tracing
@@ -16,15 +18,21 @@ FAINT = ("=bounds", "=faint", "=any-bytes", "=special", "=wide")
 MOST_CASES = 6  # of an op
 
 
-def faint_calls(name: str) -> list[Bound]:
-    """Calls whose inputs lie around the bounds of the arithmetic, and two whose blocks are faint as a whole; the op's
+@cache
+def faint_rows(name: str) -> set[str]:
+    """Cases whose inputs lie around the bounds of the arithmetic, and two whose blocks are faint as a whole; the op's
     first cases where it has no such rows."""
     op = OPS[name]
     rows = [row for row in drawn_ids(op, full=False, seed=0) if any(kind in row for kind in FAINT)]
     rows.sort(key=lambda row: -sum(map(row.count, FAINT)))  # so that one is taken where most inputs do
     chosen = rows[:: -(-len(rows) // MOST_CASES)] if rows else [c.id for c in op.cases[:3]]
     faint_blocks = [row for row in rows if "values=wide" in row and not row.startswith("T=0,")][:2]
-    return [bind(op, **make_inputs(op, find_case(op, row))) for row in {*chosen, *faint_blocks}]
+    return {*chosen, *faint_blocks}
+
+
+def faint_calls(name: str) -> list[Bound]:
+    op = OPS[name]
+    return [bind(op, **make_inputs(op, find_case(op, row))) for row in faint_rows(name)]
 
 
 @pytest.mark.parametrize("name", OPS.names())

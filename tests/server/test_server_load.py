@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from live_server import Running, running
 
-SECONDS = float(os.environ.get("SAMEBITS_LOAD_SECONDS", "6"))
+SECONDS = float(os.environ.get("SAMEBITS_LOAD_SECONDS", "3"))
 STREAMS = int(os.environ.get("SAMEBITS_LOAD_STREAMS", "60"))
 WORDS = ("hello hi", "aaaa bb", "what is this?", "one two three", "el lo")
 

@@ -19,6 +19,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, format_of, spec_bytes
 from samebits.ops import OPS, Op, bind, call, make_inputs
 from samebits.ops.cases import in_format
+from samebits.ops.expert_cases import expert_case
 from samebits.ops.record import FLOATS, Case
 from samebits.verify.harness import same_bytes
 
@@ -47,7 +48,15 @@ def gated_product() -> Inputs:
     return make_inputs(op, replace(op.cases[0], dims={"T": 1, "HB": 1, "NB": 2}, formats={"weight": "q8_0"}))
 
 
-SMALLER: dict[str, Callable[[], Inputs]] = {"paged_attention": attention, "gemm_silu_q8": gated_product}
+def gated_experts() -> Inputs:
+    return make_inputs(OPS["expert_gate_q8"], expert_case("tiny", 1, 2, 2, 64, 32, "q8_0"))
+
+
+SMALLER: dict[str, Callable[[], Inputs]] = {
+    "paged_attention": attention,
+    "gemm_silu_q8": gated_product,
+    "expert_gate_q8": gated_experts,
+}
 
 
 @cache

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from samebits.backends.arithmetic import FLUSHES, judged, operands
 from samebits.backends.discovery import get
-from samebits.backends.gpu.probe import FLUSHES, judged, operands, probed
+from samebits.backends.gpu.probe import probed
 from samebits.core.tiers import Tier
 
 SMALLEST_NORMAL = np.float32(2.0**-126)

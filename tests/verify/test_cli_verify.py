@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,26 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(HERE), "COLUMNS": "80"}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def process(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, env=environment())
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same in this process, whose imports are made, and a worker's."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def in_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["samebits", *COMMAND[3:], *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        output = capsys.readouterr()
+        return subprocess.CompletedProcess(sys.argv, int(stop.value.code or 0), output.out, output.err)
+
+    return in_here
 
 
 def verdicts(file: Path) -> list[dict[str, Any]]:
@@ -41,7 +60,7 @@ def verdicts(file: Path) -> list[dict[str, Any]]:
 def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("json", "html", "certificate")}
     options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
-    done = run("--op", "split_heads", "--seed", "3", *options)
+    done = process("--op", "split_heads", "--seed", "3", *options)
     assert done.returncode == 0, done.stderr
     assert "proven: fast, invariant, portable" in done.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
@@ -72,7 +91,7 @@ def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
     assert len(proof["verdicts_sha256"]) == 64
 
 
-def test_a_defect_is_exit_status_1_with_reason_and_replay_in_every_file(tmp_path: Path) -> None:
+def test_a_defect_is_exit_status_1_with_reason_and_replay_in_every_file(run: Run, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("json", "html", "certificate")}
     options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
     done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--case", "small-f32", *options)
@@ -90,13 +109,13 @@ def test_a_defect_is_exit_status_1_with_reason_and_replay_in_every_file(tmp_path
     assert "batch-size: y (8 rows along T" in files["html"].read_text()
 
 
-def test_text_that_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None:
+def test_text_that_looks_like_markup_is_printed_as_it_is(run: Run, tmp_path: Path) -> None:
     done = run("--backend", "planted:Raises", "--op", "mul", "--case", "small-f32", "--html", str(tmp_path / "page"))
     assert done.returncode == 1
     assert "error: RuntimeError: launch failed: invalid argument [/usr/lib]\n" in done.stdout
 
 
-def test_a_refuted_tier_is_not_proven(tmp_path: Path) -> None:
+def test_a_refuted_tier_is_not_proven(run: Run, tmp_path: Path) -> None:
     chosen = ["--op", "scale", "--case", "small-f16"]
     done = run("--backend", "planted:Refuted", *chosen, "--certificate", str(tmp_path / "proof"))
     assert done.returncode == 0
@@ -107,7 +126,9 @@ def test_a_refuted_tier_is_not_proven(tmp_path: Path) -> None:
     }
 
 
-def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_status_0(tmp_path: Path) -> None:
+def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_status_0(
+    run: Run, tmp_path: Path
+) -> None:
     done = run("--backend", "null", "--op", "mul", "--json", str(tmp_path / "r"), "--certificate", str(tmp_path / "c"))
     assert done.returncode == 0
     assert "proven: nothing" in done.stdout
@@ -157,7 +178,7 @@ def test_a_mistake_is_one_line_and_exit_status_2(
 
 
 def test_a_mistake_is_the_same_in_a_process_of_its_own() -> None:
-    done = run("--op", "conv9")
+    done = process("--op", "conv9")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: unknown op 'conv9'; known: add")
 
@@ -174,19 +195,19 @@ def test_a_mistake_is_the_same_in_a_process_of_its_own() -> None:
         ("append_paged_kv_cache", "--batch_size 2 --length 20 --num_kv_heads 2 --head_size 32 --num_tokens 3"),
     ],
 )
-def test_sizes_make_a_case(op: str, sizes: str, tmp_path: Path) -> None:
+def test_sizes_make_a_case(op: str, sizes: str, run: Run, tmp_path: Path) -> None:
     done = run("--op", op, *sizes.split(), "--seed", "7", "--json", str(tmp_path / "r"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {(r["op"], r["case"], r["status"]) for r in verdicts(tmp_path / "r")} == {(op, "sizes", "pass")}
 
 
-def test_a_failure_at_given_sizes_is_replayed_with_them(tmp_path: Path) -> None:
+def test_a_failure_at_given_sizes_is_replayed_with_them(run: Run) -> None:
     done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--m", "3", "--k", "96", "--seed", "5")
     assert done.returncode == 1
     assert "replay: samebits verify --backend planted:BatchDependent --op gemm --m 3 --k 96 --seed 5\n" in done.stdout
 
 
-def test_a_row_of_the_space_is_a_case_and_its_own_replay(tmp_path: Path) -> None:
+def test_a_row_of_the_space_is_a_case_and_its_own_replay(run: Run, tmp_path: Path) -> None:
     rows = ("rows=5,K=7,x=f16", "reruns:rows=5,K=7", "soak:rows=1,K=7")
     for case in rows:
         done = run("--op", "scale", "--case", case, "--json", str(tmp_path / "r"))
@@ -200,13 +221,13 @@ def test_a_row_of_the_space_is_a_case_and_its_own_replay(tmp_path: Path) -> None
     )
 
 
-def test_a_graph_is_chosen_by_name(tmp_path: Path) -> None:
+def test_a_graph_is_chosen_by_name(run: Run, tmp_path: Path) -> None:
     done = run("--op", "graph", "--case", "rows-0", "--tier", "portable", "--json", str(tmp_path / "r"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert [(r["op"], r["case"], r["status"]) for r in verdicts(tmp_path / "r")] == [("graph", "rows-0", "pass")]
 
 
-def test_hours_go_on_with_further_seeds(tmp_path: Path) -> None:
+def test_hours_go_on_with_further_seeds(run: Run, tmp_path: Path) -> None:
     chosen = ["--op", "merge_heads", "--tier", "fast"]
     done = run(*chosen, "--hours", "0.0001", "--json", str(tmp_path / "r"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -37,6 +37,7 @@ COMMANDS = {
     "tour": ("tour", "tour"),
     "explain": ("explain", "explain"),
     "trace": ("trace", "trace"),
+    "shader": ("shader", "shader"),
     "diff": ("diff", "diff"),
     "verify": ("verify", "verify"),
 }

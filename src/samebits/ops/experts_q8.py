@@ -5,6 +5,7 @@ expert_gemm(x, weight, ...) on block weights and float32 x is expert_gemm_q8(*qu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,14 @@ def _operations(weight: Packed, pairs: np.ndarray, **_: Any) -> int:
     return 2 * len(pairs) * weight.shape[-2] * weight.shape[-1]
 
 
-def _check(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr: np.ndarray, **_: Any) -> None:
-    check_blocks("expert_gemm_q8", codes, scales)
-    check_layout("expert_gemm_q8", pairs, seg_indptr)
+def _check_for(op: str) -> Callable[..., None]:
+    """The check of an op on codes, scales and pairs, whose messages name the op."""
+
+    def check(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr: np.ndarray, **_: Any) -> None:
+        check_blocks(op, codes, scales)
+        check_layout(op, pairs, seg_indptr)
+
+    return check
 
 
 @define_op(
@@ -65,7 +71,7 @@ def _check(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr:
         expert_case("prefill-8-experts", 64, 2, 8, 576, 1536, "q4_0", rows="pair", full=True),
     ],
     invariant_axes=("X", "P"),
-    check=_check,
+    check=_check_for("expert_gemm_q8"),
     make_inputs=expert_inputs,
     shape_env=product_env("expert_gemm_q8", "codes"),
     equivalents=expert_equivalents,
@@ -117,11 +123,6 @@ def _decompose(
     return b.quantize_q8(b.silu_and_mul(both) if activation == "silu" else b.gelu_and_mul(both))
 
 
-def _check_gate(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_indptr: np.ndarray, **_: Any) -> None:
-    check_blocks("expert_gate_q8", codes, scales)
-    check_layout("expert_gate_q8", pairs, seg_indptr)
-
-
 @define_op(
     inputs=[
         *BLOCKS,
@@ -151,7 +152,7 @@ def _check_gate(codes: np.ndarray, scales: np.ndarray, pairs: np.ndarray, seg_in
         expert_case("prefill-8-experts", 64, 2, 8, 3072, 576, "q4_0", full=True),
     ],
     invariant_axes=("X", "P"),
-    check=_check_gate,
+    check=_check_for("expert_gate_q8"),
     make_inputs=expert_inputs,
     shape_env=product_env("expert_gate_q8", "codes"),
     decompose=_decompose,

@@ -77,13 +77,7 @@ GROUPS = {"groups": 4, "groups_kept": 2, "group_best": 2, "normalize": True, "ep
     ],
     attrs=[
         Attr("top_k", int, 1, "experts per token", positive),
-        Attr(
-            "scores",
-            str,
-            "softmax",
-            "'softmax' or 'sigmoid' over all, 'chosen': softmax over the chosen",
-            _scores,
-        ),
+        Attr("scores", str, "softmax", "'softmax' or 'sigmoid' over all, 'chosen': softmax over the chosen", _scores),
         Attr("groups", int, 1, "equal groups of experts", positive),
         Attr("groups_kept", int, 1, "groups of which experts are chosen", positive),
         Attr("group_best", int, 1, "a group counts as the sum of so many of its best, 1 or 2", _group_best),

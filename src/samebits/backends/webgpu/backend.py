@@ -13,14 +13,16 @@ from samebits.backends.support import choose_kernels
 from samebits.backends.webgpu.buffers import (
     WebGpuBuffer,
     WeightBuffer,
-    base_of,
+    plain_base,
     read,
     stored_bytes,
     uploaded,
     write,
 )
-from samebits.backends.webgpu.device import MAX_BINDING_BYTES, Gpu, gpu
+from samebits.backends.webgpu.device import Gpu, gpu
+from samebits.backends.webgpu.errors import raise_unraised
 from samebits.backends.webgpu.executable import WebGpuExecutable
+from samebits.backends.webgpu.probe import probed
 from samebits.core.errors import BadInput, OutOfMemory
 from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import TensorSpec
@@ -34,9 +36,13 @@ from samebits.ops.evaluate import spec_of
 
 
 class WebGpuBackend(Backend):
-    """One device of this process."""
+    """One device of this process.
+
+    is_idle   whether nothing was launched since the last `sync`
+    """
 
     name = "webgpu"
+    is_idle = True
 
     @cached_property
     def gpu(self) -> Gpu:
@@ -48,15 +54,16 @@ class WebGpuBackend(Backend):
         return self.gpu.buffer(4 * NUM_WORDS)
 
     def probe(self) -> Caps:
-        return Caps(self.gpu.name)
+        features, refuted = probed(self.gpu)
+        return Caps(self.gpu.name, None, features, refuted)
 
     def kernels(self) -> tuple[KernelTable, ...]:
         return (wgsl_kernels(),)
 
     def alloc(self, spec: TensorSpec, layout: str = "row-major") -> WebGpuBuffer:
-        size = stored_bytes(spec)
-        if size > MAX_BINDING_BYTES:
-            raise OutOfMemory(f"{spec} takes {size / 2**20:,.0f} MiB; a tensor that is no weight has 128 at most here")
+        size, most = stored_bytes(spec), self.gpu.max_binding_bytes
+        if size > most:
+            raise OutOfMemory(f"webgpu: {spec} takes {size / 2**20:,.0f} MiB; a shader sees {most >> 20} at most")
         return WebGpuBuffer(spec, self.gpu.buffer(size))
 
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
@@ -64,25 +71,24 @@ class WebGpuBackend(Backend):
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         write(self.gpu, buffer, host)
 
-    def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> Buffer:
+    def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> WeightBuffer:
         packed: PackedWeight = packer(host)
-        return uploaded(self.gpu, spec_of(host), list(packed.chunks), packed.scale)
+        return uploaded(self.gpu, spec_of(host), packed.chunks, packed.scale)
 
     def copy_out(self, buffer: Buffer | View) -> HostTensor:
-        base = base_of(buffer)
-        if isinstance(base, WeightBuffer):
-            raise BadInput("webgpu", "copy_out", "a weight rearranged for kernels", "a tensor in its own format")
-        host = read(self.gpu, base)
+        host = read(self.gpu, plain_base(buffer))
         return copy_tensor(buffer.resolve(host)) if isinstance(buffer, View) else host
 
     def sync(self) -> None:
         """Waits; BadInput where a shader met a value it refuses."""
-        words = np.frombuffer(self.gpu.queue.read_buffer(self.faults), np.uint32)[:NUM_WORDS]
-        if words.any():
-            self.gpu.queue.write_buffer(self.faults, 0, bytes(4 * NUM_WORDS))
-            error = raised(tuple(int(n) for n in words))
-            if error is not None:
-                raise error
+        if not self.is_idle:
+            words = self.gpu.read(self.faults, 4 * NUM_WORDS).view(np.uint32)
+            self.is_idle = True
+            if words.any():
+                self.gpu.write(self.faults, np.zeros(NUM_WORDS, np.uint32))
+                if (error := raised(tuple(int(n) for n in words))) is not None:
+                    raise error
+        raise_unraised()
 
     def compile(self, graph: Graph, tier: Tier) -> WebGpuExecutable:
         return WebGpuExecutable(self, graph, choose_kernels(self, graph, tier))

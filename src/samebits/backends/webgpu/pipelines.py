@@ -11,12 +11,20 @@ from typing import Any
 
 import wgpu
 
-from samebits.backends.webgpu.device import MAX_STORAGE_BUFFERS, Gpu, explained
+from samebits.backends.webgpu.device import GRANTED, Gpu
+from samebits.backends.webgpu.errors import explained
 from samebits.core.errors import Unsupported
-from samebits.kernels.wgsl.lib.compose import shader_text, storage
+from samebits.kernels.wgsl.lib.compose import memories, shader_text, signature
 from samebits.kernels.wgsl.lib.launch import Dispatch
 
-KINDS = {"read": wgpu.BufferBindingType.read_only_storage, "write": wgpu.BufferBindingType.storage}
+KINDS: dict[str, dict[str, Any]] = {
+    "read": {"buffer": {"type": wgpu.BufferBindingType.read_only_storage}},
+    "write": {"buffer": {"type": wgpu.BufferBindingType.storage}},
+    "uniform": {"buffer": {"type": wgpu.BufferBindingType.uniform}},
+    "texture": {"texture": {"sample_type": wgpu.TextureSampleType.uint, "view_dimension": "2d"}},
+}
+PARAMS = {"buffer": {"type": wgpu.BufferBindingType.uniform, "has_dynamic_offset": True}}
+MAX_STORAGE_BUFFERS = GRANTED["max-storage-buffers-per-shader-stage"]
 
 
 @dataclass(frozen=True)
@@ -33,37 +41,36 @@ class Pipelines:
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._layouts: dict[tuple[str, ...], Any] = {}
-        self._made: dict[str, Pipeline] = {}
+        self._made: dict[object, Pipeline] = {}
 
     def of(self, dispatches: Sequence[Dispatch]) -> list[Pipeline]:
         """The pipeline of every dispatch; those that are new are compiled in parallel."""
-        texts = [shader_text(d) for d in dispatches]
-        new = {text: d for text, d in zip(texts, dispatches, strict=True) if text not in self._made}
+        keys = [signature(d) for d in dispatches]
+        new = {key: d for key, d in zip(keys, dispatches, strict=True) if key not in self._made}
         if new:
             layouts = [self._layout(d) for d in new.values()]
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                made = pool.map(self._compiled, new.items(), layouts)
+                made = pool.map(self._compiled, new.values(), layouts)
                 self._made.update(zip(new, made, strict=True))
-        return [self._made[text] for text in texts]
+        return [self._made[key] for key in keys]
 
     def _layout(self, dispatch: Dispatch) -> Any:
-        accesses = tuple(access for _, access in storage(dispatch)) + (("write",) if dispatch.faults else ())
-        if len(accesses) > MAX_STORAGE_BUFFERS:
-            raise Unsupported(f"wgsl/{dispatch.shader}: {len(accesses)} storage buffers; devices grant 8")
+        accesses = tuple(access for _, access, _ in memories(dispatch)) + (("write",) if dispatch.faults else ())
+        num_storage = accesses.count("read") + accesses.count("write")
+        if num_storage > MAX_STORAGE_BUFFERS:
+            given = f"{num_storage} storage buffers; devices grant {MAX_STORAGE_BUFFERS}"
+            raise Unsupported(f"wgsl/{dispatch.shader}: {given}")
         if accesses not in self._layouts:
-            kinds = [wgpu.BufferBindingType.uniform, *(KINDS[a] for a in accesses)]
-            entries = [
-                {"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
-                for n, kind in enumerate(kinds)
-            ]
-            self._layouts[accesses] = self._gpu.device.create_bind_group_layout(entries=entries)
+            kinds = [PARAMS, *(KINDS[a] for a in accesses)]
+            entries = [{"binding": n, "visibility": wgpu.ShaderStage.COMPUTE, **kind} for n, kind in enumerate(kinds)]
+            with explained("a layout of bindings"):
+                self._layouts[accesses] = self._gpu.device.create_bind_group_layout(entries=entries)
         return self._layouts[accesses]
 
-    def _compiled(self, new: tuple[str, Dispatch], layout: Any) -> Pipeline:
-        text, dispatch = new
+    def _compiled(self, dispatch: Dispatch, layout: Any) -> Pipeline:
         device = self._gpu.device
         with explained(f"shader {dispatch.shader}"):
-            module = device.create_shader_module(code=text, label=dispatch.shader)
+            module = device.create_shader_module(code=shader_text(dispatch), label=dispatch.shader)
             pipeline = device.create_compute_pipeline(
                 layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
                 compute={"module": module, "entry_point": "main"},

@@ -10,9 +10,22 @@ from samebits.kernels.record import KernelTable
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
     "attention.op",
+    "products.blocks",
+    "products.dense",
+    "products.embedding",
     "caches.append",
     "rows.elementwise",
+    "rows.gated",
+    "rows.columns",
+    "rows.quantize",
     "rows.norm",
+    "rows.norm_q8",
+    "rows.rope",
+    "rows.cast",
+    "rows.softmax",
+    "select.arg_max",
+    "select.top_k",
+    "select.sample",
 )
 
 

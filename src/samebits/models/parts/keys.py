@@ -33,7 +33,7 @@ REQUIRED, SAME = _Mark(), _Mark()
 class Key:
     """A number in bounds. None as a spelling: files of that kind do not store it, and the default holds.
 
-    hf_too        another spelling of Hugging Face's, where the first is absent
+    hf_too        another spelling of Hugging Face's; a file that has both must say the same in both
     default       where the key is absent; a function of the values read before it where it depends on those
     gguf_default  the same for GGUF, where that differs
     may_be_off    a null, or a 0 in GGUF, is None and switches a feature off; elsewhere a null counts as absent
@@ -89,8 +89,13 @@ class Source:
             return None
         more = () if default is REQUIRED else (default,)
         if key.is_whole:
-            return fields.integer(name, int(key.low), int(key.high), *more)
-        return fields.number(name, key.low, key.high, *more)
+            value = fields.integer(name, int(key.low), int(key.high), *more)
+        else:
+            value = fields.number(name, key.low, key.high, *more)
+        other = None if self.is_gguf or name == key.hf_too else key.hf_too
+        if other and fields.has(other) and fields.get(other) != value:
+            raise fields.fail(other, shown(fields.get(other)), f"the {value} of {name}")
+        return value
 
     def vocab_size(self) -> int:
         """Of a config.json, or the rows of a GGUF file's embedding, which are the truth there."""

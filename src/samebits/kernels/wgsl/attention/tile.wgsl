@@ -1,4 +1,4 @@
-//: needs elementary, vectors, attention/pairs, attention/positions, attention/octets, attention/finish
+//: needs elementary, rounding4, attention/pairs, attention/positions, attention/octets, attention/finish
 // A workgroup takes a tile of pairs over all positions they see, LANES at a time. First the exact maximum; then, scores
 // made once more, exponentials (a lane is a position) and their products with values (a lane is eight columns).
 const OCTETS = (DV_STORED + 7u) / 8u;  // at most LANES

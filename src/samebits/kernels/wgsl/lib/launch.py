@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from samebits.core.errors import Unsupported
 
-View = Literal["elements", "words", "vec4", "planes"]
+View = Literal["elements", "words", "vec4", "fours", "singles", "planes", "uniform"]
 Access = Literal["read", "write"]
 MAX_GROUPS = 65535  # along one axis of a grid, what every device grants
 
@@ -44,11 +44,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a packed weight, small enough for one binding."""
+    """Some rows of a packed weight, in a texture of four 32-bit words a texel."""
 
     first_row: int
     num_rows: int
-    buffer: Any
+    texture: Any  # a view of it; opaque to kernels
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What `prepack` gives: a weight cut into chunks of rows that a binding holds."""
+"""What `prepack` gives: a weight cut into chunks of rows that a texture holds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CHUNK_BYTES = 128 << 20  # of one storage binding, what every device grants
+CHUNK_BYTES = 128 << 20  # of one texture, so that a large weight goes to the device in pieces
 
 
 @dataclass(frozen=True)
 class PackedWeight:
     """A weight [N, K] on the host, as shaders read it.
 
-    chunks  (first row, number of rows, uint32 words) one after another; each fits into one binding
+    chunks  (first row, number of rows, uint32 [height, width, 4]) one after another; no axis is beyond 8192
     scale   of the whole tensor, where its format has one
     """
 

@@ -5,6 +5,10 @@ fn mul(a: f32, b: f32) -> f32 { return rounded(a * b); }
 fn add(a: f32, b: f32) -> f32 { return rounded(a + b); }
 fn sub(a: f32, b: f32) -> f32 { return rounded(a - b); }
 
+// Says of a product that no rounding happens in it, so that nothing can go wrong without the barrier: its operands are
+// integers or have 16 bits. Tests follow every other product to a barrier.
+fn exact(x: f32) -> f32 { return x; }
+
 // +0 below 2^-50: by bits, since a device may flush what it compares. NaN and Inf stay.
 fn settle(x: f32) -> f32 {
     let bits = bitcast<u32>(x);

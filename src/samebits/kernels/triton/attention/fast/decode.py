@@ -97,6 +97,30 @@ def store_part(acc, m, total, inside, slot, part_o, part_ml, BLOCK_M: tl.constex
 
 
 @triton.jit
+def store_item(
+    acc, m, total, first_row, num_rows, first_unit, blocks, share, is_whole, first, head, out, lse, sinks,
+    part_o, part_ml, counters, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, HEADS: tl.constexpr,
+    GROUP: tl.constexpr, HAS_SINKS: tl.constexpr, HAS_LSE: tl.constexpr, MERGED: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Results of an item that one program has whole; else its part, and of the last to arrive, the item's results."""
+    row = first_row + tl.arange(0, BLOCK_M)
+    if is_whole:
+        store_rows(
+            acc, m, total, row, num_rows, first, head, out, lse, sinks, D, BLOCK_D, HEADS, GROUP, HAS_SINKS, HAS_LSE
+        )
+    else:
+        low, high = first_unit // share, (first_unit + blocks - 1) // share
+        slot = 2 * tl.program_id(0) + tl.where(tl.program_id(0) == low, 1, 0)
+        store_part(acc, m, total, row < num_rows, slot, part_o, part_ml, BLOCK_M, BLOCK_D)
+        if tl.atomic_add(counters + low, 1, sem="acq_rel") == high - low:
+            tl.store(counters + low, 0)
+            merge_rows(
+                first_row, num_rows, low, high, part_o, part_ml, first, head, out, lse, sinks,
+                D, BLOCK_D, BLOCK_M, HEADS, GROUP, HAS_SINKS, HAS_LSE, MERGED, PARTS,
+            )  # fmt: skip
+
+
+@triton.jit
 def blocks_of(count, length, window, BLOCK_N: tl.constexpr, WINDOW: tl.constexpr):
     """(first position seen, where its block starts, blocks to the end) of sequences; one block where there is none."""
     begin = tl.zeros_like(length)
@@ -177,7 +201,8 @@ def decode(
         item, block = within // blocks, within % blocks
         taken = tl.minimum(blocks - block, stop - unit)
         head = item % KV_HEADS
-        row = item // KV_HEADS * BLOCK_M + tl.arange(0, BLOCK_M)
+        first_row = item // KV_HEADS * BLOCK_M
+        row = first_row + tl.arange(0, BLOCK_M)
         num_rows = count * GROUP
         query = load_queries(
             q, row, num_rows, first, head, q_token, q_head, fault, q_code, D, BLOCK_D, GROUP, k.dtype.element_ty
@@ -191,20 +216,10 @@ def decode(
             entry, kv_indices, num_pages, page_stride, slot_stride, scale, cap, window,
             D, BLOCK_D, BLOCK_N, PAGE, HAS_TABLE, CAUSAL, WINDOW, CAP, True, STAGES, EMULATE,
         )  # fmt: skip
-        if taken == blocks:
-            store_rows(
-                acc, m, total, row, num_rows, first, head, out, lse, sinks, D, BLOCK_D, HEADS, GROUP, HAS_SINKS, HAS_LSE
-            )
-        else:
-            low, high = (unit - block) // share, (unit - block + blocks - 1) // share
-            slot = 2 * tl.program_id(0) + tl.where(tl.program_id(0) == low, 1, 0)
-            store_part(acc, m, total, row < num_rows, slot, part_o, part_ml, BLOCK_M, BLOCK_D)
-            if tl.atomic_add(counters + low, 1, sem="acq_rel") == high - low:
-                tl.store(counters + low, 0)
-                merge_rows(
-                    item // KV_HEADS * BLOCK_M, num_rows, low, high, part_o, part_ml, first, head, out, lse, sinks,
-                    D, BLOCK_D, BLOCK_M, HEADS, GROUP, HAS_SINKS, HAS_LSE, MERGED, PARTS,
-                )  # fmt: skip
+        store_item(
+            acc, m, total, first_row, num_rows, unit - block, blocks, share, taken == blocks, first, head, out, lse,
+            sinks, part_o, part_ml, counters, D, BLOCK_D, BLOCK_M, HEADS, GROUP, HAS_SINKS, HAS_LSE, MERGED, PARTS,
+        )  # fmt: skip
         unit += taken
         if unit < stop:
             within, first, count, entry, length = sequence_at(

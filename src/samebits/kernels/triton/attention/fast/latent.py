@@ -12,12 +12,11 @@ from samebits.kernels.triton.attention.fast.decode import (
     blocks_of,
     check_pages,
     clear_padding,
-    merge_rows,
     sequence_at,
-    store_part,
+    store_item,
     unit_ends,
 )
-from samebits.kernels.triton.attention.fast.tile import dot, load_queries, row_offsets, store_rows, weigh
+from samebits.kernels.triton.attention.fast.tile import dot, load_queries, row_offsets, weigh
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.limits import NEG_INF
 
@@ -132,20 +131,10 @@ def latent(
             entry, kv_indices, num_pages, page_stride, slot_stride, scale, cap, window,
             V_DIM, R, BLOCK_N, PAGE, HAS_TABLE, CAUSAL, WINDOW, CAP, STAGES, EMULATE,
         )  # fmt: skip
-        if taken == blocks:
-            store_rows(
-                acc, m, total, row, num_rows, first, 0, out, lse, sinks, V_DIM, V_DIM, HEADS, HEADS, HAS_SINKS, HAS_LSE
-            )
-        else:
-            low, high = (unit - block) // share, (unit - block + blocks - 1) // share
-            slot = 2 * tl.program_id(0) + tl.where(tl.program_id(0) == low, 1, 0)
-            store_part(acc, m, total, row < num_rows, slot, part_o, part_ml, BLOCK_M, V_DIM)
-            if tl.atomic_add(counters + low, 1, sem="acq_rel") == high - low:
-                tl.store(counters + low, 0)
-                merge_rows(
-                    item * BLOCK_M, num_rows, low, high, part_o, part_ml, first, 0, out, lse, sinks,
-                    V_DIM, V_DIM, BLOCK_M, HEADS, HEADS, HAS_SINKS, HAS_LSE, MERGED, PARTS,
-                )  # fmt: skip
+        store_item(
+            acc, m, total, item * BLOCK_M, num_rows, unit - block, blocks, share, taken == blocks, first, 0, out, lse,
+            sinks, part_o, part_ml, counters, V_DIM, V_DIM, BLOCK_M, HEADS, HEADS, HAS_SINKS, HAS_LSE, MERGED, PARTS,
+        )  # fmt: skip
         unit += taken
         if unit < stop:
             within, first, count, entry, length = sequence_at(

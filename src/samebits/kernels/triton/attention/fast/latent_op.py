@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 import triton
 
-from samebits.core.errors import BadInput
 from samebits.core.tiers import Tier
 from samebits.kernels.record import OpCall
-from samebits.kernels.triton.attention.call import BAD_QUERY
+from samebits.kernels.triton.attention.call import BAD_QUERY, OP
+from samebits.kernels.triton.attention.fast.call import (
+    BAD_PAGE,
+    batch_constants,
+    check_room,
+    logit_numbers,
+    refused,
+    results_for,
+)
 from samebits.kernels.triton.attention.fast.latent import latent
-from samebits.kernels.triton.attention.fast.op import BAD_PAGE, LOG2E, OP
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
@@ -26,24 +31,19 @@ MERGED, PARTS = 4, 2  # rows and parts of a cut item that are added at once: 4,0
 
 def served(call: OpCall) -> str | None:
     """A latent cache of 16-bit rows whose two parts are powers of two; no alibi, no custom mask, a positive scale."""
-    inputs, attrs, k = call.inputs, call.attrs, call.inputs["k_cache"]
+    k = call.inputs["k_cache"]
     if ON_AMD and not INTERPRETED:
         return "an AMD GPU, whose shared memory does not hold 64 queries"
     if len(k.shape) != 3:
         return "a cache with heads"
     if k.format not in ("f16", "bf16"):
         return f"a cache in {k.format}; f16 or bf16 are read"
-    for name in ("alibi_slopes", "custom_mask"):
-        if name in inputs:
-            return f"{name} is given"
-    size, v_dim = inputs["q"].shape[-1], attrs["v_dim"]
+    size, v_dim = call.inputs["q"].shape[-1], call.attrs["v_dim"]
     if not isinstance(size, int) or v_dim not in VALUES or size - v_dim not in MORE:
         return (
             f"keys of {size} and values of {v_dim}; powers of two to {VALUES[-1]}, and to {MORE[-1]} more, are served"
         )
-    if attrs["sm_scale"] is not None and attrs["sm_scale"] <= 0:
-        return "an sm_scale that is not positive"
-    return None
+    return refused(call)
 
 
 @implements(OP, tier=Tier.FAST, when=served)
@@ -69,33 +69,28 @@ def paged_attention_latent(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     num_tokens, num_heads, head_size = q.shape
     num_sequences, num_pages = kv_last_page_len.shape[0], k_cache.shape[0]
-    out = torch.empty((num_tokens, num_heads, v_dim), dtype=q.dtype, device=q.device)
-    lse = torch.empty((num_tokens, num_heads), dtype=torch.float32, device=q.device)
+    out, lse = results_for(q, v_dim)
     result = (out, lse) if return_lse else out
     if out.numel() == 0:
         return result
-    if kv_indices is None and num_sequences > num_pages:
-        raise BadInput(OP, "k_cache", f"{num_pages} pages", f"one per sequence: {num_sequences}")
+    check_room(kv_indices, num_sequences, num_pages)
     q = q if q.stride(2) == 1 else q.contiguous()
-    scale = 1.0 / math.sqrt(head_size) if sm_scale is None else sm_scale
-    scale = scale / logits_soft_cap if logits_soft_cap else scale * LOG2E
     tensors = (q, k_cache, qo_indptr, kv_last_page_len, kv_indptr, kv_indices, sinks, out, lse)
     sizes = (num_sequences, num_tokens, 0 if kv_indices is None else kv_indices.shape[0], num_pages)
     strides = (q.stride(0), q.stride(1), k_cache.stride(0), k_cache.stride(1))
-    constants = {
-        "V_DIM": v_dim,
-        "R": head_size - v_dim,
-        "BATCH": max(triton.next_power_of_2(num_sequences), 64),
-        "HEADS": num_heads,
-        "PAGE": k_cache.shape[1],
-        "HAS_TABLE": kv_indices is not None,
-        "CAUSAL": causal,
-        "WINDOW": window_left >= 0,
-        "CAP": logits_soft_cap != 0,
-        "HAS_SINKS": sinks is not None,
-        "HAS_LSE": return_lse,
-    }
-    _launch(q.device, tensors, sizes, strides, (scale, logits_soft_cap * LOG2E, window_left), constants)
+    logits = logit_numbers(head_size, sm_scale, logits_soft_cap, window_left)
+    constants = batch_constants(
+        num_sequences,
+        num_heads,
+        k_cache.shape[1],
+        kv_indices=kv_indices,
+        causal=causal,
+        window_left=window_left,
+        logits_soft_cap=logits_soft_cap,
+        sinks=sinks,
+        return_lse=return_lse,
+    )
+    _launch(q.device, tensors, sizes, strides, logits, {"V_DIM": v_dim, "R": head_size - v_dim, **constants})
     return result
 
 

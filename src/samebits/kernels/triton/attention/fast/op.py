@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,22 +12,27 @@ import triton
 from samebits.core.errors import BadInput
 from samebits.core.tiers import Tier
 from samebits.kernels.record import OpCall
-from samebits.kernels.triton.attention.call import BAD_QUERY
+from samebits.kernels.triton.attention.call import BAD_QUERY, OP
+from samebits.kernels.triton.attention.fast.call import (
+    BAD_PAGE,
+    batch_constants,
+    check_room,
+    logit_numbers,
+    refused,
+    results_for,
+)
 from samebits.kernels.triton.attention.fast.decode import decode
 from samebits.kernels.triton.attention.fast.prefill import prefill
 from samebits.kernels.triton.lib.cache_views import cache_views
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
-from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.scratch import counters
 
-OP = "paged_attention"
-BAD_PAGE = fault(OP, "kv_indices", "an index out of range", "0 .. pages of the cache - 1")
 LARGEST_HEAD = 256
 FEW_ROWS = 64  # a sequence of more rows (queries x group) goes to the prefill kernel where that one is launched
 FEW_SEQUENCES, MANY_SEQUENCES = 8, 32
-LOG2E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -83,17 +87,12 @@ def served(call: OpCall) -> str | None:
         return f"caches in {k.format} and {v.format}; f16 or bf16, both the same, are read"
     if len(k.shape) == 3:
         return "an MLA cache"
-    for name in ("alibi_slopes", "custom_mask"):
-        if name in inputs:
-            return f"{name} is given"
     size = inputs["q"].shape[-1]
     if not isinstance(size, int) or size % 16 or size > LARGEST_HEAD:
         return f"head size {size}; multiples of 16 to {LARGEST_HEAD} are served"
     if attrs["v_dim"] not in (0, size):
         return f"v_dim {attrs['v_dim']} beside head size {size}"
-    if attrs["sm_scale"] is not None and attrs["sm_scale"] <= 0:
-        return "an sm_scale that is not positive"
-    return None
+    return refused(call)
 
 
 @implements(OP, tier=Tier.FAST, when=served)
@@ -120,45 +119,35 @@ def paged_attention_fast(
     """Sequences with few queries in one persistent launch, those with many in a second one where there can be any."""
     num_tokens, num_heads, head_size = q.shape
     num_sequences = kv_last_page_len.shape[0]
-    out = torch.empty((num_tokens, num_heads, head_size), dtype=q.dtype, device=q.device)
-    lse = torch.empty((num_tokens, num_heads), dtype=torch.float32, device=q.device)
+    out, lse = results_for(q, head_size)
     result = (out, lse) if return_lse else out
     if out.numel() == 0:
         return result
     k, v = (view.data for view in cache_views(k_cache, v_cache, layout))
-    if kv_indices is None and num_sequences > k.shape[0]:
-        raise BadInput(OP, "k_cache", f"{k.shape[0]} pages", f"one per sequence: {num_sequences}")
+    check_room(kv_indices, num_sequences, k.shape[0])
     if k.stride() != v.stride():
         raise BadInput(OP, "v_cache", f"strides {v.stride()}", f"those of k_cache: {k.stride()}")
     q = q if q.stride(2) == 1 else q.contiguous()
-    scale = 1.0 / math.sqrt(head_size) if sm_scale is None else sm_scale
     group = num_heads // k.shape[2]
     block_d = max(triton.next_power_of_2(head_size), 16)
+    constants = batch_constants(
+        num_sequences,
+        num_heads,
+        k.shape[1],
+        kv_indices=kv_indices,
+        causal=causal,
+        window_left=window_left,
+        logits_soft_cap=logits_soft_cap,
+        sinks=sinks,
+        return_lse=return_lse,
+    )
     shared = _Launch(
         q=q,
         others=(k, v, qo_indptr, kv_last_page_len, kv_indptr, kv_indices, sinks, out, lse),
         sizes=(num_sequences, num_tokens, 0 if kv_indices is None else kv_indices.shape[0], k.shape[0]),
         strides=(q.stride(0), q.stride(1), *k.stride()[:3]),
-        logits=(
-            scale / logits_soft_cap if logits_soft_cap else scale * LOG2E,
-            logits_soft_cap * LOG2E,
-            window_left,
-        ),
-        constants={
-            "D": head_size,
-            "BLOCK_D": block_d,
-            "BATCH": max(triton.next_power_of_2(num_sequences), 64),
-            "HEADS": num_heads,
-            "GROUP": group,
-            "PAGE": k.shape[1],
-            "HAS_TABLE": kv_indices is not None,
-            "CAUSAL": causal,
-            "WINDOW": window_left >= 0,
-            "CAP": logits_soft_cap != 0,
-            "HAS_SINKS": sinks is not None,
-            "HAS_LSE": return_lse,
-            "EMULATE": INTERPRETED,
-        },
+        logits=logit_numbers(head_size, sm_scale, logits_soft_cap, window_left),
+        constants={"D": head_size, "BLOCK_D": block_d, "GROUP": group, "EMULATE": INTERPRETED, **constants},
     )
     many = num_tokens > num_sequences and num_tokens * group > FEW_ROWS
     _launch_decode(shared, FEW_ROWS if many else 1 << 30, decode_shape(block_d, group, num_sequences))

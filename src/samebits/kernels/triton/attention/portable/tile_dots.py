@@ -79,20 +79,26 @@ def refuse_queries(q_ptrs, real, D: tl.constexpr, D_PAD: tl.constexpr, FORMAT: t
 
 
 @triton.jit
-def tile_scores(rows, sequence, positions, keys, tables, logits, num_pages, window, zero, fault_ptr, D, SLICES):
-    """s [M, N] of a tile's rows at `positions` [N], -inf where not kept.
+def key_cells(sequence, positions, keys, tables, num_pages, fault_ptr):
+    """(where the keys of one head at `positions` [N] begin, which of them may be read).
 
-    rows       pointers to queries [M], which of them are real, their slopes, their positions
     sequence   first entry of its table, length, KV head
     """
-    q_ptrs, real, slopes, q_positions = rows
     entry, length, head = sequence
     page, slot, readable = page_of(
         tables.indices_ptr, entry, positions, positions < length, tables.page_size, num_pages, fault_ptr, tables.PAGED
     )
-    cells = page * keys.page + slot * keys.slot + head * keys.head
-    score = tile_dots(q_ptrs, keys.ptr, real, cells, readable, zero, D, SLICES, keys.FORMAT)
-    s = settled_score(score, keys.FORMAT) * logits.scale
+    return page * keys.page + slot * keys.slot + head * keys.head, readable
+
+
+@triton.jit
+def logits_of(score, rows, positions, readable, logits, window, FORMAT: tl.constexpr):
+    """(s [M, N], which are kept) of a tile's products of queries and keys.
+
+    rows   pointers to queries [M], which of them are real, their slopes, their positions
+    """
+    _, _, slopes, q_positions = rows
+    s = settled_score(score, FORMAT) * logits.scale
     if logits.CAP:
         s = soft_capped(s, logits.cap, logits.inv_cap)
     if logits.slopes_ptr is not None:
@@ -102,6 +108,15 @@ def tile_scores(rows, sequence, positions, keys, tables, logits, num_pages, wind
         kept &= positions[None, :] <= q_positions[:, None]
     if logits.WINDOW:
         kept &= positions[None, :] >= q_positions[:, None] - window
+    return s, kept
+
+
+@triton.jit
+def tile_scores(rows, sequence, positions, keys, tables, logits, num_pages, window, zero, fault_ptr, D, SLICES):
+    """s [M, N] of a tile's rows at `positions` [N], -inf where not kept; see key_cells and logits_of."""
+    cells, readable = key_cells(sequence, positions, keys, tables, num_pages, fault_ptr)
+    score = tile_dots(rows[0], keys.ptr, rows[1], cells, readable, zero, D, SLICES, keys.FORMAT)
+    s, kept = logits_of(score, rows, positions, readable, logits, window, keys.FORMAT)
     return tl.where(kept, s, NEG_INF)
 
 

@@ -1,4 +1,4 @@
-//: needs vectors, int8_block, attention/pairs
+//: needs rounding4, int8_block, attention/pairs
 // q . k for q8_0 and q4_0 keys: q in int8 blocks, exact integer sums, eight block terms a chain, chunks in order.
 // A tile has four pairs.
 const BLOCKS = (D + 31u) / 32u;

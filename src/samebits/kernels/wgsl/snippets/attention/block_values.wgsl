@@ -1,4 +1,4 @@
-//: needs vectors, float16
+//: needs rounding4, float16
 // Values in q8_0 or q4_0, eight columns of a block at a time. P is float16(p * d), times the integer code: exact.
 // A tile has four pairs.
 const V_WORDS_OF_BLOCK = select(4u, 8u, V_Q8);

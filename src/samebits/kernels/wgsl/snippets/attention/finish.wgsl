@@ -1,4 +1,4 @@
-//: needs elementary, vectors, logarithm, attention/sinks
+//: needs elementary, rounding4, logarithm, attention/sinks
 // The last step: results over the sums of p.
 var<workgroup> factors: array<vec4<f32>, G>;  // what results are multiplied by
 

@@ -1,4 +1,4 @@
-//: needs vectors, float16, bfloat16, attention/pairs
+//: needs rounding4, float16, bfloat16, attention/pairs
 // q . k for f32, f16 and bf16 keys, in head order: runs of 8, each a chain, joined by an adjacent-pair tree.
 const RUNS = (D + 7u) / 8u;
 const QUADS = (RUNS + 3u) / 4u;  // of runs

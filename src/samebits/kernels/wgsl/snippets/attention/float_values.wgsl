@@ -1,4 +1,4 @@
-//: needs vectors, float16, bfloat16
+//: needs rounding4, float16, bfloat16
 // Values in f32, f16 or bf16, eight columns at a time. P is rounded to their type.
 const LARGEST_VALUE = select(select(0x5f00u, 0x7bffu, V_F16), 0x7f7fffffu, V_F32);
 

@@ -1,4 +1,4 @@
-//: needs vectors, elementary, tanh, attention/pairs
+//: needs rounding4, elementary, tanh, attention/pairs
 // What pairs of a tile make of a score: scaled, capped, biased, masked; and its exponential.
 
 fn minus_inf() -> f32 { return bitcast<f32>(0xff800000u | P.zero); }

@@ -1,4 +1,4 @@
-//: needs vectors
+//: needs rounding4
 // Numbers of all pairs of a tile: four.
 struct Quads { a: vec4<f32> }
 

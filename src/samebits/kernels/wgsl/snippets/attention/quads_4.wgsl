@@ -1,4 +1,4 @@
-//: needs vectors
+//: needs rounding4
 // Numbers of all pairs of a tile: sixteen. Without loops, which some compilers keep as they are written.
 struct Quads { a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32> }
 

@@ -6,9 +6,8 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.attention.call import BAD_QUERY, BAD_SCORE
-from samebits.kernels.triton.attention.portable.tile_dots import chain_dot
-from samebits.kernels.triton.attention.sequences import as_operand, in_range, page_of, settled_score
-from samebits.kernels.triton.lib.elementary import soft_capped
+from samebits.kernels.triton.attention.portable.tile_dots import chain_dot, key_cells, logits_of
+from samebits.kernels.triton.attention.sequences import as_operand, in_range
 from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
 from samebits.kernels.triton.lib.rows import fault_where
 
@@ -86,28 +85,10 @@ def refuse_wide_queries(q_ptrs, real, D: tl.constexpr, FORMAT: tl.constexpr, fau
 
 @triton.jit
 def wide_scores(rows, sequence, positions, keys, tables, logits, num_pages, window, zero, fault_ptr, D):
-    """s [M, N] of a tile's rows at `positions` [N], -inf where not kept.
-
-    rows       pointers to queries [M], which of them are real, their slopes, their positions
-    sequence   first entry of its table, length, KV head
-    """
-    q_ptrs, real, slopes, q_positions = rows
-    entry, length, head = sequence
-    page, slot, readable = page_of(
-        tables.indices_ptr, entry, positions, positions < length, tables.page_size, num_pages, fault_ptr, tables.PAGED
-    )
-    cells = page * keys.page + slot * keys.slot + head * keys.head
-    score = wide_dots(q_ptrs, keys.ptr, real, cells, readable, zero, D, keys.FORMAT)
-    s = settled_score(score, keys.FORMAT) * logits.scale
-    if logits.CAP:
-        s = soft_capped(s, logits.cap, logits.inv_cap)
-    if logits.slopes_ptr is not None:
-        s = s + slopes[:, None] * (positions[None, :] - q_positions[:, None]).to(tl.float32)
-    kept = readable[None, :] & (q_positions >= 0)[:, None]
-    if logits.CAUSAL:
-        kept &= positions[None, :] <= q_positions[:, None]
-    if logits.WINDOW:
-        kept &= positions[None, :] >= q_positions[:, None] - window
+    """s [M, N] of a tile's rows at `positions` [N], -inf where not kept; see key_cells and logits_of."""
+    cells, readable = key_cells(sequence, positions, keys, tables, num_pages, fault_ptr)
+    score = wide_dots(rows[0], keys.ptr, rows[1], cells, readable, zero, D, keys.FORMAT)
+    s, kept = logits_of(score, rows, positions, readable, logits, window, keys.FORMAT)
     fault_where(fault_ptr, BAD_SCORE, kept & ((s <= LARGEST_F32) == 0))
     return tl.where(kept, s, NEG_INF)
 

@@ -1,0 +1,74 @@
+"""`samebits shader`: the final text of what a WGSL kernel runs."""
+
+from __future__ import annotations
+
+import typer
+
+from samebits.backends.one_op import one_node
+from samebits.backends.support import supports
+from samebits.backends.webgpu import webgpu
+from samebits.core.errors import BadInput
+from samebits.core.tiers import Tier
+from samebits.debug.labels import label_values
+from samebits.debug.prepare import open_model, step_graph
+from samebits.debug.shaders import shaders_of, sizes_at
+from samebits.graph import Graph
+from samebits.ops import OPS, bind, make_inputs
+from samebits.passes import run_pipeline
+from samebits.verify.select import find_case
+
+
+def _op_graph(op: str, case: str | None) -> Graph:
+    """One node: the case of that name, or the op's first one."""
+    record = OPS[op]
+    bound = bind(record, **make_inputs(record, find_case(record, case) if case else record.cases[0]))
+    return one_node(record, bound.specs, bound.attrs)
+
+
+def _model_nodes(graph: Graph, op: str | None, node: str) -> set[int]:
+    """Numbers of the nodes that were asked for; BadInput where there is none."""
+    labels = label_values(graph)
+    found = {
+        number
+        for number, n in enumerate(graph.nodes)
+        if op in (None, n.op.name) and any(node in labels[v.name].text for v in n.outputs)
+    }
+    if not found:
+        given = f"{op or 'any op'}, {node!r}"
+        raise BadInput(
+            "shader", "op and --node", given, f"one of this model's, such as {labels[graph.outputs[0].name].text}"
+        )
+    return found
+
+
+def shader(
+    op: str = typer.Argument(None, help="The op, such as rms_norm."),
+    case: str = typer.Option(
+        None, "--case", help="A case of the op, as `samebits verify` names it; the first if absent."
+    ),
+    model: str = typer.Option(None, "--model", help="Show what this model's step runs instead of a case."),
+    node: str = typer.Option("", "--node", help="With --model: only nodes whose result's name contains this."),
+    tokens: int = typer.Option(1, "--tokens", help="With --model: the tokens of the step.", min=1, max=4096),
+) -> None:
+    """Print the final shaders of a kernel of the webgpu backend, each once, with what they are run with in comments.
+
+    `samebits trace` and `samebits explain` show the names that --node takes. No GPU is needed, and nothing is run.
+    """
+    if model is None:
+        if op is None:
+            raise BadInput("shader", "op", "none", "an op, or --model")
+        if node or tokens != 1:
+            raise BadInput("shader", "--node and --tokens", "given", "--model as well")
+        graph, numbers = _op_graph(op, case), {0}
+    else:
+        if case is not None:
+            raise BadInput("shader", "--case and --model", "both", "one of them")
+        checkpoint = open_model(model)
+        whole = step_graph(checkpoint, min(max(tokens, 16), checkpoint.config.context_len))
+        graph = run_pipeline(whole, supports(webgpu(), Tier.PORTABLE))
+        numbers = _model_nodes(graph, op, node)
+    shown: set[str] = set()
+    for found in shaders_of(graph, numbers, sizes_at(graph, tokens), Tier.PORTABLE):
+        if found.text not in shown:
+            typer.echo(found)
+        shown.add(found.text)

@@ -1,0 +1,96 @@
+"""Products on weights in block formats: gemm_q8, gemm_silu_q8, and gemm, which quantizes its activations first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from samebits.core.format import BLOCK
+from samebits.kernels.record import OpCall
+from samebits.kernels.wgsl.lib.faults import fault
+from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, Weight, ceil_div, linear
+from samebits.kernels.wgsl.lib.registry import implements, only_f32
+from samebits.kernels.wgsl.products.block_parts import PARTS
+from samebits.kernels.wgsl.products.packing import cut_texels, pack
+from samebits.kernels.wgsl.products.windows import GROUP, Window, preparation, products, windows
+
+RECORD_WORDS = 12  # of a block of activations, see snippets/activation_record.wgsl
+REFUSED = ("x", "NaN, Inf or a magnitude above 2^80", "finite values")
+
+
+def block_weight(call: OpCall) -> str | None:
+    """Serves the block formats that have a snippet."""
+    name = call.inputs["weight"].format
+    return None if name in PARTS else f"wgsl has products on {', '.join(PARTS)}, not on {name}"
+
+
+def _block_gemm(call: OpCall) -> str | None:
+    return block_weight(call) or only_f32("x")(call)
+
+
+def _activation_faults(op: str) -> dict[str, int]:
+    codes = fault(op, "codes", "-128", "-127 .. 127, as quantize_q8 makes them")
+    return {"BAD_CODES": codes, "BAD_SCALES": fault(op, "scales", "NaN or Inf", "finite values")}
+
+
+def _from_codes(call: Call, op: str, num_blocks: int) -> Callable[[Window], Dispatch]:
+    """What prepares codes and scales that are given."""
+    inputs = (Binding("codes", call.tensor("codes"), view="words"), Binding("scales", call.tensor("scales")))
+    consts, faults = {"BLOCKS": num_blocks}, _activation_faults(op)
+    return lambda window: preparation("activations", window, inputs, "blocks", num_blocks, consts, faults=faults)
+
+
+def _product(
+    call: Call, prepare: Callable[[Window], Dispatch], num_tokens: int, weight: Weight, bias: Operand | None, y: Operand
+) -> list[Dispatch]:
+    """y = activations @ weight^T + bias, window by window."""
+    num_blocks = weight.shape[1] // BLOCK
+    consts = {"BLOCKS": num_blocks, "CUT_TEXELS": cut_texels(weight.format)}
+    found = []
+    for window in windows(call, num_tokens, RECORD_WORDS * num_blocks):
+        found.append(prepare(window))
+        found += products("blocks", window, weight, bias, y, consts, f"block_{weight.format}")
+    return found
+
+
+@implements("gemm_q8", when=block_weight, prepack={"weight": pack})
+def gemm_q8(call: Call) -> list[Dispatch]:
+    weight, codes = call.weight("weight"), call.tensor("codes")
+    prepare = _from_codes(call, "gemm_q8", weight.shape[1] // BLOCK)
+    return _product(call, prepare, codes.shape[0], weight, call.optional("bias"), call.outputs[0])
+
+
+@implements("gemm", when=_block_gemm, prepack={"weight": pack})
+def gemm_blocks(call: Call) -> list[Dispatch]:
+    weight, x = call.weight("weight"), call.tensor("x")
+    num_blocks = weight.shape[1] // BLOCK
+    inputs, faults = (Binding("x", x),), {"BAD_X": fault("gemm", *REFUSED)}
+
+    def prepare(window: Window) -> Dispatch:
+        return preparation("quantized", window, inputs, "blocks", num_blocks, {"BLOCKS": num_blocks}, faults=faults)
+
+    return _product(call, prepare, x.shape[0], weight, call.optional("bias"), call.outputs[0])
+
+
+@implements("gemm_silu_q8", when=block_weight, prepack={"weight": pack})
+def gemm_silu_q8(call: Call) -> list[Dispatch]:
+    weight, num_tokens = call.weight("weight"), call.tensor("codes").shape[0]
+    if not num_tokens:
+        return []
+    num_rows, num_blocks = weight.shape[0], weight.shape[0] // 2 // BLOCK
+    memory = call.scratch(num_tokens * num_rows)
+    both = Operand("f32", (num_tokens, num_rows), memory.buffer, 0, num_rows)
+    found = _product(call, _from_codes(call, "gemm_silu_q8", weight.shape[1] // BLOCK), num_tokens, weight, None, both)
+    bindings = (
+        Binding("x", both),
+        Binding("y_codes", call.outputs[0], "write", "words"),
+        Binding("y_scales", call.outputs[1], "write"),
+    )
+    gate = Dispatch(
+        "products/gate",
+        bindings,
+        linear(ceil_div(num_tokens * num_blocks, GROUP)),
+        consts={"GROUP": GROUP, "BLOCKS": num_blocks},
+        params={"num_tokens": num_tokens},
+        faults={"BAD_X": fault("quantize_q8", *REFUSED)},
+    )
+    return [*found, gate]
