@@ -19,9 +19,7 @@ from samebits.kernels.wgsl.table import wgsl_kernels
 from samebits.ops import OPS, Op, bind, make_inputs
 from samebits.verify.select import drawn_ids, find_case
 
-SIZE = re.compile(r"^const \w+ = \d\d+u;$", re.MULTILINE)  # no kind or flag has two digits
-
-
+SIZE = re.compile(r"^const \w+ = \d+u;$", re.MULTILINE)  # what branches on one is translated whatever it is
 EACH_DRAWN = 8  # that many are drawn for one that is taken: they repeat what others ask for
 
 

@@ -1,7 +1,7 @@
 """Where a compiler could contract or reorder the float arithmetic of a SPIR-V module: found by following values.
 
 A float sum or product is raw until it has passed the rounding barrier, an exclusive or of its bits with the first word
-of a uniform buffer. A raw value that reaches another sum or product is a finding: whoever compiles the module may fuse
+of the parameters. A raw value that reaches another sum or product is a finding: whoever compiles the module may fuse
 the two, or reorder them. Casts, selections, vectors, variables and calls pass raw values on.
 
 Not raw is what no rounding can change: sums and products of integers that were converted, which shaders keep below

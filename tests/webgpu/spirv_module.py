@@ -15,6 +15,7 @@ SHUFFLE, CONSTRUCT, EXTRACT, INSERT, COPY, BITCAST, NEGATE, SELECT, PHI = 79, 80
 SUMS, PRODUCTS = (129, 131), (133, 142)  # FAdd, FSub; FMul, VectorTimesScalar
 INT_TO_FLOAT, RETURN_VALUE, OR, XOR, AND = (111, 112), 254, 197, 198, 199
 UNIFORM = 2  # a storage class
+PARAMETERS = "P"  # the uniform buffer of a dispatch's own words
 ANYTHING = 0  # no value has this id
 BOUNDS = (4, 37, 40, 43, 79, 80, 81)  # abs, min, max, clamp of floats in GLSL.std.450
 
@@ -56,32 +57,32 @@ class Module:
 
     functions  by id, callees before callers
     constants  id -> its 32 bits
-    barriers   values that are the first word of a uniform buffer, and vectors of it
+    barriers   values that are the first word of the parameters, and vectors of it
     roots      id of a pointer -> the variable or parameter it points into
     integers   float values that hold integers: converted ones, and what is made of them alone
     """
 
     def __init__(self, binary: bytes) -> None:
+        self._names: dict[int, str] = {}
         self.functions: dict[int, Function] = {}
         self.constants: dict[int, int] = {}
         self.barriers: set[int] = set()
         self.roots: dict[int, int] = {}
-        self._first_words: set[int] = set()  # pointers to where a uniform buffer begins
+        self._first_words: set[int] = set()  # pointers to where the parameters begin
         self._stored: dict[int, list[int]] = {}  # variable -> values
         self._read(binary)
         self.integers = self._find_integers()
 
     def _read(self, binary: bytes) -> None:
-        names: dict[int, str] = {}
         function = None
         for opcode, operands in instructions(binary):
             if opcode == NAME:
                 text = struct.pack(f"<{len(operands) - 1}I", *operands[1:])
-                names.setdefault(operands[0], text.split(b"\0")[0].decode())
+                self._names.setdefault(operands[0], text.split(b"\0")[0].decode())
             elif opcode == CONSTANT:
                 self.constants[operands[1]] = operands[2]
             elif opcode == FUNCTION:
-                function = self.functions[operands[1]] = Function(names.get(operands[1], f"%{operands[1]}"))
+                function = self.functions[operands[1]] = Function(self._name(operands[1]))
             elif opcode == PARAMETER and function is not None:
                 function.parameters.append(operands[1])
             elif function is not None:
@@ -92,7 +93,7 @@ class Module:
 
     def _note_memory(self, opcode: int, operands: tuple[int, ...]) -> None:
         if opcode == VARIABLE:
-            if operands[2] == UNIFORM:
+            if operands[2] == UNIFORM and self._name(operands[1]) == PARAMETERS:
                 self._first_words.add(operands[1])
             self._stored.setdefault(operands[1], []).extend(operands[3:])
         elif opcode in (ACCESS, IN_BOUNDS_ACCESS):
@@ -108,6 +109,9 @@ class Module:
         elif opcode == CALL:
             for value in operands[3:]:  # through a pointer a callee may store anything
                 self._stored.setdefault(self.root(value), []).append(ANYTHING)
+
+    def _name(self, value: int) -> str:
+        return self._names.get(value, f"%{value}")
 
     def root(self, pointer: int) -> int:
         return self.roots.get(pointer, pointer)

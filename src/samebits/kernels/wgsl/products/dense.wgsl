@@ -2,7 +2,7 @@
 // An invocation takes ROWS rows of a group of 16 and TOKENS tokens, in the stream order: chains of 16 elements, 16 such
 // runs in order inside a cut of 256, cuts in order. Products of 16-bit operands are exact; others are rounded.
 fn product(a: f32, b: f32) -> f32 {
-    if (IS_EXACT) { return a * b; }
+    if (IS_EXACT) { return exact(a * b); }
     return mul(a, b);
 }
 

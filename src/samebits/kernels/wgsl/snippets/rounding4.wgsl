@@ -3,6 +3,7 @@ fn rounded4(v: vec4<f32>) -> vec4<f32> { return bitcast<vec4<f32>>(bitcast<vec4<
 fn mul4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return rounded4(a * b); }
 fn add4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return rounded4(a + b); }
 fn sub4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return rounded4(a - b); }
+fn exact4(v: vec4<f32>) -> vec4<f32> { return v; }
 
 fn settle4(v: vec4<f32>) -> vec4<f32> {
     let bits = bitcast<vec4<u32>>(v);
