@@ -80,9 +80,9 @@ def in_all_shaders(problems: Callable[[str, Translated], list[str]]) -> set[str]
 
 
 def test_every_shader_is_looked_at() -> None:
-    """A file that no case of its op reaches would go unchecked."""
+    """A file that no case of its op reaches would go unchecked. The probe leaves a barrier out on purpose."""
     files = {path.relative_to(SOURCES).with_suffix("").as_posix() for path in SOURCES.rglob("*.wgsl")}
-    assert {name for name in files if not name.startswith("snippets/")} == set(all_shaders().values())
+    assert {name for name in files if not name.startswith(("snippets/", "probe/"))} == set(all_shaders().values())
 
 
 def test_no_source_calls_a_builtin_that_may_round() -> None:
