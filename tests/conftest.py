@@ -1,4 +1,4 @@
-"""Test processes side by side: each has its share of the cores, and files are kept together.
+"""Test processes: side by side, each has its share of the cores and whole files; those they start share bytecode.
 
 Teams of threads that share cores wait for each other more than they work, and a fixture is made once per process.
 """
@@ -6,8 +6,15 @@ Teams of threads that share cores wait for each other more than they work, and a
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
+
+if sys.dont_write_bytecode:  # else every process that a test starts would compile all that it imports
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / "build" / "bytecode")
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
     cores = sorted(os.sched_getaffinity(0))

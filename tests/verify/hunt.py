@@ -13,6 +13,7 @@ import multiprocessing
 import time
 import warnings
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,6 +38,12 @@ def tasks_against(name: str, full: bool) -> list[Task]:
     cases.sort(key=_cost)
     graphs = graph_tasks(backend_name(defect), TIERS, None, 0)
     return [*graphs, *cases] if defect.klass == "graphs" else [*cases, *graphs]
+
+
+@cache
+def quick_tasks(op: str) -> tuple[Task, ...]:
+    """What a quick run of seed 0 plays on an op; drawing takes a second of some."""
+    return tuple(op_tasks("reference", TIERS, OPS[op], full=False, seed=0))
 
 
 def _cost(task: Task) -> int:

@@ -9,31 +9,28 @@ from random import Random
 from typing import Any
 
 import pytest
+from hunt import quick_tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.cli.main import main
 from samebits.core.errors import BadInput
-from samebits.ops import OPS, Op, bind, make_inputs
+from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
 from samebits.verify.coverage import stated_classes, unreached
 from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class, large_rows
-from samebits.verify.model import Task, is_drawn
+from samebits.verify.model import is_drawn
 from samebits.verify.select import drawn_ids, find_case, op_tasks, prefix_of
 
 OP_NAMES = [op.name for op in OPS]
 SEEDS = st.integers(0, 2**32)
 
 
-def tasks(op: Op, seed: int = 0) -> list[Task]:
-    return op_tasks("reference", ("portable",), op, full=False, seed=seed)
-
-
 @pytest.mark.parametrize("name", OP_NAMES)
 def test_a_quick_run_reaches_every_class_that_an_op_states(name: str) -> None:
     op = OPS[name]
     assert op.space is not None
-    found = tasks(op)
+    found = list(quick_tasks(name))
     assert unreached(found) == []
     drawn = drawn_ids(op, full=False, seed=0)
     assert drawn == [task.case for task in found if is_drawn(task.case) and not prefix_of(task.case)]
@@ -120,7 +117,8 @@ def test_a_stated_range_without_a_case_fails_the_run(
     assert op.space is not None
     narrowed = replace(op.space, fits=lambda row: row.get("x") != "bf16")
     monkeypatch.setitem(op.__dict__, "space", narrowed)
-    assert unreached(tasks(op)) == ["split_heads: no case has x = bf16"]
+    found = op_tasks("reference", ("portable",), op, full=False, seed=0)
+    assert unreached(found) == ["split_heads: no case has x = bf16"]
     monkeypatch.setattr(sys, "argv", ["samebits", "verify", "--op", "split_heads", "--tier", "portable", "-j", "1"])
     with pytest.raises(SystemExit) as stop:
         main()

@@ -39,14 +39,14 @@ executable = backend.compile(graph, Tier.PORTABLE)
 executable.bind("x", backend.adopt(np.ones((4, 8), np.float32)))
 executable.run()
 backend.sync()
-words = np.zeros(48 << 18, np.uint32)
+texels = np.zeros((384, 8192, 4), np.uint32)
 used_bytes = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 limit_bytes = used_bytes + (400 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 kept = []
 for ask in (
     lambda: backend.alloc(TensorSpec((96 << 18,), "f32")),
-    lambda: backend.adopt_packed(lambda host: PackedWeight("f32", (1, 1), ((0, 1, words),)), np.zeros((1, 1), "f4")),
+    lambda: backend.adopt_packed(lambda host: PackedWeight("f32", (1, 1), ((0, 1, texels),)), np.zeros((1, 1), "f4")),
 ):
     try:
         while len(kept) < 20:
@@ -78,7 +78,7 @@ def test_no_room_at_alloc_and_at_upload() -> None:
     finished = run_python("-c", NO_ROOM)
     alloc, upload, *rest = finished.stdout.splitlines()
     assert alloc.startswith("webgpu: 96.0 MiB of memory on ")
-    assert upload.startswith("webgpu: 48.0 MiB of memory on ")
+    assert upload.startswith("webgpu: 48.0 MiB of weights on ")
     assert alloc.endswith("no room is left")
     assert rest == ["True"]
     assert finished.returncode == 0

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 
 from samebits.backends.interface import Backend, Buffer, Executable
+from samebits.backends.one_op import one_node
+from samebits.backends.reference import ReferenceBackend
 from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.step import PAGES
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
+from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.build import OpBuilder
+from samebits.verify.harness import same_bytes
 
 WIDTH = 8
 LIMIT = 16  # rows of a step
@@ -96,6 +101,23 @@ def test_an_input_may_be_an_output(webgpu: Backend) -> None:
     assert np.array_equal(got[0], host)
     assert np.array_equal(got[1], 2 * host)
     assert np.array_equal(got[2], numbered)
+
+
+def test_small_arrays_may_lie_apart(webgpu: Backend) -> None:
+    """Kernels bind those of a step at once; one that is an output too has memory of its own."""
+    op = OPS["append_paged_kv_cache"]
+    bound = bind(op, **make_inputs(op, op.cases[0]))
+    alone = one_node(op, bound.specs, bound.attrs)
+    (positions,) = (v for v in alone.inputs if v.name == "positions")
+    graph = Graph(alone.inputs, alone.nodes, (*alone.outputs, positions))
+    found: list[list[HostTensor]] = []
+    for backend in (webgpu, ReferenceBackend()):
+        executable = backend.compile(graph, Tier.PORTABLE)
+        for name, tensor in bound.tensors.items():
+            executable.bind(name, backend.adopt(copy_tensor(tensor)))
+        executable.run()
+        found.append([backend.copy_out(executable.output(i)) for i in range(len(graph.outputs))])
+    assert all(same_bytes(ours, theirs) for ours, theirs in zip(*found, strict=True))
 
 
 def test_sizes_change_from_run_to_run(webgpu: Backend) -> None:

@@ -15,8 +15,9 @@ from samebits.core.shapes import Sym
 from samebits.core.tiers import Tier
 from samebits.graph import Graph, Node, Value
 from samebits.kernels.record import Kernel
-from samebits.kernels.wgsl.lib.compose import params_of, shader_text
+from samebits.kernels.wgsl.lib.compose import shader_text
 from samebits.kernels.wgsl.lib.launch import Binding, Call, Chunk, Dispatch, Operand, Tables, Weight
+from samebits.kernels.wgsl.lib.params import params_of
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from samebits.backends.webgpu.device import Gpu
 from samebits.core.errors import BadInput
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, spec_bytes
 from samebits.core.shapes import TensorSpec
-from samebits.kernels.wgsl.lib.compose import code_words
 from samebits.kernels.wgsl.lib.launch import Chunk, Operand, Weight
+from samebits.kernels.wgsl.lib.params import code_words
 
 IN_PLANES = ("q8_0", "q4_0")
 SCALE_BYTES = 2  # a float16 before the codes of both

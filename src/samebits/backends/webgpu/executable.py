@@ -22,8 +22,8 @@ from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Node
 from samebits.graph.uses import memory_roots
 from samebits.kernels.record import Kernel
-from samebits.kernels.wgsl.lib.compose import Misaligned
 from samebits.kernels.wgsl.lib.launch import Call, Dispatch, Operand
+from samebits.kernels.wgsl.lib.params import Misaligned
 
 if TYPE_CHECKING:
     from samebits.backends.webgpu.backend import WebGpuBackend

@@ -64,7 +64,9 @@ class Operands:
         needed = stored_bytes(TensorSpec(shape, spec.format))
         if needed > memory.size:
             given = f"{name} takes {needed / 2**20:,.0f} MiB in this step"
-            raise OutOfMemory(f"webgpu: {given}; a shader sees {memory.size >> 20} at most")
+            raise OutOfMemory(
+                f"webgpu: {given}; a shader sees {memory.size >> 20} at most: needs fewer tokens in a step"
+            )
         return operand(WebGpuBuffer(spec, memory), shape)
 
     def _memory(self, name: str) -> Any:

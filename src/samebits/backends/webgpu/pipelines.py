@@ -24,7 +24,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "texture": {"texture": {"sample_type": wgpu.TextureSampleType.uint, "view_dimension": "2d"}},
 }
 PARAMS = {"buffer": {"type": wgpu.BufferBindingType.uniform, "has_dynamic_offset": True}}
-PARAMS_BYTES = 256  # of a dispatch's parameters: offsets into uniform buffers are multiples of it everywhere
 MAX_STORAGE_BUFFERS = GRANTED["max-storage-buffers-per-shader-stage"]
 
 

@@ -14,9 +14,10 @@ import wgpu
 
 from samebits.backends.webgpu.device import Gpu
 from samebits.backends.webgpu.errors import explained
-from samebits.backends.webgpu.pipelines import PARAMS_BYTES, Pipeline, pipelines
-from samebits.kernels.wgsl.lib.compose import memories, packed_params
+from samebits.backends.webgpu.pipelines import Pipeline, pipelines
+from samebits.kernels.wgsl.lib.compose import memories
 from samebits.kernels.wgsl.lib.launch import Dispatch
+from samebits.kernels.wgsl.lib.params import MAX_PARAM_BYTES, packed_params
 
 MOST_SCHEDULES = 64  # kept, the ones used last
 
@@ -27,7 +28,7 @@ class Schedule:
     def __init__(self, dispatches: Sequence[Dispatch], launches: list[tuple[Any, Any, list[int], Any]]) -> None:
         self.dispatches = dispatches
         self.launches = launches
-        self.params = np.zeros((len(dispatches), PARAMS_BYTES), np.uint8)
+        self.params = np.zeros((len(dispatches), MAX_PARAM_BYTES), np.uint8)
         for row, dispatch in zip(self.params, dispatches, strict=True):
             words = packed_params(dispatch)
             row[: len(words)] = np.frombuffer(words, np.uint8)
@@ -76,13 +77,13 @@ class Schedules:
 
     def _made(self, dispatches: list[Dispatch]) -> Schedule:
         compiled = pipelines(self._gpu).of(dispatches)
-        needed = len(dispatches) * PARAMS_BYTES
+        needed = len(dispatches) * MAX_PARAM_BYTES
         if needed > self._uniforms.size:
             self.clear()
             self._uniforms = self._uniform_buffer(2 * len(dispatches))
         with explained("a step's bindings"):
             launches = [
-                (pipeline.pipeline, self._group(dispatch, pipeline), [number * PARAMS_BYTES], dispatch.grid)
+                (pipeline.pipeline, self._group(dispatch, pipeline), [number * MAX_PARAM_BYTES], dispatch.grid)
                 for number, (dispatch, pipeline) in enumerate(zip(dispatches, compiled, strict=True))
             ]
         return Schedule(dispatches, launches)
@@ -94,7 +95,7 @@ class Schedules:
         key = (id(pipeline.groups_layout), *(word for memory, _, size in bound for word in (id(memory), size)))
         if key not in self._groups:
             entries: list[dict[str, Any]] = [
-                {"binding": 0, "resource": {"buffer": self._uniforms, "offset": 0, "size": PARAMS_BYTES}},
+                {"binding": 0, "resource": {"buffer": self._uniforms, "offset": 0, "size": MAX_PARAM_BYTES}},
                 *({"binding": n, "resource": _resource(*given)} for n, given in enumerate(bound, 1)),
             ]
             self._groups[key] = self._gpu.device.create_bind_group(layout=pipeline.groups_layout, entries=entries)
@@ -103,7 +104,7 @@ class Schedules:
 
     def _uniform_buffer(self, num_dispatches: int) -> Any:
         usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
-        return self._gpu.buffer(num_dispatches * PARAMS_BYTES, usage)
+        return self._gpu.buffer(num_dispatches * MAX_PARAM_BYTES, usage)
 
 
 def _resource(memory: Any, access: str, num_bytes: int) -> Any:

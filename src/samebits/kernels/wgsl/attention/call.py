@@ -37,7 +37,7 @@ def is_whole(cache: CacheView, width: int) -> bool:
 
 
 def small_inputs(call: Call) -> tuple[Binding | Tables, ...]:
-    """The step's integers, slopes and sinks: those that lie with the integers in one binding, a model's own beside it."""
+    """The step's integers, slopes and sinks: those that lie with the integers in one binding, a model's own apart."""
     qo = call.tensor("qo_indptr")
     floats = {"slopes": call.optional("alibi_slopes"), "sinks": call.optional("sinks")}
     apart = {name: tensor for name, tensor in floats.items() if tensor is not None and tensor.buffer is not qo.buffer}
@@ -65,28 +65,31 @@ def key_constants(keys: CacheView, width: int) -> dict[str, int | bool]:
     return {**strides, **words, "K_F32": keys.format == "f32", "K_F16": keys.format == "f16"}
 
 
-def key_snippets(keys: CacheView, width: int) -> tuple[str, ...]:
+def key_snippets(keys: CacheView, width: int, quads: int) -> tuple[str, ...]:
     if keys.format in BLOCK_FORMATS:
         return ("attention/block_keys",)
-    return ("attention/vec4_keys" if is_whole(keys, width) else "attention/word_keys", "attention/float_keys")
+    loads = "attention/vec4_keys" if is_whole(keys, width) else "attention/word_keys"
+    return loads, f"attention/query_quads_{quads}", "attention/float_keys"
 
 
-def value_words(values: CacheView, width: int) -> int:
-    """Words of a value head."""
-    per_word = {"f32": 1, "f16": 2, "bf16": 2, "q8_0": 4, "q4_0": 8}[values.format]
-    return ceil_div(width, 32) * 32 // per_word if values.format in BLOCK_FORMATS else ceil_div(width, per_word)
+def value_binding(values: CacheView, width: int) -> Binding:
+    return Binding("v", values.tensor, "read", "vec4" if is_whole(values, width) else values.view)
 
 
 def value_constants(values: CacheView, width: int) -> dict[str, int | bool]:
     """What the snippets of values read."""
-    words = {**values.numbers("V"), "V_WORDS": value_words(values, width)}
+    divisor = 4 if is_whole(values, width) else 1
+    strides = {name: number // divisor for name, number in values.numbers("V").items()}
     if values.format in BLOCK_FORMATS:
-        return {**words, "V_Q8": values.format == "q8_0"}
-    return {**words, "V_F32": values.format == "f32", "V_F16": values.format == "f16"}
+        return {**strides, "V_Q8": values.format == "q8_0"}
+    words = {} if is_whole(values, width) else {"V_WORDS": ceil_div(width, UNITS[values.format])}
+    return {**strides, **words, "V_F32": values.format == "f32", "V_F16": values.format == "f16"}
 
 
-def value_snippet(values: CacheView) -> str:
-    return "attention/block_values" if values.format in BLOCK_FORMATS else "attention/float_values"
+def value_snippets(values: CacheView, width: int) -> tuple[str, ...]:
+    if values.format in BLOCK_FORMATS:
+        return ("attention/block_values",)
+    return ("attention/vec4_values" if is_whole(values, width) else "attention/word_values", "attention/float_values")
 
 
 def logit_constants(call: Call) -> dict[str, int | bool]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from samebits.core.format import BLOCK
 from samebits.kernels.record import OpCall
 from samebits.kernels.wgsl.attention import call as shared
 from samebits.kernels.wgsl.lib.cache_views import BLOCK_FORMATS, CacheView, whole_words
-from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch
+from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, ceil_div
 from samebits.kernels.wgsl.lib.registry import implements, only_f32
 
+MOST_SHARED_HEAD = 128  # elements; a tile of 16 pairs holds no larger queries
 LARGEST_HEAD = 1024  # elements; the tree of float_keys.wgsl ends there
 
 
@@ -18,18 +20,18 @@ def _refusal(call: OpCall) -> str | None:
     return only_f32("q")(call) or whole_words(call)
 
 
-def lanes_of(words: int) -> int:
-    """Invocations of a workgroup: a word of the values each, up to two."""
-    return 32 if words <= 32 else 64
+def _quads(call: Call, keys: CacheView, values: CacheView, group: int) -> int:
+    """Pairs of a tile in fours: 4, where a tile may have so many and workgroup memory holds their queries."""
+    num_tokens, _, head_size = call.tensor("q").shape
+    num_sequences = call.tensor("kv_last_page_len").shape[0]
+    is_small = num_tokens <= num_sequences and group <= 4
+    has_blocks = keys.format in BLOCK_FORMATS or values.format in BLOCK_FORMATS
+    return 1 if is_small or has_blocks or head_size > MOST_SHARED_HEAD else 4
 
 
-def quads_of(num_tokens: int, num_sequences: int, group: int, head_size: int, values: CacheView) -> int:
-    """Pairs of a tile in fours: as many as there may be, and as workgroup memory holds beside their queries."""
-    if num_tokens <= num_sequences and group <= 4:
-        return 1
-    if head_size > 256:
-        return 1
-    return 2 if head_size > 128 or values.format in BLOCK_FORMATS else 4
+def _lanes(stored_width: int) -> int:
+    """Invocations of a workgroup: each has eight columns of the values."""
+    return next(lanes for lanes in (32, 64, 128) if 8 * lanes >= stored_width)
 
 
 @implements("paged_attention", when=_refusal)
@@ -40,7 +42,8 @@ def paged_attention(call: Call) -> list[Dispatch]:
     v_dim = call.outputs[0].shape[2]
     group = num_heads // keys.num_heads
     num_sequences = call.tensor("kv_last_page_len").shape[0]
-    quads = quads_of(num_tokens, num_sequences, group, head_size, values)
+    quads = _quads(call, keys, values, group)
+    stored_width = ceil_div(v_dim, BLOCK) * BLOCK if values.format in BLOCK_FORMATS else v_dim
     lse, store_lse = shared.lse_of(call)
     num_tiles = num_tokens * group // (4 * quads) + num_sequences if num_tokens else 0
     return [
@@ -49,7 +52,7 @@ def paged_attention(call: Call) -> list[Dispatch]:
             (
                 Binding("q", q),
                 shared.key_binding(keys, head_size),
-                Binding("v", values.tensor, "read", values.view),
+                shared.value_binding(values, v_dim),
                 *shared.small_inputs(call),
                 Binding("mask", call.optional("custom_mask")),
                 Binding("out", call.outputs[0], "write"),
@@ -58,9 +61,10 @@ def paged_attention(call: Call) -> list[Dispatch]:
             (num_tiles, keys.num_heads, 1),
             consts={
                 "G": quads,
-                "LANES": lanes_of(shared.value_words(values, v_dim)),
+                "LANES": _lanes(stored_width),
                 "D": head_size,
                 "DV": v_dim,
+                "DV_STORED": stored_width,
                 "GROUP": group,
                 "PAGE_SIZE": keys.page_size,
                 **shared.key_constants(keys, head_size),
@@ -68,7 +72,13 @@ def paged_attention(call: Call) -> list[Dispatch]:
                 **shared.logit_constants(call),
             },
             params=shared.numbers(call, keys),
-            snippets=(*shared.key_snippets(keys, head_size), shared.value_snippet(values), store_lse),
+            snippets=(
+                f"attention/quads_{quads}",
+                f"attention/tile_quads_{quads}",
+                *shared.key_snippets(keys, head_size, quads),
+                *shared.value_snippets(values, v_dim),
+                store_lse,
+            ),
             faults=shared.FAULTS,
         )
     ]

@@ -1,14 +1,13 @@
-//: needs elementary, rounding4, logarithm, attention/pairs, attention/logits
+//: needs elementary, rounding4, logarithm, attention/pairs, attention/logits, attention/octets
 // A workgroup takes a tile of pairs over all positions they see, LANES at a time. First the exact maximum; then, scores
-// made once more, exponentials (a lane is a position) and their products with values (a lane is a word of columns).
-const WORDS_PER_LANE = (V_WORDS + LANES - 1u) / LANES;
-const SUMS = WORDS_PER_LANE * COLUMNS * G;
+// made once more, exponentials (a lane is a position) and their products with values (a lane is eight columns).
+const OCTETS = (DV_STORED + 7u) / 8u;  // at most LANES
 
 var<workgroup> weights: array<vec4<f32>, LANES * G>;  // P by position, rounded for values; maxima before
-var<workgroup> probabilities: array<f32, LANES * PAIRS>;  // p
+var<workgroup> probabilities: array<vec4<f32>, LANES * G>;  // p
 var<workgroup> cells: array<u32, LANES>;  // where values lie; NO_PAGE where no pair looks
 var<workgroup> maxima: array<vec4<f32>, G>;
-var<workgroup> factors: array<f32, PAIRS>;
+var<workgroup> factors: array<vec4<f32>, G>;
 
 fn sink_of(tile: Tile, kv_head: u32, pair: u32) -> f32 {
     if (!HAS_SINKS || pair >= tile.num_pairs) { return minus_inf(); }
@@ -17,40 +16,91 @@ fn sink_of(tile: Tile, kv_head: u32, pair: u32) -> f32 {
     return sink;
 }
 
+fn sinks_of(tile: Tile, kv_head: u32, g: u32) -> vec4<f32> {
+    let pair = g * 4u;
+    return vec4(
+        sink_of(tile, kv_head, pair), sink_of(tile, kv_head, pair + 1u),
+        sink_of(tile, kv_head, pair + 2u), sink_of(tile, kv_head, pair + 3u),
+    );
+}
+
+// Logits of the position, and in `page` where its value is: NO_PAGE where no pair looks.
+fn logits_at(tile: Tile, kv_head: u32, position: i32, page: ptr<function, u32>) -> Quads {
+    *page = NO_PAGE;
+    var scores = none_of_quads();
+    var is_bad = false;
+    if (position < tile.length) {
+        *page = page_of(tile.sequence, u32(position) / PAGE_SIZE);
+        if (*page != NO_PAGE) {
+            scores = scores_at(k_row(*page) + K_FIRST + (u32(position) % PAGE_SIZE) * K_SLOT + kv_head * K_HEAD);
+            is_bad = key_is_bad();
+        }
+    }
+    let found = each_logit(scores, position);
+    if (found.is_seen && *page == NO_PAGE) { refuse(BAD_PAGE); }
+    if (found.is_seen && (is_bad || found.is_bad)) { refuse(BAD_SCORE); }
+    *page = select(NO_PAGE, *page, found.is_seen);
+    return found.s;
+}
+
 // The pairs' maxima over positions first .. last, and their sinks.
 fn find_maxima(tile: Tile, kv_head: u32, lane: u32, first: i32, last: i32) {
-    var found: array<vec4<f32>, G>;
-    for (var g = 0u; g < G; g++) { found[g] = vec4(minus_inf()); }
+    var found = same_for_quads(minus_inf());
     for (var chunk = first; chunk <= last; chunk += i32(LANES)) {
-        let logits = logits_at(tile, kv_head, chunk + i32(lane));
-        for (var g = 0u; g < G; g++) { found[g] = max(found[g], logits.s[g]); }
+        var page: u32;
+        found = max_quads(found, logits_at(tile, kv_head, chunk + i32(lane), &page));
     }
-    for (var g = 0u; g < G; g++) { weights[lane * G + g] = found[g]; }
+    store_weights(lane, found);
     workgroupBarrier();
     if (lane < G) {
-        var largest: vec4<f32>;
-        for (var j = 0u; j < 4u; j++) { largest[j] = sink_of(tile, kv_head, lane * 4u + j); }
+        var largest = sinks_of(tile, kv_head, lane);
         for (var other = 0u; other < LANES; other++) { largest = max(largest, weights[other * G + lane]); }
         maxima[lane] = largest;
     }
     workgroupBarrier();
 }
 
-fn is_nothing(maximum: f32) -> bool { return bitcast<u32>(maximum) == 0xff800000u; }
-
-fn exp4(x: vec4<f32>) -> vec4<f32> { return vec4(exp_exact(x.x), exp_exact(x.y), exp_exact(x.z), exp_exact(x.w)); }
-
 // p and P of the lane's position, for all lanes to read.
 fn note_weights(tile: Tile, kv_head: u32, lane: u32, position: i32) {
-    let logits = logits_at(tile, kv_head, position);
-    for (var g = 0u; g < G; g++) {
-        let is_none = bitcast<vec4<u32>>(logits.s[g]) == vec4(0xff800000u);
-        let p = select(exp4(sub4(logits.s[g], maxima[g])), vec4<f32>(), is_none);
-        weights[lane * G + g] = vec4(weight_of(p.x), weight_of(p.y), weight_of(p.z), weight_of(p.w));
-        for (var j = 0u; j < 4u; j++) { probabilities[lane * PAIRS + g * 4u + j] = p[j]; }
-    }
+    var page: u32;
+    let s = logits_at(tile, kv_head, position, &page);
+    let p = each_exponential(s, load_maxima());
+    store_probabilities(lane, p);
+    store_weights(lane, each_weight(p));
     let slot = V_FIRST + (u32(position) % PAGE_SIZE) * V_SLOT + kv_head * V_HEAD;
-    cells[lane] = select(v_row(logits.page) + slot, NO_PAGE, logits.page == NO_PAGE);
+    cells[lane] = select(v_row(page) + slot, NO_PAGE, page == NO_PAGE);
+}
+
+// 1 / l of four pairs, 0 where they see nothing; lse is stored.
+fn finish_totals(tile: Tile, kv_head: u32, g: u32, sum: f32, j: u32) -> f32 {
+    let pair = g * 4u + j;
+    let maximum = maxima[g][j];
+    var total = sum;
+    if (HAS_SINKS && bitcast<u32>(maximum) != 0xff800000u) {
+        total = add(total, exp_exact(sub(sink_of(tile, kv_head, pair), maximum)));
+    }
+    let is_empty = (bitcast<u32>(total) & 0x7fffffffu) == 0u;
+    let divisor = select(total, 1.0, is_empty);
+    if (HAS_LSE && pair < tile.num_pairs) {
+        let found = settle(add(mul(maximum, 1.44269504), log2_exact(divisor)));
+        let row = tile.first_row + (tile.first_pair + pair) / GROUP;
+        store_lse(row, head_of(tile, kv_head, pair), select(found, minus_inf(), is_empty));
+    }
+    return select(recip(divisor), 0.0, is_empty);
+}
+
+fn store_one(tile: Tile, kv_head: u32, column: u32, pair: u32, value: f32) {
+    if (pair >= tile.num_pairs || column >= DV) { return; }
+    let row = tile.first_row + (tile.first_pair + pair) / GROUP;
+    out[out_row(row) + head_of(tile, kv_head, pair) * DV + column] = value;
+}
+
+fn store4(tile: Tile, kv_head: u32, column: u32, g: u32, sum: vec4<f32>) {
+    let x = settle4(mul4(sum, factors[g]));
+    store_one(tile, kv_head, column, g * 4u, x.x);
+    store_one(tile, kv_head, column, g * 4u + 1u, x.y);
+    store_one(tile, kv_head, column, g * 4u + 2u, x.z);
+    store_one(tile, kv_head, column, g * 4u + 3u, x.w);
 }
 
 @compute @workgroup_size(LANES)
@@ -63,67 +113,57 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first = low_of(place_of(tile, 0u)) / i32(LANES) * i32(LANES);
     let last = high_of(tile, place_of(tile, tile.num_pairs - 1u));
     workgroupBarrier();
+    take_queries();
     find_maxima(tile, kv_head, lane, first, last);
 
-    var totals: array<vec4<f32>, SUMS>;
-    var cut: array<vec4<f32>, SUMS>;
-    var total = 0.0;  // of p, of the pair `lane`
-    var cut_total = 0.0;
+    var sums = no_sums();
+    var cut = no_sums();
+    var total = vec4<f32>();  // of p, of four pairs: lanes below G
+    var cut_total = vec4<f32>();
     for (var chunk = first; chunk <= last; chunk += i32(LANES)) {
         note_weights(tile, kv_head, lane, chunk + i32(lane));
         workgroupBarrier();
-        for (var start = 0u; start < LANES; start += 16u) {
-            var run = array<vec4<f32>, SUMS>();
-            var run_total = 0.0;
-            for (var i = start; i < start + 16u; i++) {
-                run_total = add(run_total, probabilities[i * PAIRS + min(lane, PAIRS - 1u)]);
-                for (var word = 0u; word < WORDS_PER_LANE; word++) {
-                    let values = values_at(cells[i], lane + word * LANES);
-                    for (var c = 0u; c < COLUMNS; c++) {
-                        for (var g = 0u; g < G; g++) {
-                            let at = (word * COLUMNS + c) * G + g;
-                            run[at] = add4(run[at], term(weights[i * G + g], values.columns[c], values));
-                        }
-                    }
-                }
+        if (lane < G) {
+            for (var start = 0u; start < LANES; start += 16u) {
+                var run = vec4<f32>();
+                for (var i = start; i < start + 16u; i++) { run = add4(run, probabilities[i * G + lane]); }
+                cut_total = add4(cut_total, run);
             }
-            cut_total = add(cut_total, run_total);
-            for (var i = 0u; i < SUMS; i++) { cut[i] = add4(cut[i], run[i]); }
+        }
+        if (lane < OCTETS) {
+            for (var start = 0u; start < LANES; start += 16u) {
+                var run = no_sums();
+                for (var i = start; i < start + 16u; i++) {
+                    run = add_values(run, load_weights(i), octet_at(cells[i], lane));
+                }
+                cut = add_sums(cut, run);
+            }
         }
         if ((u32(chunk) + LANES) % 256u == 0u) {
-            total = add(total, cut_total);
-            cut_total = 0.0;
-            for (var i = 0u; i < SUMS; i++) {
-                totals[i] = add4(totals[i], cut[i]);
-                cut[i] = vec4<f32>();
-            }
+            total = add4(total, cut_total);
+            cut_total = vec4<f32>();
+            sums = add_sums(sums, cut);
+            cut = no_sums();
         }
         workgroupBarrier();
     }
-    total = add(total, cut_total);
-
-    if (lane < PAIRS) {
-        let maximum = maxima[lane / 4u][lane % 4u];
-        if (HAS_SINKS && !is_nothing(maximum)) { total = add(total, exp_exact(sub(sink_of(tile, kv_head, lane), maximum))); }
-        let is_empty = (bitcast<u32>(total) & 0x7fffffffu) == 0u;
-        factors[lane] = select(recip(select(total, 1.0, is_empty)), 0.0, is_empty);
-        if (HAS_LSE && lane < tile.num_pairs) {
-            let row = tile.first_row + (tile.first_pair + lane) / GROUP;
-            let found = settle(add(mul(maximum, 1.44269504), log2_exact(select(total, 1.0, is_empty))));
-            store_lse(row, head_of(tile, kv_head, lane), select(found, minus_inf(), is_empty));
-        }
+    if (lane < G) {
+        let l = add4(total, cut_total);
+        factors[lane] = vec4(
+            finish_totals(tile, kv_head, lane, l.x, 0u), finish_totals(tile, kv_head, lane, l.y, 1u),
+            finish_totals(tile, kv_head, lane, l.z, 2u), finish_totals(tile, kv_head, lane, l.w, 3u),
+        );
     }
     workgroupBarrier();
-    for (var word = 0u; word < WORDS_PER_LANE; word++) {
-        for (var c = 0u; c < COLUMNS; c++) {
-            let column = column_of(lane + word * LANES, c);
-            if (lane + word * LANES >= V_WORDS || column >= DV) { continue; }
-            for (var pair = 0u; pair < tile.num_pairs; pair++) {
-                let at = (word * COLUMNS + c) * G + pair / 4u;
-                let sum = add4(totals[at], cut[at])[pair % 4u];
-                let row = tile.first_row + (tile.first_pair + pair) / GROUP;
-                out[out_row(row) + head_of(tile, kv_head, pair) * DV + column] = settle(mul(sum, factors[pair]));
-            }
-        }
+    if (lane < OCTETS) {
+        let found = add_sums(sums, cut);
+        store_column(tile, kv_head, column_of(lane, 0u), found.a);
+        store_column(tile, kv_head, column_of(lane, 1u), found.b);
+        store_column(tile, kv_head, column_of(lane, 2u), found.c);
+        store_column(tile, kv_head, column_of(lane, 3u), found.d);
+        store_column(tile, kv_head, column_of(lane, 4u), found.e);
+        store_column(tile, kv_head, column_of(lane, 5u), found.f);
+        store_column(tile, kv_head, column_of(lane, 6u), found.g);
+        store_column(tile, kv_head, column_of(lane, 7u), found.h);
     }
 }

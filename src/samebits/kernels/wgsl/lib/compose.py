@@ -21,18 +21,17 @@ same functions, which give 0, and every binding has a constant HAS_X. A chunk of
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Hashable, Iterable
 from functools import cache
 from importlib.resources import files
 from math import prod
 from typing import Any
 
-from samebits.core.errors import Unsupported
 from samebits.core.format import FORMATS
 from samebits.kernels.wgsl.lib.faults import word_of
 from samebits.kernels.wgsl.lib.fours import four_functions, in_vectors
 from samebits.kernels.wgsl.lib.launch import Binding, Chunk, Dispatch, Operand, Tables
+from samebits.kernels.wgsl.lib.params import ONE_BY_ONE, params_of, tensors
 from samebits.kernels.wgsl.lib.unroll import unrolled
 
 ROOT = files("samebits.kernels.wgsl")
@@ -40,17 +39,6 @@ NEEDS = re.compile(r"^//: needs (.+)$", re.MULTILINE)
 ALWAYS = ("rounding",)
 DIRECT = {"f32": "f32", "i32": "i32", "u32": "u32"}  # formats that a shader's array holds as they are
 NARROW = {"f16": "float16", "bf16": "bfloat16"}  # 16 bits each, and the snippet that widens them
-WORD_BYTES = {"words": 4, "vec4": 16, "uniform": 16}
-ONE_BY_ONE = ("elements", "fours", "singles")  # views whose x_row counts elements
-MAX_PARAM_BYTES = 256  # of all uniform words of a dispatch
-
-
-class Misaligned(Exception):
-    """A tensor begins between two units of the view that a kernel has of it."""
-
-    def __init__(self, shader: str, name: str, memory: Any) -> None:
-        super().__init__(f"wgsl/{shader}: {name} starts inside a unit of its view")
-        self.memory = memory
 
 
 @cache
@@ -84,7 +72,8 @@ def signature(dispatch: Dispatch) -> Hashable:
     bindings: list[Hashable] = []
     for binding in dispatch.bindings:
         if isinstance(binding, Tables):
-            bindings.append(tuple([(name, t and t.format) for name, t in binding.tensors.items()]))
+            given = binding.tensors.items()
+            bindings.append(tuple([(name, t and (t.format, _array_of(binding, t))) for name, t in given]))
         else:
             tensor = binding.tensor
             kind = tensor.format if isinstance(tensor, Operand) else tensor is None
@@ -103,12 +92,12 @@ def signature(dispatch: Dispatch) -> Hashable:
 def shader_text(dispatch: Dispatch) -> str:
     """The whole shader."""
     body = source(dispatch.shader)
-    tensors = _tensors(dispatch)
-    widening = {snippet for b in tensors if (snippet := _widening(b))}
+    bindings = tensors(dispatch)
+    widening = {snippet for b in bindings if (snippet := _widening(b))}
     snippets = in_order((*ALWAYS, *sorted(widening), *dispatch.snippets, *needed_by(body)))
     parts = [
         *(_const(name, value) for name, value in {**dispatch.consts, **dispatch.faults}.items()),
-        *(f"const HAS_{b.name.upper()} = {'true' if b.tensor is not None else 'false'};" for b in tensors),
+        *(f"const HAS_{b.name.upper()} = {'true' if b.tensor is not None else 'false'};" for b in bindings),
         "struct Params {",
         "    zero: u32,",
         *(f"    {name}: {'f32' if isinstance(value, float) else 'u32'}," for name, value in params_of(dispatch)),
@@ -128,15 +117,19 @@ def _const(name: str, value: int | bool) -> str:
     return f"const {name} = {value}u;"
 
 
-def _tensors(dispatch: Dispatch) -> list[Binding]:
-    """All bindings one by one, those of tables too."""
-    found: list[Binding] = []
-    for binding in dispatch.bindings:
-        if isinstance(binding, Tables):
-            found += [Binding(name, tensor) for name, tensor in binding.tensors.items()]
-        else:
-            found.append(binding)
+def _buffers(tables: Tables) -> list[Any]:
+    """Of some small arrays: one, but for those that a node computed or that have memory of their own."""
+    found: list[Any] = []
+    for tensor in tables.tensors.values():
+        if tensor is not None and not any(tensor.buffer is buffer for buffer in found):
+            found.append(tensor.buffer)
     return found
+
+
+def _array_of(tables: Tables, tensor: Operand) -> str:
+    """The name of the array that a small array is part of."""
+    number = next(n for n, buffer in enumerate(_buffers(tables)) if buffer is tensor.buffer)
+    return f"tables_{number}" if number else "tables"
 
 
 def memories(dispatch: Dispatch) -> list[tuple[Any, str, int]]:
@@ -147,9 +140,7 @@ def memories(dispatch: Dispatch) -> list[tuple[Any, str, int]]:
     found: list[tuple[Any, str, int]] = []
     for binding in dispatch.bindings:
         if isinstance(binding, Tables):
-            given = [t for t in binding.tensors.values() if t is not None]
-            if given:
-                found.append((given[0].buffer, "read", 0))
+            found += [(buffer, "read", 0) for buffer in _buffers(binding)]
         elif isinstance(binding.tensor, Chunk):
             found.append((binding.tensor.texture, "texture", 0))
         elif binding.tensor is not None and binding.view == "uniform":
@@ -162,50 +153,6 @@ def memories(dispatch: Dispatch) -> list[tuple[Any, str, int]]:
 def _uniform_length(tensor: Operand) -> int:
     """vec4 of a uniform binding."""
     return prod(tensor.shape) * FORMATS[tensor.format].block_bytes // 16
-
-
-def params_of(dispatch: Dispatch) -> list[tuple[str, int | float]]:
-    """Names and values of the uniform words, those of a kernel's own after those of its bindings."""
-    words: list[tuple[str, int | float]] = []
-    for binding in _tensors(dispatch):
-        tensor = binding.tensor
-        if isinstance(tensor, Operand):
-            unit = _elements_per_unit(binding, tensor)
-            if tensor.offset % unit:
-                raise Misaligned(dispatch.shader, binding.name, tensor.buffer)
-            words += [
-                (f"{binding.name}_offset", tensor.offset // unit),
-                (f"{binding.name}_stride", tensor.row_stride // unit),
-            ]
-            if binding.view == "planes":
-                words.append((f"{binding.name}_scales", tensor.num_blocks * code_words(tensor.format)))
-    return words + list(dispatch.params.items())
-
-
-def packed_params(dispatch: Dispatch) -> bytes:
-    """The words of a dispatch's uniform struct, the 0 of the rounding barrier first.
-
-    Misaligned where a view does not fit its tensor.
-    """
-    values = [value for _, value in params_of(dispatch)]
-    codes = "".join(["f" if isinstance(value, float) else "I" for value in values])
-    if 4 * (1 + len(codes)) > MAX_PARAM_BYTES:
-        raise Unsupported(f"wgsl/{dispatch.shader}: {len(codes)} parameters; devices get {MAX_PARAM_BYTES // 4 - 1}")
-    return struct.pack(f"<I{codes}", 0, *values)
-
-
-def code_words(block_format: str) -> int:
-    """Words of a block's codes in a cache."""
-    return {"q8_0": 8, "q4_0": 4}[block_format]
-
-
-def _elements_per_unit(binding: Binding, tensor: Operand) -> int:
-    """How many elements one step in the shader's array covers."""
-    if binding.view in ONE_BY_ONE:
-        return 1
-    if binding.view == "planes":
-        return FORMATS[tensor.format].block_len
-    return WORD_BYTES[binding.view] // FORMATS[tensor.format].block_bytes
 
 
 def _widening(binding: Binding) -> str | None:
@@ -230,9 +177,9 @@ def _declarations(dispatch: Dispatch) -> list[str]:
     lines, number = [], 0
     for binding in dispatch.bindings:
         if isinstance(binding, Tables):
-            if any(t is not None for t in binding.tensors.values()):
+            for name in dict.fromkeys(_array_of(binding, t) for t in binding.tensors.values() if t is not None):
                 number += 1
-                lines.append(f"@group(0) @binding({number}) var<storage, read> tables: array<u32>;")
+                lines.append(f"@group(0) @binding({number}) var<storage, read> {name}: array<u32>;")
         elif binding.tensor is not None:
             number += 1
             lines.append(f"@group(0) @binding({number}) {_declaration(binding)};")
@@ -257,7 +204,7 @@ def _functions(dispatch: Dispatch) -> list[str]:
     found = []
     for binding in dispatch.bindings:
         if isinstance(binding, Tables):
-            found += [_row(name, t) + _in_tables(name, t) for name, t in binding.tensors.items()]
+            found += [_row(name, t) + _in_tables(name, t, binding) for name, t in binding.tensors.items()]
         elif not isinstance(binding.tensor, Chunk):
             singles = binding.view in ONE_BY_ONE and not _is_vector(binding)
             element = _element(binding.name, binding.tensor) + "\n" if singles else ""
@@ -272,9 +219,9 @@ def _row(name: str, tensor: Operand | None) -> str:
     return f"fn {name}_row(t: u32) -> u32 {{ return {start}; }}\n"
 
 
-def _in_tables(name: str, tensor: Operand | None) -> str:
+def _in_tables(name: str, tensor: Operand | None, tables: Tables) -> str:
     kind = "f32" if tensor is None else DIRECT[tensor.format]
-    value = "0.0" if tensor is None else f"bitcast<{kind}>(tables[i])"
+    value = "0.0" if tensor is None else f"bitcast<{kind}>({_array_of(tables, tensor)}[i])"
     return f"fn {name}_at(i: u32) -> {kind} {{ return {value}; }}"
 
 

@@ -1,6 +1,7 @@
-"""Choosing by size and sampling over rows of logits: all portable, float32 only, any length of rows below 2^24.
+"""Choosing by size and sampling over rows of logits: all portable, float32 only, rows of at most 2^19.
 
 op                 served by
+all but sample     short.py where rows have at most 64 elements
 argmax             arg_max.py: the first place of every part of a row (extent), then of the row (pick)
 top_k              top_k.py: the last place kept (cut.py), what lies before it (gather), each one's rank (rank)
 top_k_mask_logits  top_k.py: the last place kept, then what is behind it (mask)

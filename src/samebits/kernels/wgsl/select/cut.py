@@ -24,7 +24,9 @@ def gather(rows: Rows, lists: Operand, list_length: int, *, is_mass: bool, is_of
     """Lists of every part of what lies in the chosen bucket, or of all that is kept."""
     bindings = (Binding("x", rows.x), Binding("state", rows.state), Binding("lists", lists, "write"))
     consts = {"IS_MASS": is_mass, "IS_OF_KEPT": is_of_kept}
-    return rows.dispatch("gather", *bindings, by_parts=True, consts=consts, params={"list_length": list_length})
+    return rows.dispatch(
+        "gather", *bindings, num_groups=rows.num_parts, consts=consts, params={"list_length": list_length}
+    )
 
 
 def find_last(call: Call, rows: Rows, *rounds: bool) -> list[Dispatch]:
@@ -38,7 +40,7 @@ def find_last(call: Call, rows: Rows, *rounds: bool) -> list[Dispatch]:
     for is_mass in rounds:
         consts, params = {"IS_MASS": is_mass}, {"list_length": LIST_LENGTH, "num_steps": num_steps}
         found += [
-            rows.dispatch("weigh", x, state, Binding("sums", sums, "write"), by_parts=True, consts=consts),
+            rows.dispatch("weigh", x, state, Binding("sums", sums, "write"), num_groups=rows.num_parts, consts=consts),
             rows.dispatch("choose", Binding("sums", sums), new_state, consts=consts),
             gather(rows, lists, LIST_LENGTH, is_mass=is_mass, is_of_kept=False),
             rows.dispatch("finish", x, Binding("lists", lists), new_state, consts=consts, params=params),

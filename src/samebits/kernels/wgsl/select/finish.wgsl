@@ -18,8 +18,9 @@ fn digit_of(place: vec2<u32>, found: vec2<u32>, step: u32) -> u32 {
 
 fn add_place(c: u32, start: u32, row: Row, step: u32) {
     let x = scaled_at(start + c, row.factor);
-    let digit = digit_of(vec2(~key_of(x), c), found_rank, step);
-    if (digit < 256u) { add_to_bucket(digit, weight_of(x, c, row)); }
+    let key = key_of(x);
+    let digit = digit_of(vec2(~key, c), found_rank, step);
+    if (digit < 256u && key >= keys.x && key <= keys.y) { add_to_bucket(digit, weight_of(x, c, row)); }
 }
 
 @compute @workgroup_size(GROUP)
@@ -50,13 +51,7 @@ fn main(
                 continue;
             }
             let end = min((part + 1u) * PART, P.length);
-            var c = part * PART + lane;
-            loop {
-                c = next_between(c, end, start, of_row.factor, within.x, within.y);
-                if (c >= end) { break; }
-                add_place(c, start, of_row, step);
-                c += GROUP;
-            }
+            for (var c = part * PART + lane; c < end; c += GROUP) { add_place(c, start, of_row, step); }
         }
         workgroupBarrier();
         if (lane == 0u) {

@@ -15,7 +15,8 @@ PART = 8192  # elements of a row that a workgroup takes
 PART_WORDS = 4  # that it leaves behind; snippets/part_summary.wgsl
 STATE_WORDS = 16  # of a row; snippets/row_state.wgsl
 SETTINGS = ("seed", "sample_index", "position", "temperature", "top_k", "top_p", "min_p")  # of rows of `sample`
-MOST_ELEMENTS = 1 << 24  # of a row: finish.wgsl looks at so many bits of an index
+# Of a row. In lavapipe an invocation's loops end after 65,535 rounds in all, and finish.wgsl reads a row seven times.
+MOST_ELEMENTS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,19 @@ class Rows:
         self,
         shader: str,
         *bindings: Binding | Tables,
-        by_parts: bool = False,
+        num_groups: int = 1,
         consts: Mapping[str, int | bool] | None = None,
         params: Mapping[str, int | float] | None = None,
         snippets: tuple[str, ...] = (),
         faults: Mapping[str, int] | None = None,
     ) -> Dispatch:
-        """A workgroup for every row, or for every part of every row."""
+        """So many workgroups for every row."""
         depth = max(1, ceil_div(self.num_rows, MAX_GROUPS))
         height = ceil_div(self.num_rows, depth)
         return Dispatch(
             f"select/{shader}",
             bindings,
-            (self.num_parts if by_parts else 1, height, depth),
+            (num_groups, height, depth),
             consts={"GROUP": GROUP, "PART": PART, **(consts or {})},
             params={
                 "num_rows": self.num_rows,
@@ -65,7 +66,7 @@ class Rows:
         """The first place of every part, drawn where a row's settings say no more, and its lowest value."""
         tables = Tables({name: settings.get(name) for name in SETTINGS})
         bindings = (Binding("x", self.x), tables, Binding("parts", self.parts, "write"))
-        return self.dispatch("extent", *bindings, by_parts=True)
+        return self.dispatch("extent", *bindings, num_groups=self.num_parts)
 
     def pick(self, indices: Operand, nan_fault: int) -> Dispatch:
         """The index of the first place of every row. Refuses NaN."""
@@ -86,11 +87,11 @@ def with_x(rows: Rows, x: Operand) -> Rows:
 
 
 def takes(name: str) -> Callable[[OpCall], str | None]:
-    """A `when`: float32 rows of fewer elements than an index has bits for here."""
+    """A `when`: float32 rows that are not too long."""
 
     def refusal(call: OpCall) -> str | None:
         length = call.inputs[name].upper_shape[-1]
-        too_long = f"rows of {length}; select of wgsl takes fewer than {MOST_ELEMENTS}"
-        return only_f32(name)(call) or (too_long if length >= MOST_ELEMENTS else None)
+        too_long = f"rows of {length}; select of wgsl takes at most {MOST_ELEMENTS}"
+        return only_f32(name)(call) or (too_long if length > MOST_ELEMENTS else None)
 
     return refusal

@@ -28,7 +28,7 @@ def _shape(call: Call, rows: Rows) -> tuple[Dispatch, Operand, Operand]:
         Binding("shaped", shaped, "write"),
         Binding("notes", notes, "write"),
     )
-    return rows.dispatch("shape", *bindings, by_parts=True), shaped, notes
+    return rows.dispatch("shape", *bindings, num_groups=rows.num_parts), shaped, notes
 
 
 def _prepare(call: Call, rows: Rows, notes: Operand | None) -> Dispatch:
@@ -63,6 +63,6 @@ def sample(call: Call) -> list[Dispatch]:
         rows.extent({name: call.tensor(name) for name in SETTINGS}),
         _prepare(call, rows, notes),
         *find_last(call, rows, False, True),
-        rows.dispatch("draw", *bindings, by_parts=True),
+        rows.dispatch("draw", *bindings, num_groups=rows.num_parts),
         rows.pick(call.outputs[0], SAMPLE_FAULTS["NAN"]),
     ]

@@ -1,11 +1,12 @@
 //: needs rounding4, int8_block, attention/pairs
 // q . k for q8_0 and q4_0 keys: q in int8 blocks, exact integer sums, eight block terms a chain, chunks in order.
+// A tile has four pairs.
 const BLOCKS = (D + 31u) / 32u;
 const K_WORDS = select(4u, 8u, K_Q8);  // of a block's codes
 
-var<workgroup> query_codes: array<vec4<u32>, BLOCKS * 8u * G>;  // [word][four pairs]
-var<workgroup> query_sums: array<vec4<i32>, BLOCKS * G>;  // of a block's codes
-var<workgroup> query_scales: array<vec4<f32>, BLOCKS * G>;
+var<workgroup> query_codes: array<vec4<u32>, BLOCKS * 8u>;  // [word][four pairs]
+var<workgroup> query_sums: array<vec4<i32>, BLOCKS>;  // of a block's codes
+var<workgroup> query_scales: array<vec4<f32>, BLOCKS>;
 
 fn key_is_bad() -> bool { return false; }  // a score says it
 
@@ -19,16 +20,14 @@ fn four_of_query(start: u32, e: u32) -> vec4<f32> {
 
 // All lanes put the tile's queries down.
 fn note_queries(tile: Tile, kv_head: u32, lane: u32) {
-    for (var i = lane; i < BLOCKS * G; i += LANES) {
-        let nth = i / G;
+    for (var nth = lane; nth < BLOCKS; nth += LANES) {
         var codes = array<vec4<u32>, 8>();
         var sums = vec4<i32>();
         var scales = vec4<f32>();
         for (var j = 0u; j < 4u; j++) {
-            let pair = (i % G) * 4u + j;
-            if (pair >= tile.num_pairs) { continue; }
-            let row = tile.first_row + (tile.first_pair + pair) / GROUP;
-            let start = q_row(row) + head_of(tile, kv_head, pair) * D;
+            if (j >= tile.num_pairs) { continue; }
+            let row = tile.first_row + (tile.first_pair + j) / GROUP;
+            let start = q_row(row) + head_of(tile, kv_head, j) * D;
             var amax = 0u;
             for (var w = 0u; w < 8u; w++) {
                 amax = max(amax, magnitude_of_four(four_of_query(start, nth * 32u + w * 4u)));
@@ -42,9 +41,9 @@ fn note_queries(tile: Tile, kv_head: u32, lane: u32) {
                 sums[j] += dot4I8Packed(word, 0x01010101u);
             }
         }
-        for (var w = 0u; w < 8u; w++) { query_codes[(nth * 8u + w) * G + i % G] = codes[w]; }
-        query_sums[i] = sums;
-        query_scales[i] = scales;
+        for (var w = 0u; w < 8u; w++) { query_codes[nth * 8u + w] = codes[w]; }
+        query_sums[nth] = sums;
+        query_scales[nth] = scales;
     }
 }
 
@@ -56,35 +55,34 @@ fn dots(word: u32, codes: vec4<u32>) -> vec4<i32> {
 }
 
 // Integer sums of block `nth` of the key against four pairs.
-fn block_sums(block: u32, nth: u32, g: u32) -> vec4<i32> {
-    let at = nth * 8u * G + g;
+fn block_sums(block: u32, nth: u32) -> vec4<i32> {
+    let at = nth * 8u;
     var sums = vec4<i32>();
     for (var w = 0u; w < K_WORDS; w++) {
         let word = k[block * K_WORDS + w];
         if (K_Q8) {
-            sums += dots(word, query_codes[at + w * G]);
+            sums += dots(word, query_codes[at + w]);
         } else {
-            sums += dots(word & 0x0f0f0f0fu, query_codes[at + w * G]);
-            sums += dots((word >> 4u) & 0x0f0f0f0fu, query_codes[at + (w + 4u) * G]);
+            sums += dots(word & 0x0f0f0f0fu, query_codes[at + w]);
+            sums += dots((word >> 4u) & 0x0f0f0f0fu, query_codes[at + w + 4u]);
         }
     }
-    return select(sums - 8 * query_sums[nth * G + g], sums, K_Q8);
+    return select(sums - 8 * query_sums[nth], sums, K_Q8);
 }
 
-fn scores_at(cell: u32) -> array<vec4<f32>, G> {
-    var totals: array<vec4<f32>, G>;
-    var chunks: array<vec4<f32>, G>;
+fn take_queries() {}
+
+fn scores_at(cell: u32) -> Quads {
+    var total = vec4<f32>();
+    var chunk = vec4<f32>();
     for (var nth = 0u; nth < BLOCKS; nth++) {
         let scale = bitcast<f32>(k[P.k_scales + cell + nth]);
-        for (var g = 0u; g < G; g++) {
-            let factor = mul4(vec4(scale), query_scales[nth * G + g]);
-            chunks[g] = add4(chunks[g], mul4(vec4<f32>(block_sums(cell + nth, nth, g)), factor));
-            if (nth % 8u == 7u) {
-                totals[g] = add4(totals[g], chunks[g]);
-                chunks[g] = vec4<f32>();
-            }
+        let factor = mul4(vec4(scale), query_scales[nth]);
+        chunk = add4(chunk, mul4(vec4<f32>(block_sums(cell + nth, nth)), factor));
+        if (nth % 8u == 7u) {
+            total = add4(total, chunk);
+            chunk = vec4<f32>();
         }
     }
-    for (var g = 0u; g < G; g++) { totals[g] = add4(totals[g], chunks[g]); }
-    return totals;
+    return Quads(add4(total, chunk));
 }

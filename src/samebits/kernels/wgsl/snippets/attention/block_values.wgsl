@@ -1,43 +1,48 @@
 //: needs rounding4, float16
-// Values in q8_0 or q4_0: a word is four or eight codes of one block. P is float16(p * d), times the integer code.
-const COLUMNS = select(8u, 4u, V_Q8);  // of a word
+// Values in q8_0 or q4_0, eight columns of a block at a time. P is float16(p * d), times the integer code: exact.
+// A tile has four pairs.
+const V_WORDS_OF_BLOCK = select(4u, 8u, V_Q8);
 
-fn weight_of(p: f32) -> f32 { return p; }
+struct Octet { low: vec4<f32>, high: vec4<f32>, scale: f32 }
 
-struct Values {
-    columns: array<f32, COLUMNS>,
-    scale: f32,
+fn weight4(p: vec4<f32>) -> vec4<f32> { return p; }
+
+fn bytes_of(word: u32) -> vec4<f32> {
+    let x = bitcast<i32>(word);
+    return vec4<f32>(vec4((x << 24u) >> 24u, (x << 16u) >> 24u, (x << 8u) >> 24u, x >> 24u));
 }
 
-// The columns of a word of the value at a cell; +0 where there is none.
-fn values_at(cell: u32, word: u32) -> Values {
-    let per_block = 32u / COLUMNS;
-    let is_there = cell != NO_PAGE && word < V_WORDS;
-    let block = select(0u, cell + word / per_block, is_there);
-    let bits = v[block * per_block + word % per_block];
-    var values: Values;
-    values.scale = select(0.0, bitcast<f32>(v[P.v_scales + block]), is_there);
-    for (var c = 0u; c < COLUMNS; c++) {
-        if (V_Q8) {
-            values.columns[c] = f32(extractBits(bitcast<i32>(bits), c * 8u, 8u));
-        } else {
-            // bytes hold element j and j + 16: the low halves are the first four columns
-            values.columns[c] = f32(i32(extractBits(bits, (c % 4u) * 8u + (c / 4u) * 4u, 4u)) - 8);
-        }
+fn nibbles_of(word: u32) -> vec4<f32> {
+    let x = vec4(word, word >> 8u, word >> 16u, word >> 24u) & vec4(15u);
+    return vec4<f32>(x) - vec4(8.0);  // small integers: exact
+}
+
+// Eight columns of the value at a cell; +0 where there is none.
+fn octet_at(cell: u32, nth: u32) -> Octet {
+    if (cell == NO_PAGE) { return Octet(vec4<f32>(), vec4<f32>(), 0.0); }
+    let block = cell + nth / 4u;
+    let scale = bitcast<f32>(v[P.v_scales + block]);
+    if (!is_finite(scale)) { refuse(BAD_VALUE); }
+    if (V_Q8) {
+        let at = block * 8u + nth % 4u * 2u;
+        return Octet(bytes_of(v[at]), bytes_of(v[at + 1u]), scale);
     }
-    if (!is_finite(values.scale)) { refuse(BAD_VALUE); }
-    return values;
+    let word = v[block * 4u + nth % 4u];
+    return Octet(nibbles_of(word), nibbles_of(word >> 4u), scale);
 }
 
 fn scaled(p: f32, scale: f32) -> f32 { return widen_f16(narrow_f16(mul(p, scale))); }
 
-// P * v of four pairs: of a float16 and a code.
-fn term(p: vec4<f32>, value: f32, values: Values) -> vec4<f32> {
+fn weights_for(weights: Quads, values: Octet) -> Quads {
+    let p = weights.a;
     let d = values.scale;
-    return exact4(vec4(scaled(p.x, d), scaled(p.y, d), scaled(p.z, d), scaled(p.w, d)) * value);
+    return Quads(vec4(scaled(p.x, d), scaled(p.y, d), scaled(p.z, d), scaled(p.w, d)));
 }
 
-fn column_of(word: u32, c: u32) -> u32 {
-    if (V_Q8) { return word * 4u + c; }
-    return word / 4u * 32u + word % 4u * 4u + c % 4u + c / 4u * 16u;
+fn add_value(sum: Quads, weights: Quads, value: f32) -> Quads { return add_exact(sum, weights, value); }
+
+// A byte of q4_0 holds element j and j + 16.
+fn column_of(nth: u32, c: u32) -> u32 {
+    if (V_Q8) { return nth * 8u + c; }
+    return nth / 4u * 32u + nth % 4u * 4u + c % 4u + c / 4u * 16u;
 }

@@ -2,10 +2,10 @@
 // q . k for f32, f16 and bf16 keys, in head order: runs of 8, each a chain, joined by an adjacent-pair tree.
 const RUNS = (D + 7u) / 8u;
 const QUADS = (RUNS + 3u) / 4u;  // of runs
-const K_16 = !K_F32;
 const LARGEST_HALF = select(0x5f00u, 0x7bffu, K_F16);  // 2^63 as bfloat16, 65504
 
 var<workgroup> queries: array<vec4<f32>, QUADS * 32u * G>;  // [element][four pairs], rounded to the keys' type
+var<private> own: array<Quads, QUADS * 32u>;  // the same, the lane's own: indices are constants, so it is registers
 var<private> largest_key: u32;  // pattern of a magnitude, of the keys at one position
 
 fn key_is_bad() -> bool { return largest_key > select(LARGEST_HALF, 0x7f7fffffu, K_F32); }
@@ -41,13 +41,45 @@ fn widen_key(half: u32) -> f32 {
     return widen_bf16(half);
 }
 
-fn product(key: f32, query: vec4<f32>) -> vec4<f32> {
-    if (K_F32) { return mul4(vec4(key), query); }
-    return exact4(key * query);  // of 16-bit numbers
+fn own_8(e: u32) {
+    own[e] = query_quads(e);
+    own[e + 1u] = query_quads(e + 1u);
+    own[e + 2u] = query_quads(e + 2u);
+    own[e + 3u] = query_quads(e + 3u);
+    own[e + 4u] = query_quads(e + 4u);
+    own[e + 5u] = query_quads(e + 5u);
+    own[e + 6u] = query_quads(e + 6u);
+    own[e + 7u] = query_quads(e + 7u);
+}
+
+fn own_32(e: u32) {
+    own_8(e);
+    if (e + 8u < D) { own_8(e + 8u); }
+    if (e + 16u < D) { own_8(e + 16u); }
+    if (e + 24u < D) { own_8(e + 24u); }
+}
+
+// A lane takes the queries that all lanes put down.
+fn take_queries() {
+    if (QUADS <= 2u || QUADS == 4u) {
+        own_32(0u);
+        if (QUADS > 1u) { own_32(32u); }
+        if (QUADS > 2u) {
+            own_32(64u);
+            own_32(96u);
+        }
+    } else {
+        for (var quad = 0u; quad < QUADS; quad++) { own_32(quad * 32u); }
+    }
+}
+
+fn add_term(sum: Quads, query: Quads, key: f32) -> Quads {
+    if (K_F32) { return add_rounded(sum, query, key); }
+    return add_exact(sum, query, key);  // of 16-bit numbers
 }
 
 // A run of 8 against all pairs.
-fn run_at(cell: u32, run: u32) -> array<vec4<f32>, G> {
+fn run_at(cell: u32, run: u32) -> Quads {
     var keys: array<f32, 8>;
     if (K_F32) {
         let low = key_quad(cell, run * 2u);
@@ -68,53 +100,46 @@ fn run_at(cell: u32, run: u32) -> array<vec4<f32>, G> {
             widen_key(low.z), widen_key(high.z), widen_key(low.w), widen_key(high.w),
         );
     }
-    var sums: array<vec4<f32>, G>;
-    for (var g = 0u; g < G; g++) {
-        let at = run * 8u * G + g;
-        var sum = rounded4(product(keys[0], queries[at]));
-        sum = add4(sum, product(keys[1], queries[at + G]));
-        sum = add4(sum, product(keys[2], queries[at + 2u * G]));
-        sum = add4(sum, product(keys[3], queries[at + 3u * G]));
-        sum = add4(sum, product(keys[4], queries[at + 4u * G]));
-        sum = add4(sum, product(keys[5], queries[at + 5u * G]));
-        sum = add4(sum, product(keys[6], queries[at + 6u * G]));
-        sums[g] = add4(sum, product(keys[7], queries[at + 7u * G]));
-    }
-    return sums;
-}
-
-fn joined(a: array<vec4<f32>, G>, b: array<vec4<f32>, G>) -> array<vec4<f32>, G> {
-    var left = a;
-    var right = b;
-    for (var g = 0u; g < G; g++) { left[g] = add4(left[g], right[g]); }
-    return left;
+    let e = run * 8u;
+    var sum = add_term(none_of_quads(), own[e], keys[0]);
+    sum = add_term(sum, own[e + 1u], keys[1]);
+    sum = add_term(sum, own[e + 2u], keys[2]);
+    sum = add_term(sum, own[e + 3u], keys[3]);
+    sum = add_term(sum, own[e + 4u], keys[4]);
+    sum = add_term(sum, own[e + 5u], keys[5]);
+    sum = add_term(sum, own[e + 6u], keys[6]);
+    return add_term(sum, own[e + 7u], keys[7]);
 }
 
 // The tree above four runs; those behind the last are +0.
-fn quad_at(cell: u32, quad: u32) -> array<vec4<f32>, G> {
-    var none: array<vec4<f32>, G>;
+fn quad_at(cell: u32, quad: u32) -> Quads {
+    let none = none_of_quads();
     let first = quad * 4u;
     var nodes = run_at(cell, first);
     if (RUNS > 1u) {
         var others = none;
         if (first + 1u < RUNS) { others = run_at(cell, first + 1u); }
-        nodes = joined(nodes, others);
+        nodes = add_quads(nodes, others);
     }
     if (RUNS > 2u) {
         var others = none;
         if (first + 2u < RUNS) { others = run_at(cell, first + 2u); }
-        if (first + 3u < RUNS) { others = joined(others, run_at(cell, first + 3u)); }
-        nodes = joined(nodes, others);
+        if (first + 3u < RUNS) { others = add_quads(others, run_at(cell, first + 3u)); }
+        nodes = add_quads(nodes, others);
     }
     return nodes;
 }
 
 // Of quads, in pairs of pairs; what waits for its right neighbour lies in w1 to w16.
-fn scores_at(cell: u32) -> array<vec4<f32>, G> {
+fn scores_at(cell: u32) -> Quads {
     largest_key = 0u;
     if (QUADS == 1u) { return quad_at(cell, 0u); }
-    if (QUADS == 2u) { return joined(quad_at(cell, 0u), quad_at(cell, 1u)); }
-    var none: array<vec4<f32>, G>;
+    if (QUADS == 2u) { return add_quads(quad_at(cell, 0u), quad_at(cell, 1u)); }
+    if (QUADS == 4u) {
+        let left = add_quads(quad_at(cell, 0u), quad_at(cell, 1u));
+        return add_quads(left, add_quads(quad_at(cell, 2u), quad_at(cell, 3u)));
+    }
+    let none = none_of_quads();
     var w1 = none;
     var w2 = none;
     var w4 = none;
@@ -127,15 +152,15 @@ fn scores_at(cell: u32) -> array<vec4<f32>, G> {
         node = none;
         if (quad < QUADS) { node = quad_at(cell, quad); }
         if ((quad & 1u) == 0u) { w1 = node; continue; }
-        node = joined(w1, node);
+        node = add_quads(w1, node);
         if ((quad & 2u) == 0u) { w2 = node; continue; }
-        node = joined(w2, node);
+        node = add_quads(w2, node);
         if ((quad & 4u) == 0u) { w4 = node; continue; }
-        node = joined(w4, node);
+        node = add_quads(w4, node);
         if ((quad & 8u) == 0u) { w8 = node; continue; }
-        node = joined(w8, node);
+        node = add_quads(w8, node);
         if ((quad & 16u) == 0u) { w16 = node; continue; }
-        node = joined(w16, node);
+        node = add_quads(w16, node);
     }
     return node;
 }
