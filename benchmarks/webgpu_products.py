@@ -1,7 +1,7 @@
 """Microseconds of a product on the WebGPU device, by shape and tokens: `python benchmarks/webgpu_products.py`.
 
-All dispatches of a product, many times over in one submission. Beside the wall clock the process's own time:
-on a software driver it is the work done, whatever else the machine does.
+All dispatches of a product, many times over in one submission. Beside the wall clock the processor time of this
+process: on a software driver it is the work done, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def main() -> None:
             product.seconds(1)
             repeats = max(2, min(50, 20_000_000 // (n * k * tokens)))
             wall, cpu = (
-                min(times) / repeats for times in zip(*(product.seconds(repeats) for _ in range(3)), strict=True)
+                min(times) / repeats for times in zip(*(product.seconds(repeats) for _ in range(6)), strict=True)
             )
             rate = n * k * tokens / cpu / 1e9
             print(

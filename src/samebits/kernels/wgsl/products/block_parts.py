@@ -1,14 +1,14 @@
-"""Block formats taken apart for shaders: heads of cuts of 8 blocks of 32, and codes of blocks.
+"""Block formats taken apart for shaders: heads of 4 or 8 blocks of 32, and codes of blocks.
 
-format   head, in texels of four words                                      codes of a block
-q4_0     1: float16 d                                                       1: byte j holds elements j and 16 + j
-q4_1     2: float16 d, m in a word each                                     1
-q8_0     1: float16 d                                                       2: int8 in order
-q4_k     1: as in files: d, dmin, 6-bit scales and minimums                 1
-q6_k     6: int8 scales of halves; float16 d; bits 4 and 5, 2 words each    1: bits 0 to 3
-q5_0     3: float16 d; bit 4, a word each                                   1: bits 0 to 3
-q5_1     4: float16 d, m in a word each; bit 4, a word each                 1: bits 0 to 3
-q5_k     3: as q4_k; bit 4, a word each                                     1: bits 0 to 3
+format   blocks, and their head in texels of four words                     codes of a block
+q4_0     8, 1: float16 d                                                    1: byte j holds elements j and 16 + j
+q4_1     4, 1: float16 d, m in a word each                                  1
+q8_0     8, 1: float16 d                                                    2: int8 in order
+q4_k     8, 1: as in files: d, dmin, 6-bit scales and minimums              1
+q6_k     8, 6: int8 scales of halves; float16 d; bits 4 and 5, 2 words each 1: bits 0 to 3
+q5_0     8, 3: float16 d; bit 4, a word each                                1: bits 0 to 3
+q5_1     4, 2: float16 d, m in a word each; bit 4, a word each              1: bits 0 to 3
+q5_k     8, 3: as q4_k; bit 4, a word each                                  1: bits 0 to 3
 
 Eight fields of 16 bits lie in a texel with those of blocks 0 to 3 in the lower halves of its words.
 """
@@ -20,17 +20,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CUT_BLOCKS = 8
+CUT_BLOCKS = 8  # that are summed in one chain: a super-block of the k-quants
 Split = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Texels of a cut's head and of a block's codes.
+    """How many blocks share a head, its texels, and those of a block's codes.
 
-    split(uint8 [rows, blocks of the format, bytes]) -> uint32 [rows, cuts, head, 4], [rows, blocks of 32, codes, 4]
+    split(uint8 [rows, blocks of the format, bytes]) -> uint32 [rows, heads, head, 4], [rows, blocks of 32, codes, 4]
     """
 
+    blocks: int
     head: int
     codes: int
     split: Split
@@ -41,22 +42,22 @@ def _words(data: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(data).view("<u4")
 
 
-def _cuts(fields: np.ndarray) -> np.ndarray:
-    """[rows, blocks, ...] as [rows, cuts, 8, ...], filled up with zeros."""
-    missing = -fields.shape[1] % CUT_BLOCKS
-    padded = np.pad(fields, ((0, 0), (0, missing), *((0, 0),) * (fields.ndim - 2))) if missing else fields
-    return padded.reshape(len(fields), -1, CUT_BLOCKS, *fields.shape[2:])
+def _together(fields: np.ndarray, blocks: int) -> np.ndarray:
+    """[rows, blocks] as [rows, heads, blocks of a head], filled up with zeros."""
+    missing = -fields.shape[1] % blocks
+    padded = np.pad(fields, ((0, 0), (0, missing))) if missing else fields
+    return padded.reshape(len(fields), -1, blocks)
 
 
 def _halves(fields: np.ndarray) -> np.ndarray:
     """16-bit fields uint8 [rows, blocks, 2] as texels [rows, cuts, 1, 4]."""
-    cuts = _cuts(np.ascontiguousarray(fields).view("<u2")[..., 0].astype(np.uint32))
+    cuts = _together(np.ascontiguousarray(fields).view("<u2")[..., 0].astype(np.uint32), CUT_BLOCKS)
     return (cuts[..., :4] | (cuts[..., 4:] << np.uint32(16)))[:, :, None]
 
 
-def _whole_words(fields: np.ndarray) -> np.ndarray:
-    """32-bit fields uint8 [rows, blocks, 4] as texels [rows, cuts, 2, 4]."""
-    return _cuts(_words(fields)[..., 0]).reshape(len(fields), -1, 2, 4)
+def _whole_words(fields: np.ndarray, blocks: int) -> np.ndarray:
+    """32-bit fields uint8 [rows, blocks, 4] as texels [rows, heads, 1 or 2, 4]."""
+    return _together(_words(fields)[..., 0], blocks).reshape(len(fields), -1, blocks // 4, 4)
 
 
 def _texels(codes: np.ndarray) -> np.ndarray:
@@ -83,21 +84,22 @@ def _q4_0(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _q4_1(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return _whole_words(raw[..., :4]), _texels(raw[..., 4:])
+    return _whole_words(raw[..., :4], 4), _texels(raw[..., 4:])
 
 
-def _fifth_bits(packed: np.ndarray) -> np.ndarray:
-    """Of Q5_0 and Q5_1, uint8 [rows, blocks, 4], as texels [rows, cuts, 2, 4]."""
+def _fifth_bits(packed: np.ndarray, blocks: int) -> np.ndarray:
+    """Of Q5_0 and Q5_1, uint8 [rows, blocks, 4], as texels of heads."""
     bits = np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")
-    return _whole_words(_pack_upper(bits, 1))
+    return _whole_words(_pack_upper(bits, 1), blocks)
 
 
 def _q5_0(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate([_halves(raw[..., :2]), _fifth_bits(raw[..., 2:6])], axis=2), _texels(raw[..., 6:])
+    return np.concatenate([_halves(raw[..., :2]), _fifth_bits(raw[..., 2:6], 8)], axis=2), _texels(raw[..., 6:])
 
 
 def _q5_1(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate([_whole_words(raw[..., :4]), _fifth_bits(raw[..., 4:8])], axis=2), _texels(raw[..., 8:])
+    head = np.concatenate([_whole_words(raw[..., :4], 4), _fifth_bits(raw[..., 4:8], 4)], axis=2)
+    return head, _texels(raw[..., 8:])
 
 
 def _blocks(codes: np.ndarray) -> np.ndarray:
@@ -120,7 +122,7 @@ def _q4_k(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _q5_k(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bits = (raw[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & np.uint8(1)
-    fifth = _whole_words(_blocks(_pack_upper(bits, 1)))
+    fifth = _whole_words(_blocks(_pack_upper(bits, 1)), CUT_BLOCKS)
     return np.concatenate([_words(raw[..., :16])[:, :, None], fifth], axis=2), _super_nibbles(raw[..., 48:])
 
 
@@ -138,12 +140,12 @@ def _q6_k(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 PARTS = {
-    "q4_0": Parts(1, 1, _q4_0),
-    "q4_1": Parts(2, 1, _q4_1),
-    "q5_0": Parts(3, 1, _q5_0),
-    "q5_1": Parts(4, 1, _q5_1),
-    "q8_0": Parts(1, 2, _q4_0),
-    "q4_k": Parts(1, 1, _q4_k),
-    "q5_k": Parts(3, 1, _q5_k),
-    "q6_k": Parts(6, 1, _q6_k),
+    "q4_0": Parts(8, 1, 1, _q4_0),
+    "q4_1": Parts(4, 1, 1, _q4_1),
+    "q5_0": Parts(8, 3, 1, _q5_0),
+    "q5_1": Parts(4, 2, 1, _q5_1),
+    "q8_0": Parts(8, 1, 2, _q4_0),
+    "q4_k": Parts(8, 1, 1, _q4_k),
+    "q5_k": Parts(8, 3, 1, _q5_k),
+    "q6_k": Parts(8, 6, 1, _q6_k),
 }

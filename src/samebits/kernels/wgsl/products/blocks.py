@@ -10,10 +10,10 @@ from samebits.kernels.wgsl.lib.faults import fault
 from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, Weight, ceil_div, linear
 from samebits.kernels.wgsl.lib.registry import implements, only_f32
 from samebits.kernels.wgsl.products.block_parts import PARTS
-from samebits.kernels.wgsl.products.packing import cut_texels, pack
+from samebits.kernels.wgsl.products.packing import pack, stretch_consts
 from samebits.kernels.wgsl.products.windows import GROUP, Window, preparation, products, windows
 
-RECORD_WORDS = 12  # of a block of activations, see snippets/activation_record.wgsl
+IN_PAIRS = ("q4_0", "q4_1", "q4_k")  # formats whose sums are those of nibble_dots.wgsl; byte_dots.wgsl has the others
 REFUSED = ("x", "NaN, Inf or a magnitude above 2^80", "finite values")
 
 
@@ -32,10 +32,16 @@ def _activation_faults(op: str) -> dict[str, int]:
     return {"BAD_CODES": codes, "BAD_SCALES": fault(op, "scales", "NaN or Inf", "finite values")}
 
 
-def _from_codes(call: Call, op: str, num_blocks: int) -> Callable[[Window], Dispatch]:
+def _records(weight: Weight) -> dict[str, int | bool]:
+    """Constants of the shaders that write activations as products with this weight read them."""
+    return {"BLOCKS": weight.shape[1] // BLOCK, "IN_PAIRS": weight.format in IN_PAIRS}
+
+
+def _from_codes(call: Call, op: str, weight: Weight) -> Callable[[Window], Dispatch]:
     """What prepares codes and scales that are given."""
     inputs = (Binding("codes", call.tensor("codes"), view="words"), Binding("scales", call.tensor("scales")))
-    consts, faults = {"BLOCKS": num_blocks}, _activation_faults(op)
+    consts, faults = _records(weight), _activation_faults(op)
+    num_blocks = weight.shape[1] // BLOCK
     return lambda window: preparation("activations", window, inputs, "blocks", num_blocks, consts, faults=faults)
 
 
@@ -44,18 +50,20 @@ def _product(
 ) -> list[Dispatch]:
     """y = activations @ weight^T + bias, window by window."""
     num_blocks = weight.shape[1] // BLOCK
-    consts = {"BLOCKS": num_blocks, "CUT_TEXELS": cut_texels(weight.format)}
+    consts = {"BLOCKS": num_blocks, **stretch_consts(weight.format)}
     found = []
-    for window in windows(call, num_tokens, RECORD_WORDS * num_blocks):
+    dots, record_words = ("nibble_dots", 20) if weight.format in IN_PAIRS else ("byte_dots", 12)
+    snippets = (f"block_{weight.format}", dots)
+    for window in windows(call, num_tokens, record_words * num_blocks):
         found.append(prepare(window))
-        found += products("blocks", window, weight, bias, y, consts, f"block_{weight.format}")
+        found += products("blocks", window, weight, bias, y, consts, snippets)
     return found
 
 
 @implements("gemm_q8", when=block_weight, prepack={"weight": pack})
 def gemm_q8(call: Call) -> list[Dispatch]:
     weight, codes = call.weight("weight"), call.tensor("codes")
-    prepare = _from_codes(call, "gemm_q8", weight.shape[1] // BLOCK)
+    prepare = _from_codes(call, "gemm_q8", weight)
     return _product(call, prepare, codes.shape[0], weight, call.optional("bias"), call.outputs[0])
 
 
@@ -66,7 +74,7 @@ def gemm_blocks(call: Call) -> list[Dispatch]:
     inputs, faults = (Binding("x", x),), {"BAD_X": fault("gemm", *REFUSED)}
 
     def prepare(window: Window) -> Dispatch:
-        return preparation("quantized", window, inputs, "blocks", num_blocks, {"BLOCKS": num_blocks}, faults=faults)
+        return preparation("quantized", window, inputs, "blocks", num_blocks, _records(weight), faults=faults)
 
     return _product(call, prepare, x.shape[0], weight, call.optional("bias"), call.outputs[0])
 
@@ -79,7 +87,7 @@ def gemm_silu_q8(call: Call) -> list[Dispatch]:
     num_rows, num_blocks = weight.shape[0], weight.shape[0] // 2 // BLOCK
     memory = call.scratch(num_tokens * num_rows)
     both = Operand("f32", (num_tokens, num_rows), memory.buffer, 0, num_rows)
-    found = _product(call, _from_codes(call, "gemm_silu_q8", weight.shape[1] // BLOCK), num_tokens, weight, None, both)
+    found = _product(call, _from_codes(call, "gemm_silu_q8", weight), num_tokens, weight, None, both)
     bindings = (
         Binding("x", both),
         Binding("y_codes", call.outputs[0], "write", "words"),

@@ -32,5 +32,5 @@ def gemm_dense(call: Call) -> list[Dispatch]:
         snippets = (f"operand_{name}",)
         inputs = (Binding("x", x),)
         found.append(preparation("operands", window, inputs, "fours", runs * 4, operands, snippets, faults))
-        found += products("dense", window, weight, call.optional("bias"), call.outputs[0], consts, f"dense_{name}")
+        found += products("dense", window, weight, call.optional("bias"), call.outputs[0], consts, (f"dense_{name}",))
     return found

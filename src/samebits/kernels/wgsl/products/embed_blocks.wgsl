@@ -19,11 +19,11 @@ fn main(
         return;
     }
     let at = u32(id) - P.first_row;
-    let column = block / 8u * CUT_TEXELS;
+    let column = block / STRETCH * STRETCH_TEXELS;
     var head = load_head(column, at % 16u, at / 16u);
-    for (var n = 0u; n < block % 8u; n++) { head = next_block(head); }
+    for (var n = 0u; n < block % STRETCH; n++) { head = next_block(head); }
     let scales = scales_of(head);
-    let codes = load_codes(head, column, block % 8u, at % 16u, at / 16u);
+    let codes = load_codes(head, column, block % STRETCH, at % 16u, at / 16u);
     for (var e = 0u; e < min(32u, K - block * 32u); e++) {
         let part = select(codes.low, codes.high, e >= 16u);
         let word = part[(e / 4u) % 4u];

@@ -9,7 +9,7 @@ from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, c
 from samebits.kernels.wgsl.lib.registry import implements
 from samebits.kernels.wgsl.products.block_parts import PARTS
 from samebits.kernels.wgsl.products.dense import TYPE_NAMES
-from samebits.kernels.wgsl.products.packing import GROUP_ROWS, cut_texels, pack
+from samebits.kernels.wgsl.products.packing import GROUP_ROWS, pack, stretch_consts
 
 GROUP = 64  # invocations
 OUTSIDE = fault("embedding", "ids", "an id outside the table", "0 .. rows of the table - 1")
@@ -30,7 +30,7 @@ def embedding(call: Call) -> list[Dispatch]:
     table, ids, y = call.weight("table"), call.tensor("ids"), call.outputs[0]
     num_tokens, k, is_block = ids.shape[0], table.shape[1], table.format in PARTS
     units = ceil_div(k, BLOCK if is_block else 4)  # an invocation each
-    consts = {"BLOCKS": units, "CUT_TEXELS": cut_texels(table.format)} if is_block else {"FOURS": units}
+    consts = {"BLOCKS": units, **stretch_consts(table.format)} if is_block else {"FOURS": units}
     return [
         Dispatch(
             "products/embed_blocks" if is_block else "products/embed_dense",

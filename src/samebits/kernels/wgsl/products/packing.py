@@ -6,8 +6,8 @@ every device grants. N is filled up with zeros to whole groups.
 
 f32             4 elements a texel
 f16, bf16       8 elements a texel
-block formats   for every cut of 8 blocks its head, then the codes of its blocks: see block_parts.py; the last cut ends
-                with the last block
+block formats   the head of 4 or 8 blocks, then the codes of each: see block_parts.py; the last stretch ends with the
+                last block
 """
 
 from __future__ import annotations
@@ -21,25 +21,30 @@ from samebits.kernels.wgsl.lib.packing import CHUNK_BYTES, PackedWeight
 from samebits.kernels.wgsl.products.block_parts import PARTS
 
 GROUP_ROWS = 16
-CUT_BLOCKS = 8
 MAX_COLUMNS = 512  # side by side; more follow below
 MAX_HEIGHT = 8192
 SLAB_ROWS = 1024  # rearranged at once, so that it stays in the cache
 TEXEL_BYTES = 16
 
 
-def cut_texels(format_name: str) -> int:
-    """Columns of a cut of a block format."""
-    return PARTS[format_name].head + CUT_BLOCKS * PARTS[format_name].codes
+def stretch_texels(format_name: str) -> int:
+    """Columns of a head and of the codes of all blocks that share it."""
+    parts = PARTS[format_name]
+    return parts.head + parts.blocks * parts.codes
+
+
+def stretch_consts(format_name: str) -> dict[str, int]:
+    """The same for shaders."""
+    return {"STRETCH": PARTS[format_name].blocks, "STRETCH_TEXELS": stretch_texels(format_name)}
 
 
 def num_columns(format_name: str, k: int) -> int:
     """Columns of a row of K elements."""
     if format_name not in PARTS:
         return -(-k * {"f32": 4, "f16": 2, "bf16": 2}[format_name] // TEXEL_BYTES)
-    cuts, rest = divmod(-(-k // BLOCK), CUT_BLOCKS)
-    tail = PARTS[format_name].head + rest * PARTS[format_name].codes if rest else 0
-    return cuts * cut_texels(format_name) + tail
+    parts = PARTS[format_name]
+    full, rest = divmod(-(-k // BLOCK), parts.blocks)
+    return full * stretch_texels(format_name) + (parts.head + rest * parts.codes if rest else 0)
 
 
 def pack(weight: HostTensor) -> PackedWeight:
@@ -92,13 +97,11 @@ def _block_texels(rows: HostTensor, columns: int) -> np.ndarray:
         raise TypeError("rows in a block format are Packed")
     parts = PARTS[rows.format.name]
     raw = np.ascontiguousarray(rows.data).reshape(len(rows.data), -1, rows.format.block_bytes)
-    head, codes = parts.split(raw)  # [rows, cuts, head, 4], [rows, blocks, codes, 4]
-    whole = np.zeros((len(raw), head.shape[1], cut_texels(rows.format.name), 4), np.uint32)
+    head, codes = parts.split(raw)  # [rows, heads, head, 4], [rows, blocks, codes, 4]
+    num_rows, num_heads = head.shape[:2]
+    whole = np.zeros((num_rows, num_heads, stretch_texels(rows.format.name), 4), np.uint32)
     whole[:, :, : parts.head] = head
-    into = whole[:, :, parts.head :].reshape(len(raw), head.shape[1], CUT_BLOCKS, parts.codes, 4)
-    full, rest = divmod(codes.shape[1], CUT_BLOCKS)
-    into[:, :full] = codes[:, : full * CUT_BLOCKS].reshape(len(raw), full, CUT_BLOCKS, parts.codes, 4)
-    if rest:
-        into[:, full, :rest] = codes[:, full * CUT_BLOCKS :]
-    whole[:, :, parts.head :] = into.reshape(len(raw), head.shape[1], -1, 4)
-    return whole.reshape(len(raw), -1, 4)[:, :columns]
+    padded = np.zeros((num_rows, num_heads * parts.blocks, parts.codes, 4), np.uint32)
+    padded[:, : codes.shape[1]] = codes
+    whole[:, :, parts.head :] = padded.reshape(num_rows, num_heads, -1, 4)
+    return whole.reshape(num_rows, -1, 4)[:, :columns]

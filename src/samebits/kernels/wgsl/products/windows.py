@@ -53,7 +53,7 @@ def preparation(
     inputs: tuple[Binding, ...],
     into: str,
     per_token: int,
-    consts: Mapping[str, int],
+    consts: Mapping[str, int | bool],
     snippets: tuple[str, ...] = (),
     faults: Mapping[str, int] | None = None,
 ) -> Dispatch:
@@ -76,7 +76,7 @@ def products(
     bias: Operand | None,
     y: Operand,
     consts: Mapping[str, int | bool],
-    snippet: str,
+    snippets: tuple[str, ...],
 ) -> list[Dispatch]:
     """The product of a window with every chunk of a weight."""
     found = []
@@ -95,7 +95,7 @@ def products(
                     "first_token": window.first_token,
                     "num_tokens": window.num_tokens,
                 },
-                snippets=(snippet,),
+                snippets=snippets,
             )
         )
     return found

@@ -1,14 +1,12 @@
 //: needs block_heads, float16
-alias Head = Words;
+alias Head = vec4<u32>;
 struct Scales { d: f32, m: f32 }
 
-fn load_head(column: u32, row: u32, rows: u32) -> Head {
-    return Words(texel(column, row, rows), texel(column + 1u, row, rows));
-}
-fn next_block(head: Head) -> Head { return next_word(head); }
-fn scales_of(head: Head) -> Scales { return Scales(widen_f16(head.a.x & 0xffffu), widen_f16(head.a.x >> 16u)); }
+fn load_head(column: u32, row: u32, rows: u32) -> Head { return texel(column, row, rows); }
+fn next_block(head: Head) -> Head { return head.yzwx; }
+fn scales_of(head: Head) -> Scales { return Scales(widen_f16(head.x & 0xffffu), widen_f16(head.x >> 16u)); }
 fn load_codes(head: Head, column: u32, block: u32, row: u32, rows: u32) -> Codes {
-    return nibbles(texel(column + 2u + block, row, rows));
+    return nibbles(texel(column + 1u + block, row, rows));
 }
 fn term(low: i32, high: i32, s: Scales, sa: f32, asum: i32) -> f32 {
     return add(mul(f32(low + high), mul(s.d, sa)), mul(f32(asum), mul(s.m, sa)));

@@ -1,15 +1,14 @@
 //: needs block_heads, float16
-struct Head { d_m: Words, fifth: Words }
+struct Head { d_m: vec4<u32>, fifth: vec4<u32> }
 struct Scales { d: f32, m: f32 }
 
 fn load_head(column: u32, row: u32, rows: u32) -> Head {
-    let d_m = Words(texel(column, row, rows), texel(column + 1u, row, rows));
-    return Head(d_m, Words(texel(column + 2u, row, rows), texel(column + 3u, row, rows)));
+    return Head(texel(column, row, rows), texel(column + 1u, row, rows));
 }
-fn next_block(head: Head) -> Head { return Head(next_word(head.d_m), next_word(head.fifth)); }
-fn scales_of(head: Head) -> Scales { return Scales(widen_f16(head.d_m.a.x & 0xffffu), widen_f16(head.d_m.a.x >> 16u)); }
+fn next_block(head: Head) -> Head { return Head(head.d_m.yzwx, head.fifth.yzwx); }
+fn scales_of(head: Head) -> Scales { return Scales(widen_f16(head.d_m.x & 0xffffu), widen_f16(head.d_m.x >> 16u)); }
 fn load_codes(head: Head, column: u32, block: u32, row: u32, rows: u32) -> Codes {
-    return with_fifth_bits(nibbles(texel(column + 4u + block, row, rows)), head.fifth.a.x);
+    return with_fifth_bits(nibbles(texel(column + 2u + block, row, rows)), head.fifth.x);
 }
 fn term(low: i32, high: i32, s: Scales, sa: f32, asum: i32) -> f32 {
     return add(mul(f32(low + high), mul(s.d, sa)), mul(f32(asum), mul(s.m, sa)));
