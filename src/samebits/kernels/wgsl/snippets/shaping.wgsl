@@ -1,4 +1,4 @@
-//: needs elementary, part_summary
+//: needs elementary, summaries
 // A logit with its bias and its penalties. -Inf stays.
 fn biased(x: f32, bias: f32) -> f32 {
     if (!is_finite(x)) { return x; }
