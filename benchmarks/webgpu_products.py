@@ -1,6 +1,6 @@
 """Microseconds of a product on the WebGPU device, by shape and tokens: `python benchmarks/webgpu_products.py`.
 
-All dispatches of a product, many times over in one submission. Beside the wall clock the processor time of this process:
+All dispatches of a product, many times over in one submission. Beside the wall clock the process's own time:
 on a software driver it is the work done, whatever else the machine does.
 """
 
@@ -89,9 +89,8 @@ def main() -> None:
     options = parser.parse_args()
     backend = WebGpuBackend()
     rows = OTHERS if options.formats else SHAPES
-    print(
-        f"{backend.gpu.name}\n{'row':12} {'tokens':>6} {'dispatches':>10} {'us':>9} {'cpu us':>9} {'GMAC/s of a core':>17}"
-    )
+    print(backend.gpu.name)
+    print(f"{'row':12} {'tokens':>6} {'dispatches':>10} {'us':>9} {'cpu us':>9} {'GMAC/s of a core':>17}")
     for name, (op, fmt, n, k) in rows.items():
         if options.only not in (None, name):
             continue
