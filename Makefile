@@ -23,7 +23,7 @@ run: $(VENV)/.core
 # skipped with a reason elsewhere.
 test: $(VENV)/.dev lint types
 	-@$(BIN)/samebits pull
-	-@! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
+	-@[ -d $(NAGA)/node_modules ] || ! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
 	@$(BIN)/pytest -n 2
 
 # Every target in tests/fuzz, two at a time: make fuzz SECONDS=600
@@ -90,4 +90,4 @@ $(TRITON_VENV)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(TRITON_VENV) build
+	rm -rf $(VENV) $(TRITON_VENV) $(NAGA)/node_modules build

@@ -23,8 +23,10 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
     """Every process starts with a stretch of the tests, and takes from the others' when it is done."""
+    if config.getoption("dist") != "load":  # what -n alone asks for
+        return None
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)

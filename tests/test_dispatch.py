@@ -10,16 +10,14 @@ import numpy as np
 
 HASH_ALL = """
 import hashlib
-from samebits.core.format import Packed, spec_bytes
+from samebits.core.format import Packed
 from samebits.ops import OPS, bind, evaluate, make_inputs
 for op in OPS:
     digest = hashlib.sha256()
     for case in op.cases:
-        if case.full or case.dims.get("V", 0) >= 4096 or case.dims.get("K", 0) >= 4096:
-            continue
-        bound = bind(op, **make_inputs(op, case))
-        if sum(spec_bytes(spec) for spec in bound.specs.values()) <= 1 << 20:
-            for result in evaluate(bound):
+        is_large = case.full or max(case.dims.get("V", 0), case.dims.get("K", 0)) >= 4096
+        if not is_large and case.id != "decode-8-experts":  # whose megabytes of weights take seconds to make
+            for result in evaluate(bind(op, **make_inputs(op, case))):
                 data = result.data if isinstance(result, Packed) else result
                 digest.update(data.tobytes())
     print(op.name, digest.hexdigest())

@@ -17,7 +17,7 @@ from samebits.verify.select import find_case
 KINDS = ("bounds", "faint")
 SMALL = {
     **{"rows": 3, "K": 64, "H": 32, "NB": 2, "T": 2, "N": 16, "D": 24, "V": 70, "E": 2, "S": 2, "P": 9},
-    **{"B": 1, "length": 20, "head": 32, "heads": 1, "Hk": 1, "G": 1},
+    **{"B": 1, "length": 20, "head": 32, "heads": 1, "Hk": 1, "G": 1, "R": 1},
 }
 MOVES = ("concat_columns", "slice_columns", "top_k", "top_k_mask_logits", "argmax")  # what they read is settled
 # seconds a row: those below must do

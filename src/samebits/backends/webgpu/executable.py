@@ -13,6 +13,7 @@ from samebits.backends.webgpu.buffers import WebGpuBuffer
 from samebits.backends.webgpu.errors import explained
 from samebits.backends.webgpu.operands import Operands
 from samebits.backends.webgpu.packs import Packs
+from samebits.backends.webgpu.pipelines import pipelines
 from samebits.backends.webgpu.schedule import Schedule, Schedules
 from samebits.backends.webgpu.step_arrays import open_symbols
 from samebits.backends.webgpu.tables import Tables
@@ -27,6 +28,8 @@ from samebits.kernels.wgsl.lib.params import Misaligned
 
 if TYPE_CHECKING:
     from samebits.backends.webgpu.backend import WebGpuBackend
+
+AHEAD = (1, 64)  # tokens of the steps whose shaders are compiled while a model is loaded: a decode, and a prompt
 
 
 class WebGpuExecutable(Executable):
@@ -51,6 +54,11 @@ class WebGpuExecutable(Executable):
         self._gathered: dict[str, Buffer | View] = {}  # small arrays that are bound and not fed
         self._dims: dict[str, int] = {}
         self._version: object = None
+        if "cache" in graph.kinds.values():  # a model's step: its weights are yet to be loaded
+            for num_tokens in AHEAD:
+                self._dims = {name: min(num_tokens if name == "T" else 1, most) for name, most in self._limits.items()}
+                pipelines(self._gpu).start(self._dispatches())
+            self._dims = {}
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bindings.bind(name, buffer)

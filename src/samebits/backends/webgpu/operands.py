@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from samebits.backends.webgpu.bindings import Bindings
-from samebits.backends.webgpu.buffers import WebGpuBuffer, operand, stored_bytes
+from samebits.backends.webgpu.buffers import WebGpuBuffer, blocks_of, operand, stored_bytes
 from samebits.backends.webgpu.device import Gpu
 from samebits.backends.webgpu.memory import assign
 from samebits.backends.webgpu.tables import Tables
@@ -60,7 +60,10 @@ class Operands:
         place = self._bindings.places.get(self._held[name])
         if place is not None:
             return operand(place[0], shape, place[1])
-        spec, memory = self._specs[name], self._memory(name)
+        spec = self._specs[name]
+        if name not in self._places:  # an input that nothing is bound to yet
+            return Operand(spec.format, shape, None, 0, prod(shape[1:]), blocks_of(spec))
+        memory = self._memory(name)
         needed = stored_bytes(TensorSpec(shape, spec.format))
         if needed > memory.size:
             given = f"{name} takes {needed / 2**20:,.0f} MiB in this step"

@@ -9,7 +9,7 @@ from samebits.backends.interface import Buffer, View
 from samebits.backends.webgpu.buffers import WeightBuffer, base_of
 from samebits.graph import Graph, Node
 from samebits.kernels.record import Kernel
-from samebits.kernels.wgsl.lib.launch import Weight
+from samebits.kernels.wgsl.lib.launch import Chunk, Weight
 
 if TYPE_CHECKING:
     from samebits.backends.webgpu.backend import WebGpuBackend
@@ -31,6 +31,7 @@ class Packs:
             for name, packer in kernel.prepack.items():
                 if name in node.inputs and node.inputs[name].name in inputs:
                     self._packers.setdefault(node.inputs[name].name, {})[packer] = None
+        self._specs = {v.name: v.spec for v in graph.inputs}
         self._given: dict[str, Weight] = {}  # bound as they are
         self._made: dict[tuple[str, Packer], Weight] = {}
         self._due: set[str] = set()  # to be packed by the next run
@@ -56,5 +57,9 @@ class Packs:
         self._due -= self._constants
 
     def weight(self, name: str, packer: Packer | None) -> Weight | None:
-        """A value packed for a kernel; None for one that is not."""
-        return self._given.get(name) or (self._made.get((name, packer)) if packer else None)
+        """A value packed for a kernel, without memory where nothing is bound yet; None for one that is not packed."""
+        found = self._given.get(name) or (self._made.get((name, packer)) if packer else None)
+        if found is None and packer and name in self._packers:
+            shape = self._specs[name].upper_shape
+            return Weight(self._specs[name].format, shape, (Chunk(0, shape[0], None),))
+        return found

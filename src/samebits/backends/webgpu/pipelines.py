@@ -1,10 +1,10 @@
-"""Compiled shaders by their text: each is compiled once per process, new ones of a step all at once."""
+"""Compiled shaders by their text: each is compiled once per process, on threads of their own, ahead where it can be."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -41,18 +41,27 @@ class Pipelines:
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._layouts: dict[tuple[str, ...], Any] = {}
-        self._made: dict[object, Pipeline] = {}
+        self._made: dict[Hashable, Future[Pipeline]] = {}
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "samebits-webgpu")
+
+    def start(self, dispatches: Sequence[Dispatch]) -> list[Hashable]:
+        """Begins to compile what is new of them and returns their signatures. Does not wait; errors are `of`'s."""
+        keys = [signature(d) for d in dispatches]
+        for key, dispatch in zip(keys, dispatches, strict=True):
+            if key not in self._made:
+                self._made[key] = self._threads.submit(self._compiled, dispatch, self._layout(dispatch))
+        return keys
 
     def of(self, dispatches: Sequence[Dispatch]) -> list[Pipeline]:
         """The pipeline of every dispatch; those that are new are compiled in parallel."""
-        keys = [signature(d) for d in dispatches]
-        new = {key: d for key, d in zip(keys, dispatches, strict=True) if key not in self._made}
-        if new:
-            layouts = [self._layout(d) for d in new.values()]
-            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                made = pool.map(self._compiled, new.values(), layouts)
-                self._made.update(zip(new, made, strict=True))
-        return [self._made[key] for key in keys]
+        return [self._finished(key) for key in self.start(dispatches)]
+
+    def _finished(self, key: Hashable) -> Pipeline:
+        try:
+            return self._made[key].result()
+        except BaseException:
+            self._made.pop(key, None)  # there may be room another time
+            raise
 
     def _layout(self, dispatch: Dispatch) -> Any:
         accesses = tuple(access for _, access, _ in memories(dispatch)) + (("write",) if dispatch.faults else ())

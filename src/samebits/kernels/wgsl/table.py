@@ -9,7 +9,7 @@ from samebits.kernels.record import KernelTable
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
-    "attention.tile",
+    "attention.op",
     "products.blocks",
     "products.dense",
     "products.embedding",

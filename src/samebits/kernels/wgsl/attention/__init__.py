@@ -1,7 +1,8 @@
 """Attention over paged caches: portable, all formats that a cache may have.
 
-op               served by
-paged_attention  tile.py: a workgroup for some queries and heads over all positions they see
+op               queries                        served by
+paged_attention  the only one of its sequence   decode.py: by cuts of 256 positions, in three passes
+                 all others                     tile.py: a workgroup for up to 16 pairs of a query and a head
 
-Snippets in snippets/attention are the parts: pairs of a tile, keys, logits, values.
+op.py chooses, call.py holds what both share. The parts are in snippets/attention: pairs, keys, logits, values.
 """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.core.format import BLOCK
 from samebits.core.numerics.elementary import recip
 from samebits.kernels.wgsl.lib.cache_views import BLOCK_FORMATS, UNITS, CacheView, cache_views
 from samebits.kernels.wgsl.lib.faults import fault
@@ -26,18 +28,55 @@ FAULTS = {
 }
 
 
-def views(call: Call) -> tuple[CacheView, CacheView]:
-    """Keys and values."""
-    return cache_views(call.tensor("k_cache"), call.optional("v_cache"), str(call.attrs["layout"]))
+@dataclass(frozen=True)
+class Sizes:
+    """A call's sizes, and its cache as views."""
+
+    num_tokens: int
+    num_sequences: int
+    head_size: int
+    v_dim: int
+    group: int
+    keys: CacheView
+    values: CacheView
+
+    @property
+    def stored_width(self) -> int:
+        """Columns of a value head with what fills its last block."""
+        return ceil_div(self.v_dim, BLOCK) * BLOCK if self.values.format in BLOCK_FORMATS else self.v_dim
+
+    @property
+    def has_blocks(self) -> bool:
+        return self.keys.format in BLOCK_FORMATS or self.values.format in BLOCK_FORMATS
+
+    def constants(self, quads: int, lanes: int) -> dict[str, int | bool]:
+        """What every shader of attention is compiled for."""
+        return {
+            "G": quads,
+            "LANES": lanes,
+            "D": self.head_size,
+            "DV": self.v_dim,
+            "DV_STORED": self.stored_width,
+            "GROUP": self.group,
+            "PAGE_SIZE": self.keys.page_size,
+        }
+
+
+def sizes_of(call: Call) -> Sizes:
+    num_tokens, num_heads, head_size = call.tensor("q").shape
+    keys, values = cache_views(call.tensor("k_cache"), call.optional("v_cache"), str(call.attrs["layout"]))
+    num_sequences, v_dim = call.tensor("kv_last_page_len").shape[0], call.outputs[0].shape[2]
+    return Sizes(num_tokens, num_sequences, head_size, v_dim, num_heads // keys.num_heads, keys, values)
 
 
 def is_whole(cache: CacheView, width: int) -> bool:
-    """Whether heads of a plain cache are whole vec4s."""
-    return cache.format not in BLOCK_FORMATS and width % (4 * UNITS[cache.format]) == 0
+    """Whether `width` elements of each head of a plain cache are whole vec4s."""
+    elements = 4 * UNITS[cache.format]
+    return cache.format not in BLOCK_FORMATS and width % elements == 0 and cache.tensor.shape[-1] % elements == 0
 
 
 def small_inputs(call: Call) -> tuple[Binding | Tables, ...]:
-    """The step's integers, slopes and sinks: those that lie with the integers in one binding, a model's own apart."""
+    """The step's integers in one binding, slopes and sinks in it too, or beside it where they are a model's own."""
     qo = call.tensor("qo_indptr")
     floats = {"slopes": call.optional("alibi_slopes"), "sinks": call.optional("sinks")}
     apart = {name: tensor for name, tensor in floats.items() if tensor is not None and tensor.buffer is not qo.buffer}
@@ -90,6 +129,10 @@ def value_snippets(values: CacheView, width: int) -> tuple[str, ...]:
     if values.format in BLOCK_FORMATS:
         return ("attention/block_values",)
     return ("attention/vec4_values" if is_whole(values, width) else "attention/word_values", "attention/float_values")
+
+
+def column_snippet(values: CacheView) -> str:
+    return f"attention/{'block' if values.format in BLOCK_FORMATS else 'float'}_columns"
 
 
 def logit_constants(call: Call) -> dict[str, int | bool]:

@@ -11,7 +11,8 @@ from samebits.kernels.wgsl.lib.registry import implements, only_f32
 
 CUT = 256  # elements
 LANES_OF_CUT = 4
-MAX_LANES = 64  # of a row: 16 cuts at once
+STEPS_OF_CUT = 16
+MAX_LANES = 256  # of a row: 64 cuts at once
 MIN_GROUP = 16  # invocations; rows of less share a workgroup
 WIDEST = 1 << 19  # elements of a row whose cuts lie in a workgroup's memory
 
@@ -19,9 +20,7 @@ WIDEST = 1 << 19  # elements of a row whose cuts lie in a workgroup's memory
 def sum_consts(width: int) -> dict[str, int]:
     """What snippets/row_sum.wgsl needs for rows of a width."""
     cuts = ceil_div(width, CUT)
-    lanes = LANES_OF_CUT
-    while lanes < min(cuts * LANES_OF_CUT, MAX_LANES):
-        lanes *= 2
+    lanes = min(cuts * LANES_OF_CUT, MAX_LANES)
     return {"LANES": lanes, "ROWS": max(1, MIN_GROUP // lanes), "CUTS": cuts}
 
 
@@ -65,6 +64,8 @@ def _norm(
             linear(ceil_div(num_rows, sums["ROWS"])),
             consts={
                 **sums,
+                "STEPS": min(STEPS_OF_CUT, ceil_div(width, CUT // STEPS_OF_CUT)),
+                "HELD": sums["CUTS"] * LANES_OF_CUT <= sums["LANES"],
                 "K": width,
                 "INNER": prod(x.shape[1:-1]) * parts,
                 "PARTS": parts,

@@ -1,20 +1,32 @@
 //: needs elementary, row_sum, add_to_residual, sigmoid
-// LANES invocations take a row; each walks the same places in every pass, so that it reads what it wrote itself.
+// LANES invocations take a row; each walks the same places in every pass, so that it reads what it wrote itself, and
+// where it has no more than 16 of them (HELD), it keeps what it read.
+var<private> held: array<vec4<f32>, 16>;
 
 fn gate_factor(i: u32, left: u32) -> vec4<f32> {
     let g = gate_four(i, left);
     return settle4(vec4(silu(g.x), silu(g.y), silu(g.z), silu(g.w)));
 }
 
-// Elements of the row that is normalised.
-fn taken(row: u32, c: u32, centre: f32) -> vec4<f32> {
+// Elements of the row that is normalised, for the first time: a residual takes x then.
+fn taken(row: u32, c: u32) -> vec4<f32> {
+    if (HAS_RESIDUAL) { return added(row, c); }
     let inner = (row % INNER) * K + c;
-    let left = K - c;
-    if (HAS_RESIDUAL) { return residual_four(residual_row(row / INNER) + inner, left); }
-    let v = x_four(x_row(row / INNER) + inner, left);
-    if (GATE_FIRST) { return settle4(mul4(v, gate_factor(gate_row(row / INNER) + inner, left))); }
-    if (CENTRED) { return within(settle4(sub4(v, vec4(centre))), left); }
-    return v;
+    let v = x_four(x_row(row / INNER) + inner, K - c);
+    if (!GATE_FIRST) { return v; }
+    return settle4(mul4(v, gate_factor(gate_row(row / INNER) + inner, K - c)));
+}
+
+// The same later on, at step i.
+fn taken_again(row: u32, c: u32, i: u32) -> vec4<f32> {
+    if (HELD) { return held[i]; }
+    if (HAS_RESIDUAL) { return residual_four(residual_row(row / INNER) + (row % INNER) * K + c, K - c); }
+    return taken(row, c);
+}
+
+fn centred(v: vec4<f32>, centre: f32, left: u32) -> vec4<f32> {
+    if (!CENTRED) { return v; }
+    return within(settle4(sub4(v, vec4(centre))), left);
 }
 
 fn put(row: u32, c: u32, normalized: vec4<f32>) {
@@ -41,27 +53,39 @@ fn main(
     if (CENTRED) {
         for (var cut = 0u; cut < CUTS; cut += CUTS_AT_ONCE) {
             var slots = vec4(0.0);
-            let start = cut * 256u + first;
-            for (var c = start; c < min(start + 256u, width); c += 16u) { slots = add4(slots, taken(row, c, 0.0)); }
+            for (var i = 0u; i < STEPS; i++) {
+                let c = cut * 256u + first + i * 16u;
+                if (c < width) {
+                    held[i] = taken(row, c);
+                    slots = add4(slots, held[i]);
+                }
+            }
             keep_cuts(lane, cut, slots);
         }
         centre = mul(settle(row_total(lane)), P.inv_k);
     }
     for (var cut = 0u; cut < CUTS; cut += CUTS_AT_ONCE) {
         var slots = vec4(0.0);
-        let start = cut * 256u + first;
-        for (var c = start; c < min(start + 256u, width); c += 16u) {
-            var v: vec4<f32>;
-            if (HAS_RESIDUAL) { v = added(row, c); } else { v = taken(row, c, centre); }
-            slots = add4(slots, mul4(v, v));
+        for (var i = 0u; i < STEPS; i++) {
+            let c = cut * 256u + first + i * 16u;
+            if (c < width) {
+                var v: vec4<f32>;
+                if (CENTRED) { v = centred(taken_again(row, c, i), centre, K - c); } else { v = taken(row, c); }
+                slots = add4(slots, mul4(v, v));
+                held[i] = v;
+            }
         }
         keep_cuts(lane, cut, slots);
     }
     let factor = rsqrt(add(mul(settle(row_total(lane)), P.inv_k), P.eps));
     for (var cut = 0u; cut < CUTS; cut += CUTS_AT_ONCE) {
-        let start = cut * 256u + first;
-        for (var c = start; c < min(start + 256u, width); c += 16u) {
-            put(row, c, mul4(taken(row, c, centre), vec4(factor)));
+        for (var i = 0u; i < STEPS; i++) {
+            let c = cut * 256u + first + i * 16u;
+            if (c < width) {
+                var v = taken_again(row, c, i);
+                if (!HELD) { v = centred(v, centre, K - c); }
+                put(row, c, mul4(v, vec4(factor)));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //: needs elementary, row_sum, tanh
-// The exact maximum, then the sum in row order of exp(s - maximum), then the results. Scores are computed in every pass:
-// they cost less than memory for them. -Inf and NaN are told by bits.
+// The exact maximum, then the sum in row order of exp(s - maximum), then the results. Scores are computed in every
+// pass: they cost less than memory for them. -Inf and NaN are told by bits.
 const MINUS_INF = 0xff800000u;
 var<workgroup> highest: array<u32, LANES * ROWS>;
 

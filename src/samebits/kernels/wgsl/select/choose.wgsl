@@ -1,5 +1,6 @@
 //: needs bucket_sums, buckets
 // A workgroup takes a row: the bucket that holds the last place kept.
+
 // The lowest key whose value is in a bucket or one before it.
 fn lowest_key(bucket: u32, buckets: Buckets) -> u32 {
     var key = 0u;

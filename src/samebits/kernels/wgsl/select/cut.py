@@ -13,17 +13,17 @@ LIST_LENGTH = 255  # places of a bucket that a part of a row lists; where there 
 def prepare_fixed(rows: Rows, k: int, nan_fault: int) -> Dispatch:
     """State of rows of which `k` places are kept; 0 keeps all. Refuses NaN."""
     bindings = (
-        Binding("parts", rows.parts),
+        Binding("summaries", rows.summaries),
         Binding("notes", None),
         Binding("state", rows.state, "write"),
     )
     return rows.dispatch("prepare", *bindings, params={"k": k}, snippets=("fixed_settings",), faults={"NAN": nan_fault})
 
 
-def gather(rows: Rows, lists: Operand, list_length: int, *, is_mass: bool, is_of_kept: bool) -> Dispatch:
+def gather(rows: Rows, lists: Operand, list_length: int, *, is_of_kept: bool) -> Dispatch:
     """Lists of every part of what lies in the chosen bucket, or of all that is kept."""
     bindings = (Binding("x", rows.x), Binding("state", rows.state), Binding("lists", lists, "write"))
-    consts = {"IS_MASS": is_mass, "IS_OF_KEPT": is_of_kept}
+    consts = {"IS_OF_KEPT": is_of_kept}
     return rows.dispatch(
         "gather", *bindings, num_groups=rows.num_parts, consts=consts, params={"list_length": list_length}
     )
@@ -42,7 +42,7 @@ def find_last(call: Call, rows: Rows, *rounds: bool) -> list[Dispatch]:
         found += [
             rows.dispatch("weigh", x, state, Binding("sums", sums, "write"), num_groups=rows.num_parts, consts=consts),
             rows.dispatch("choose", Binding("sums", sums), new_state, consts=consts),
-            gather(rows, lists, LIST_LENGTH, is_mass=is_mass, is_of_kept=False),
+            gather(rows, lists, LIST_LENGTH, is_of_kept=False),
             rows.dispatch("finish", x, Binding("lists", lists), new_state, consts=consts, params=params),
         ]
     return found

@@ -1,5 +1,5 @@
-//: needs elementary, first_place, part_summary, row_state, scanning, threefry
-// A workgroup takes a part of a row: the first place of what the filters keep, with noise.
+//: needs elementary, row_state, scanning, summaries, threefry
+// A workgroup takes a part of a row: the first place of every invocation among what the filters keep, with noise.
 const WIDEST_NOISE = 24.0;  // more than the noise of two tokens can differ by, which is 19.5
 
 // Of the elements of an invocation. Called with a constant for has_least: lanes without branches of their own would
@@ -40,10 +40,7 @@ fn main(
     } else {
         best = first_drawn(group.x, lane, row, false);
     }
-    let first = first_of_group(best, lane);
-    if (lane == 0u) {
-        let at = (row * P.num_parts + group.x) * PART_WORDS;
-        parts[at + BEST_KEY] = first.x;
-        parts[at + BEST_INDEX] = first.y;
-    }
+    let at = summary_at(row, group.x, lane);
+    summaries[at + BEST_KEY] = best.x;
+    summaries[at + BEST_INDEX] = best.y;
 }

@@ -1,13 +1,11 @@
-//: needs first_place, part_summary, scanning, settings
-// A workgroup takes a part of a row, times 1 / temperature: the first place, with noise where nothing else decides, and
-// the lowest value.
-var<workgroup> complement: atomic<u32>;  // of the lowest key
-var<workgroup> all_seen: atomic<u32>;
+//: needs scanning, settings, summaries
+// A workgroup takes a part of a row, times 1 / temperature: the first place of every invocation, with noise where nothing
+// else decides, and its lowest value. None waits for another.
 
 struct Extent {
     best: vec2<u32>,
     lowest: u32,
-    magnitude: u32,  // the bits of the largest
+    bits: Bits,  // of the elements as they are
 }
 
 // Of the elements of an invocation. Called with a constant for is_plain: lanes without branches of their own would
@@ -18,12 +16,13 @@ fn extent_of(part: u32, lane: u32, row: u32, is_plain: bool) -> Extent {
     let start = row_start(row);
     var noise_key: vec2<u32>;
     if (is_plain) { noise_key = noise_key_of(row); }
-    var found = Extent(NO_PLACE, 0xffffffffu, 0u);
+    var found = Extent(NO_PLACE, 0xffffffffu, NO_BITS);
     for (var c = part * PART + lane; c < end; c += GROUP) {
-        let x = scaled_at(start + c, factor);
+        let given = x_at(start + c);
+        found.bits = widened(found.bits, bitcast<u32>(given));
+        let x = scaled(given, factor);
         var key = key_of(x);
         found.lowest = min(found.lowest, select(0xffffffffu, key, is_finite(x)));
-        found.magnitude = max(found.magnitude, bitcast<u32>(x) & 0x7fffffffu);
         if (is_plain) { key = select(key, key_of(add(x, gumbel(noise_key, c))), is_finite(x)); }
         found.best = select(found.best, vec2(key, c), key > found.best.x);  // of equal ones the lowest came first
     }
@@ -38,25 +37,15 @@ fn main(
 ) {
     let row = group.z * groups.y + group.y;
     if (row >= P.num_rows) { return; }
-    if (lane == 0u) {  // drivers leave there what an earlier workgroup left
-        atomicStore(&complement, 0u);
-        atomicStore(&all_seen, 0u);
-    }
-    workgroupBarrier();
     var found: Extent;
     if (HAS_TEMPERATURE && is_plain(row)) {
         found = extent_of(group.x, lane, row, true);
     } else {
         found = extent_of(group.x, lane, row, false);
     }
-    atomicMax(&complement, ~found.lowest);
-    atomicOr(&all_seen, seen_between(found.lowest, found.magnitude, found.best.x));
-    let first = first_of_group(found.best, lane);  // waits for all of them
-    if (lane == 0u) {
-        let at = (row * P.num_parts + group.x) * PART_WORDS;
-        parts[at + BEST_KEY] = first.x;
-        parts[at + BEST_INDEX] = first.y;
-        parts[at + LOWEST_KEY] = ~atomicLoad(&complement);
-        parts[at + SEEN] = atomicLoad(&all_seen);
-    }
+    let at = summary_at(row, group.x, lane);
+    summaries[at + BEST_KEY] = found.best.x;
+    summaries[at + BEST_INDEX] = found.best.y;
+    summaries[at + LOWEST_KEY] = found.lowest;
+    summaries[at + SEEN] = seen_in_bits(found.bits);
 }

@@ -12,7 +12,7 @@ from samebits.kernels.wgsl.lib.registry import only_f32
 
 GROUP = 64  # invocations
 PART = 8192  # elements of a row that a workgroup takes
-PART_WORDS = 4  # that it leaves behind; snippets/part_summary.wgsl
+SUMMARY_WORDS = 4  # that each invocation leaves behind; snippets/summaries.wgsl
 STATE_WORDS = 16  # of a row; snippets/row_state.wgsl
 SETTINGS = ("seed", "sample_index", "position", "temperature", "top_k", "top_p", "min_p")  # of rows of `sample`
 # Of a row. In lavapipe an invocation's loops end after 65,535 rounds in all, and finish.wgsl reads a row seven times.
@@ -21,12 +21,12 @@ MOST_ELEMENTS = 1 << 19
 
 @dataclass(frozen=True)
 class Rows:
-    """x [..., K] as rows of K: `x`, and scratch for the parts' summaries and the rows' state."""
+    """x [..., K] as rows of K: `x`, and scratch for summaries of parts and the rows' state."""
 
     x: Operand
     num_rows: int
     length: int
-    parts: Operand
+    summaries: Operand
     state: Operand
 
     @property
@@ -65,20 +65,20 @@ class Rows:
     def extent(self, settings: Mapping[str, Operand | None]) -> Dispatch:
         """The first place of every part, drawn where a row's settings say no more, and its lowest value."""
         tables = Tables({name: settings.get(name) for name in SETTINGS})
-        bindings = (Binding("x", self.x), tables, Binding("parts", self.parts, "write"))
+        bindings = (Binding("x", self.x), tables, Binding("summaries", self.summaries, "write"))
         return self.dispatch("extent", *bindings, num_groups=self.num_parts)
 
     def pick(self, indices: Operand, nan_fault: int) -> Dispatch:
         """The index of the first place of every row. Refuses NaN."""
-        bindings = (Binding("parts", self.parts), Binding("indices", indices, "write"))
+        bindings = (Binding("summaries", self.summaries), Binding("indices", indices, "write"))
         return self.dispatch("pick", *bindings, faults={"NAN": nan_fault})
 
 
 def rows_of(call: Call, x: Operand) -> Rows:
     """The rows of x, with scratch of the call."""
     num_rows, length = x.num_rows, x.shape[-1]
-    parts = call.scratch(num_rows * ceil_div(length, PART) * PART_WORDS)
-    return Rows(x, num_rows, length, parts, call.scratch(num_rows * STATE_WORDS))
+    summaries = call.scratch(num_rows * ceil_div(length, PART) * GROUP * SUMMARY_WORDS)
+    return Rows(x, num_rows, length, summaries, call.scratch(num_rows * STATE_WORDS))
 
 
 def with_x(rows: Rows, x: Operand) -> Rows:

@@ -1,4 +1,4 @@
-//: needs elementary, first_place, part_summary, row_state
+//: needs elementary, first_place, row_state, summaries
 // A workgroup takes a row: what its parts have seen, the top and the spread, what is to be kept and how it is drawn.
 var<workgroup> complement: atomic<u32>;  // of the lowest key
 var<workgroup> all_seen: atomic<u32>;
@@ -26,12 +26,14 @@ fn main(
     workgroupBarrier();
     var best = NO_PLACE;
     var seen = 0u;
-    for (var part = lane; part < P.num_parts; part += GROUP) {
-        let at = (row * P.num_parts + part) * PART_WORDS;
-        best = first_of(best, vec2(parts[at + BEST_KEY], parts[at + BEST_INDEX]));
-        atomicMax(&complement, ~parts[at + LOWEST_KEY]);
-        seen |= select(parts[at + SEEN], u32(notes_at(row * P.num_parts + part)), HAS_NOTES);
+    var lowest_key = 0xffffffffu;
+    for (var part = 0u; part < P.num_parts; part++) {
+        let at = summary_at(row, part, lane);
+        best = first_of(best, vec2(summaries[at + BEST_KEY], summaries[at + BEST_INDEX]));
+        lowest_key = min(lowest_key, summaries[at + LOWEST_KEY]);
+        seen |= select(summaries[at + SEEN], u32(notes_at(row * P.num_parts + part)), HAS_NOTES);
     }
+    atomicMax(&complement, ~lowest_key);
     atomicOr(&all_seen, seen);
     let first = first_of_group(best, lane);  // waits for all of them
     if (lane != 0u) { return; }

@@ -34,7 +34,7 @@ def _shape(call: Call, rows: Rows) -> tuple[Dispatch, Operand, Operand]:
 def _prepare(call: Call, rows: Rows, notes: Operand | None) -> Dispatch:
     """Settings of every row as the other passes read them; refuses what the reference refuses."""
     bindings = (
-        Binding("parts", rows.parts),
+        Binding("summaries", rows.summaries),
         Binding("notes", notes),
         Tables({name: call.optional(name) for name in (*SETTINGS, *COUNTED)}),
         Binding("state", rows.state, "write"),
@@ -57,7 +57,7 @@ def sample(call: Call) -> list[Dispatch]:
         shape, shaped, notes = _shape(call, rows)
         rows = with_x(rows, shaped)
         found.append(shape)
-    bindings = (Binding("x", rows.x), Binding("state", rows.state), Binding("parts", rows.parts, "write"))
+    bindings = (Binding("x", rows.x), Binding("state", rows.state), Binding("summaries", rows.summaries, "write"))
     return [
         *found,
         rows.extent({name: call.tensor(name) for name in SETTINGS}),

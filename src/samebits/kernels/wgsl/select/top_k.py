@@ -35,7 +35,7 @@ def top_k(call: Call) -> list[Dispatch]:
         rows.extent({}),
         prepare_fixed(rows, k, NAN["top_k"]),
         *cut,
-        gather(rows, lists, list_length, is_mass=False, is_of_kept=True),
+        gather(rows, lists, list_length, is_of_kept=True),
         rows.dispatch(
             "rank",
             *(Binding("x", rows.x), Binding("lists", lists), values, indices),

@@ -1,4 +1,4 @@
-//: needs part_summary, row_state
+//: needs summaries, row_state
 // The settings of rows that an op's attr gives.
 fn set_settings(row: u32, seen: u32) {
     if ((seen & SEEN_NAN) != 0u) { refuse(NAN); }

@@ -14,7 +14,9 @@ fn code_factor(amax: u32) -> f32 {
     return select(0.0, mul(127.0, recip(bitcast<f32>(select(0x3f800000u, amax, is_alive)))), is_alive);
 }
 
-fn block_scale(amax: u32) -> f32 { return select(0.0, mul(bitcast<f32>(amax), 0.007874015748031496), amax >= SMALLEST_AMAX); }
+fn block_scale(amax: u32) -> f32 {
+    return select(0.0, mul(bitcast<f32>(amax), 0.007874015748031496), amax >= SMALLEST_AMAX);
+}
 
 // Four codes in a word: rounded to integers half to even by adding 1.5 * 2^23, whose pattern ends in a byte of 0.
 fn four_codes(v: vec4<f32>, factor: f32) -> u32 {

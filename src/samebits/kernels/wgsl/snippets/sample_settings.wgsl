@@ -1,4 +1,4 @@
-//: needs part_summary, row_state, settings
+//: needs summaries, row_state, settings
 // The settings of rows of `sample`, one by one, and what is refused of them, in the order of the reference.
 fn outside(value: f32, low: f32, high: f32) -> bool { return !is_finite(value) || value < low || value > high; }
 

@@ -1,8 +1,8 @@
-//: needs elementary, part_summary
+//: needs elementary, summaries
 // A logit with its bias and its penalties. -Inf stays.
 fn biased(x: f32, bias: f32) -> f32 {
     if (!is_finite(x)) { return x; }
-    if (!is_finite(bias)) { return bitcast<f32>(0xff800000u ^ P.zero); }
+    if (!is_finite(bias)) { return bitcast<f32>((bitcast<u32>(bias) & 0x7f800000u) | 0x80000000u); }  // -Inf
     return settle(add(x, bias));
 }
 

@@ -23,6 +23,6 @@ fn threefry(key: vec2<u32>, counter: vec2<u32>) -> vec2<u32> {
 // -log(-log u) of a token, u from the first word of a request's key and the token's id.
 fn gumbel(key: vec2<u32>, token: u32) -> f32 {
     let word = threefry(key, vec2(token, 0u)).x;
-    let u = (f32(word >> 9u) + 0.5) * 1.1920928955078125e-07;  // exact
+    let u = exact(f32(word >> 9u) + 0.5) * 1.1920928955078125e-07;
     return -log_exact(-log_exact(u));
 }

@@ -40,9 +40,3 @@ fn weights_for(weights: Quads, values: Octet) -> Quads {
 }
 
 fn add_value(sum: Quads, weights: Quads, value: f32) -> Quads { return add_exact(sum, weights, value); }
-
-// A byte of q4_0 holds element j and j + 16.
-fn column_of(nth: u32, c: u32) -> u32 {
-    if (V_Q8) { return nth * 8u + c; }
-    return nth / 4u * 32u + nth % 4u * 4u + c % 4u + c / 4u * 16u;
-}

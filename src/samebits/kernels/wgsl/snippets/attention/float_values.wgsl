@@ -47,5 +47,3 @@ fn add_value(sum: Quads, weights: Quads, value: f32) -> Quads {
     if (V_F32) { return add_rounded(sum, weights, value); }
     return add_exact(sum, weights, value);  // of 16-bit numbers
 }
-
-fn column_of(nth: u32, c: u32) -> u32 { return nth * 8u + c; }

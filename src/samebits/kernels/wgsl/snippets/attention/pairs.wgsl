@@ -30,10 +30,14 @@ fn tile_of(number: u32) -> Tile {
         let middle = (low + high) / 2u;
         if (first_tile(middle) <= number) { low = middle; } else { high = middle; }
     }
-    let row = i32(qo_at(qo_row(low)));
-    var num_rows = i32(qo_at(qo_row(low + 1u))) - row;
-    var length = sequence_length(low);
-    if (row < 0 || num_rows < 0 || row + num_rows > i32(P.num_tokens) || !is_listed(low)) {
+    return tile_in(low, (number - first_tile(low)) * PAIRS);
+}
+
+fn tile_in(sequence: u32, first_pair: u32) -> Tile {
+    let row = i32(qo_at(qo_row(sequence)));
+    var num_rows = i32(qo_at(qo_row(sequence + 1u))) - row;
+    var length = sequence_length(sequence);
+    if (row < 0 || num_rows < 0 || row + num_rows > i32(P.num_tokens) || !is_listed(sequence)) {
         refuse(BAD_TABLE);
         num_rows = 0;
         length = 0;
@@ -42,10 +46,9 @@ fn tile_of(number: u32) -> Tile {
         refuse(BAD_COUNT);
         num_rows = 0;
     }
-    let first_pair = (number - first_tile(low)) * PAIRS;
     let all_pairs = u32(num_rows) * GROUP;
     let num_pairs = select(0u, min(all_pairs - first_pair, PAIRS), first_pair < all_pairs);
-    return Tile(low, u32(row), num_rows, length, first_pair, num_pairs);
+    return Tile(sequence, u32(row), num_rows, length, first_pair, num_pairs);
 }
 
 // Whether the table's numbers of a sequence are what ops/paged.py states.

@@ -2,11 +2,6 @@
 fn load_weights(position: u32) -> Quads { return Quads(weights[position]); }
 fn store_weights(position: u32, x: Quads) { weights[position] = x.a; }
 fn load_maxima() -> Quads { return Quads(maxima[0]); }
-fn each_logit(scores: Quads, position: i32) -> Logits {
-    var found = Logits(none_of_quads(), false, false);
-    found.s.a = logit(&found, scores.a, 0u, position);
-    return found;
-}
 fn each_weight(p: Quads) -> Quads { return Quads(weight4(p.a)); }
 fn each_exponential(s: Quads, m: Quads) -> Quads { return Quads(exponential(s.a, m.a)); }
 fn store_column(tile: Tile, kv_head: u32, column: u32, x: Quads) { store4(tile, kv_head, column, 0u, x.a); }

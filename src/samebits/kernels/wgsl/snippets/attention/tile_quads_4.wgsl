@@ -11,14 +11,6 @@ fn store_weights(position: u32, x: Quads) {
     weights[at + 3u] = x.d;
 }
 fn load_maxima() -> Quads { return Quads(maxima[0], maxima[1], maxima[2], maxima[3]); }
-fn each_logit(scores: Quads, position: i32) -> Logits {
-    var found = Logits(none_of_quads(), false, false);
-    found.s.a = logit(&found, scores.a, 0u, position);
-    found.s.b = logit(&found, scores.b, 1u, position);
-    found.s.c = logit(&found, scores.c, 2u, position);
-    found.s.d = logit(&found, scores.d, 3u, position);
-    return found;
-}
 fn each_weight(p: Quads) -> Quads { return Quads(weight4(p.a), weight4(p.b), weight4(p.c), weight4(p.d)); }
 fn each_exponential(s: Quads, m: Quads) -> Quads {
     return Quads(
