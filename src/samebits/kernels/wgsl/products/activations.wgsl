@@ -13,8 +13,8 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let i = linear_group(group, groups) * GROUP + lane;
-    let token = i / BLOCKS;
-    let block = i % BLOCKS;
+    let token = i / P.blocks;
+    let block = i % P.blocks;
     if (token >= P.num_tokens) { return; }
     let at = codes_row(P.first_token + token) + block * 8u;
     let low = vec4(codes[at], codes[at + 1u], codes[at + 2u], codes[at + 3u]);

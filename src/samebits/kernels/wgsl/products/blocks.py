@@ -32,17 +32,19 @@ def _activation_faults(op: str) -> dict[str, int]:
     return {"BAD_CODES": codes, "BAD_SCALES": fault(op, "scales", "NaN or Inf", "finite values")}
 
 
-def _records(weight: Weight) -> dict[str, int | bool]:
-    """Constants of the shaders that write activations as products with this weight read them."""
-    return {"BLOCKS": weight.shape[1] // BLOCK, "IN_PAIRS": weight.format in IN_PAIRS}
+def _prepared(
+    shader: str, window: Window, inputs: tuple[Binding, ...], weight: Weight, faults: dict[str, int]
+) -> Dispatch:
+    """What writes a window's activations as products with this weight read them."""
+    blocks = weight.shape[1] // BLOCK
+    consts = {"IN_PAIRS": weight.format in IN_PAIRS}
+    return preparation(shader, window, inputs, "blocks", blocks, consts, {"blocks": blocks}, faults=faults)
 
 
 def _from_codes(call: Call, op: str, weight: Weight) -> Callable[[Window], Dispatch]:
     """What prepares codes and scales that are given."""
     inputs = (Binding("codes", call.tensor("codes"), view="words"), Binding("scales", call.tensor("scales")))
-    consts, faults = _records(weight), _activation_faults(op)
-    num_blocks = weight.shape[1] // BLOCK
-    return lambda window: preparation("activations", window, inputs, "blocks", num_blocks, consts, faults=faults)
+    return lambda window: _prepared("activations", window, inputs, weight, _activation_faults(op))
 
 
 def _product(
@@ -50,13 +52,13 @@ def _product(
 ) -> list[Dispatch]:
     """y = activations @ weight^T + bias, window by window."""
     num_blocks = weight.shape[1] // BLOCK
-    consts = {"BLOCKS": num_blocks, **stretch_consts(weight.format)}
+    consts, params = stretch_consts(weight.format), {"blocks": num_blocks}
     found = []
     dots, record_words = ("nibble_dots", 20) if weight.format in IN_PAIRS else ("byte_dots", 12)
     snippets = (f"block_{weight.format}", dots)
     for window in windows(call, num_tokens, record_words * num_blocks):
         found.append(prepare(window))
-        found += products("blocks", window, weight, bias, y, consts, snippets)
+        found += products("blocks", window, weight, bias, y, consts, params, snippets)
     return found
 
 
@@ -70,11 +72,10 @@ def gemm_q8(call: Call) -> list[Dispatch]:
 @implements("gemm", when=_block_gemm, prepack={"weight": pack})
 def gemm_blocks(call: Call) -> list[Dispatch]:
     weight, x = call.weight("weight"), call.tensor("x")
-    num_blocks = weight.shape[1] // BLOCK
     inputs, faults = (Binding("x", x),), {"BAD_X": fault("gemm", *REFUSED)}
 
     def prepare(window: Window) -> Dispatch:
-        return preparation("quantized", window, inputs, "blocks", num_blocks, _records(weight), faults=faults)
+        return _prepared("quantized", window, inputs, weight, faults)
 
     return _product(call, prepare, x.shape[0], weight, call.optional("bias"), call.outputs[0])
 

@@ -14,14 +14,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var cut_$r_$t = 0.0;
     //: end
     //: end
-    for (var first = 0u; first < BLOCKS; first += STRETCH) {
+    for (var first = 0u; first < P.blocks; first += STRETCH) {
         let column = first / STRETCH * STRETCH_TEXELS;
         //: each r < ROWS
         var head_$r = load_head(column, row + $ru * LANES, rows);
         //: end
-        for (var block = 0u; block < min(STRETCH, BLOCKS - first); block++) {
+        for (var block = 0u; block < min(STRETCH, P.blocks - first); block++) {
             //: each t < TOKENS
-            let at_$t = ((token + $tu) * BLOCKS + first + block) * RECORD;
+            let at_$t = ((token + $tu) * P.blocks + first + block) * RECORD;
             let a_$t = load_activations(at_$t);
             let sa_$t = bitcast<f32>(x[at_$t + RECORD - 1u].x);
             let asum_$t = bitcast<i32>(x[at_$t + RECORD - 1u].y);
@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //: end
             //: end
         }
-        if ((first + STRETCH) % 8u == 0u || first + STRETCH >= BLOCKS) {
+        if ((first + STRETCH) % 8u == 0u || first + STRETCH >= P.blocks) {
             //: each r < ROWS
             //: each t < TOKENS
             total_$r_$t = add(total_$r_$t, cut_$r_$t);

@@ -25,12 +25,12 @@ def gemm_dense(call: Call) -> list[Dispatch]:
     runs = ceil_div(k, RUN)
     needed = f"finite {TYPE_NAMES[name]} values"
     faults = {"BAD_X": fault("gemm", "x", "NaN, Inf or a value beyond the type's range", needed)}
-    consts = {"RUNS": runs, "IS_EXACT": name != "f32"}
     found = []
     for window in windows(call, x.shape[0], runs * RUN):
-        operands = {"RUNS": runs, "K": k}
-        snippets = (f"operand_{name}",)
+        sizes, snippets = {"runs": runs, "k": k}, (f"operand_{name}",)
         inputs = (Binding("x", x),)
-        found.append(preparation("operands", window, inputs, "fours", runs * 4, operands, snippets, faults))
-        found += products("dense", window, weight, call.optional("bias"), call.outputs[0], consts, (f"dense_{name}",))
+        found.append(preparation("operands", window, inputs, "fours", runs * 4, {}, sizes, snippets, faults))
+        bias, consts = call.optional("bias"), {"IS_EXACT": name != "f32"}
+        snippets = (f"dense_{name}",)
+        found += products("dense", window, weight, bias, call.outputs[0], consts, {"runs": runs}, snippets)
     return found

@@ -18,13 +18,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var total_$r_$t = 0.0;
     //: end
     //: end
-    for (var first = 0u; first < RUNS; first += 16u) {
+    for (var first = 0u; first < P.runs; first += 16u) {
         //: each r < ROWS
         //: each t < TOKENS
         var cut_$r_$t = 0.0;
         //: end
         //: end
-        for (var i = first; i < min(first + 16u, RUNS); i++) {
+        for (var i = first; i < min(first + 16u, P.runs); i++) {
             //: each r < ROWS
             //: each t < TOKENS
             var run_$r_$t = 0.0;
@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //: end
             for (var four = 0u; four < 4u; four++) {
                 //: each t < TOKENS
-                let x_$t = bitcast<vec4<f32>>(x[((token + $tu) * RUNS + i) * 4u + four]);
+                let x_$t = bitcast<vec4<f32>>(x[((token + $tu) * P.runs + i) * 4u + four]);
                 //: end
                 //: each r < ROWS
                 let w_$r = four_elements(i * 4u + four, row + $ru * LANES, rows);

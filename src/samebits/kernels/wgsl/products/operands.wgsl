@@ -6,14 +6,14 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let i = linear_group(group, groups) * GROUP + lane;
-    let token = i / (RUNS * 4u);
-    let four = i % (RUNS * 4u);
+    let token = i / (P.runs * 4u);
+    let four = i % (P.runs * 4u);
     if (token >= P.num_tokens) { return; }
     let from_x = x_row(P.first_token + token);
     var values: vec4<f32>;
     //: each e < 4
     let column_$e = four * 4u + $eu;
-    if (column_$e < K) { values[$e] = as_operand(x_at(from_x + column_$e)); }
+    if (column_$e < P.k) { values[$e] = as_operand(x_at(from_x + column_$e)); }
     if (!is_operand(values[$e])) { refuse(BAD_X); }
     //: end
     fours[i] = bitcast<vec4<u32>>(values);

@@ -7,8 +7,8 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let i = linear_group(group, groups) * GROUP + lane;
-    let token = i / BLOCKS;
-    let block = i % BLOCKS;
+    let token = i / P.blocks;
+    let block = i % P.blocks;
     if (token >= P.num_tokens) { return; }
     let from_x = x_row(P.first_token + token) + block * 32u;
     var amax = 0u;

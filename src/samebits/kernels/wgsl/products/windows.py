@@ -42,8 +42,8 @@ def windows(call: Call, num_tokens: int, token_words: int) -> Iterator[Window]:
     length = fitting // tile * tile or num_tokens
     for first in range(0, num_tokens, length):
         held = length if fitting else ceil_div(num_tokens, tile) * tile
-        memory = call.scratch(held * token_words)
-        whole = Operand("u32", (held * token_words,), memory.buffer)
+        num_words = UNIFORM_BYTES // 4 if fitting else held * token_words  # one size of all: shaders know it
+        whole = Operand("u32", (num_words,), call.scratch(num_words).buffer)
         yield Window(first, min(length, num_tokens - first), tile, whole, bool(fitting))
 
 
@@ -54,6 +54,7 @@ def preparation(
     into: str,
     per_token: int,
     consts: Mapping[str, int | bool],
+    params: Mapping[str, int],
     snippets: tuple[str, ...] = (),
     faults: Mapping[str, int] | None = None,
 ) -> Dispatch:
@@ -63,7 +64,7 @@ def preparation(
         (*inputs, Binding(into, window.memory, "write", "vec4")),
         linear(ceil_div(window.num_tokens * per_token, GROUP)),
         consts={"GROUP": GROUP, **consts},
-        params={"first_token": window.first_token, "num_tokens": window.num_tokens},
+        params={"first_token": window.first_token, "num_tokens": window.num_tokens, **params},
         snippets=snippets,
         faults=faults or {},
     )
@@ -76,6 +77,7 @@ def products(
     bias: Operand | None,
     y: Operand,
     consts: Mapping[str, int | bool],
+    params: Mapping[str, int],
     snippets: tuple[str, ...],
 ) -> list[Dispatch]:
     """The product of a window with every chunk of a weight."""
@@ -94,6 +96,7 @@ def products(
                     "num_rows": chunk.num_rows,
                     "first_token": window.first_token,
                     "num_tokens": window.num_tokens,
+                    **params,
                 },
                 snippets=snippets,
             )

@@ -5,7 +5,7 @@ fn note(token: u32, block: u32, low: vec4<u32>, high: vec4<u32>, scale: f32) {
     //: each i < 4
     sum += dot4I8Packed(low[$i], 0x01010101u) + dot4I8Packed(high[$i], 0x01010101u);
     //: end
-    let at = (token * BLOCKS + block) * select(3u, 5u, IN_PAIRS);
+    let at = (token * P.blocks + block) * select(3u, 5u, IN_PAIRS);
     let rest = vec4(bitcast<u32>(scale), bitcast<u32>(sum), 0u, 0u);
     if (IN_PAIRS) {
         blocks[at] = even_codes(low);
