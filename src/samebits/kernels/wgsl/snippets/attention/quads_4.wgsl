@@ -20,6 +20,7 @@ fn add_rounded(x: Quads, y: Quads, factor: f32) -> Quads {
 }
 fn add_exact(x: Quads, y: Quads, factor: f32) -> Quads {
     return Quads(
-        add4(x.a, y.a * factor), add4(x.b, y.b * factor), add4(x.c, y.c * factor), add4(x.d, y.d * factor),
+        add4(x.a, exact4(y.a * factor)), add4(x.b, exact4(y.b * factor)),
+        add4(x.c, exact4(y.c * factor)), add4(x.d, exact4(y.d * factor)),
     );
 }
