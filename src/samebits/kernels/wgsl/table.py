@@ -14,6 +14,7 @@ FILES: tuple[str, ...] = (
     "products.dense",
     "products.embedding",
     "caches.append",
+    "caches.pages",
     "rows.elementwise",
     "rows.gated",
     "rows.columns",

@@ -5,13 +5,7 @@ from __future__ import annotations
 from samebits.kernels.wgsl.attention import call as shared
 from samebits.kernels.wgsl.lib.launch import MAX_GROUPS, Binding, Call, Dispatch, ceil_div
 
-MOST_SHARED_HEAD = 128  # elements; a tile of 16 pairs holds no larger queries
-
-
-def _quads(sizes: shared.Sizes) -> int:
-    """Pairs of a tile in fours: 4, where a tile may have so many and workgroup memory holds their queries."""
-    is_small = sizes.num_tokens <= sizes.num_sequences and sizes.group <= 4
-    return 1 if is_small or sizes.has_blocks or sizes.head_size > MOST_SHARED_HEAD else 4
+QUADS = 1  # pairs of a tile in fours; with 16 pairs compilers take minutes
 
 
 def _lanes(stored_width: int) -> int:
@@ -22,9 +16,8 @@ def _lanes(stored_width: int) -> int:
 def tiles(call: Call, sizes: shared.Sizes, *, skips_single: bool) -> Dispatch:
     """All queries; with `skips_single` those of sequences with one alone are left out."""
     keys, values = sizes.keys, sizes.values
-    quads = _quads(sizes)
     lse, store_lse = shared.lse_of(call)
-    num_tiles = sizes.num_tokens * sizes.group // (4 * quads) + sizes.num_sequences if sizes.num_tokens else 0
+    num_tiles = sizes.num_tokens * sizes.group // (4 * QUADS) + sizes.num_sequences if sizes.num_tokens else 0
     depth = max(1, ceil_div(num_tiles, MAX_GROUPS))
     return Dispatch(
         "attention/tile",
@@ -39,7 +32,7 @@ def tiles(call: Call, sizes: shared.Sizes, *, skips_single: bool) -> Dispatch:
         ),
         (ceil_div(num_tiles, depth), keys.num_heads, depth),
         consts={
-            **sizes.constants(quads, _lanes(sizes.stored_width)),
+            **sizes.constants(QUADS, _lanes(sizes.stored_width)),
             **shared.key_constants(keys, sizes.head_size),
             **shared.value_constants(values, sizes.v_dim),
             **shared.logit_constants(call),
@@ -47,10 +40,10 @@ def tiles(call: Call, sizes: shared.Sizes, *, skips_single: bool) -> Dispatch:
         },
         params=shared.numbers(call, keys),
         snippets=(
-            f"attention/quads_{quads}",
-            f"attention/tile_quads_{quads}",
-            f"attention/logits_{quads}",
-            *shared.key_snippets(keys, sizes.head_size, quads),
+            f"attention/quads_{QUADS}",
+            f"attention/tile_quads_{QUADS}",
+            f"attention/logits_{QUADS}",
+            *shared.key_snippets(keys, sizes.head_size, QUADS),
             *shared.value_snippets(values, sizes.v_dim),
             shared.column_snippet(values),
             store_lse,

@@ -100,6 +100,6 @@ fn main(
 ) {
     let kv_head = group.y;
     let tile = tile_of(group.z * groups.x + group.x);
-    // no early return: some compilers run what follows with all lanes off
-    if (tile.num_pairs != 0u && !(SKIPS_SINGLE && tile.num_rows == 1)) { attend(tile, kv_head, lane); }
+    if (tile.num_pairs == 0u || (SKIPS_SINGLE && tile.num_rows == 1)) { return; }
+    attend(tile, kv_head, lane);
 }

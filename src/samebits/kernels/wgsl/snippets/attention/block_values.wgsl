@@ -1,8 +1,6 @@
 //: needs rounding4, float16
 // Values in q8_0 or q4_0, eight columns of a block at a time. P is float16(p * d), times the integer code: exact.
 // A tile has four pairs.
-const V_WORDS_OF_BLOCK = select(4u, 8u, V_Q8);
-
 struct Octet { low: vec4<f32>, high: vec4<f32>, scale: f32 }
 
 fn weight4(p: vec4<f32>) -> vec4<f32> { return p; }
@@ -14,7 +12,7 @@ fn bytes_of(word: u32) -> vec4<f32> {
 
 fn nibbles_of(word: u32) -> vec4<f32> {
     let x = vec4(word, word >> 8u, word >> 16u, word >> 24u) & vec4(15u);
-    return vec4<f32>(x) - vec4(8.0);  // small integers: exact
+    return exact4(vec4<f32>(x) - vec4(8.0));
 }
 
 // Eight columns of the value at a cell; +0 where there is none.

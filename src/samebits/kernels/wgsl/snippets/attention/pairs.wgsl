@@ -62,7 +62,8 @@ fn is_listed(sequence: u32) -> bool {
     }
     let least = select(0, 1, HAS_INDPTR && count > 0);
     let most = select(0, i32(PAGE_SIZE), count > 0);
-    return entry >= 0 && count >= 0 && (!HAS_INDPTR || entry + count <= i32(P.num_entries)) && last >= least && last <= most;
+    let is_inside = !HAS_INDPTR || entry + count <= i32(P.num_entries);
+    return entry >= 0 && count >= 0 && is_inside && last >= least && last <= most;
 }
 
 fn place_of(tile: Tile, pair: u32) -> i32 {
