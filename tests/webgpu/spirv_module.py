@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 Instruction = tuple[int, tuple[int, ...]]
 
-NAME, EXT_INST, CONSTANT, FUNCTION, PARAMETER, END, CALL = 5, 12, 43, 54, 55, 56, 57
+NAME, EXT_INST, CONSTANT, COMPOSITE, FUNCTION, PARAMETER, END, CALL = 5, 12, 43, 44, 54, 55, 56, 57
 VARIABLE, LOAD, STORE, ACCESS, IN_BOUNDS_ACCESS = 59, 61, 62, 65, 66
 SHUFFLE, CONSTRUCT, EXTRACT, INSERT, COPY, BITCAST, NEGATE, SELECT, PHI = 79, 80, 81, 82, 83, 124, 127, 169, 245
 SUMS, PRODUCTS = (129, 131), (133, 142)  # FAdd, FSub; FMul, VectorTimesScalar
@@ -68,6 +68,7 @@ class Module:
         self.constants: dict[int, int] = {}
         self.barriers: set[int] = set()
         self.roots: dict[int, int] = {}
+        self._composites: dict[int, tuple[int, ...]] = {}  # constant vectors and arrays
         self._first_words: set[int] = set()  # pointers to where the parameters begin
         self._stored: dict[int, list[int]] = {}  # variable -> values
         self._read(binary)
@@ -81,6 +82,8 @@ class Module:
                 self._names.setdefault(operands[0], text.split(b"\0")[0].decode())
             elif opcode == CONSTANT:
                 self.constants[operands[1]] = operands[2]
+            elif opcode == COMPOSITE:
+                self._composites[operands[1]] = operands[2:]
             elif opcode == FUNCTION:
                 function = self.functions[operands[1]] = Function(self._name(operands[1]))
             elif opcode == PARAMETER and function is not None:
@@ -125,6 +128,7 @@ class Module:
         """The largest set of values that agrees with itself, so that a sum in a loop is in it."""
         made = [i for f in self.functions.values() for i in f.body if len(i[1]) > 1]
         known = {x for x in self.constants if (v := self.float_of(x)) == v and math.isfinite(v) and v == int(v)}
+        known |= {x for x, parts in self._composites.items() if known.issuperset(parts)}
         known |= {operands[1] for opcode, operands in made if opcode in INT_TO_FLOAT}
         candidates = {o[1]: (op, o) for op, o in made if op in (*SUMS, *PRODUCTS, NEGATE, LOAD, EXT_INST, SELECT, PHI)}
         candidates |= {o[1]: (op, o) for op, o in made if op in (SHUFFLE, CONSTRUCT, EXTRACT, INSERT, COPY)}
