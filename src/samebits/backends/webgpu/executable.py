@@ -43,7 +43,7 @@ class WebGpuExecutable(Executable):
         self._roots = memory_roots(graph)
         values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
         self._limits = {d.name: d.limit for v in values for d in v.spec.shape if isinstance(d, Sym)}
-        self._deciding = [name for name in self._limits if name not in open_symbols(graph)]
+        self._open = open_symbols(graph)
         self._tables = Tables(self._gpu, graph)
         self._bindings = Bindings(self._gpu, graph, self._tables)
         self._operands = Operands(self._gpu, graph, windows, self._tables, self._bindings)
@@ -56,9 +56,8 @@ class WebGpuExecutable(Executable):
         self._version: object = None
         if "cache" in graph.kinds.values():  # a model's step: its weights are yet to be loaded
             for num_tokens in AHEAD:
-                self._dims = {name: min(num_tokens if name == "T" else 1, most) for name, most in self._limits.items()}
-                pipelines(self._gpu).start(self._dispatches())
-            self._dims = {}
+                sizes = {name: min(num_tokens if name == "T" else 1, most) for name, most in self._limits.items()}
+                pipelines(self._gpu).start(self._dispatches(sizes))
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bindings.bind(name, buffer)
@@ -135,17 +134,24 @@ class WebGpuExecutable(Executable):
         if version != self._version:
             self._schedules.clear()
             self._version = version
-        sizes = tuple([self._dims[name] for name in self._deciding])
+        shown = self._shown_sizes()
         try:
-            return self._schedules.get(sizes, self._dispatches)
+            return self._schedules.get(tuple(shown.values()), lambda: self._dispatches(shown))
         except Misaligned as error:
             if not self._bindings.set_apart(error.memory):
                 raise Unsupported(str(error)) from None
             return self._schedule()
 
-    def _dispatches(self) -> list[Dispatch]:
-        """All nodes' at the present sizes."""
-        self._operands.set_sizes(self._dims)
+    def _shown_sizes(self) -> dict[str, int]:
+        """The present sizes as kernels see them: open arrays a power of two long, so that few schedules serve all."""
+        return {
+            name: min(1 << max(0, self._dims[name] - 1).bit_length(), most) if name in self._open else self._dims[name]
+            for name, most in self._limits.items()
+        }
+
+    def _dispatches(self, sizes: Mapping[str, int]) -> list[Dispatch]:
+        """All nodes' at some sizes."""
+        self._operands.set_sizes(sizes)
         return [d for node, kernel in self._nodes for d in self._dispatches_of(node, kernel)]
 
     def _dispatches_of(self, node: Node, kernel: Kernel) -> list[Dispatch]:

@@ -19,7 +19,7 @@ def is_open(name: str) -> bool:
 
 
 def open_symbols(graph: Graph) -> set[str]:
-    """Symbols of no other sizes than the lengths of open arrays: no kernel sees their values, so none is asked anew."""
+    """Symbols of no other sizes than the lengths of open arrays, whose ends kernels know from other arrays."""
     values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
     uses = [(v.name, d.name) for v in values for d in v.spec.shape if isinstance(d, Sym)]
     return {symbol for _, symbol in uses} - {symbol for name, symbol in uses if not is_open(name)}

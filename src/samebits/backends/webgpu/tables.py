@@ -11,7 +11,7 @@ import numpy as np
 from samebits.backends.interface import Buffer, View
 from samebits.backends.webgpu.buffers import byte_range, plain_base, read
 from samebits.backends.webgpu.device import Gpu
-from samebits.backends.webgpu.step_arrays import is_open, small_arrays
+from samebits.backends.webgpu.step_arrays import small_arrays
 from samebits.core.errors import BadInput
 from samebits.graph import Graph
 from samebits.kernels.wgsl.lib.launch import Operand
@@ -42,8 +42,7 @@ class Tables:
     def operand(self, name: str, shape: tuple[int, ...]) -> Operand:
         """An array as kernels see it."""
         spec = self._specs[name]
-        shown = spec.upper_shape if is_open(name) else shape
-        return Operand(spec.format, shown, self.memory, self._starts[name], prod(shape[1:]))
+        return Operand(spec.format, shape, self.memory, self._starts[name], prod(shape[1:]))
 
     def send(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copies these to the device. BadInput for one that is longer than its bound."""
