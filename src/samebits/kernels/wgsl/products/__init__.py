@@ -21,6 +21,7 @@ Steps of speed on that driver, 10^9 multiplications a second of one core (Neover
     textures and uniform buffers                       0.7   1.3
     4 rows, up to 8 tokens an invocation               1.0   2.0
     4-bit codes two at a time in one multiplication    1.07  2.1
-Written out in full, the 8 blocks of a cut were slower; 8 rows an invocation gave 1.15 and 2.8, but leave GPUs idle.
+    8 rows for 8 tokens an invocation                  1.07  2.75
+Written out in full, the 8 blocks of a cut were slower; 8 rows for one token gave 1.15, but leave GPUs idle.
 Of one token's time texels take 43 %, integer sums a quarter, terms a fifth.
 """

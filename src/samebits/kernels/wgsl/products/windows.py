@@ -14,9 +14,8 @@ from samebits.kernels.wgsl.products.packing import GROUP_ROWS
 
 UNIFORM_BYTES = 64 << 10
 GROUP = 32  # invocations
-ROWS = 4  # of an invocation
-LANES = GROUP_ROWS // ROWS  # invocations that share a group of rows
-TILES = (1, 4, 8)  # tokens of an invocation
+ROWS_BY_TILE = {1: 4, 4: 4, 8: 8}  # rows of an invocation, by its tokens: with many of them GPUs are busy anyway
+TILES = tuple(ROWS_BY_TILE)  # tokens of an invocation
 
 
 @dataclass(frozen=True)
@@ -82,14 +81,16 @@ def products(
 ) -> list[Dispatch]:
     """The product of a window with every chunk of a weight."""
     found = []
+    rows = ROWS_BY_TILE[window.tile]
+    lanes = GROUP_ROWS // rows  # invocations that share a group of rows
     for chunk in weight.chunks:
         row_groups = ceil_div(chunk.num_rows, GROUP_ROWS)
         found.append(
             Dispatch(
                 f"products/{shader}",
                 (window.binding(), Binding("weight", chunk), Binding("bias", bias), Binding("y", y, "write")),
-                (ceil_div(row_groups * LANES, GROUP), ceil_div(window.num_tokens, window.tile), 1),
-                consts={"GROUP": GROUP, "ROWS": ROWS, "LANES": LANES, "TOKENS": window.tile, **consts},
+                (ceil_div(row_groups * lanes, GROUP), ceil_div(window.num_tokens, window.tile), 1),
+                consts={"GROUP": GROUP, "ROWS": rows, "LANES": lanes, "TOKENS": window.tile, **consts},
                 params={
                     "row_groups": row_groups,
                     "first_row": chunk.first_row,
