@@ -24,6 +24,7 @@ FAULTS = {
     "BAD_VALUE": fault(OP, "v_cache", "NaN, Inf or a value beyond the type's range", "what append stores"),
     "BAD_MASK": fault(OP, "custom_mask", "too few entries", "queries x length of every sequence"),
     "BAD_SLOPES": fault(OP, "alibi_slopes", "NaN or Inf", "finite values"),
+    "TOO_LONG": fault(OP, "kv_indptr", "more positions than the driver's loops go over", "fewer, or another driver"),
     "BAD_SINKS": fault(OP, "sinks", "NaN or +Inf", "finite values or -Inf"),
 }
 

@@ -1,4 +1,4 @@
-//: needs attention/cuts, attention/cut_maxima, attention/finish
+//: needs attention/cuts, attention/cut_maxima, attention/finish, finished
 // Runs and cuts of a sequence's query joined in order: a lane takes columns.
 const OCTETS = (DV_STORED + 7u) / 8u;
 const ROW = OCTETS * 8u + 1u;
@@ -26,6 +26,7 @@ fn join(tile: Tile, kv_head: u32, lane: u32) {
     for (var i = lane; i < OCTETS * 8u; i += LANES) {
         store4(tile, kv_head, column_of(i / 8u, i % 8u), 0u, joined(tile, kv_head, i));
     }
+    if (loops_were_ended()) { refuse(TOO_LONG); }
 }
 
 @compute @workgroup_size(LANES)

@@ -1,4 +1,4 @@
-//: needs elementary, rounding4, attention/pairs, attention/positions, attention/octets, attention/finish
+//: needs elementary, rounding4, attention/pairs, attention/positions, attention/octets, attention/finish, finished
 // A workgroup takes a tile of pairs over all positions they see, LANES at a time. First the exact maximum; then, scores
 // made once more, exponentials (a lane is a position) and their products with values (a lane is eight columns).
 const OCTETS = (DV_STORED + 7u) / 8u;  // at most LANES
@@ -90,6 +90,7 @@ fn attend(tile: Tile, kv_head: u32, lane: u32) {
         store_column(tile, kv_head, column_of(lane, 6u), found.g);
         store_column(tile, kv_head, column_of(lane, 7u), found.h);
     }
+    if (loops_were_ended()) { refuse(TOO_LONG); }
 }
 
 @compute @workgroup_size(LANES)
