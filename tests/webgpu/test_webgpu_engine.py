@@ -23,6 +23,7 @@ DRAWN = SamplingParams(max_tokens=4, temperature=0.9, top_k=7, top_p=0.9, min_p=
 SHAPED = SamplingParams(
     max_tokens=4, temperature=0.9, seed=3, repetition_penalty=1.2, presence_penalty=0.5, logit_bias={5: 2.0}
 )
+FORKED = SamplingParams(max_tokens=4, temperature=0.9, seed=3, n=2, hash_logits=True)  # pages are copied for the second
 PATIENT = SamplingParams(max_tokens=40, temperature=0, seed=1, hash_logits=True)
 
 
@@ -40,7 +41,7 @@ def models(webgpu: Backend) -> tuple[LLM, LLM]:
     return LLM(MODEL, backend=webgpu.name, num_pages=8), LLM(MODEL, backend="cpu", num_pages=8)
 
 
-@pytest.mark.parametrize("params", [DRAWN, SHAPED, PATIENT])
+@pytest.mark.parametrize("params", [DRAWN, SHAPED, FORKED, PATIENT])
 def test_requests_at_once_give_the_hosts_tokens_and_bits(models: tuple[LLM, LLM], params: SamplingParams) -> None:
     ours, theirs = (llm.generate(PROMPTS[:4] if params is PATIENT else PROMPTS, params) for llm in models)
     assert ours == theirs

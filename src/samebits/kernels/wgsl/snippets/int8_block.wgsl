@@ -1,7 +1,5 @@
-//: needs elementary
+//: needs elementary, int8_range
 // A block of 32 floats in int8, as docs/numerics.md, section 4 states it. Magnitudes are ordered as their patterns are.
-const SMALLEST_AMAX = 0x2a000000u;  // 2^-43; a block below it is all zeros
-const LARGEST_AMAX = 0x67800000u;  // 2^80; NaN and Inf are above it too
 
 fn magnitude_of_four(v: vec4<f32>) -> u32 {
     let m = bitcast<vec4<u32>>(v) & vec4(0x7fffffffu);
@@ -10,8 +8,8 @@ fn magnitude_of_four(v: vec4<f32>) -> u32 {
 
 // What to multiply an element by for its code, from the block's largest magnitude.
 fn code_factor(amax: u32) -> f32 {
-    let is_alive = amax >= SMALLEST_AMAX;
-    return select(0.0, mul(127.0, recip(bitcast<f32>(select(0x3f800000u, amax, is_alive)))), is_alive);
+    let is_zeros = amax < SMALLEST_AMAX;
+    return select(mul(127.0, recip(bitcast<f32>(select(amax, 0x3f800000u, is_zeros)))), 0.0, is_zeros);
 }
 
 fn block_scale(amax: u32) -> f32 {
