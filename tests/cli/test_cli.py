@@ -35,7 +35,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_devices_json_lists_backends_and_the_native_part() -> None:
     facts = json.loads(run("devices", "--json").stdout)
     names = [b["name"] for b in facts["backends"]]
-    assert names[:5] == ["cpu", "reference", "cuda", "rocm", "null"]
+    assert names[:6] == ["cpu", "reference", "cuda", "rocm", "webgpu", "null"]
     assert all(b["available"] or b["reason"] for b in facts["backends"])
     assert facts["native"]["built"] in (True, False)
 

@@ -79,9 +79,10 @@ class Cost:
 
 
 def cost_of(watched: Watched, row: Row, body: bytes) -> Cost:
-    """Sends it, checks that the answer is one, and says what it took."""
+    """Sends it, checks that the answer is one, and says what it took: memory beyond what earlier rows left behind."""
     pid = watched.process.pid
     watched.longest_lag()
+    bytes_before = max(watched.idle_bytes, Meter(pid).now())
     with Meter(pid) as meter:
         before = cpu_seconds(pid)
         reply = watched.client.post(row.path, content=body)
@@ -93,7 +94,7 @@ def cost_of(watched: Watched, row: Row, body: bytes) -> Cost:
         assert message.isprintable()
         assert len(message) < 400
         assert reply.status_code == 400 or "response_format" in message
-    return Cost(taken, meter.peak_bytes - watched.idle_bytes, lag)
+    return Cost(taken, meter.peak_bytes - bytes_before, lag)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from samebits.backends import discovery
 from samebits.backends.one_op import one_node
+from samebits.backends.webgpu.shaders import Shader, shaders_of
 from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
-from samebits.debug.shaders import Shader, shaders_of
 from samebits.kernels.wgsl.table import wgsl_kernels
 from samebits.ops import OPS, Op, bind, make_inputs
 from samebits.verify.select import drawn_ids, find_case
@@ -38,6 +39,8 @@ def shaders_of_op(op: Op) -> Iterator[Shader]:
     for case_id in [*(c.id for c in op.cases if not c.full), *drawn_ids(op, full=False, seed=0)[::EACH_DRAWN]]:
         bound = bind(op, **make_inputs(op, find_case(op, case_id)))
         try:
-            yield from shaders_of(one_node(op, bound.specs, bound.attrs), {0}, {}, Tier.PORTABLE)
+            yield from shaders_of(
+                discovery.made("webgpu"), one_node(op, bound.specs, bound.attrs), {0}, {}, Tier.PORTABLE
+            )
         except Unsupported:
             continue

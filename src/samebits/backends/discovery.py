@@ -100,6 +100,12 @@ def get(name: str) -> Found:
     return matches[0]
 
 
+def made(name: str) -> Backend:
+    """One of ours before it is probed: its kernels can be asked, and no device need be there. Unavailable without its
+    toolchain."""
+    return _load_maker(IN_TREE[name])()
+
+
 def default_name() -> str:
     """The backend to run on when none is named."""
     return next(name for name in DEFAULT_ORDER if _in_tree(name).backend is not None)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, Unsupported
 from samebits.core.format import FORMATS, HostTensor, Packed
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
@@ -197,6 +197,12 @@ class Backend(ABC):
         """Inside it, subnormals count as zero in all arithmetic, where a backend can be asked for that; verify compares
         the bits. Optional."""
         return None
+
+    def sources(
+        self, graph: Graph, numbers: set[int], dims: Mapping[str, int], tier: Tier
+    ) -> Iterator[tuple[str, object]]:
+        """What kernels of some nodes run at these sizes: texts, each beside itself with comments. Optional."""
+        raise Unsupported(f"{self.name} has no kernels whose text is put together here")
 
     def set_threads(self, count: int) -> None:
         """Host threads for kernels from now on. Optional: a backend without them ignores it."""

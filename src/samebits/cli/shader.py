@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from samebits.backends import discovery
 from samebits.backends.one_op import one_node
 from samebits.backends.support import supports
-from samebits.backends.webgpu import webgpu
 from samebits.core.errors import BadInput
+from samebits.core.shapes import Sym
 from samebits.core.tiers import Tier
 from samebits.debug.labels import label_values
 from samebits.debug.prepare import open_model, step_graph
-from samebits.debug.shaders import shaders_of, sizes_at
 from samebits.graph import Graph
 from samebits.ops import OPS, bind, make_inputs
 from samebits.passes import run_pipeline
@@ -41,6 +41,12 @@ def _model_nodes(graph: Graph, op: str | None, node: str) -> set[int]:
     return found
 
 
+def _sizes_at(graph: Graph, num_tokens: int) -> dict[str, int]:
+    """Every symbol of a graph at so many, or at its bound."""
+    symbols = {d.name: d.limit for v in graph.inputs for d in v.spec.shape if isinstance(d, Sym)}
+    return {name: min(num_tokens, limit) for name, limit in symbols.items()}
+
+
 def shader(
     op: str = typer.Argument(None, help="The op, such as rms_norm."),
     case: str = typer.Option(
@@ -54,6 +60,7 @@ def shader(
 
     `samebits trace` and `samebits explain` show the names that --node takes. No GPU is needed, and nothing is run.
     """
+    backend = discovery.made("webgpu")
     if model is None:
         if op is None:
             raise BadInput("shader", "op", "none", "an op, or --model")
@@ -65,10 +72,10 @@ def shader(
             raise BadInput("shader", "--case and --model", "both", "one of them")
         checkpoint = open_model(model)
         whole = step_graph(checkpoint, min(max(tokens, 16), checkpoint.config.context_len))
-        graph = run_pipeline(whole, supports(webgpu(), Tier.PORTABLE))
+        graph = run_pipeline(whole, supports(backend, Tier.PORTABLE))
         numbers = _model_nodes(graph, op, node)
     shown: set[str] = set()
-    for found in shaders_of(graph, numbers, sizes_at(graph, tokens), Tier.PORTABLE):
-        if found.text not in shown:
+    for text, found in backend.sources(graph, numbers, _sizes_at(graph, tokens), Tier.PORTABLE):
+        if text not in shown:
             typer.echo(found)
-        shown.add(found.text)
+        shown.add(text)

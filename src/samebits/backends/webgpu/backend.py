@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from samebits.backends.webgpu.device import Gpu, gpu
 from samebits.backends.webgpu.errors import raise_unraised
 from samebits.backends.webgpu.executable import WebGpuExecutable
 from samebits.backends.webgpu.probe import probed
+from samebits.backends.webgpu.shaders import shaders_of
 from samebits.core.errors import BadInput, OutOfMemory
 from samebits.core.format import HostTensor, copy_tensor
 from samebits.core.shapes import TensorSpec
@@ -89,6 +90,11 @@ class WebGpuBackend(Backend):
                 if (error := raised(tuple(int(n) for n in words))) is not None:
                     raise error
         raise_unraised()
+
+    def sources(
+        self, graph: Graph, numbers: set[int], dims: Mapping[str, int], tier: Tier
+    ) -> Iterator[tuple[str, object]]:
+        return ((shader.text, shader) for shader in shaders_of(self, graph, numbers, dims, tier))
 
     def compile(self, graph: Graph, tier: Tier) -> WebGpuExecutable:
         return WebGpuExecutable(self, graph, choose_kernels(self, graph, tier))

@@ -6,12 +6,11 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from samebits.backends.interface import Backend
 from samebits.backends.support import choose_kernels
-from samebits.backends.webgpu import webgpu
 from samebits.backends.webgpu.step_arrays import small_arrays
 from samebits.backends.windows import Window, find_windows
 from samebits.core.format import FORMATS
-from samebits.core.shapes import Sym
 from samebits.core.tiers import Tier
 from samebits.graph import Graph, Node, Value
 from samebits.kernels.record import Kernel
@@ -48,24 +47,20 @@ class Places:
     small: Container[str]
 
 
-def shaders_of(graph: Graph, numbers: set[int], dims: Mapping[str, int], tier: Tier) -> Iterator[Shader]:
+def shaders_of(
+    backend: Backend, graph: Graph, numbers: set[int], dims: Mapping[str, int], tier: Tier
+) -> Iterator[Shader]:
     """Those of some nodes, by their numbers in the graph, at the sizes `dims` of its symbols.
 
-    Unsupported names a node without a kernel; Unavailable where wgpu is not installed. A device need not be there.
+    Unsupported names a node without a kernel. A device need not be there.
     """
     places = Places(find_windows(graph), small_arrays(graph))
     chosen = [graph.nodes[number] for number in sorted(numbers)]
     nodes = tuple(n for n in chosen if n.outputs[0].name not in places.windows)  # those are read where they lie
-    kernels = choose_kernels(webgpu(), Graph(graph.inputs, nodes, ()), tier)
+    kernels = choose_kernels(backend, Graph(graph.inputs, nodes, ()), tier)
     for node, kernel in zip(nodes, kernels, strict=True):
         for dispatch in kernel.run(_call(node, kernel, places, dims)):
             yield Shader(node, dispatch, shader_text(dispatch))
-
-
-def sizes_at(graph: Graph, num_tokens: int) -> dict[str, int]:
-    """Every symbol of a graph at so many, or at its bound."""
-    symbols = {d.name: d.limit for v in graph.inputs for d in v.spec.shape if isinstance(d, Sym)}
-    return {name: min(num_tokens, limit) for name, limit in symbols.items()}
 
 
 def _call(node: Node, kernel: Kernel, places: Places, dims: Mapping[str, int]) -> Call:
