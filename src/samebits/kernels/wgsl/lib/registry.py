@@ -35,6 +35,7 @@ def only_f32(*names: str) -> Callable[[OpCall], str | None]:
 
     def refusal(call: OpCall) -> str | None:
         given = {n: call.inputs[n].format for n in names if n in call.inputs and call.inputs[n].format != "f32"}
-        return f"wgsl takes float32 activations, not {given}" if given else None
+        shown = ", ".join(f"{name} in {fmt}" for name, fmt in given.items())
+        return f"wgsl takes float32 activations, not {shown}" if given else None
 
     return refusal
