@@ -23,6 +23,7 @@ from samebits.ops.rope import rope_table
 
 HEADS, KV_HEADS, HEAD, PAGE = 32, 8, 128, 16
 HIDDEN, FFN = 4096, 14336
+LATENT_HEADS, LATENT_KEY, LATENT_VALUE = 128, 576, 512  # DeepSeek-V3's
 ROTATION = 4  # input sets hold so many times the last cache
 Host = Callable[[int], Any]  # from the number of an input set to a host tensor
 
@@ -89,6 +90,24 @@ def attention(queries: tuple[int, ...], lengths: tuple[int, ...], name: str, cac
     )
 
 
+def latent_attention(batch: int, length: int, cache_bytes: int) -> GpuCase:
+    """A token each of `batch` sequences, over a latent cache in bf16 that all heads share."""
+    lengths = (length,) * batch
+    pages = sum(-(-n // PAGE) for n in lengths)
+    num_pages = max(pages, -(-ROTATION * cache_bytes // (PAGE * LATENT_KEY * 2)))
+    cache = TensorSpec((num_pages, PAGE, LATENT_KEY), "bf16")
+    q = TensorSpec((batch, LATENT_HEADS, LATENT_KEY), "bf16")
+    return GpuCase(
+        "paged_attention",
+        f"latent decode, batch {batch}, context {length}",
+        {"q": q, "k_cache": cache},
+        sum(lengths) * LATENT_KEY * 2 + 2 * spec_bytes(q),
+        2 * sum(lengths) * LATENT_HEADS * (LATENT_KEY + LATENT_VALUE),
+        _tables((1,) * batch, lengths, num_pages),
+        {"v_dim": LATENT_VALUE},
+    )
+
+
 def product(fmt: str, num_tokens: int, shape: tuple[int, int] = (FFN, HIDDEN)) -> GpuCase:
     """x [T, K] times a weight [N, K]; against blocks x is in int8 blocks, as models' graphs have it."""
     num_rows, width = shape
@@ -113,6 +132,8 @@ def gpu_cases(cache_bytes: int) -> Iterator[GpuCase]:
         yield attention((1,) * batch, (length,) * batch, f"decode, batch {batch}, context {length}", cache_bytes)
     for batch, length in ((1, 2048), (1, 8192), (16, 512)):
         yield attention((length,) * batch, (length,) * batch, f"prefill, {batch} x {length}", cache_bytes)
+    for batch in (1, 16, 64):
+        yield latent_attention(batch, 4096, cache_bytes)
     for tokens in (1, 16, 64, 256, 1024, 8192):
         yield product("bf16", tokens)
     for fmt in ("q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "nvfp4", "mxfp4"):
