@@ -75,7 +75,8 @@ class Model:
         self.runner = Runner(checkpoint, discovery.get(backend), limits, tier)
 
     def _seconds(self, row: Row, start: int, count: int, has_logits: bool = True) -> float:
-        batch = step_batch(row, self.runner.limits, self._config.vocab_size, start, count, has_logits)
+        windows = [w for w in self.runner.windows[1:] if w]
+        batch = step_batch(row, self.runner.limits, self._config.vocab_size, start, count, has_logits, windows)
         started = time.perf_counter()
         self.runner.run(batch).wait()
         return time.perf_counter() - started

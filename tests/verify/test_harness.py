@@ -16,6 +16,7 @@ from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import OPS, bind, make_inputs
+from samebits.ops.gemm_silu import gated_sizes
 from samebits.ops.record import Tolerance
 from samebits.verify.checks import Examination
 from samebits.verify.harness import GUARD_ROWS, PATTERNS, Watched, execute, filled, raw_bytes, same_bytes
@@ -226,10 +227,20 @@ def test_outside_holds_infinities_to_equality_and_sizes_rows_by_their_root_mean_
     assert wrong.tolist() == [[False, True, False, False], [True, False, True, False]]
 
 
+def test_gated_codes_are_sized_by_what_cancels_in_their_factors() -> None:
+    """A block of 32: one column's gate is a sum of large terms that cancel, which moves the whole block's codes."""
+    both, sizes = np.ones((1, 64), np.float32), np.ones((1, 64))
+    sizes[0, 5] = 1000.0  # of the gate
+    codes, scales = gated_sizes(both, sizes, np.array([[0.01]]))
+    assert codes.shape == (1, 32)
+    assert np.allclose(codes, (1000 + 1 + 1000 / 32) / 0.01)
+    assert np.allclose(scales, (1000 + 1 + 1000 / 32) / 127)
+
+
 def test_a_product_that_cancels_is_sized_by_its_terms() -> None:
     x = np.array([[1.0, 1.0], [3.0, 4.0]], np.float32)
     weight = np.array([[1.0, -1.0]], np.float32)
-    usual = usual_sizes(bind(OPS["gemm"], x=x, weight=weight))
+    usual = usual_sizes(bind(OPS["gemm"], x=x, weight=weight))[0]
     assert np.allclose(usual, [[np.sqrt(2.0)], [5.0]])
     want, tolerance = np.array([[0.0], [-1.0]]), Tolerance(0.1, 0.0, "test")
     assert outside(want + 0.2, want, tolerance, 0.0, usual).tolist() == [[True], [False]]

@@ -19,6 +19,7 @@ from samebits.ops.expert_spaces import EXPERT_GATE_SPACE, EXPERT_Q8_SPACE
 from samebits.ops.experts import PAIRS, SEGMENTS, active_bytes, product_env, usual_sizes
 from samebits.ops.gemm import int8_matmul
 from samebits.ops.gemm_q8 import check_blocks
+from samebits.ops.gemm_silu import gated_sizes
 from samebits.ops.pairs import check_layout, for_experts, pairs_per_row
 from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS, Attr, Input, Result, Tolerance, define_op
@@ -104,6 +105,30 @@ def _activation(name: str) -> str | None:
     return None if name in ACTIVATIONS else " or ".join(map(repr, ACTIVATIONS))
 
 
+def _gated(both: np.ndarray, activation: str, alpha: float, limit: float) -> np.ndarray:
+    if activation == "clamped":
+        return clamped_swiglu(both, alpha=alpha, limit=limit)
+    return silu_and_mul(both) if activation == "silu" else gelu_and_mul(both)
+
+
+def _gated_sizes(
+    codes: np.ndarray,
+    scales: np.ndarray,
+    weight: Packed,
+    pairs: np.ndarray,
+    seg_indptr: np.ndarray,
+    bias: np.ndarray | None = None,
+    *,
+    activation: str,
+    alpha: float,
+    limit: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    both = expert_gemm_q8(codes, scales, weight, pairs, seg_indptr, bias)
+    made = quantize_q8(_gated(both, activation, alpha, limit))
+    slope = max(1.0, alpha) * 1.1  # the activations' steepest, silu's being 1.1
+    return gated_sizes(both, slope * _usual_size(codes, scales, weight, pairs, seg_indptr), made[1])
+
+
 def _decompose(
     b: Any,
     codes: Any,
@@ -161,6 +186,7 @@ def _decompose(
     weight_bytes=active_bytes,
     space=EXPERT_GATE_SPACE,
     smallest=-123,
+    usual_size=_gated_sizes,
 )
 def expert_gate_q8(
     codes: np.ndarray,
@@ -176,6 +202,4 @@ def expert_gate_q8(
 ) -> tuple[np.ndarray, np.ndarray]:
     """quantize_q8(act(expert_gemm_q8(...))); alpha and limit are those of clamped_swiglu."""
     both = expert_gemm_q8(codes, scales, weight, pairs, seg_indptr, bias)
-    if activation == "clamped":
-        return quantize_q8(clamped_swiglu(both, alpha=alpha, limit=limit))
-    return quantize_q8(silu_and_mul(both) if activation == "silu" else gelu_and_mul(both))
+    return quantize_q8(_gated(both, activation, alpha, limit))

@@ -38,7 +38,8 @@ def _check(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarr
     check_blocks("gemm_q8", codes, scales)
 
 
-def _usual_size(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
+def blocks_size(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:
+    """`product_size` of activations in int8 blocks; float64 [T, N]."""
     blocks = codes.reshape(*scales.shape, BLOCK) * scales[..., None].astype(np.float64)
     return product_size(blocks.reshape(codes.shape), weight)
 
@@ -82,7 +83,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     make_inputs=block_inputs,
     decompose=_decompose_bias,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
-    usual_size=_usual_size,
+    usual_size=blocks_size,
     space=GEMM_Q8_SPACE,
     smallest=-123,
 )

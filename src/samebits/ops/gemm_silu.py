@@ -11,10 +11,31 @@ import numpy as np
 
 from samebits.core.format import BLOCK, Packed
 from samebits.ops.activation import silu_and_mul
-from samebits.ops.gemm_q8 import BLOCKS, block_inputs, check_blocks, gemm_q8
+from samebits.ops.gemm_q8 import BLOCKS, block_inputs, blocks_size, check_blocks, gemm_q8
 from samebits.ops.gemm_spaces import GEMM_SILU_SPACE
 from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import BLOCK_WEIGHTS, Case, Input, Result, Tolerance, define_op
+
+BOTH_CANCEL = 2.0**-5  # of the product of two usual sizes: what an error in either factor leaves where both are near 0
+
+
+def gated_sizes(both: np.ndarray, sizes: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How large gated rows would be if nothing cancelled in the one factor of them or the other: float64, of codes
+    [T, 32*HB] and of scales [T, HB]. A block's largest counts for all of it, since all of it has its scale.
+
+    both, sizes  gate and up projections [T, 64*HB], and `product_size` of them
+    """
+    gate, up = np.split(np.abs(both.astype(np.float64)), 2, axis=-1)
+    gate_size, up_size = np.split(sizes, 2, axis=-1)
+    moved = gate_size * up + gate * up_size + gate_size * up_size * BOTH_CANCEL
+    largest = moved.reshape(*scales.shape, BLOCK).max(axis=-1, initial=0.0)
+    codes = np.divide(largest, scales, out=np.zeros_like(largest), where=scales > 0)
+    return np.repeat(codes, BLOCK, axis=-1), largest / 127
+
+
+def _usual_size(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> tuple[np.ndarray, np.ndarray]:
+    both = gemm_q8(codes, scales, weight)
+    return gated_sizes(both, blocks_size(codes, scales, weight), quantize_q8(silu_and_mul(both))[1])
 
 
 def _decompose(b: Any, codes: Any, scales: Any, weight: Any) -> Any:
@@ -54,6 +75,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
     space=GEMM_SILU_SPACE,
     smallest=-123,
+    usual_size=_usual_size,
 )
 def gemm_silu_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> tuple[np.ndarray, np.ndarray]:
     """quantize_q8(silu_and_mul(gemm_q8(codes, scales, weight)))."""

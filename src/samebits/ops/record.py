@@ -150,7 +150,8 @@ class Op:
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
     weight_bytes: Callable[..., int] | None = None  # bytes of its weights that a call reads; all of them if absent
-    usual_size: Callable[..., np.ndarray] | None = None  # of each element of the one result, whatever cancels in it
+    # of each element of the one result, or of every result, whatever cancels in it
+    usual_size: Callable[..., np.ndarray | tuple[np.ndarray, ...]] | None = None
     view_start: Callable[..., int] | None = None  # (**attrs), of a view: the input's column where result rows begin
 
     @cached_property
@@ -236,7 +237,7 @@ def define_op(
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
     weight_bytes: Callable[..., int] | None = None,
-    usual_size: Callable[..., np.ndarray] | None = None,
+    usual_size: Callable[..., np.ndarray | tuple[np.ndarray, ...]] | None = None,
     view_start: Callable[..., int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated reference as an op of its own name; returns the reference unchanged."""

@@ -115,10 +115,13 @@ class Examination:
         return None
 
     def _values(
-        self, got: tuple[HostTensor, ...], want: tuple[HostTensor, ...], usual: np.ndarray | float | None = None
+        self,
+        got: tuple[HostTensor, ...],
+        want: tuple[HostTensor, ...],
+        usual: tuple[np.ndarray | float, ...] | None = None,
     ) -> Iterator[Finding]:
         """What lies outside the tolerance; `usual` are the sizes of another arrangement's results."""
-        usual = self._usual if usual is None else usual
+        sizes = self._usual if usual is None else usual
         for i, (a, b) in enumerate(zip(got, want, strict=True)):
             name = self._op.results[i].name
             numbers, truth = as_numbers(a), as_numbers(b)
@@ -127,15 +130,16 @@ class Examination:
                 yield Finding("values", f"{name}: {first_difference(a, b, labels)}")
                 continue
             leaked = np.isnan(numbers) & ~np.isnan(truth)
-            far = outside(numbers, truth, self._op.tolerance, steps_of(b, self._op.tolerance), usual)
+            far = outside(numbers, truth, self._op.tolerance, steps_of(b, self._op.tolerance), sizes[i])
             for check, wrong in (("nan", leaked), ("values", far & ~leaked)):
                 if wrong.any():
                     yield Finding(check, f"{name}: {first_difference(a, b, labels, wrong)}")
 
     def _arranged(self, way: Equivalent, want: tuple[HostTensor, ...]) -> tuple[Any, Any]:
         """(the results, their usual sizes) as an equivalent call arranges them."""
-        usual = self._usual
-        return way.expect(want), way.expect((usual,))[0] if isinstance(usual, np.ndarray) else usual
+        if self._op.usual_size is None:
+            return way.expect(want), self._usual
+        return way.expect(want), way.expect(tuple(map(np.asarray, self._usual)))
 
     def _other_sizes(self, want: tuple[HostTensor, ...]) -> Iterator[Finding]:
         """Values at other batch sizes, for a kernel that promises no bits; others are compared by bits there."""

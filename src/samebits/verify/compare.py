@@ -94,7 +94,7 @@ def difference(of: Artifact, name: str, got: HostTensor, wrong: np.ndarray | Non
 def beyond_tolerance(of: Artifact, name: str, got: HostTensor) -> str | None:
     """The first element of a result that is further from the artifact's than the op's tolerance, in words."""
     want, tolerance = of.outputs[name], of.op.tolerance
-    usual = usual_sizes(bind(of.op, **of.inputs, **of.attrs))
+    usual = usual_sizes(bind(of.op, **of.inputs, **of.attrs))[[r.name for r in of.op.results].index(name)]
     wrong = outside(as_numbers(got), as_numbers(want), tolerance, steps_of(want, tolerance), usual)
     return difference(of, name, got, wrong) if wrong.any() else None
 

@@ -88,7 +88,9 @@ def difference(
     if where is None:
         return None, True
     if got.shape == want.shape:
-        far = outside(as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance), usual_sizes(bound))
+        far = outside(
+            as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance), usual_sizes(bound)[index]
+        )
         if not far.any():
             return None, False
         where = first_difference(got, want, labels, far)

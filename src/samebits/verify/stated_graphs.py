@@ -118,22 +118,23 @@ def mixture(seed: int) -> Graph:
     maker = _maker("mixture", seed)
     b, (x, y) = maker.b, maker.inputs
     first = b.rms_norm(x, maker.weight(WIDTH))
-    pairs = _routed(maker, first, "f32", {}, **SOFTMAX)
+    pairs = _routed(maker, 0, {}, **SOFTMAX)
     shared = {"shared": _shared(maker, first, "q4_0"), "shared_gate": b.gemm(first, maker.weight(1, WIDTH))}
     x = b.add(x, _experts(maker, first, "q4_0", pairs, b.silu_and_mul, False, shared))
     second = b.rms_norm(x, maker.weight(WIDTH))
-    pairs = _routed(maker, second, "q8_0", {"bias": maker.weight(EXPERTS)}, **IN_GROUPS, normalize=True, scale=2.5)
+    pairs = _routed(maker, 1, {"bias": maker.weight(EXPERTS)}, **IN_GROUPS, normalize=True, scale=2.5)
     shared = {"shared": _shared(maker, second, "q8_0")}
     x = b.add(x, _experts(maker, second, "q8_0", pairs, b.clamped_swiglu, True, shared))
     third = b.add(x, y)
-    pairs = _routed(maker, third, "bf16", {}, top_k=4, scores="chosen")
+    pairs = _routed(maker, 2, {}, top_k=4, scores="chosen")
     dense = _experts(maker, third, "bf16", pairs, b.gelu_and_mul, False, {})
     return b.finish(dense, x, *pairs[:2], b.embedding(b.add(x, dense), maker.step["out_rows"]))
 
 
-def _routed(maker: Maker, x: Value, fmt: str, bias: dict[str, Value], **rule: Any) -> tuple[Value, ...]:
-    """(weights, expert_ids, pairs, seg_indptr)."""
-    logits = maker.b.gemm(x, maker.weight(EXPERTS, WIDTH, fmt=fmt))
+def _routed(maker: Maker, number: int, bias: dict[str, Value], **rule: Any) -> tuple[Value, ...]:
+    """(weights, expert_ids, pairs, seg_indptr). Logits are an input's own columns, which every tier has exactly: a
+    choice between experts that are nearly equal would be another one after any rounding."""
+    logits = maker.b.slice_columns(maker.inputs[1], start=number * EXPERTS, stop=(number + 1) * EXPERTS)
     ids, weights = maker.b.route(logits, **bias, **rule)
     return weights, ids, *maker.b.expert_layout(ids, num_experts=EXPERTS)
 

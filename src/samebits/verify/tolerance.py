@@ -29,10 +29,12 @@ def steps_of(want: HostTensor, tolerance: Tolerance) -> np.ndarray | float:
     return float(tolerance.steps) if want.dtype.kind in "iu" else 0.0
 
 
-def usual_sizes(bound: Bound) -> np.ndarray | float:
-    """What the op's `usual_size` says of a call, in its result's shape; 0 where it says nothing."""
-    size = bound.op.usual_size
-    return 0.0 if size is None else size(**bound.tensors, **bound.attrs)
+def usual_sizes(bound: Bound) -> tuple[np.ndarray | float, ...]:
+    """What the op's `usual_size` says of each result of a call, in its shape; 0 where it says nothing."""
+    if bound.op.usual_size is None:
+        return (0.0,) * len(bound.op.results)
+    sizes = bound.op.usual_size(**bound.tensors, **bound.attrs)
+    return sizes if isinstance(sizes, tuple) else (sizes,)
 
 
 def outside(
