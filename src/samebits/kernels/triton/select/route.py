@@ -122,7 +122,10 @@ def route_kernel(
     for r in range(RANKS):
         best = _best(places)
         mine = places == best
-        weight = from_bits(tl.sum(tl.sum(tl.where(mine, bits(score), 0), axis=1), axis=0))
+        if BIAS:
+            weight = from_bits(tl.sum(tl.sum(tl.where(mine, bits(score), 0), axis=1), axis=0))
+        else:  # what was chosen by, which its place holds
+            weight = value_at(best, BITS)
         ids, weights = tl.where(rank == r, index_of(best, BITS), ids), tl.where(rank == r, weight, weights)
         places = tl.where(mine, LOWEST, places)
     if SCORES == "chosen":

@@ -91,7 +91,7 @@ def latent(
     V_DIM: tl.constexpr, R: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BATCH: tl.constexpr,
     HEADS: tl.constexpr, PAGE: tl.constexpr, HAS_TABLE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     CAP: tl.constexpr, HAS_SINKS: tl.constexpr, HAS_LSE: tl.constexpr, STAGES: tl.constexpr, MERGED: tl.constexpr,
-    PARTS: tl.constexpr, EMULATE: tl.constexpr, CHAINED: tl.constexpr,
+    PARTS: tl.constexpr, LEAST_SHARE: tl.constexpr, EMULATE: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Serves all sequences, checks the table and clears padding. An item is a tile of BLOCK_M rows, queries x heads."""
     CHUNK: tl.constexpr = 128
@@ -107,7 +107,7 @@ def latent(
         BLOCK_M, BLOCK_N, BATCH, 1, HEADS, PAGE, HAS_TABLE, WINDOW,
     )  # fmt: skip
     num_units = tl.max(ends, 0)
-    share = tl.maximum(tl.cdiv(num_units, tl.num_programs(0)), 1)
+    share = tl.maximum(tl.cdiv(num_units, tl.num_programs(0)), LEAST_SHARE)
     unit = tl.program_id(0) * share
     stop = tl.minimum(unit + share, num_units)
     within, first, count, entry, length = sequence_at(

@@ -26,7 +26,8 @@ from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.scratch import counters
 
 VALUES, MORE = (16, 32, 64, 128, 256, 512), (16, 32, 64, 128)  # elements of a value, and those of a key beyond it
-MERGED, PARTS = 4, 2  # rows and parts of a cut item that are added at once: 4,096 numbers of 512 columns
+MERGED, PARTS = 4, 8  # rows and parts of a cut item that are added at once: 16,384 numbers of 512 columns
+LEAST_SHARE = 8  # blocks of a program, where there are so many: what more programs save, more parts cost
 
 
 def served(call: OpCall) -> str | None:
@@ -119,8 +120,9 @@ def _launch(
         *logits,
         **constants,
         BLOCK_M=block_m,
-        BLOCK_N=32 if block_m > 32 else 64,
-        STAGES=3 if constants["HAS_TABLE"] else 2,
+        BLOCK_N=64,
+        STAGES=3 if constants["HAS_TABLE"] and block_m <= 32 else 2,  # what shared memory holds beside the queries
+        LEAST_SHARE=LEAST_SHARE,
         MERGED=min(MERGED, block_m),
         PARTS=PARTS,
         EMULATE=INTERPRETED,

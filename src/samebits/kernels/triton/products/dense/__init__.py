@@ -3,7 +3,7 @@
 op             tier        tokens       served by
 gemm           invariant   1 to 16      tensor_cores.py; the interpreter takes it for any number
 gemm           invariant   more         descriptors.py: tiles copied by descriptors
-gemm           portable    1 to 8       few.py
+gemm           portable    1 to 8       few.py; up to 65,536 results too, which the interpreter leaves to exact.py
 gemm           portable    more         exact.py
 grouped_gemm   portable    any          grouped.py
 head_gemm      portable    any          heads.py

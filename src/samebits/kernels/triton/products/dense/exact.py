@@ -11,7 +11,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.registry import UNFUSED, implements
+from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.dense.few import MOST_TOKENS, gemv_exact
@@ -20,6 +20,7 @@ from samebits.kernels.triton.products.dense.operands import as_operand, float_we
 RUN = tl.constexpr(16)
 RUNS = tl.constexpr(16)
 TILE_TOKENS, TILE_ROWS = 16, 32
+MOST_ALONE = 1 << 16  # results up to which tiles leave most of a device idle, as those of a router do
 
 
 @triton.jit
@@ -86,7 +87,7 @@ def gemm_exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
     y = torch.empty(num_tokens, n, dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y
-    if num_tokens <= MOST_TOKENS:
+    if num_tokens <= MOST_TOKENS or (num_tokens * n <= MOST_ALONE and not INTERPRETED):
         gemv_exact(x, weight, bias, y)
         return y
     grid = (triton.cdiv(n, TILE_ROWS), triton.cdiv(num_tokens, TILE_TOKENS))

@@ -7,8 +7,6 @@ without work leave.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 import triton
 import triton.language as tl
@@ -18,7 +16,7 @@ from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.tensors import Tiled
-from samebits.kernels.triton.lib.weights import CHUNK, TILE
+from samebits.kernels.triton.lib.weights import TILE
 from samebits.kernels.triton.products.blocks.checks import activation_faults
 from samebits.kernels.triton.products.blocks.many.activations import (
     MOST_PROGRAMS,
@@ -97,19 +95,15 @@ def expert_warps(
     )  # fmt: skip
 
 
-def expert_shape(num_pairs: int, num_experts: int, num_blocks: int) -> Shape:
-    """Tiles about as wide as an expert has pairs; all shapes give the same bits."""
+def expert_shape(num_pairs: int, num_experts: int, fmt: str) -> Shape:
+    """Tiles about as wide as an expert has pairs, without groups: experts make programs enough. All shapes give the
+    same bits."""
     width = num_pairs // num_experts
     if width <= 8:
-        shape = Shape(1, 1, 2, 4, 8, 8)
-    elif width <= 16:
-        shape = Shape(1, 2, 2, 4, 8, 8)
-    elif width <= 32:
-        shape = Shape(1, 4, 2, 4, 8, 4)
-    else:
-        shape = Shape(2, 4, 4, 1, 1, 1, registers=168, lines_ahead=4)
-    # groups of warps take whole chunks
-    return replace(shape, groups=1) if num_blocks % CHUNK else shape
+        return Shape(2, 1, 2, 1, 4, 4) if fmt == "mxfp4" else Shape(1, 1, 4, 1, 8, 8)
+    if width <= 24:
+        return Shape(1, 2, 4, 1, 8, 8)
+    return Shape(2, 4, 4, 1, 1, 1, registers=168, lines_ahead=4)
 
 
 def expert_gemm_int8(
@@ -125,7 +119,7 @@ def expert_gemm_int8(
     """Fills y [P, N] from int8 blocks [X, K] and a weight [E, N, K]; none of them is 0."""
     (num_experts, n, k), num_pairs, device = weight.shape, len(pairs), codes.device
     nb, name = k // BLOCK, weight.format.name
-    shape = expert_shape(num_pairs, num_experts, nb)
+    shape = expert_shape(num_pairs, num_experts, name)
     width = 8 * shape.token_tiles
     # every expert may end in a tile that is not full, and no tile is empty
     tiles = min(num_pairs, num_pairs // width + num_experts)
