@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from samebits.core.errors import BadInput
+from samebits.core.tiers import Tier
+from samebits.kernels.record import Kernel
 from samebits.kernels.triton.lib.faults import raise_if_any
 from samebits.kernels.triton.recurrent.launch import registers_serve
 from samebits.kernels.triton.table import triton_kernels
@@ -35,10 +37,14 @@ def arrays_of(op: str, case: Case) -> Arrays:
     return {name: x for name, x in make_inputs(OPS[op], case).items() if isinstance(x, np.ndarray)}
 
 
+def kernel_of(op: str, tier: Tier) -> Kernel:
+    return next(kernel for kernel in triton_kernels()[op] if kernel.tier is tier)
+
+
 def run(op: str, inputs: Arrays, attrs: dict[str, Any]) -> list[np.ndarray]:
     given = {name: torch.from_numpy(x.copy()) for name, x in inputs.items()}
     with np.errstate(all="ignore"):
-        results = triton_kernels()[op][0].run(**given, **attrs)
+        results = kernel_of(op, Tier.PORTABLE).run(**given, **attrs)
     return [x.numpy() for x in results]
 
 
@@ -78,6 +84,22 @@ def test_prompts_in_registers(monkeypatch: pytest.MonkeyPatch, op: str, names: s
     assert registers_serve(key, value)
     pairs = zip(run(op, inputs, {}), reference(op, inputs, {}), strict=True)
     assert [same_bits(got, want) for got, want in pairs] == [True, True, True]
+
+
+def test_prompts_on_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt from its start, one from the middle of a chunk, and a token: near the reference, and what no row of
+    theirs may touch as it was."""
+    monkeypatch.setitem(BATCHES, "three", ((0, 21), (9, 8), (3, 1)))
+    case = replace(case_of("gated_delta_rule", "three"), dims={"Hk": 2, "H": 4, "K": 32, "V": 32})
+    inputs, attrs = arrays_of("gated_delta_rule", case), {"scale": 0.3, "v_heads": "tiled"}
+    given = {name: torch.from_numpy(x.copy()) for name, x in inputs.items()}
+    with np.errstate(all="ignore"):
+        results = kernel_of("gated_delta_rule", Tier.FAST).run(**given, **attrs)
+    for got, want in zip((x.numpy() for x in results), reference("gated_delta_rule", inputs, attrs), strict=True):
+        assert np.array_equal(np.isnan(got), np.isnan(want))
+        there = ~np.isnan(want)
+        off = np.sqrt(np.square(got - want)[there].mean() / np.square(want)[there].mean())
+        assert 0 < off < 4e-3
 
 
 def test_value_heads_that_are_tiled() -> None:

@@ -23,6 +23,8 @@ from samebits.ops.slots import POSITIONS, QO_INDPTR, SLOTS, check_runs, runs, st
 
 OP = "gated_delta_rule"
 F = np.float32
+# Root mean square 3e-3 with keys, queries and states of 8 bits; single outputs where much cancels have 20 times that.
+DELTA_TOLERANCE = Tolerance(2.0**-4, 1e-4, "sums over K of bfloat16 operands, which cancel in the rows of a chunk")
 RECURRENCE_TOLERANCE = Tolerance(
     2.0**-7, 1e-4, "sums over K and over a chunk in any order, elementary functions of the device, 16-bit operands"
 )
@@ -83,7 +85,7 @@ def _check(
         Result("state", "", "=state", alias_of="state"),
         Result("ring", "", "=ring", alias_of="ring"),
     ],
-    tolerance=RECURRENCE_TOLERANCE,
+    tolerance=DELTA_TOLERANCE,
     cases=DELTA_CASES,
     invariant_axes=("T", "B", "N"),
     check=_check,

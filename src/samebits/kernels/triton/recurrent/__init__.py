@@ -4,6 +4,7 @@ op                            sequences of     served by
 causal_conv                   any              conv.py: one launch, carries by sequence, most tokens by themselves
 gated_delta_rule, ssm_scan    several tokens   registers/: K of 32, 64 or 128, V in blocks of 32, on NVIDIA's GPUs
                                                weights.py, then prefill.py: any other K up to 256
+                                               at fast, the delta rule: tensor_cores.py after the weights of registers/
                               one token        decode.py, which also leaves k and G of all in the rings
 
 delta.py and ssm.py are the ops, launch.py their launches: three kernels over one batch, each leaves out what is

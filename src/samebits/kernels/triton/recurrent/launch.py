@@ -13,7 +13,7 @@ from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
+from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, UNFUSED
 from samebits.kernels.triton.recurrent.decode import NEW_U, decode_kernel
 from samebits.kernels.triton.recurrent.prefill import prefill_kernel
 from samebits.kernels.triton.recurrent.registers.kernel import prefill_registers
@@ -21,12 +21,14 @@ from samebits.kernels.triton.recurrent.registers.memory import SHARED_BYTES
 from samebits.kernels.triton.recurrent.registers.weights import WEIGHTS_BYTES, weights_registers
 from samebits.kernels.triton.recurrent.row_form import RECORD_LEN, Batch, Form, Gating, Memory, Rows
 from samebits.kernels.triton.recurrent.runs import CHUNK, Faults, num_pieces
+from samebits.kernels.triton.recurrent.tensor_cores import prefill_tensor_cores, solving_kernel
 from samebits.kernels.triton.recurrent.weights import weights_kernel
 
 WIDEST_KEY = 256  # elements of K: what the tree of head_dots has room for
 DECODE_COLUMNS = 64  # of V, of a program
 DECODE_WARPS = 4
 PREFILL_COLUMNS = 32
+FAST_COLUMNS, FAST_STAGES = 32, 3  # columns by warps of 16, chunks on their way
 REGISTERS = {16: {}, 32: {"maxnreg": 128}}  # by columns: two programs to a multiprocessor, four
 MOST_LONG, MOST_CHUNKS = 32, 512  # sequences that are walked at once, and chunks whose weights are made at once
 SHARE = 8  # value heads of one key head whose weights a program makes
@@ -53,6 +55,7 @@ class Call:
     is_delta: bool
     is_tiled: bool
     faults: Faults
+    is_fast: bool = False
 
 
 def key_too_wide(call: OpCall, name: str) -> str | None:
@@ -113,10 +116,18 @@ def launch(call: Call) -> None:
             scaled = floats(*q.shape)
             memories = [floats(size // 4) if INTERPRETED else None for size in (WEIGHTS_BYTES, SHARED_BYTES)]
             weights_registers[(key_heads, most_chunks)](**weights, scaled_ptr=scaled, shared_ptr=memories[0], **common)
-            width = registers_width(num_heads * value_dim * most_seqs, key_dim, device)
-            prefill_registers[(num_heads * value_dim // width, most_seqs)](
-                **prefill, scaled_ptr=scaled, shared_ptr=memories[1], WIDTH=width, **common, **REGISTERS[width]
-            )
+            if call.is_fast:
+                solving_kernel[(pieces * num_heads,)](records, num_warps=1, **chained(device), **FUSED)
+                del prefill["skip_ptr"]
+                prefill_tensor_cores[(num_heads * value_dim // FAST_COLUMNS, most_seqs)](
+                    **prefill | common | FUSED | {"num_warps": FAST_COLUMNS // 16},
+                    scaled_ptr=scaled, WIDTH=FAST_COLUMNS, STAGES=FAST_STAGES, EMULATE=INTERPRETED,
+                )  # fmt: skip
+            else:
+                width = registers_width(num_heads * value_dim * most_seqs, key_dim, device)
+                prefill_registers[(num_heads * value_dim // width, most_seqs)](
+                    **prefill, scaled_ptr=scaled, shared_ptr=memories[1], WIDTH=width, **common, **REGISTERS[width]
+                )
         else:
             turned = floats(2, *q.shape)
             parts = triton.cdiv(num_heads // key_heads, SHARE)
