@@ -28,7 +28,7 @@ WIDEST_KEY = 256  # elements of K: what the tree of head_dots has room for
 DECODE_COLUMNS = 64  # of V, of a program
 DECODE_WARPS = 4
 PREFILL_COLUMNS = 32
-FAST_COLUMNS, FAST_STAGES = 32, 3  # columns by warps of 16, chunks on their way
+FAST_STAGES = 3  # chunks on their way
 REGISTERS = {16: {}, 32: {"maxnreg": 128}}  # by columns: two programs to a multiprocessor, four
 MOST_LONG, MOST_CHUNKS = 32, 512  # sequences that are walked at once, and chunks whose weights are made at once
 SHARE = 8  # value heads of one key head whose weights a program makes
@@ -84,6 +84,11 @@ def registers_width(num_columns: int, key_dim: int, device: torch.device) -> int
     return 16 if key_dim > 32 and num_columns <= 32 * multiprocessors(device) else 32
 
 
+def tensor_core_width(num_columns: int, value_dim: int, device: torch.device) -> int:
+    """Columns of a program, 16 a warp: as few as fill a device with two programs to a multiprocessor, or many."""
+    return 16 if num_columns <= 32 * multiprocessors(device) else 64 if value_dim % 64 == 0 else 32
+
+
 def launch(call: Call) -> None:
     """Fills `out` and moves state and ring on."""
     (num_tokens, num_heads, value_dim), (_, key_heads, key_dim) = call.v.shape, call.q.shape
@@ -119,9 +124,10 @@ def launch(call: Call) -> None:
             if call.is_fast:
                 solving_kernel[(pieces * num_heads,)](records, num_warps=1, **chained(device), **FUSED)
                 del prefill["skip_ptr"]
-                prefill_tensor_cores[(num_heads * value_dim // FAST_COLUMNS, most_seqs)](
-                    **prefill | common | FUSED | {"num_warps": FAST_COLUMNS // 16},
-                    scaled_ptr=scaled, WIDTH=FAST_COLUMNS, STAGES=FAST_STAGES, EMULATE=INTERPRETED,
+                width = tensor_core_width(num_heads * value_dim * most_seqs, value_dim, device)
+                prefill_tensor_cores[(num_heads * value_dim // width, most_seqs)](
+                    **prefill | common | FUSED | {"num_warps": width // 16},
+                    scaled_ptr=scaled, WIDTH=width, STAGES=FAST_STAGES, EMULATE=INTERPRETED,
                 )  # fmt: skip
             else:
                 width = registers_width(num_heads * value_dim * most_seqs, key_dim, device)
