@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import Lifespan
 
 from samebits.core.errors import BadInput
-from samebits.server import status_routes, text_routes
+from samebits.server import page_routes, status_routes, text_routes
 from samebits.server.completion_routes import chat_completions, completions
 from samebits.server.errors import from_exception, handle_http_exception
 from samebits.server.logs import printable
@@ -65,7 +65,8 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/metrics", status_routes.metrics),
     ("GET", "/state", status_routes.state),
     ("GET", "/openapi.json", openapi),
-    ("GET", "/", status_routes.page),
+    ("GET", "/", page_routes.page),
+    ("GET", "/page/{name}", page_routes.page_file),
 )
 
 

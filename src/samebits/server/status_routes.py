@@ -1,12 +1,10 @@
-"""The routes that say what is served and how it goes: models, health, metrics, and the page with its state."""
+"""The routes that say what is served and how it goes: models, health, metrics, and the state that the page draws."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from samebits.engine.engine import Engine
 from samebits.server.model import READY, ServedModel
@@ -50,7 +48,8 @@ async def state(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     seen = await served.engine.look(_seen)
     steps = list(request.app.state.metrics.last_steps)
-    return JSONResponse({"model": served.name, "fingerprint": served.fingerprint, **seen, "steps": steps})
+    about = {"model": served.name, "fingerprint": served.fingerprint, "tier": served.tier}
+    return JSONResponse({**about, **seen, "steps": steps})
 
 
 def _seen(engine: Engine) -> dict[str, object]:
@@ -71,10 +70,3 @@ def _seen(engine: Engine) -> dict[str, object]:
         "pages": {"all": pages.pool.num_pages - 1, "used": pages.num_used, "idle": pages.pool.num_idle},
         "preemptions": scheduler.num_preemptions,
     }
-
-
-async def page(request: Request) -> Response:
-    """The page, which loads nothing from anywhere else."""
-    text = files("samebits.server").joinpath("page.html").read_text("utf-8")
-    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-    return HTMLResponse(text, headers={"content-security-policy": policy, "x-content-type-options": "nosniff"})

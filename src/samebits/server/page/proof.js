@@ -1,0 +1,92 @@
+// The proof: one request alone, then the same among others, and what the two runs say. No elements here.
+
+import { postEvents, Refusal } from "./api.js";
+import { NUM_NEIGHBOURS, neighbourBodies, startNeighbours } from "./neighbours.js";
+import { look } from "./pool.js";
+
+const LOOK_MS = 60;
+const pause = () => new Promise(done => { setTimeout(done, LOOK_MS); });
+
+/** The request that is proven: what /v1/chat/completions gets, both times. */
+export function proofRequest({ prompt, temperature, seed, maxTokens }) {
+  const messages = [{ role: "user", content: prompt }];
+  return { messages, temperature, seed, max_tokens: maxTokens, logits_sha256: true, return_token_ids: true };
+}
+
+/**
+ * Runs a proof and returns its record. `said` gets a line on what is going on, `grown` a run ("alone" or "among") with
+ * its answer so far. Refusal where the server refuses; aborting `signal` ends everything.
+ */
+export async function prove(request, signal, said, grown) {
+  const before = await look();
+  if (!before) throw new Refusal("the server does not say what it is doing");
+  said("Running it alone …");
+  const alone = await run(request, signal, answer => grown("alone", answer));
+  const bodies = neighbourBodies(request.max_tokens), ending = new AbortController();
+  const end = () => ending.abort();
+  signal.addEventListener("abort", end);
+  let among;
+  try {
+    said(`Starting ${NUM_NEIGHBOURS} other requests …`);
+    const neighbours = startNeighbours(bodies, ending.signal);
+    await untilRunning(neighbours, bodies.length, signal);
+    said("Running it again, among them …");
+    among = await run(request, signal, answer => grown("among", answer));
+  } finally {
+    end();
+    signal.removeEventListener("abort", end);
+  }
+  const { model, fingerprint, tier } = before;
+  const record = { kind: "samebits record of a proof", version: 1, made: new Date().toISOString(), model, fingerprint, tier };
+  return { ...record, ...verdictOf(alone, among), request, alone, among, neighbours: bodies };
+}
+
+async function untilRunning(neighbours, numCalls, signal) {
+  for (;;) {
+    const state = await look();
+    signal.throwIfAborted();
+    if (neighbours.failure()) throw new Refusal(`the other requests were refused: ${neighbours.failure().message}`);
+    if (state?.num_running >= NUM_NEIGHBOURS || neighbours.numEnded() === numCalls) return;
+    await pause();
+  }
+}
+
+/** One run: its answer, its hash, and how many sequences the server had under way meanwhile. */
+async function run(request, signal, grown) {
+  const answer = { text: "", token_ids: [], logits_sha256: null, finish_reason: null, usage: null, running: null };
+  let isDone = false;
+  const watching = (async () => {
+    while (!isDone) {
+      const { num_running: number } = (await look()) ?? {};
+      if (number && !isDone) answer.running = { least: Math.min(number, answer.running?.least ?? number), most: Math.max(number, answer.running?.most ?? 0) };
+      await pause();
+    }
+  })();
+  try {
+    for await (const event of postEvents("v1/chat/completions", { ...request, stream_options: { include_usage: true } }, signal)) {
+      for (const choice of event.choices) {
+        answer.text += (choice.delta.reasoning_content ?? "") + (choice.delta.content ?? "");
+        answer.token_ids.push(...(choice.token_ids ?? []));
+        answer.logits_sha256 = choice.logits_sha256 ?? answer.logits_sha256;
+        answer.finish_reason = choice.finish_reason ?? answer.finish_reason;
+      }
+      answer.usage = event.usage ?? answer.usage;
+      grown(answer);
+    }
+  } finally {
+    isDone = true;
+    await watching;
+  }
+  return answer;
+}
+
+/** "same", "different" or "nothing proven", and in words why. */
+export function verdictOf(alone, among) {
+  if (!alone.logits_sha256 || !among.logits_sha256) return { verdict: "nothing proven", why: "The server sent no hash of its logits." };
+  const differs = ["logits_sha256", "token_ids", "text"].filter(name => JSON.stringify(alone[name]) !== JSON.stringify(among[name]));
+  const words = { logits_sha256: "the logits' hashes", token_ids: "the tokens", text: "the texts" };
+  if (differs.length) return { verdict: "different", why: `What differs: ${differs.map(name => words[name]).join(", ")}.` };
+  const most = among.running?.most ?? 0;
+  if (most < 2) return { verdict: "nothing proven", why: "The others had ended before the second run: it was alone too. Ask for fewer tokens." };
+  return { verdict: "same", why: `Every logit of ${alone.token_ids.length} tokens, alone and in a batch of ${most}.` };
+}
