@@ -1,4 +1,4 @@
-"""`samebits tour`, which `make run` shows: devices, what neighbours in a batch do to a row's bits, the support matrix."""
+"""`samebits tour`, which `make run` shows: devices, what neighbours do to a row's bits, the support matrix."""
 
 from __future__ import annotations
 
