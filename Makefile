@@ -1,4 +1,4 @@
-# Two commands: `make run` shows what is here, `make test` proves it. Both make their own environment.
+# `make run` shows what is here, `make serve` serves it, `make test` proves it. All make their own environment.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,12 +12,16 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run test fuzz test-triton lint types docs golden format native-test asan tsan clean
+.PHONY: run serve test fuzz test-triton lint types docs golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
 	@echo; echo '$$ samebits chat "Why is the sky blue?"'
 	@$(BIN)/samebits chat "Why is the sky blue?" --max-tokens 48
+
+# The page is at http://127.0.0.1:8000; "Prove it" is one of its views.
+serve: $(VENV)/.core
+	@$(BIN)/samebits serve
 
 # The default model, and the translator of shaders, are fetched where the network allows; tests that need them are
 # skipped with a reason elsewhere.
@@ -70,7 +74,7 @@ $(BIN)/python:
 
 $(VENV)/.core: $(BIN)/python $(NATIVE)
 	@echo "building and installing samebits"
-	@$(PIP) -e .
+	@$(PIP) -e '.[server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

@@ -47,9 +47,10 @@ async def state(request: Request) -> Response:
     """What the page draws: pages, sequences under way, the last steps."""
     served: ServedModel = request.app.state.served.ready()
     seen = await served.engine.look(_seen)
-    steps = list(request.app.state.metrics.last_steps)
+    metrics = request.app.state.metrics
+    steps = {"num_steps": metrics.num_steps, "steps": list(metrics.last_steps)}
     about = {"model": served.name, "fingerprint": served.fingerprint, "tier": served.tier}
-    return JSONResponse({**about, **seen, "steps": steps})
+    return JSONResponse({**about, **seen, **steps})
 
 
 def _seen(engine: Engine) -> dict[str, object]:

@@ -93,7 +93,7 @@ function drawTurns() {
 function drawTurn(turn) {
   const isOut = turn !== open.turns.at(-1) && !isHistory(turn);
   const element = make("article", { className: isOut ? "turn left-out" : "turn" });
-  element.append(make("div", { className: "message user", textContent: turn.user }));
+  element.append(make("div", { className: "message user", tabIndex: 0, textContent: turn.user }));
   element.append(make("div", { className: "tools" }, isOut ? "not sent with later messages" : [],
     button("Edit", () => edit(turn)), copyButton(() => turn.user)));
   if (turn.answer || turn.reasoning || running?.turn === turn) element.append(drawAnswer(turn));

@@ -18,8 +18,7 @@ export function proofRequest({ prompt, temperature, seed, maxTokens }) {
  * its answer so far. Refusal where the server refuses; aborting `signal` ends everything.
  */
 export async function prove(request, signal, said, grown) {
-  const before = await look();
-  if (!before) throw new Refusal("the server does not say what it is doing");
+  const { model, fingerprint, tier } = await state();
   said("Running it alone …");
   const alone = await run(request, signal, answer => grown("alone", answer));
   const bodies = neighbourBodies(request.max_tokens), ending = new AbortController();
@@ -36,32 +35,50 @@ export async function prove(request, signal, said, grown) {
     end();
     signal.removeEventListener("abort", end);
   }
-  const { model, fingerprint, tier } = before;
   const record = { kind: "samebits record of a proof", version: 1, made: new Date().toISOString(), model, fingerprint, tier };
   return { ...record, ...verdictOf(alone, among), request, alone, among, neighbours: bodies };
 }
 
+async function state() {
+  const seen = await look();
+  if (!seen) throw new Refusal("what it is doing cannot be seen");
+  return seen;
+}
+
 async function untilRunning(neighbours, numCalls, signal) {
   for (;;) {
-    const state = await look();
+    const { num_running: numRunning } = await state();
     signal.throwIfAborted();
-    if (neighbours.failure()) throw new Refusal(`the other requests were refused: ${neighbours.failure().message}`);
-    if (state?.num_running >= NUM_NEIGHBOURS || neighbours.numEnded() === numCalls) return;
+    if (neighbours.failure()) throw new Refusal(`the other requests are refused: ${neighbours.failure().message}`);
+    if (numRunning >= NUM_NEIGHBOURS || neighbours.numEnded() === numCalls) return;
     await pause();
   }
 }
 
-/** One run: its answer, its hash, and how many sequences the server had under way meanwhile. */
-async function run(request, signal, grown) {
-  const answer = { text: "", token_ids: [], logits_sha256: null, finish_reason: null, usage: null, running: null };
-  let isDone = false;
+/** How many sequences were decoded in one step, at most, in the steps since this began: `size()` when `end` is through. */
+function watchSteps(state) {
+  let seen = state.num_steps, most = 0, isDone = false;
   const watching = (async () => {
-    while (!isDone) {
-      const { num_running: number } = (await look()) ?? {};
-      if (number && !isDone) answer.running = { least: Math.min(number, answer.running?.least ?? number), most: Math.max(number, answer.running?.most ?? 0) };
-      await pause();
+    for (let isLast = false; !isLast;) {
+      isLast = isDone; // one more look when all is done
+      const now = await look();
+      const fresh = now && now.num_steps > seen ? now.steps.slice(-(now.num_steps - seen)) : [];
+      most = Math.max(most, ...fresh.map(step => step.num_decodes));
+      seen = now?.num_steps ?? seen;
+      if (!isDone) await pause();
     }
   })();
+  const end = () => {
+    isDone = true;
+    return watching;
+  };
+  return { end, size: () => most };
+}
+
+/** One run: its answer, its hash, and the largest batch that the server decoded meanwhile. */
+async function run(request, signal, grown) {
+  const answer = { text: "", token_ids: [], logits_sha256: null, finish_reason: null, usage: null, largest_batch: 0 };
+  const steps = watchSteps(await state());
   try {
     for await (const event of postEvents("v1/chat/completions", { ...request, stream_options: { include_usage: true } }, signal)) {
       for (const choice of event.choices) {
@@ -71,12 +88,13 @@ async function run(request, signal, grown) {
         answer.finish_reason = choice.finish_reason ?? answer.finish_reason;
       }
       answer.usage = event.usage ?? answer.usage;
-      grown(answer);
+      grown({ ...answer, largest_batch: steps.size() });
     }
   } finally {
-    isDone = true;
-    await watching;
+    await steps.end();
+    answer.largest_batch = steps.size();
   }
+  grown(answer);
   return answer;
 }
 
@@ -86,7 +104,7 @@ export function verdictOf(alone, among) {
   const differs = ["logits_sha256", "token_ids", "text"].filter(name => JSON.stringify(alone[name]) !== JSON.stringify(among[name]));
   const words = { logits_sha256: "the logits' hashes", token_ids: "the tokens", text: "the texts" };
   if (differs.length) return { verdict: "different", why: `What differs: ${differs.map(name => words[name]).join(", ")}.` };
-  const most = among.running?.most ?? 0;
-  if (most < 2) return { verdict: "nothing proven", why: "The others had ended before the second run: it was alone too. Ask for fewer tokens." };
-  return { verdict: "same", why: `Every logit of ${alone.token_ids.length} tokens, alone and in a batch of ${most}.` };
+  if (alone.largest_batch > 1) return { verdict: "nothing proven", why: "Someone else used the server: the first run was not alone." };
+  if (among.largest_batch < 2) return { verdict: "nothing proven", why: "The others had ended before the second run. Ask for fewer tokens." };
+  return { verdict: "same", why: `Every logit of ${alone.token_ids.length} tokens, alone and in a batch of ${among.largest_batch}.` };
 }

@@ -43,7 +43,7 @@ async function start() {
     showVerdict(record.verdict, record.why);
   } catch (error) {
     at("proof-progress").textContent = "";
-    showVerdict("nothing proven", error.name === "AbortError" ? "Stopped." : `${error.message}.`);
+    showVerdict("nothing proven", error.name === "AbortError" ? "It was stopped." : `The server says: ${error.message}.`);
   } finally {
     controller = null;
     setBusy(false);
@@ -71,12 +71,12 @@ function showAnswer(name, answer) {
   const cached = answer.usage?.prompt_tokens_details?.cached_tokens;
   const facts = [
     answer.usage && `${answer.usage.completion_tokens} tokens`,
-    answer.running && `${answer.running.most} running at once`,
+    answer.largest_batch && `batch of ${answer.largest_batch}`,
     cached !== undefined && `${cached} prompt tokens from the cache`,
   ].filter(Boolean);
   at(name).replaceChildren(
     make("h2", { textContent: PANELS[name] }),
-    make("div", { className: "plain", textContent: answer.text }),
+    make("div", { className: "plain", tabIndex: 0, textContent: answer.text }),
     make("span", { className: "dim", textContent: facts.join(", ") }),
     make("span", { className: "hash", textContent: answer.logits_sha256 ?? "" }),
   );
@@ -85,7 +85,7 @@ function showAnswer(name, answer) {
 function showVerdict(verdict, why) {
   const kind = verdict.replace(" ", "-");
   at("verdict").className = kind;
-  at("verdict").replaceChildren(make("strong", { textContent: HEADLINES[verdict] }), why);
+  at("verdict").replaceChildren(make("strong", { textContent: HEADLINES[verdict] }), ` ${why}`);
   for (const name of Object.keys(PANELS)) at(name).className = kind;
 }
 
