@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from browsers import opened, posted, real_browser, say, wait_until_done
-from live_server import Running
+from live_server import Running, running
+
+from samebits.server.security import Door
 
 CHAT = "/v1/chat/completions"
 
@@ -233,3 +236,10 @@ def test_every_control_has_a_name_and_a_place_in_the_order(page: Any) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "send"
     assert page.locator("#log").get_attribute("aria-busy") == "false"
+
+
+def test_a_browser_with_the_key_gets_all_of_the_page(browser: Any, model_path: Path) -> None:
+    key = {"username": "anyone", "password": "sesame"}
+    with running(model_path, door=Door("sesame")) as locked, opened(browser, locked.url, http_credentials=key) as page:
+        say(page, "hello")
+        assert page.locator(".assistant .text").text_content()
