@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import llguidance
@@ -27,9 +28,11 @@ from samebits.server.grammar_wire import (
     FORK,
     HELLO,
     JSON_SCHEMA,
+    LARK,
     MASK,
     OPEN,
     REFUSED,
+    REGEX,
     STOPPED,
     Bounds,
     frame,
@@ -38,6 +41,11 @@ from samebits.server.grammar_wire import (
 )
 
 LIMITS = llguidance.LLParserLimits(max_lexer_states=25_000, verbose_errors=False)
+MAKERS: dict[bytes, Callable[[str], str]] = {
+    JSON_SCHEMA: llguidance.LLMatcher.grammar_from_json_schema,
+    REGEX: llguidance.LLMatcher.grammar_from_regex,
+    LARK: llguidance.LLMatcher.grammar_from_lark,
+}
 LEAST_SECONDS = 0.001  # a timer of 0 would never ring
 
 
@@ -104,8 +112,7 @@ def compile_format(
     signal.setitimer(signal.ITIMER_REAL, bounds.compile_seconds * bounds.wall_factor)
     try:
         text = payload.decode("utf-8")
-        make = llguidance.LLMatcher.grammar_from_json_schema if kind == JSON_SCHEMA else _from_regex
-        matcher = llguidance.LLMatcher(library, make(text), log_level=0, limits=LIMITS)
+        matcher = llguidance.LLMatcher(library, str(MAKERS[kind](text)), log_level=0, limits=LIMITS)
         error = matcher.get_error()
         if not error:
             first = matcher.deep_copy()
@@ -124,10 +131,6 @@ def compile_format(
 
 def _reason(error: str) -> bytes:
     return error.replace("<non-verbose/>", "").encode("utf-8", "replace")
-
-
-def _from_regex(text: str) -> str:
-    return str(llguidance.LLMatcher.grammar_from_regex(text))
 
 
 def follow_answers(stream: socket.socket, root: llguidance.LLMatcher, bounds: Bounds) -> None:

@@ -16,6 +16,7 @@ from samebits.server.limits import (
     MAX_STOP_CHARS,
     MAX_TOP_LOGPROBS,
 )
+from samebits.server.output_format import OutputFormat
 
 Item = TypeVar("Item")
 Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
@@ -58,26 +59,27 @@ class ResponseFormat(Body):
     type: Literal["text", "json_object", "json_schema", "regex"]
     json_schema: JsonSchema | None = None
     pattern: str | None = None
-    _source: str | None = None
+    _wanted: OutputFormat | None = None
 
     @property
-    def source(self) -> str | None:
-        """The regular expression, or a JSON schema as text; None for plain text."""
-        return self._source
+    def wanted(self) -> OutputFormat | None:
+        """None for plain text."""
+        return self._wanted
 
     @model_validator(mode="after")
-    def _take_source(self) -> ResponseFormat:
+    def _take_wanted(self) -> ResponseFormat:
         """ApiError where parts are missing or too long."""
         if self.type == "regex":
             if not self.pattern:
                 raise bad_request("response_format.pattern", "nothing", "a regular expression")
-            self._source = bounded_text([self.pattern])
+            self._wanted = OutputFormat("regex", bounded_text([self.pattern]))
         elif self.type == "json_object":
-            self._source = '{"type":"object"}'
+            self._wanted = OutputFormat("json_schema", '{"type":"object"}')
         elif self.type == "json_schema":
             if self.json_schema is None or self.json_schema.schema_ is None:
                 raise bad_request("response_format.json_schema", "nothing", "an object with a schema")
-            self._source = bounded_text(json.JSONEncoder(separators=(",", ":")).iterencode(self.json_schema.schema_))
+            source = bounded_text(json.JSONEncoder(separators=(",", ":")).iterencode(self.json_schema.schema_))
+            self._wanted = OutputFormat("json_schema", source)
         return self
 
 
@@ -102,6 +104,11 @@ class Sampling(Body):
     ignore_eos: bool | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] | None = None
     response_format: ResponseFormat | None = None
+
+    @property
+    def output_format(self) -> OutputFormat | None:
+        """What the answer is held to."""
+        return self.response_format.wanted if self.response_format else None
 
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
