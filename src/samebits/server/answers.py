@@ -1,86 +1,57 @@
-"""Answers of /v1/completions in OpenAI's shapes: whole ones and chunks of streams; and what all answers start with."""
+"""What answers of OpenAI's routes share: how they start, what they say of their prompt, and names of tokens."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from samebits.engine.answer import Completion, Piece
+from samebits.engine.job import Generation
+from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.server.model import ServedModel
-from samebits.server.turn_reader import FINISH
 
-
-def finish_reason(reason: str | None) -> str | None:
-    return None if reason is None else FINISH.get(reason, reason)
+CHARS_A_TOKEN = 10  # or so, in an answer
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.decode_bytes([token]).decode("utf-8", "replace")
 
 
-def completion_logprobs(tokenizer: Tokenizer, pieces: Iterable[Piece], offset: int = 0) -> dict[str, Any]:
-    result: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-    for p in pieces:
-        if p.token_id is None or p.logprob is None:
-            continue
-        text = token_text(tokenizer, p.token_id)
-        result["tokens"].append(text)
-        result["token_logprobs"].append(p.logprob)
-        result["top_logprobs"].append({token_text(tokenizer, t): value for t, value in p.top_logprobs})
-        result["text_offset"].append(offset)
-        offset += len(text)
-    return dict(result)
-
-
-class CompletionShape:
-    """A request's choices, with log-probabilities where it asked for them."""
-
-    whole = chunk = "text_completion"
-    prefix = "cmpl-"
-
-    def __init__(self, has_logprobs: bool) -> None:
-        self._has_logprobs = has_logprobs
-
-    def choice(self, tokenizer: Tokenizer, index: int, answer: Completion) -> dict[str, Any]:
-        logprobs = completion_logprobs(tokenizer, answer.logprobs) if self._has_logprobs else None
-        return {
-            "index": index,
-            "text": answer.text,
-            "logprobs": logprobs,
-            "finish_reason": finish_reason(answer.finish_reason),
-        }
-
-    def part(self, tokenizer: Tokenizer, index: int, piece: Piece, offset: int) -> dict[str, Any]:
-        logprobs = completion_logprobs(tokenizer, [piece], offset) if self._has_logprobs else None
-        return {
-            "index": index,
-            "text": piece.text if piece.is_answer else "",
-            "logprobs": logprobs,
-            "finish_reason": finish_reason(piece.finish_reason),
-        }
-
-
-def envelope(served: ServedModel, prefix: str, request_id: str, kind: str) -> dict[str, Any]:
-    """What every answer and chunk starts with."""
+def envelope(served: ServedModel, prefix: str, request_id: str, kind: str, job: Generation) -> dict[str, Any]:
+    """What every answer and chunk starts with; the seed, drawn or given, is that of all choices."""
     return {
         "id": prefix + request_id,
         "object": kind,
         "created": int(time.time()),
         "model": served.name,
         "system_fingerprint": served.fingerprint,
+        "seed": job.params.seed,
     }
 
 
-def whole_answer(
-    served: ServedModel,
-    shape: CompletionShape,
-    request_id: str,
-    answers: Sequence[Sequence[Completion]],
-    usage: dict[str, Any],
-) -> dict[str, Any]:
-    """All choices, those of the first prompt first."""
-    flat = [answer for of_prompt in answers for answer in of_prompt]
-    choices = [shape.choice(served.llm.tokenizer, i, answer) for i, answer in enumerate(flat)]
-    return {**envelope(served, shape.prefix, request_id, shape.whole), "choices": choices, "usage": usage}
+def logits_hash(answer: Completion | Piece) -> dict[str, str]:
+    """The hash over a choice's logits, where asked for; in a stream the last piece has it."""
+    return {"logits_sha256": answer.logits_sha256} if answer.logits_sha256 else {}
+
+
+def of_prompt(tokenizer: Tokenizer, job: Generation) -> dict[str, Any]:
+    """Log-probabilities of a prompt in vLLM's shape, where asked for: by token id, null for the first token."""
+    found = job.prompt_logprobs
+    if found is None:
+        return {}
+
+    def entry(token: int, logprob: float) -> dict[str, Any]:
+        return {"logprob": logprob, "decoded_token": token_text(tokenizer, token)}
+
+    following = zip(job.prompt.tolist()[1:], found.token_logprobs, found.top, strict=False)
+    rows = [{str(t): entry(t, value) for t, value in ((token, chosen), *top)} for token, chosen, top in following]
+    return {"prompt_logprobs": [None, *rows]}
+
+
+def answer_size(params: SamplingParams, usage: dict[str, int]) -> int:
+    """Characters of a whole answer, or so."""
+    num_named = usage["completion_tokens"] * (1 + (params.logprobs or 0))
+    if params.prompt_logprobs is not None:
+        num_named += usage["prompt_tokens"] * (1 + params.prompt_logprobs)
+    return num_named * CHARS_A_TOKEN

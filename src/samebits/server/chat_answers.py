@@ -7,6 +7,7 @@ from typing import Any
 
 from samebits.engine.answer import Piece
 from samebits.loaders import Tokenizer
+from samebits.server.answers import logits_hash
 from samebits.server.turn_events import (
     Call,
     CallArguments,
@@ -51,7 +52,8 @@ class ChatShape:
             message["tool_calls"] = [_call(call) for call in answer.calls]
         pieces = answer.completion.logprobs if answer.completion else ()
         logprobs = chat_logprobs(self._tokenizer, pieces) if self._has_logprobs else None
-        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.finish_reason}
+        choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.finish_reason}
+        return choice | (logits_hash(answer.completion) if answer.completion else {})
 
     def first(self, index: int) -> dict[str, Any]:
         delta = {"role": "assistant", "content": "", "refusal": None}
@@ -66,7 +68,8 @@ class ChatShape:
         deltas = deltas or [{} if finish else {"content": ""}]
         for number, delta in enumerate(deltas, 1):
             reason = finish if number == len(deltas) else None
-            yield {"index": step.choice, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+            part = {"index": step.choice, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+            yield part | (logits_hash(step.piece) if reason else {})
             logprobs = None
 
 

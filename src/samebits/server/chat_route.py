@@ -8,9 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from samebits.server.answers import envelope
+from samebits.loaders.chat import PromptEnd
+from samebits.server.answers import answer_size, envelope, of_prompt
 from samebits.server.chat_answers import CHUNK, PREFIX, WHOLE, ChatShape
-from samebits.server.completion_routes import CHARS_A_TOKEN
 from samebits.server.errors import bad_request
 from samebits.server.json_output import json_response
 from samebits.server.model import ServedModel
@@ -30,16 +30,15 @@ async def chat_completions(request: Request) -> Response:
     request_id = request.state.request_id
     if body.stream:
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
-        head = envelope(served, PREFIX, request_id, CHUNK)
+        head = envelope(served, PREFIX, request_id, CHUNK, stream.job)
         return event_stream(chunks(head, shape, stream, include_usage), request_id)
-    answers, head = await stream.answers(), envelope(served, PREFIX, request_id, WHOLE)
+    answers, head = await stream.answers(), envelope(served, PREFIX, request_id, WHOLE, stream.job)
 
     def whole() -> dict[str, Any]:
         choices = [shape.choice(index, answer) for index, answer in enumerate(answers)]
-        return {**head, "choices": choices, "usage": stream.usage()}
+        return {**head, "choices": choices, "usage": stream.usage(), **of_prompt(served.llm.tokenizer, stream.job)}
 
-    num_logprobs = 1 + body.given("top_logprobs", 0)
-    return await json_response(whole, stream.usage()["completion_tokens"] * CHARS_A_TOKEN * num_logprobs)
+    return await json_response(whole, answer_size(stream.job.params, stream.usage()))
 
 
 def turn_of(body: ChatBody) -> Turn:
@@ -47,12 +46,18 @@ def turn_of(body: ChatBody) -> Turn:
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
     effort = None if body.reasoning_effort in (None, "none") else body.reasoning_effort
+    ending = PromptEnd.OPEN if body.add_generation_prompt is False else PromptEnd.ANSWER
+    if body.continue_final_message:
+        if body.add_generation_prompt:
+            raise bad_request("continue_final_message", "add_generation_prompt too", "one of them")
+        ending = PromptEnd.CONTINUED
     return Turn(
         messages=[m.as_dict() for m in body.messages],
         sampling=body,
-        max_tokens=body.given("max_completion_tokens", body.max_tokens),
+        max_tokens=None if body.max_tokens == -1 else body.max_tokens,
         logprobs=body.given("top_logprobs", 0) if body.logprobs else None,
-        variables={"reasoning_effort": effort} if effort else {},
+        variables={**({"reasoning_effort": effort} if effort else {}), **body.given("chat_template_kwargs", {})},
+        ending=ending,
     )
 
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from samebits.server.answers import CompletionShape, envelope, whole_answer
+from samebits.engine.answer import Completion
+from samebits.engine.sampling import SamplingParams
+from samebits.server.answers import answer_size, envelope
+from samebits.server.completion_answers import CHUNK, PREFIX, WHOLE, ChoiceShape
 from samebits.server.engine_streams import Started, all_completions, merged, start_streams, usage
+from samebits.server.errors import bad_request
 from samebits.server.json_output import json_response
+from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
-from samebits.server.prompts import text_size, token_lists
-from samebits.server.protocol import CompletionBody, Sampling
+from samebits.server.prompts import prompts_of, text_size
+from samebits.server.protocol import CompletionBody
 from samebits.server.request_body import read_body, sampling_params
 from samebits.server.server_events import event_stream
 from samebits.server.threads import off_loop
 
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
-CHARS_A_TOKEN = 10  # or so, in an answer
 
 
 async def completions(request: Request) -> Response:
@@ -27,43 +33,72 @@ async def completions(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, CompletionBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    prompts = await off_loop(token_lists, text_size(body.prompt), served, body.prompt, "prompt")
+    prompts = await off_loop(prompts_of, text_size(body.prompt), served, body)
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
+    max_tokens = served.llm.engine.max_len if max_tokens == -1 else max_tokens
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
-    started = await start_streams(
-        request, served, prompts, params, "prompt", body.output_format, body.given("priority", 0)
-    )
-    return await respond(request, served, body, CompletionShape(body.logprobs is not None), started)
-
-
-async def respond(
-    request: Request, served: ServedModel, body: Sampling, shape: CompletionShape, started: Started
-) -> Response:
-    """A whole answer, or events as they come."""
+    params = drawn_params(body, params, served.limits)
+    started = await start_streams(request, served, prompts, params, "prompt", body)
+    shapes = shapes_of(served, body, started)
     request_id = request.state.request_id
     if body.stream:
-        include_usage = bool(body.stream_options and body.stream_options.include_usage)
-        return event_stream(chunks(served, shape, request_id, started, include_usage), request_id)
+        return event_stream(chunks(served, body, shapes, request_id, started), request_id)
     answers = await all_completions(request, started)
-    count = sum(len(a.token_ids) for of_prompt in answers for a in of_prompt)
-    size = count * CHARS_A_TOKEN * (1 + (started.streams[0].job.params.logprobs or 0))
-    return await json_response(lambda: whole_answer(served, shape, request_id, answers, usage(started.streams)), size)
+
+    def whole() -> dict[str, Any]:
+        kept = [answer for of_one in answers for answer in likeliest(of_one, body.given("n", 1))]
+        choices = [shape.whole(answer) for shape, answer in zip(shapes, kept, strict=True)]
+        head = envelope(served, PREFIX, request_id, WHOLE, started.streams[0].job)
+        return {**head, "choices": choices, "usage": usage(started.streams)}
+
+    return await json_response(whole, answer_size(params, usage(started.streams)))
+
+
+def drawn_params(body: CompletionBody, params: SamplingParams, limits: Limits) -> SamplingParams:
+    """The parameters with what echo and best_of need beside them; ApiError where the body contradicts itself."""
+    if body.echo and body.logprobs is not None:
+        params = replace(params, prompt_logprobs=max(body.logprobs, params.prompt_logprobs or 0))
+    if body.best_of is None or body.best_of == params.n:
+        return params
+    if body.stream or not params.n <= body.best_of <= limits.max_samples:
+        needed = f"{params.n} to {limits.max_samples}, and no stream"
+        raise bad_request("best_of", body.best_of, needed)
+    return replace(params, n=body.best_of, logprobs=params.logprobs or 0)
+
+
+def likeliest(answers: list[Completion], count: int) -> list[Completion]:
+    """The `count` answers of the highest log-probability per token, where more were drawn; the likeliest first."""
+    if len(answers) == count:
+        return answers
+
+    def per_token(answer: Completion) -> float:
+        drawn = [p.logprob for p in answer.logprobs if p.logprob is not None]
+        return math.fsum(drawn) / len(drawn) if drawn else -math.inf
+
+    return sorted(answers, key=per_token, reverse=True)[:count]
+
+
+def shapes_of(served: ServedModel, body: CompletionBody, started: Started) -> list[ChoiceShape]:
+    """One for each choice, those of the first prompt first."""
+    tokenizer, n = served.llm.tokenizer, body.given("n", 1)
+    texts: list[str | None] = [None] * len(started.streams)
+    if body.echo:
+        texts = [tokenizer.decode(s.job.prompt.tolist(), skip_special=True) for s in started.streams]
+    return [
+        ChoiceShape(tokenizer, number * n + sample, stream.job, body, texts[number])
+        for number, stream in enumerate(started.streams)
+        for sample in range(n)
+    ]
 
 
 async def chunks(
-    served: ServedModel, shape: CompletionShape, request_id: str, started: Started, include_usage: bool
+    served: ServedModel, body: CompletionBody, shapes: list[ChoiceShape], request_id: str, started: Started
 ) -> AsyncIterator[dict[str, Any]]:
     """The chunks of a stream, usage last."""
-    tokenizer, streams = served.llm.tokenizer, started.streams
-    n = len(streams[0].job.answers)
-    head = {
-        **envelope(served, shape.prefix, request_id, shape.chunk),
-        **({"usage": None} if include_usage else {}),
-    }
-    offsets = [0] * (n * len(streams))
+    streams = started.streams
+    n, include_usage = streams[0].job.params.n, bool(body.stream_options and body.stream_options.include_usage)
+    head = envelope(served, PREFIX, request_id, CHUNK, streams[0].job) | ({"usage": None} if include_usage else {})
     async for number, sample, piece in merged(started):
-        index = number * n + sample
-        yield {**head, "choices": [shape.part(tokenizer, index, piece, offsets[index])]}
-        offsets[index] += len(piece.text) if piece.is_answer else 0
+        yield {**head, "choices": [shapes[number * n + sample].part(piece)]}
     if include_usage:
         yield {**head, "choices": [], "usage": usage(streams)}

@@ -18,7 +18,7 @@ from samebits.server.errors import ApiError, busy
 from samebits.server.grammar_masks import Follower
 from samebits.server.limits import MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
-from samebits.server.output_format import OutputFormat
+from samebits.server.protocol import Sampling
 
 Result = TypeVar("Result")
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
@@ -45,14 +45,15 @@ async def start_streams(
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
     param: str,
-    wanted: OutputFormat | None = None,
-    priority: int = 0,
+    sampling: Sampling,
 ) -> Started:
     """A stream for each prompt, or none: a mistake in one ends those that were started.
 
-    param   the field that prompts came in
-    wanted  what answers are held to
+    param     the field that prompts came in
+    sampling  what answers are held to, how urgent they are, and with whom they share prompts
     """
+    params = params.with_seed()  # one for all prompts, which the answer names
+    wanted = sampling.output_format
     follower: Follower | None = None
     if wanted is not None:
         follower = await while_connected(request, served.grammars.follower(wanted))
@@ -60,7 +61,8 @@ async def start_streams(
     started, make_mask = Started([], follower), follower.new_mask if follower else None
     try:
         for prompt in prompts:
-            options = {"priority": priority, "deadline": deadline, "make_mask": make_mask}
+            options = {"priority": sampling.given("priority", 0), "salt": sampling.given("cache_salt", "").encode()}
+            options |= {"deadline": deadline, "make_mask": make_mask}
             started.streams.append(await served.engine.generate(prompt, params, **options))
     except BaseException as error:
         started.close()

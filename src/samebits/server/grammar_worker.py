@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import llguidance
+from llguidance.gbnf_to_lark import any_to_lark
 
 from samebits.loaders import Tokenizer
 from samebits.loaders.files import open_file, read_tokenizer
@@ -26,6 +27,7 @@ from samebits.server.grammar_wire import (
     ASK,
     COMPILED,
     FORK,
+    GRAMMAR,
     HELLO,
     JSON_SCHEMA,
     LARK,
@@ -41,10 +43,22 @@ from samebits.server.grammar_wire import (
 )
 
 LIMITS = llguidance.LLParserLimits(max_lexer_states=25_000, verbose_errors=False)
+
+
+def _from_grammar(text: str) -> str:
+    """A grammar in Lark or in llama.cpp's GBNF, which is translated; ValueError where it cannot be read."""
+    try:
+        lark = any_to_lark(text)
+    except Exception as error:  # the translator raises many kinds, plain Exceptions too
+        raise ValueError(f"it is no grammar in GBNF or Lark: {error}") from None
+    return str(llguidance.LLMatcher.grammar_from_lark(lark))
+
+
 MAKERS: dict[bytes, Callable[[str], str]] = {
     JSON_SCHEMA: llguidance.LLMatcher.grammar_from_json_schema,
     REGEX: llguidance.LLMatcher.grammar_from_regex,
     LARK: llguidance.LLMatcher.grammar_from_lark,
+    GRAMMAR: _from_grammar,
 }
 LEAST_SECONDS = 0.001  # a timer of 0 would never ring
 

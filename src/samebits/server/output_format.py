@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from samebits.server.grammar_wire import JSON_SCHEMA, LARK, REGEX
+from samebits.server.grammar_wire import GRAMMAR, JSON_SCHEMA, LARK, REGEX
 
-KINDS = {"json_schema": JSON_SCHEMA, "regex": REGEX, "lark": LARK}
+KINDS = {"json_schema": JSON_SCHEMA, "regex": REGEX, "lark": LARK, "grammar": GRAMMAR}
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class OutputFormat:
     """A kind and its text.
 
     kind    a key of KINDS
-    source  a JSON schema, a regular expression, or a grammar in llguidance's Lark
+    source  a JSON schema, a regular expression, or a grammar: in llguidance's Lark, or for "grammar" in GBNF too
     param   the request's field that it came from, for messages
     """
 

@@ -16,14 +16,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 
-from samebits.loaders.chat import FROZEN_TIME
+from samebits.engine.job import Generation
+from samebits.loaders.chat import FROZEN_TIME, PromptEnd
 from samebits.server.engine_streams import Started, merged, start_streams, usage, while_connected
 from samebits.server.model import ServedModel
-from samebits.server.prompts import short_enough
+from samebits.server.prompts import last_tokens, short_enough
 from samebits.server.protocol import Sampling
 from samebits.server.request_body import sampling_params
 from samebits.server.tools.offer import NOTHING, Offer
@@ -42,6 +44,7 @@ class Turn:
     max_tokens  None for all that the context holds
     logprobs    alternatives to name for each token; None for no log-probabilities at all
     variables   of the model's template, such as reasoning_effort
+    ending      what stands behind the messages
     param       the field that the messages came in, for errors
     """
 
@@ -51,6 +54,7 @@ class Turn:
     logprobs: int | None = None
     offer: Offer = NOTHING
     variables: dict[str, Any] = field(default_factory=dict)
+    ending: PromptEnd = PromptEnd.ANSWER
     param: str = "messages"
 
 
@@ -59,6 +63,11 @@ class TurnStream:
 
     def __init__(self, request: Request, started: Started, readers: list[TurnReader]) -> None:
         self._request, self._started, self._readers = request, started, readers
+
+    @property
+    def job(self) -> Generation:
+        """The engine's side: prompt, parameters with their seed, and what was found of the prompt."""
+        return self._started.streams[0].job
 
     @property
     def num_choices(self) -> int:
@@ -91,11 +100,10 @@ class TurnStream:
 async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnStream:
     """The turn under way; ApiError or BadInput where it cannot be."""
     now = FROZEN_TIME if served.is_deterministic else None
-    render = served.llm.chat_prompt
-    prompt = await asyncio.to_thread(short_enough, turn.param, render, turn.messages, now, turn.variables)
+    render = partial(served.llm.chat_prompt, turn.messages, now, turn.variables, turn.ending)
+    prompt = last_tokens(await asyncio.to_thread(short_enough, turn.param, render), turn.sampling, served)
     room = max(1, served.llm.engine.max_len - len(prompt))
     max_tokens = room if turn.max_tokens is None else turn.max_tokens
     params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
-    wanted, priority = turn.sampling.output_format, turn.sampling.given("priority", 0)
-    started = await start_streams(request, served, [prompt], params, turn.param, wanted, priority)
+    started = await start_streams(request, served, [prompt], params, turn.param, turn.sampling)
     return TurnStream(request, started, [TurnReader() for _ in range(params.n)])
