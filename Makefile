@@ -47,8 +47,9 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy
 
-docs: $(VENV)/.core
+docs: $(VENV)/.dev
 	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
+	@$(BIN)/python -m samebits.cli.request_docs docs/requests.md
 
 golden: $(VENV)/.core
 	@$(BIN)/samebits golden make golden --small --force

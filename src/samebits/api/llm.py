@@ -21,6 +21,7 @@ from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_jobs import Score
 from samebits.engine.weights import Progress
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.chat import PromptEnd
 from samebits.loaders.tokenizer import TextTooLong
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
@@ -133,11 +134,13 @@ class LLM:
         messages: Sequence[Mapping[str, Any]],
         now: datetime | None = None,
         variables: Mapping[str, Any] | None = None,
+        ending: PromptEnd = PromptEnd.ANSWER,
     ) -> list[int]:
         """Messages through the model's own template, as token ids; BadInput if it has none, TextTooLong as `encode`.
 
         now         the time for templates that print it; the current time if absent
         variables   of the template's own, such as `reasoning_effort`; BadInput for one that it does not name
+        ending      whether an answer begins behind them, or the last of them goes on
         """
         if self._template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
@@ -149,8 +152,12 @@ class LLM:
         if num_chars > max_bytes:
             raise TextTooLong("chat", "messages", f"{num_chars} characters", f"at most {max_bytes}{reason}")
         special = self.tokenizer.special
-        text = self._template.render(
+        is_continued = ending is PromptEnd.CONTINUED
+        render = self._template.render_to_continue if is_continued else self._template.render
+        options: dict[str, Any] = {} if is_continued else {"add_generation_prompt": ending is PromptEnd.ANSWER}
+        text = render(
             messages,
+            **options,
             bos_token=self.tokenizer.token_text(special.bos),
             eos_token=self.tokenizer.token_text(special.eos),
             variables=variables,

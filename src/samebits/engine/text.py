@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
+from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.loaders.tokenizer import MessageMarks
 
@@ -40,11 +41,11 @@ class _Stop:
 class StopText:
     """Cuts text at the stop string that is complete first, the longest of several; holds back what may become one.
 
-    What it shows does not depend on where the pieces of the text end.
+    What it shows does not depend on where the pieces of the text end. With `keeps_stop` the string itself is shown.
     """
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops, self._held = [_Stop(text) for text in stops], ""
+    def __init__(self, stops: tuple[str, ...], keeps_stop: bool = False) -> None:
+        self._stops, self._held, self._keeps_stop = [_Stop(text) for text in stops], "", keeps_stop
 
     def push(self, text: str) -> tuple[str, bool]:
         """(text that is safe to show, whether a stop string was met); nothing may follow one that was."""
@@ -52,7 +53,7 @@ class StopText:
         shown, self._held = self._held + text, ""
         if found:
             end, length = min(found)
-            return shown[: len(shown) - len(text) + end + length], True
+            return shown[: len(shown) - len(text) + end + (0 if self._keeps_stop else length)], True
         if keep := max((stop.num_matched for stop in self._stops), default=0):
             shown, self._held = shown[:-keep], shown[-keep:]
         return shown, False
@@ -72,15 +73,16 @@ class AnswerText:
     channel   of the text that was given last; None where the model has no channels, or has not named one
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...]) -> None:
-        self._stream, self._stop_texts, self._stops = tokenizer.stream(skip_special=True), stops, StopText(stops)
+    def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:
+        self._stream, self._params = tokenizer.stream(params.skip_special), params
+        self._stops = StopText(params.stop, params.include_stop)
         self._marks = tokenizer.special.marks
         self._entered: str | None = None  # the channel of what comes next
         self._name: str | None = None  # of a channel, as far as it has come; None within a message
         self.channel: str | None = None
 
-    def push(self, token: int) -> tuple[str, bool]:
-        """(text that became safe to show, whether a stop string was met)."""
+    def push(self, token: int, may_stop: bool = True) -> tuple[str, bool]:
+        """(text that became safe to show, whether a stop string was met), which begins where one may stop."""
         self.channel = self._entered
         if self._marks and token in astuple(self._marks):
             return self._pass(self._marks, token)
@@ -88,7 +90,7 @@ class AnswerText:
         if self._name is not None:
             self._name += text
             return "", False
-        return self._stops.push(text)
+        return self._stops.push(text) if may_stop else (text, False)
 
     def _pass(self, marks: MessageMarks, mark: int) -> tuple[str, bool]:
         """A mark: what was held back of the message before it is all there is of that."""
@@ -96,7 +98,7 @@ class AnswerText:
         if self._name is None:
             text, is_stopped = self._stops.push(rest)
             text += "" if is_stopped else self._stops.finish()
-            self._stops = StopText(self._stop_texts)
+            self._stops = StopText(self._params.stop, self._params.include_stop)
         if mark == marks.message:
             self._entered, self._name = next(iter((self._name or "").split()), None), None
         elif mark != marks.end:

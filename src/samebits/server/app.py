@@ -16,7 +16,8 @@ from starlette.types import Lifespan
 
 from samebits.core.errors import BadInput
 from samebits.server import page_routes, status_routes, text_routes
-from samebits.server.completion_routes import chat_completions, completions
+from samebits.server.chat_route import chat_completions
+from samebits.server.completion_routes import completions
 from samebits.server.errors import from_exception, handle_http_exception
 from samebits.server.logs import printable
 from samebits.server.metrics import Metrics

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from samebits.core.errors import BadInput
 from samebits.engine.job import RequestFailed
-from samebits.engine.sampler import SAMPLE
+from samebits.engine.sampling import SAMPLE
 from samebits.server.limits import RETRY_AFTER_SECONDS
 from samebits.server.logs import printable
 

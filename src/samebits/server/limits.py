@@ -55,4 +55,5 @@ MAX_SCHEMA_CHARS = 1 << 18
 MAX_TOKENIZED_CHARS = 1 << 20  # of a call to /tokenize, which may hold more than the context
 MAX_DECODED_IDS = 1 << 16  # of a call to /detokenize
 MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; a name counts as one value, a list as four
+MAX_CHOICES, MAX_WORDS, MAX_LISTED_IDS = 4096, 256, 1 << 18  # to choose from; to avoid; of a field that lists token ids
 MAX_BIASES, MAX_TOP_LOGPROBS, MAX_STOP_CHARS, MAX_NAME_CHARS = 1024, 20, 1024, 256

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from samebits import __version__
-from samebits.server.protocol import Body, ChatBody, CompletionBody, DetokenizeBody, EmbeddingBody, TokenizeBody
+from samebits.server.base_body import Body
+from samebits.server.protocol import ChatBody, CompletionBody, DetokenizeBody, EmbeddingBody, TokenizeBody
 
 POSTS: dict[str, tuple[type[Body], str]] = {
     "/v1/chat/completions": (ChatBody, "Answer a conversation"),

@@ -1,0 +1,109 @@
+"""One turn of a conversation, in no protocol's words: what every chat protocol of this server stands on.
+
+A route translates its body into a `Turn`, starts it, and translates what comes back:
+
+    stream = await start_turn(request, served, turn)
+    async for step in stream.steps():           # as it comes, all choices interleaved
+        ... step.choice, step.events, step.piece
+    answers = await stream.answers()            # or whole: a ChoiceAnswer per choice, made of the same events
+
+`steps` and `answers` raise what goes wrong, and leaving them early ends the request; only one of the two is used, once.
+`stream.usage()` counts tokens when they have come. Events are in `turn_events`, offered tools in `tools/offer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+
+from samebits.engine.job import Generation
+from samebits.loaders.chat import FROZEN_TIME, PromptEnd
+from samebits.server.engine_streams import Started, merged, start_streams, usage, while_connected
+from samebits.server.model import ServedModel
+from samebits.server.prompts import last_tokens, short_enough
+from samebits.server.protocol import Sampling
+from samebits.server.request_body import sampling_params
+from samebits.server.tools.offer import NOTHING, Offer
+from samebits.server.turn_events import ChoiceAnswer, Step
+from samebits.server.turn_reader import TurnReader
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a client asks for.
+
+    messages    as chat templates take them: {"role", "content"} with roles system, user, assistant and tool; an
+                assistant's may have "tool_calls" [{"id", "type", "function": {"name", "arguments"}}], whose arguments
+                are an object or a text, and "reasoning_content"; a tool's has "tool_call_id"
+    sampling    everything about how tokens are drawn, and the format that the text is held to
+    max_tokens  None for all that the context holds
+    logprobs    alternatives to name for each token; None for no log-probabilities at all
+    variables   of the model's template, such as reasoning_effort
+    ending      what stands behind the messages
+    param       the field that the messages came in, for errors
+    """
+
+    messages: list[dict[str, Any]]
+    sampling: Sampling
+    max_tokens: int | None = None
+    logprobs: int | None = None
+    offer: Offer = NOTHING
+    variables: dict[str, Any] = field(default_factory=dict)
+    ending: PromptEnd = PromptEnd.ANSWER
+    param: str = "messages"
+
+
+class TurnStream:
+    """A turn under way."""
+
+    def __init__(self, request: Request, started: Started, readers: list[TurnReader]) -> None:
+        self._request, self._started, self._readers = request, started, readers
+
+    @property
+    def job(self) -> Generation:
+        """The engine's side: prompt, parameters with their seed, and what was found of the prompt."""
+        return self._started.streams[0].job
+
+    @property
+    def num_choices(self) -> int:
+        return len(self._readers)
+
+    async def steps(self) -> AsyncIterator[Step]:
+        """Events of all choices as they come, one step per piece of the engine's."""
+        async for _, choice, piece in merged(self._started):
+            yield Step(choice, tuple(self._readers[choice].push(piece)), piece)
+
+    async def answers(self) -> list[ChoiceAnswer]:
+        """Every choice, when all are finished; a client that goes away ends them."""
+
+        async def wait() -> list[ChoiceAnswer]:
+            answers = [ChoiceAnswer() for _ in self._readers]
+            async for step in self.steps():
+                for event in step.events:
+                    answers[step.choice].add(event)
+            for answer, completion in zip(answers, self._started.streams[0].job.completions(), strict=True):
+                answer.completion = completion
+            return answers
+
+        return await while_connected(self._request, wait())
+
+    def usage(self) -> dict[str, int]:
+        """prompt_tokens, completion_tokens and total_tokens, so far."""
+        return usage(self._started.streams)
+
+
+async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnStream:
+    """The turn under way; ApiError or BadInput where it cannot be."""
+    now = FROZEN_TIME if served.is_deterministic else None
+    render = partial(served.llm.chat_prompt, turn.messages, now, turn.variables, turn.ending)
+    prompt = last_tokens(await asyncio.to_thread(short_enough, turn.param, render), turn.sampling, served)
+    room = max(1, served.llm.engine.max_len - len(prompt))
+    max_tokens = room if turn.max_tokens is None else turn.max_tokens
+    params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
+    started = await start_streams(request, served, [prompt], params, turn.param, turn.sampling)
+    return TurnStream(request, started, [TurnReader() for _ in range(params.n)])
