@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from samebits.engine.answer import Completion, Piece
@@ -33,6 +34,11 @@ def envelope(served: ServedModel, prefix: str, request_id: str, kind: str, job: 
 def logits_hash(answer: Completion | Piece) -> dict[str, str]:
     """The hash over a choice's logits, where asked for; in a stream the last piece has it."""
     return {"logits_sha256": answer.logits_sha256} if answer.logits_sha256 else {}
+
+
+def token_ids(ids: Iterable[int | None]) -> dict[str, list[int]]:
+    """The ids of a choice's tokens, or of those that a chunk brings."""
+    return {"token_ids": [token for token in ids if token is not None]}
 
 
 def of_prompt(tokenizer: Tokenizer, job: Generation) -> dict[str, Any]:

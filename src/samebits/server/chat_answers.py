@@ -7,7 +7,7 @@ from typing import Any
 
 from samebits.engine.answer import Piece
 from samebits.loaders import Tokenizer
-from samebits.server.answers import logits_hash
+from samebits.server.answers import logits_hash, token_ids
 from samebits.server.turn_events import (
     Call,
     CallArguments,
@@ -37,10 +37,10 @@ def chat_logprobs(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> dict[str, An
 
 
 class ChatShape:
-    """A request's choices, with log-probabilities where it asked for them."""
+    """A request's choices, with log-probabilities and token ids where it asked for them."""
 
-    def __init__(self, tokenizer: Tokenizer, has_logprobs: bool) -> None:
-        self._tokenizer, self._has_logprobs = tokenizer, has_logprobs
+    def __init__(self, tokenizer: Tokenizer, has_logprobs: bool, has_token_ids: bool) -> None:
+        self._tokenizer, self._has_logprobs, self._has_token_ids = tokenizer, has_logprobs, has_token_ids
 
     def choice(self, index: int, answer: ChoiceAnswer) -> dict[str, Any]:
         """A whole choice; its content is null where there are calls alone."""
@@ -53,6 +53,8 @@ class ChatShape:
         pieces = answer.completion.logprobs if answer.completion else ()
         logprobs = chat_logprobs(self._tokenizer, pieces) if self._has_logprobs else None
         choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.finish_reason}
+        if answer.completion and self._has_token_ids:
+            choice |= token_ids(answer.completion.token_ids)
         return choice | (logits_hash(answer.completion) if answer.completion else {})
 
     def first(self, index: int) -> dict[str, Any]:
@@ -60,17 +62,18 @@ class ChatShape:
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def parts(self, step: Step) -> Iterator[dict[str, Any]]:
-        """A chunk's choice for each event; the first has the token's log-probabilities, the last the finish reason."""
+        """A chunk's choice for each event; the first has what is known of the token, the last the finish reason."""
         with_logprobs = self._has_logprobs and step.piece.token_id is not None
         logprobs = chat_logprobs(self._tokenizer, [step.piece]) if with_logprobs else None
         finish = next((e.reason for e in step.events if isinstance(e, Finished)), None)
         deltas = [_delta(event) for event in step.events if not isinstance(event, Finished)]
         deltas = deltas or [{} if finish else {"content": ""}]
+        ids = token_ids([step.piece.token_id]) if self._has_token_ids else {}
         for number, delta in enumerate(deltas, 1):
             reason = finish if number == len(deltas) else None
             part = {"index": step.choice, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-            yield part | (logits_hash(step.piece) if reason else {})
-            logprobs = None
+            yield part | ids | (logits_hash(step.piece) if reason else {})
+            logprobs, ids = None, {}
 
 
 def _call(call: Call) -> dict[str, Any]:

@@ -26,7 +26,7 @@ async def chat_completions(request: Request) -> Response:
     body = await read_body(request, ChatBody, served.limits.max_body_bytes)
     served.check_name(body.model)
     stream = await start_turn(request, served, turn_of(body))
-    shape = ChatShape(served.llm.tokenizer, bool(body.logprobs))
+    shape = ChatShape(served.llm.tokenizer, bool(body.logprobs), bool(body.return_token_ids))
     request_id = request.state.request_id
     if body.stream:
         include_usage = bool(body.stream_options and body.stream_options.include_usage)

@@ -8,7 +8,7 @@ from typing import Any
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.job import Generation
 from samebits.loaders import Tokenizer
-from samebits.server.answers import logits_hash, of_prompt, token_text
+from samebits.server.answers import logits_hash, of_prompt, token_ids, token_text
 from samebits.server.protocol import CompletionBody
 from samebits.server.turn_reader import FINISH
 
@@ -62,7 +62,7 @@ class ChoiceShape:
     ) -> None:
         self._tokenizer, self._index, self._job, self._echoed = tokenizer, index, job, echoed
         self._logprobs = Logprobs(tokenizer) if body.logprobs is not None else None
-        self._tells_of_prompt = body.prompt_logprobs is not None
+        self._tells_of_prompt, self._has_token_ids = body.prompt_logprobs is not None, bool(body.return_token_ids)
 
     def whole(self, answer: Completion) -> dict[str, Any]:
         """The choice; its logprobs are null where not asked for."""
@@ -73,6 +73,7 @@ class ChoiceShape:
             "logprobs": self._logprobs.lists(tokens) if self._logprobs else None,
             "finish_reason": finish_reason(answer.finish_reason),
             **logits_hash(answer),
+            **(token_ids(answer.token_ids) if self._has_token_ids else {}),
             **(of_prompt(self._tokenizer, self._job) if self._tells_of_prompt else {}),
         }
 
@@ -86,4 +87,5 @@ class ChoiceShape:
             "logprobs": self._logprobs.lists(tokens) if self._logprobs else None,
             "finish_reason": finish_reason(piece.finish_reason),
             **logits_hash(piece),
+            **(token_ids([piece.token_id]) if self._has_token_ids else {}),
         }

@@ -101,7 +101,6 @@ REFUSED: dict[str, Refused] = {
     "post_sampling_probs": Refused(BOTH, "probabilities after the draw's thresholds", (False,)),
     "logprob_token_ids": Refused(BOTH, "log-probabilities of chosen tokens"),
     "return_tokens_as_token_ids": Refused(BOTH, "ids in place of texts", (False,)),
-    "return_token_ids": Refused(BOTH, "ids beside texts", (False,)),
     "return_tokens": Refused(BOTH, "ids beside texts", (False,)),
     "return_prompt_token_ids": Refused(CHAT, "ids of the prompt", (False,)),
     "return_prompt_text": Refused(CHAT, "the rendered prompt", (False,)),

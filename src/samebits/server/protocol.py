@@ -81,6 +81,7 @@ class Sampling(Body):
     )
     prompt_logprobs: TopCount | None = says("log-probabilities of the prompt's tokens too; not in streams")
     logits_sha256: bool | None = says("a hash over the logits of all drawn tokens, per choice")
+    return_token_ids: bool | None = says("`token_ids` of the answer, per choice; in a stream with each token's chunk")
     response_format: ResponseFormat | None = says(
         "`json_object`, `json_schema`, `regex` with a `pattern`, or `grammar` with a `grammar`"
     )
