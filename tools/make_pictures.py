@@ -8,6 +8,7 @@ Serve the default model first (`make serve`), then, with the extra `dev` install
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
-SIZE = {"width": 1200, "height": 720}
+SIZE = {"width": 1200, "height": 760}
 MAX_BYTES = 200_000
 
 
@@ -29,10 +30,9 @@ def take(page: Page, name: str) -> None:
 
 
 def chat(page: Page) -> None:
-    for text in ("Write a Python function that reverses a string.", "What is a palindrome?"):
-        page.get_by_label("Message", exact=True).fill(text)
-        page.get_by_role("button", name="Send", exact=True).click()
-        page.locator("#send:enabled").wait_for()
+    page.get_by_label("Message", exact=True).fill("Write a Python function that reverses a string.")
+    page.get_by_role("button", name="Send", exact=True).click()
+    page.locator("#send:enabled").wait_for()
     take(page, "chat")
 
 
@@ -40,7 +40,7 @@ def batch(page: Page) -> None:
     """The second answer is under way, in a full batch."""
     page.get_by_role("link", name="Prove it").click()
     page.get_by_role("button", name="Prove it").click()
-    page.locator("#among .plain", has_text=" ").wait_for()
+    page.locator("#among .plain", has_text=re.compile(".{80}")).wait_for()
     take(page, "batch")
     page.locator("#proof-start:enabled").wait_for()
 
@@ -49,6 +49,7 @@ def proof(page: Page) -> None:
     page.get_by_role("link", name="Prove it").click()
     page.get_by_role("button", name="Prove it").click()
     page.locator("#verdict.same").wait_for()
+    page.get_by_text("0 running, 0 waiting").wait_for()  # the pool has emptied again
     take(page, "proof")
 
 

@@ -65,6 +65,13 @@ function remove(conversation) {
   });
 }
 
+/** The start of a line, cut between words. */
+function titleFrom(line) {
+  if (line.length <= MAX_TITLE_CHARS) return line;
+  const cut = line.slice(0, MAX_TITLE_CHARS);
+  return `${cut.slice(0, Math.max(cut.lastIndexOf(" "), MAX_TITLE_CHARS / 2))} …`;
+}
+
 const titleOf = conversation => conversation.title || "New conversation";
 
 function list() {
@@ -161,7 +168,7 @@ function submit() {
   editing = null;
   notice("");
   at("text").value = "";
-  open.title ||= text.split("\n")[0].slice(0, MAX_TITLE_CHARS);
+  open.title ||= titleFrom(text.split("\n")[0]);
   at("title").value = open.title;
   const turn = store.newTurn(text);
   open.turns.push(turn);

@@ -68,11 +68,9 @@ function clear() {
 }
 
 function showAnswer(name, answer) {
-  const cached = answer.usage?.prompt_tokens_details?.cached_tokens;
   const facts = [
     answer.usage && `${answer.usage.completion_tokens} tokens`,
     answer.largest_batch && `batch of ${answer.largest_batch}`,
-    cached !== undefined && `${cached} prompt tokens from the cache`,
   ].filter(Boolean);
   at(name).replaceChildren(
     make("h2", { textContent: PANELS[name] }),
