@@ -29,11 +29,12 @@ class Piece:
     top_logprobs: tuple[tuple[int, float], ...] = ()
     finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
     channel: str | None = None  # that the text is in, of a model that has channels
+    recipient: str | None = None  # of a message that is for a function, of such a model
 
     @property
     def is_answer(self) -> bool:
         """Whether the text is meant for whoever asked; a model that has channels thinks in others."""
-        return self.channel in (None, FINAL)
+        return self.channel in (None, FINAL) and self.recipient is None
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Answer:
         self.num_tokens = len(prompt)  # known ones, the prompt's included
         self.pieces: list[Piece] = []
         self.finish_reason: str | None = None
-        self._text = AnswerText(tokenizer, params.stop)
+        self._text = AnswerText(tokenizer, params.stop, params.shown_ids)
         self._end_ids = frozenset() if params.ignore_eos else tokenizer.special.end_ids
         self._max_len = min(max_len, len(prompt) + params.max_tokens)
         self._digest = hashlib.sha256() if params.hash_logits else None
@@ -96,14 +97,13 @@ class Answer:
         reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None
         if reason and not is_stopped:
             text += self._text.finish()
-        if logprobs is None:
-            return self._add(Piece(token, text, finish_reason=reason, channel=self._text.channel))
-        return self._add(Piece(token, text, logprobs.chosen, logprobs.top, reason, self._text.channel))
+        chosen, top = (logprobs.chosen, logprobs.top) if logprobs else (None, ())
+        return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient))
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
         text = self._text.finish()
-        return self._add(Piece(None, text, finish_reason=reason, channel=self._text.channel))
+        return self._add(Piece(None, text, None, (), reason, self._text.channel, self._text.recipient))
 
     def fail(self) -> Piece:
         """Ends an answer that is not finished, without a look at its text: nothing here can raise."""

@@ -30,6 +30,7 @@ class SamplingParams:
     logprobs: int | None = None
     hash_logits: bool = False
     ignore_eos: bool = False
+    shown_ids: frozenset[int] = frozenset()  # control tokens whose text is part of the answer
 
     def __post_init__(self) -> None:
         bounds: dict[str, tuple[float, float]] = {

@@ -7,6 +7,8 @@ from dataclasses import astuple
 from samebits.loaders import Tokenizer
 from samebits.loaders.tokenizer import MessageMarks
 
+TO = "to="  # before a message's recipient
+
 
 class _Stop:
     """How much of one stop string a text ends with (Knuth, Morris and Pratt), in one step per character.
@@ -69,24 +71,28 @@ class AnswerText:
     A model that answers in several messages, each in a channel, names the channel ahead of a message: that name and the
     role before it are no text of the answer.
 
-    channel   of the text that was given last; None where the model has no channels, or has not named one
+    channel    of the text that was given last; None where the model has no channels, or has not named one
+    recipient  of that text, such as "functions.f", where its message names one
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...]) -> None:
-        self._stream, self._stop_texts, self._stops = tokenizer.stream(skip_special=True), stops, StopText(stops)
-        self._marks = tokenizer.special.marks
+    def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...], shown_ids: frozenset[int] = frozenset()) -> None:
+        self._stream, self._stop_texts, self._stops = tokenizer.stream(True, shown_ids), stops, StopText(stops)
+        self._marks, self._controls = tokenizer.special.marks, tokenizer.control_ids
         self._entered: str | None = None  # the channel of what comes next
+        self._addressed: str | None = None  # whom that is for
+        self._role = ""  # what stood before the channel's name
         self._name: str | None = None  # of a channel, as far as it has come; None within a message
         self.channel: str | None = None
+        self.recipient: str | None = None
 
     def push(self, token: int) -> tuple[str, bool]:
         """(text that became safe to show, whether a stop string was met)."""
-        self.channel = self._entered
+        self.channel, self.recipient = self._entered, self._addressed
         if self._marks and token in astuple(self._marks):
             return self._pass(self._marks, token)
         text = self._stream.push(token)
         if self._name is not None:
-            self._name += text
+            self._name += " " if token in self._controls else text  # a control token parts words
             return "", False
         return self._stops.push(text)
 
@@ -98,13 +104,17 @@ class AnswerText:
             text += "" if is_stopped else self._stops.finish()
             self._stops = StopText(self._stop_texts)
         if mark == marks.message:
-            self._entered, self._name = next(iter((self._name or "").split()), None), None
+            words = (self._name or "").split()
+            self._entered = next(iter(words), None)
+            self._addressed = next((w[len(TO) :] for w in (*words, *self._role.split()) if w.startswith(TO)), None)
+            self._name, self._role = None, ""
         elif mark != marks.end:
+            self._role = self._name or "" if mark == marks.channel else ""
             self._name = ""
         return text, is_stopped
 
     def finish(self) -> str:
         """What was held back."""
-        self.channel = self._entered
+        self.channel, self.recipient = self._entered, self._addressed
         rest = self._stream.finish()
         return "" if self._name is not None else self._stops.push(rest)[0] + self._stops.finish()

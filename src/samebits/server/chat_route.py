@@ -52,6 +52,7 @@ def turn_of(body: ChatBody) -> Turn:
         sampling=body,
         max_tokens=body.given("max_completion_tokens", body.max_tokens),
         logprobs=body.given("top_logprobs", 0) if body.logprobs else None,
+        offer=body.offer,
         variables={"reasoning_effort": effort} if effort else {},
     )
 

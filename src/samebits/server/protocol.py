@@ -12,11 +12,14 @@ from samebits.server.counting import END_OF_IDS, at_most, bounded_text, check_id
 from samebits.server.errors import bad_request
 from samebits.server.limits import (
     MAX_BIASES,
+    MAX_CALLS,
     MAX_NAME_CHARS,
     MAX_STOP_CHARS,
+    MAX_TOOLS,
     MAX_TOP_LOGPROBS,
 )
 from samebits.server.output_format import OutputFormat
+from samebits.server.tools.offer import Offer, Tool, make_offer
 
 Item = TypeVar("Item")
 Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
@@ -121,14 +124,80 @@ class Part(Body):
     text: str
 
 
-class Message(Body):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[Few[Part], Field(min_length=1)]
-    name: Text | None = None
+class CalledFunction(Body):
+    name: Text
+    arguments: str
 
-    def as_dict(self) -> dict[str, str]:
-        content = self.content if isinstance(self.content, str) else "".join(p.text for p in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": content}
+
+class MessageCall(Body):
+    """A call that a model made earlier."""
+
+    id: Text
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class Message(Body):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | Annotated[Few[Part], Field(min_length=1)] | None = None
+    name: Text | None = None
+    tool_calls: Annotated[Few[MessageCall], at_most(MAX_CALLS)] | None = None
+    tool_call_id: Text | None = None
+    reasoning_content: str | None = None
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Message:
+        """ApiError where a message lacks what its role needs."""
+        if self.tool_calls and self.role != "assistant":
+            raise bad_request("messages.tool_calls", f"them in a message of role {self.role}", "role assistant")
+        if self.content is None and not self.tool_calls:
+            raise bad_request("messages.content", "null", "text, or tool_calls in an assistant's message")
+        if self.role == "tool" and self.tool_call_id is None:
+            raise bad_request("messages.tool_call_id", "nothing", "the id of the call that a tool's message answers")
+        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        """As chat templates take it."""
+        content = self.content or ""
+        told: dict[str, Any] = {
+            "role": "system" if self.role == "developer" else self.role,
+            "content": content if isinstance(content, str) else "".join(p.text for p in content),
+        }
+        if self.tool_calls:
+            told["tool_calls"] = [call.model_dump() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            told["tool_call_id"] = self.tool_call_id
+        if self.reasoning_content:
+            told["reasoning_content"] = self.reasoning_content
+        return told
+
+
+class ToolFunction(Body):
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/-]{1,128}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    @model_validator(mode="after")
+    def _check_parameters(self) -> ToolFunction:
+        kind = (self.parameters or {}).get("type", "object")
+        if kind != "object":
+            raise bad_request("tools.function.parameters", f"type {kind}", "the JSON schema of an object")
+        return self
+
+
+class ToolBody(Body):
+    type: Literal["function"]
+    function: ToolFunction
+
+
+class ChosenName(Body):
+    name: Text
+
+
+class ChosenFunction(Body):
+    type: Literal["function"]
+    function: ChosenName
 
 
 class ChatBody(Sampling):
@@ -138,6 +207,25 @@ class ChatBody(Sampling):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    tools: Annotated[Few[ToolBody], at_most(MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ChosenFunction | None = None
+    parallel_tool_calls: bool | None = None
+
+    @property
+    def offer(self) -> Offer:
+        """The functions that the model may call; ApiError where the choice contradicts them.
+
+        A choice that forces a call asks for one, unless parallel calls are asked for by name: a small model that may
+        write another call does so, over and over.
+        """
+        tools = tuple(
+            Tool(f.name, f.description, f.parameters, bool(f.strict)) for f in (t.function for t in self.tools or ())
+        )
+        choice = self.given("tool_choice", "auto")
+        is_parallel = self.given("parallel_tool_calls", choice in ("none", "auto"))
+        if isinstance(choice, ChosenFunction):
+            return make_offer(tools, "required", choice.function.name, is_parallel)
+        return make_offer(tools, choice, None, is_parallel)
 
 
 class CompletionBody(Sampling):
@@ -169,9 +257,6 @@ class DetokenizeBody(Body):
 # Fields of OpenAI's schema that are refused, except with the values that ask for nothing.
 REFUSED: dict[type[Body], dict[str, tuple[Any, ...]]] = {
     ChatBody: {
-        "tools": ([],),
-        "tool_choice": ("none", "auto"),
-        "parallel_tool_calls": (True, False),
         "functions": ([],),
         "function_call": ("none", "auto"),
         "modalities": (["text"],),
