@@ -33,11 +33,12 @@ class Piece:
     finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
     channel: str | None = None  # that the text is in, of a model that has channels
     logits_sha256: str | None = None  # on the last, where asked for: over the logits of all drawn tokens
+    recipient: str | None = None  # of a message that is for a function, of such a model
 
     @property
     def is_answer(self) -> bool:
         """Whether the text is meant for whoever asked; a model that has channels thinks in others."""
-        return self.channel in (None, FINAL)
+        return self.channel in (None, FINAL) and self.recipient is None
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,13 @@ class Answer:
         reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None
         if reason and not is_stopped:
             text += self._text.finish()
-        if logprobs is None:
-            return self._add(Piece(token, text, finish_reason=reason, channel=self._text.channel))
-        return self._add(Piece(token, text, logprobs.chosen, logprobs.top, reason, self._text.channel))
+        chosen, top = (logprobs.chosen, logprobs.top) if logprobs else (None, ())
+        return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient))
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
         text = self._text.finish()
-        return self._add(Piece(None, text, finish_reason=reason, channel=self._text.channel))
+        return self._add(Piece(None, text, None, (), reason, self._text.channel, self._text.recipient))
 
     def fail(self) -> Piece:
         """Ends an answer that is not finished, without a look at its text: nothing here can raise."""

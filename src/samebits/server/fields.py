@@ -33,9 +33,6 @@ class Refused:
 
 REFUSED: dict[str, Refused] = {
     # OpenAI's
-    "tools": Refused(CHAT, "tool calls", ([],)),
-    "tool_choice": Refused(CHAT, "tool calls", ("none", "auto")),
-    "parallel_tool_calls": Refused(CHAT, "tool calls", (True, False)),
     "functions": Refused(CHAT, "what became `tools`", ([],)),
     "function_call": Refused(CHAT, "what became `tool_choice`", ("none", "auto")),
     "modalities": Refused(CHAT, "answers that are no text", (["text"],)),
