@@ -32,8 +32,9 @@ class Piece:
     top_logprobs: tuple[tuple[int, float], ...] = ()
     finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
     channel: str | None = None  # that the text is in, of a model that has channels
-    logits_sha256: str | None = None  # on the last, where asked for: over the logits of all drawn tokens
     recipient: str | None = None  # of a message that is for a function, of such a model
+    stop: str | None = None  # on the last, where a stop string ended the answer: that string
+    logits_sha256: str | None = None  # on the last, where asked for: over the logits of all drawn tokens
 
     @property
     def is_answer(self) -> bool:
@@ -56,6 +57,7 @@ class Completion:
     logits_sha256: str | None = None
     reasoning: str = ""
     prompt_logprobs: PromptLogprobs | None = None
+    stop: str | None = None  # the string that ended it, where one did
 
 
 def end_ids(tokenizer: Tokenizer, params: SamplingParams) -> frozenset[int]:
@@ -137,7 +139,8 @@ class Answer:
         if reason and not is_stopped:
             text += self._text.finish()
         chosen, top = (logprobs.chosen, logprobs.top) if logprobs else (None, ())
-        return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient))
+        stop = self._text.met if is_stopped else None
+        return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient, stop))
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
@@ -170,4 +173,5 @@ class Answer:
             logits_sha256=self._digest.hexdigest() if self._digest else None,
             reasoning="".join(p.text for p in self.pieces if not p.is_answer),
             prompt_logprobs=prompt_logprobs,
+            stop=self.pieces[-1].stop if self.pieces else None,
         )

@@ -48,6 +48,7 @@ class StopText:
 
     def __init__(self, stops: tuple[str, ...], keeps_stop: bool = False) -> None:
         self._stops, self._held, self._keeps_stop = [_Stop(text) for text in stops], "", keeps_stop
+        self.met: str | None = None  # the string that was met
 
     def push(self, text: str) -> tuple[str, bool]:
         """(text that is safe to show, whether a stop string was met); nothing may follow one that was."""
@@ -55,6 +56,7 @@ class StopText:
         shown, self._held = self._held + text, ""
         if found:
             end, length = min(found)
+            self.met = shown[len(shown) - len(text) + end + length : len(shown) - len(text) + end]
             return shown[: len(shown) - len(text) + end + (0 if self._keeps_stop else length)], True
         if keep := max((stop.num_matched for stop in self._stops), default=0):
             shown, self._held = shown[:-keep], shown[-keep:]
@@ -103,8 +105,9 @@ class AnswerText:
         rest, text, is_stopped = self._stream.finish(), "", False
         if self._name is None:
             text, is_stopped = self._stops.push(rest)
-            text += "" if is_stopped else self._stops.finish()
-            self._stops = StopText(self._params.stop, self._params.include_stop)
+            if not is_stopped:
+                text += self._stops.finish()
+                self._stops = StopText(self._params.stop, self._params.include_stop)
         if mark == marks.message:
             words = (self._name or "").split()
             self._entered = next(iter(words), None)
@@ -114,6 +117,11 @@ class AnswerText:
             self._role = self._name or "" if mark == marks.channel else ""
             self._name = ""
         return text, is_stopped
+
+    @property
+    def met(self) -> str | None:
+        """The stop string that was met, if one was."""
+        return self._stops.met
 
     def finish(self) -> str:
         """What was held back."""
