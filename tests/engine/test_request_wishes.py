@@ -54,6 +54,7 @@ def test_a_stop_string_is_part_of_the_text_where_asked(llm: LLM) -> None:
     end = text.find(stop)
     assert only(llm, stop=(stop,)).text == text[:end]
     assert only(llm, stop=(stop,), include_stop=True).text == text[: end + len(stop)]
+    assert (only(llm, stop=("~~", stop)).stop, only(llm).stop) == (stop, None)
 
 
 def test_special_tokens_are_text_where_asked(llm: LLM) -> None:

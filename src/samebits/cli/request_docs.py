@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from samebits.server.base_body import Body
-from samebits.server.fields import ACCEPTED, REFUSED
+from samebits.server.fields import ACCEPTED, REFUSED, accepted_by, refused_by
 from samebits.server.protocol import ChatBody, CompletionBody, Sampling
 
 HEAD = """# What requests may say
@@ -30,8 +31,8 @@ def _honoured(title: str, kind: type[Body], names: Iterator[str]) -> list[str]:
     return [*lines, ""]
 
 
-def _routes(bodies: tuple[type[Body], ...]) -> str:
-    return ", ".join(ROUTES[kind] for kind in bodies if kind in ROUTES)
+def _routes(name: str, of: Callable[[type[Body]], Mapping[str, Any]]) -> str:
+    return ", ".join(route for kind, route in ROUTES.items() if name in of(kind))
 
 
 def requests_markdown() -> str:
@@ -43,13 +44,13 @@ def requests_markdown() -> str:
         lines += _honoured(title, kind, (n for n in kind.model_fields if n not in Sampling.model_fields))
     lines += ["## Refused", "", "Except with a value that asks for nothing, or null.", ""]
     lines += ["| field | asks for | values that do not | routes |", "|---|---|---|---|"]
-    for name, row in REFUSED.items():
-        if routes := _routes(row.bodies):
+    for name, (_, row) in REFUSED.items():
+        if routes := _routes(name, refused_by):
             harmless = ", ".join(f"`{json.dumps(value)}`" for value in row.harmless)
             lines.append(f"| `{name}` | {row.asks} | {harmless} | {routes} |")
     lines += ["", "## Without effect", "", "| field | why | routes |", "|---|---|---|"]
-    for name, (bodies, why) in ACCEPTED.items():
-        lines.append(f"| `{name}` | {why} | {_routes(bodies)} |")
+    for name, (_, why) in ACCEPTED.items():
+        lines.append(f"| `{name}` | {why} | {_routes(name, accepted_by)} |")
     return "\n".join(lines) + "\n"
 
 

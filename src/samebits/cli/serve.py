@@ -44,6 +44,12 @@ def serve(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="The same request gives the same choices and usage, always.")
     ] = False,
+    tool_form: Annotated[
+        str, typer.Option(help="How the model writes calls of tools, where its chat template does not tell.")
+    ] = "auto",
+    reasoning_form: Annotated[
+        str, typer.Option(help="The marks around the model's reasoning, where its chat template does not tell.")
+    ] = "auto",
     max_waiting: Annotated[int, _limit("Requests that may wait in the queue; further ones get 503.", min=1)] = 256,
     max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
     max_prompts: Annotated[int, _limit("The most prompts in one request.", min=1)] = 128,
@@ -69,6 +75,7 @@ def serve(
     try:
         from samebits.server.limits import Limits
         from samebits.server.logs import log_to_stderr
+        from samebits.server.model_forms import FormChoice
         from samebits.server.run import make_server
         from samebits.server.security import Door
     except ModuleNotFoundError as error:
@@ -92,6 +99,7 @@ def serve(
         door=door,
         limits=Limits(**{field.name: flags[field.name] for field in fields(Limits)}),
         is_deterministic=deterministic,
+        form_choice=FormChoice(tool_form, reasoning_form),
     )
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host

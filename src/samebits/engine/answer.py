@@ -32,12 +32,14 @@ class Piece:
     top_logprobs: tuple[tuple[int, float], ...] = ()
     finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
     channel: str | None = None  # that the text is in, of a model that has channels
+    recipient: str | None = None  # of a message that is for a function, of such a model
+    stop: str | None = None  # on the last, where a stop string ended the answer: that string
     logits_sha256: str | None = None  # on the last, where asked for: over the logits of all drawn tokens
 
     @property
     def is_answer(self) -> bool:
         """Whether the text is meant for whoever asked; a model that has channels thinks in others."""
-        return self.channel in (None, FINAL)
+        return self.channel in (None, FINAL) and self.recipient is None
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Completion:
     logits_sha256: str | None = None
     reasoning: str = ""
     prompt_logprobs: PromptLogprobs | None = None
+    stop: str | None = None  # the string that ended it, where one did
 
 
 def end_ids(tokenizer: Tokenizer, params: SamplingParams) -> frozenset[int]:
@@ -135,14 +138,14 @@ class Answer:
         reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None
         if reason and not is_stopped:
             text += self._text.finish()
-        if logprobs is None:
-            return self._add(Piece(token, text, finish_reason=reason, channel=self._text.channel))
-        return self._add(Piece(token, text, logprobs.chosen, logprobs.top, reason, self._text.channel))
+        chosen, top = (logprobs.chosen, logprobs.top) if logprobs else (None, ())
+        stop = self._text.met if is_stopped else None
+        return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient, stop))
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
         text = self._text.finish()
-        return self._add(Piece(None, text, finish_reason=reason, channel=self._text.channel))
+        return self._add(Piece(None, text, None, (), reason, self._text.channel, self._text.recipient))
 
     def fail(self) -> Piece:
         """Ends an answer that is not finished, without a look at its text: nothing here can raise."""
@@ -170,4 +173,5 @@ class Answer:
             logits_sha256=self._digest.hexdigest() if self._digest else None,
             reasoning="".join(p.text for p in self.pieces if not p.is_answer),
             prompt_logprobs=prompt_logprobs,
+            stop=self.pieces[-1].stop if self.pieces else None,
         )

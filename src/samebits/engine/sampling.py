@@ -50,6 +50,7 @@ class SamplingParams:
     allowed_token_ids: tuple[int, ...] | None = None
     bad_words: tuple[str, ...] = ()
     prompt_logprobs: int | None = None
+    shown_ids: frozenset[int] = frozenset()  # control tokens whose text is part of the answer
 
     def __post_init__(self) -> None:
         bounds: dict[str, tuple[float, float]] = {

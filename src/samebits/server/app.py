@@ -18,7 +18,8 @@ from samebits.core.errors import BadInput
 from samebits.server import page_routes, status_routes, text_routes
 from samebits.server.chat_route import chat_completions
 from samebits.server.completion_routes import completions
-from samebits.server.errors import from_exception, handle_http_exception
+from samebits.server.error_shapes import error_response, handle_http_exception
+from samebits.server.errors import from_exception
 from samebits.server.logs import printable
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
@@ -45,7 +46,7 @@ def guarded(endpoint: Endpoint) -> Endpoint:
             elif isinstance(error, BadInput):  # the client is not told where on this machine the fault lies
                 log.info("%s refused: %s", path, printable(error, 1000))
             request.app.state.metrics.refused.labels(str(answer.status)).inc()
-            return answer.response()
+            return error_response(answer, request.url.path)
 
     return call
 

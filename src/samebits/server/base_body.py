@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -14,10 +15,25 @@ Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: the others are not examined
 
 
+@dataclass(frozen=True)
+class Refused:
+    """A field that is refused, except with a value that asks for nothing; null always does."""
+
+    asks: str
+    harmless: tuple[Any, ...] = ()
+
+    def is_harmless(self, value: Any) -> bool:
+        return value is None or any(
+            isinstance(h, bool) == isinstance(value, bool) and h == value for h in self.harmless
+        )
+
+
 class Body(BaseModel):
     """A request. An integer may stand for a float, but not a float for an integer, and text is never converted."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    refused: ClassVar[dict[str, Refused]] = {}  # fields of its own protocol that are not honoured
+    accepted: ClassVar[dict[str, str]] = {}  # fields of its own protocol that have no effect, and why
 
     def given(self, name: str, default: Any) -> Any:
         """A field's value, the default for null."""

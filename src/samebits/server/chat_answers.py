@@ -67,8 +67,9 @@ class ChatShape:
         logprobs = chat_logprobs(self._tokenizer, [step.piece]) if with_logprobs else None
         finish = next((e.reason for e in step.events if isinstance(e, Finished)), None)
         deltas = [_delta(event) for event in step.events if not isinstance(event, Finished)]
-        deltas = deltas or [{} if finish else {"content": ""}]
         ids = token_ids([step.piece.token_id]) if self._has_token_ids else {}
+        if not deltas and (finish or logprobs or ids):
+            deltas = [{} if finish else {"content": ""}]
         for number, delta in enumerate(deltas, 1):
             reason = finish if number == len(deltas) else None
             part = {"index": step.choice, "delta": delta, "logprobs": logprobs, "finish_reason": reason}

@@ -56,6 +56,7 @@ def turn_of(body: ChatBody) -> Turn:
         sampling=body,
         max_tokens=None if body.max_tokens == -1 else body.max_tokens,
         logprobs=body.given("top_logprobs", 0) if body.logprobs else None,
+        offer=body.offer,
         variables={**({"reasoning_effort": effort} if effort else {}), **body.given("chat_template_kwargs", {})},
         ending=ending,
     )

@@ -38,7 +38,7 @@ async def completions(request: Request) -> Response:
     max_tokens = served.llm.engine.max_len if max_tokens == -1 else max_tokens
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
     params = drawn_params(body, params, served.limits)
-    started = await start_streams(request, served, prompts, params, "prompt", body)
+    started = await start_streams(request, served, prompts, params, "prompt", body, body.output_format)
     shapes = shapes_of(served, body, started)
     request_id = request.state.request_id
     if body.stream:

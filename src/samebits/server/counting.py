@@ -66,7 +66,7 @@ def few_parts(messages: Any) -> Any:
 
 
 def bounded_text(parts: Iterable[str], param: str = "response_format") -> str:
-    """The parts as one text; ApiError as soon as they are too long."""
+    """The parts as one text; ApiError as soon as they are too long. `param` is the field that they came in."""
     taken, num_chars = [], 0
     for part in parts:
         taken.append(part)

@@ -18,6 +18,7 @@ from samebits.server.errors import ApiError, busy
 from samebits.server.grammar_masks import Follower
 from samebits.server.limits import MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
+from samebits.server.output_format import OutputFormat
 from samebits.server.protocol import Sampling
 
 Result = TypeVar("Result")
@@ -46,14 +47,15 @@ async def start_streams(
     params: SamplingParams,
     param: str,
     sampling: Sampling,
+    wanted: OutputFormat | None,
 ) -> Started:
     """A stream for each prompt, or none: a mistake in one ends those that were started.
 
     param     the field that prompts came in
-    sampling  what answers are held to, how urgent they are, and with whom they share prompts
+    sampling  how urgent answers are, and with whom they share prompts
+    wanted    what answers are held to
     """
     params = params.with_seed()  # one for all prompts, which the answer names
-    wanted = sampling.output_format
     follower: Follower | None = None
     if wanted is not None:
         follower = await while_connected(request, served.grammars.follower(wanted))

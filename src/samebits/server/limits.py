@@ -51,6 +51,7 @@ MIN_BODY_BYTES_PER_SECOND = 8192
 STALL_BYTES = 1 << 14  # a slower body makes no progress
 MAX_UNREAD_PIECES = 1 << 14  # of an answer, for a client that reads slower than the model writes
 MAX_MESSAGES, MAX_PARTS = 4096, 8192  # of a conversation, its parts in all
+MAX_TOOLS, MAX_CALLS = 128, 1024  # of a request, and of a message in its history
 MAX_SCHEMA_CHARS = 1 << 18
 MAX_TOKENIZED_CHARS = 1 << 20  # of a call to /tokenize, which may hold more than the context
 MAX_DECODED_IDS = 1 << 16  # of a call to /detokenize

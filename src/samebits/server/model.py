@@ -21,6 +21,7 @@ from samebits.server.errors import ApiError, busy
 from samebits.server.grammar import Grammars
 from samebits.server.grammar_process import Vocabulary
 from samebits.server.limits import Limits
+from samebits.server.model_forms import FormChoice, ModelForms
 
 LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
 log = logging.getLogger("samebits.server")
@@ -37,9 +38,13 @@ class ServedModel:
     engine: AsyncEngine
     grammars: Grammars
     fingerprint: str
+    forms: ModelForms
 
-    def __init__(self, name: str, limits: Limits, is_deterministic: bool) -> None:
+    def __init__(
+        self, name: str, limits: Limits, is_deterministic: bool, form_choice: FormChoice | None = None
+    ) -> None:
         self.name, self.limits, self.is_deterministic = name, limits, is_deterministic
+        self._form_choice = form_choice or FormChoice()
         self.created = int(time.time())
         self._state, self.reason = LOADING, "the model is loading"
 
@@ -81,6 +86,7 @@ class ServedModel:
         parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
         self.llm.engine.watch(observer)
+        self.forms = ModelForms(self.llm, self._form_choice)
         vocabulary = vocabulary_of(path, runner.vocab_size, self.llm.tokenizer.special)
         self.grammars = Grammars(vocabulary, self.limits.grammar_seconds)
         try:

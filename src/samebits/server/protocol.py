@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator
+from pydantic import Field, PlainValidator, model_validator
 
 from samebits.server.base_body import Body, Few, Text, says
 from samebits.server.constraints import Choices, ResponseFormat, Schema, StructuredOutputs, constraint, only_one
 from samebits.server.counting import END_OF_IDS, at_most, check_id_list, check_prompts, few_parts
-from samebits.server.limits import MAX_BIASES, MAX_LISTED_IDS, MAX_STOP_CHARS, MAX_TOP_LOGPROBS, MAX_WORDS
+from samebits.server.errors import bad_request
+from samebits.server.limits import (
+    MAX_BIASES,
+    MAX_CALLS,
+    MAX_LISTED_IDS,
+    MAX_STOP_CHARS,
+    MAX_TOOLS,
+    MAX_TOP_LOGPROBS,
+    MAX_WORDS,
+)
 from samebits.server.output_format import OutputFormat
+from samebits.server.tools.offer import Offer, Tool, make_offer
 
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
@@ -116,14 +126,80 @@ class Part(Body):
     text: str
 
 
-class Message(Body):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[Few[Part], Field(min_length=1)]
-    name: Text | None = None
+class CalledFunction(Body):
+    name: Text
+    arguments: str
 
-    def as_dict(self) -> dict[str, str]:
-        content = self.content if isinstance(self.content, str) else "".join(p.text for p in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": content}
+
+class MessageCall(Body):
+    """A call that a model made earlier."""
+
+    id: Text
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class Message(Body):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | Annotated[Few[Part], Field(min_length=1)] | None = None
+    name: Text | None = None
+    tool_calls: Annotated[Few[MessageCall], at_most(MAX_CALLS)] | None = None
+    tool_call_id: Text | None = None
+    reasoning_content: str | None = None
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Message:
+        """ApiError where a message lacks what its role needs."""
+        if self.tool_calls and self.role != "assistant":
+            raise bad_request("messages.tool_calls", f"them in a message of role {self.role}", "role assistant")
+        if self.content is None and not self.tool_calls:
+            raise bad_request("messages.content", "null", "text, or tool_calls in an assistant's message")
+        if self.role == "tool" and self.tool_call_id is None:
+            raise bad_request("messages.tool_call_id", "nothing", "the id of the call that a tool's message answers")
+        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        """As chat templates take it."""
+        content = self.content or ""
+        told: dict[str, Any] = {
+            "role": "system" if self.role == "developer" else self.role,
+            "content": content if isinstance(content, str) else "".join(p.text for p in content),
+        }
+        if self.tool_calls:
+            told["tool_calls"] = [call.model_dump() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            told["tool_call_id"] = self.tool_call_id
+        if self.reasoning_content:
+            told["reasoning_content"] = self.reasoning_content
+        return told
+
+
+class ToolFunction(Body):
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/-]{1,128}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    @model_validator(mode="after")
+    def _check_parameters(self) -> ToolFunction:
+        kind = (self.parameters or {}).get("type", "object")
+        if kind != "object":
+            raise bad_request("tools.function.parameters", f"type {kind}", "the JSON schema of an object")
+        return self
+
+
+class ToolBody(Body):
+    type: Literal["function"]
+    function: ToolFunction
+
+
+class ChosenName(Body):
+    name: Text
+
+
+class ChosenFunction(Body):
+    type: Literal["function"]
+    function: ChosenName
 
 
 class ChatBody(Sampling):
@@ -146,6 +222,27 @@ class ChatBody(Sampling):
     continue_final_message: bool | None = says("the answer goes on from the last message, which is the assistant's")
     add_special_tokens: Literal[False] | None = says("a template adds them by itself")
     echo: Literal[False] | None = says("the conversation is not part of the answer")
+    tools: Annotated[Few[ToolBody], at_most(MAX_TOOLS)] | None = says("functions that the model may call")
+    tool_choice: Literal["none", "auto", "required"] | ChosenFunction | None = says(
+        "`none`, `auto`, `required`, or the one function to call"
+    )
+    parallel_tool_calls: bool | None = says("whether an answer may hold several calls")
+
+    @property
+    def offer(self) -> Offer:
+        """The functions that the model may call; ApiError where the choice contradicts them.
+
+        A choice that forces a call asks for one, unless parallel calls are asked for by name: a small model that may
+        write another call does so, over and over.
+        """
+        tools = tuple(
+            Tool(f.name, f.description, f.parameters, bool(f.strict)) for f in (t.function for t in self.tools or ())
+        )
+        choice = self.given("tool_choice", "auto")
+        is_parallel = self.given("parallel_tool_calls", choice in ("none", "auto"))
+        if isinstance(choice, ChosenFunction):
+            return make_offer(tools, "required", choice.function.name, is_parallel)
+        return make_offer(tools, choice, None, is_parallel)
 
 
 class CompletionBody(Sampling):

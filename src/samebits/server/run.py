@@ -20,6 +20,7 @@ from samebits.server.guard import ACCEPT_BACKLOG, Guard
 from samebits.server.limits import KEEP_ALIVE_SECONDS, Limits
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
+from samebits.server.model_forms import FormChoice
 from samebits.server.security import Door
 
 log = logging.getLogger("samebits.server")
@@ -45,11 +46,12 @@ def make_server(
     door: Door | None = None,
     limits: Limits | None = None,
     is_deterministic: bool = False,
+    form_choice: FormChoice | None = None,
 ) -> uvicorn.Server:
     """A server that is ready to run; loading begins when it starts."""
     door, limits = replace(door or Door(), host=host), limits or Limits()
     check_host(door)
-    served, metrics = ServedModel(name, limits, is_deterministic), Metrics()
+    served, metrics = ServedModel(name, limits, is_deterministic, form_choice), Metrics()
     guard = Guard(limits, metrics)
 
     @asynccontextmanager

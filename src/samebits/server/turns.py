@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -25,9 +24,12 @@ from samebits.engine.job import Generation
 from samebits.loaders.chat import FROZEN_TIME, PromptEnd
 from samebits.server.engine_streams import Started, merged, start_streams, usage, while_connected
 from samebits.server.model import ServedModel
+from samebits.server.model_forms import call_ids
 from samebits.server.prompts import last_tokens, short_enough
 from samebits.server.protocol import Sampling
+from samebits.server.reasoning import opens_reasoning
 from samebits.server.request_body import sampling_params
+from samebits.server.tools.grammar import answer_format
 from samebits.server.tools.offer import NOTHING, Offer
 from samebits.server.turn_events import ChoiceAnswer, Step
 from samebits.server.turn_reader import TurnReader
@@ -99,11 +101,25 @@ class TurnStream:
 
 async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnStream:
     """The turn under way; ApiError or BadInput where it cannot be."""
-    now = FROZEN_TIME if served.is_deterministic else None
-    render = partial(served.llm.chat_prompt, turn.messages, now, turn.variables, turn.ending)
-    prompt = last_tokens(await asyncio.to_thread(short_enough, turn.param, render), turn.sampling, served)
+    forms, offer, tokenizer = served.forms, turn.offer, served.llm.tokenizer
+    prompt = await asyncio.to_thread(_prompt, served, turn)
     room = max(1, served.llm.engine.max_len - len(prompt))
     max_tokens = room if turn.max_tokens is None else turn.max_tokens
     params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
-    started = await start_streams(request, served, [prompt], params, turn.param, turn.sampling)
-    return TurnStream(request, started, [TurnReader() for _ in range(params.n)])
+    params = replace(params, shown_ids=forms.shown_ids(offer))
+    is_open = forms.marks is not None and opens_reasoning(prompt, tokenizer, forms.marks)
+    asked = turn.sampling.output_format
+    wanted = answer_format(offer, forms.call_form, asked, forms.marks, is_open, tokenizer.control_id)
+    started = await start_streams(request, served, [prompt], params, turn.param, turn.sampling, wanted)
+    begins_open = is_open and (wanted is None or wanted is not asked)  # a format that leaves no room for reasoning
+    job = started.streams[0].job
+    return TurnStream(request, started, [forms.reader(offer, begins_open, call_ids(job, i)) for i in range(params.n)])
+
+
+def _prompt(served: ServedModel, turn: Turn) -> list[int]:
+    """The turn's token ids; ApiError for more than the context holds."""
+    now = FROZEN_TIME if served.is_deterministic else None
+    messages = served.forms.messages(turn.messages, turn.offer)
+    tools = [t.as_dict() for t in turn.offer.callable_tools] if served.forms.knows_tools else None
+    prompt = short_enough(turn.param, served.llm.chat_prompt, messages, now, turn.variables, tools or None, turn.ending)
+    return last_tokens(prompt, turn.sampling, served)

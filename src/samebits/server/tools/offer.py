@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from samebits.server.errors import bad_request
+
 Choice = Literal["none", "auto", "required"]
 
 
@@ -52,3 +54,15 @@ class Offer:
 
 
 NOTHING = Offer()
+
+
+def make_offer(tools: tuple[Tool, ...], choice: Choice, only: str | None, is_parallel: bool) -> Offer:
+    """An offer that makes sense; ApiError for names that are given twice, and a choice of what is not there."""
+    names = [tool.name for tool in tools]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise bad_request("tools", f"{twice} twice", "a name of its own for each function")
+    if choice == "required" and not tools:
+        raise bad_request("tool_choice", "a call", "tools to choose from")
+    if only is not None and only not in names:
+        raise bad_request("tool_choice", only, "the name of one of the tools")
+    return Offer(tools, choice, only, is_parallel)
