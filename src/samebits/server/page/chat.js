@@ -24,7 +24,9 @@ export function startChat() {
   at("stop").addEventListener("click", stop);
   at("form").addEventListener("submit", event => { event.preventDefault(); submit(); });
   at("text").addEventListener("keydown", event => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); at("form").requestSubmit(); }
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    at("form").requestSubmit();
   });
   document.addEventListener("keydown", event => { if (event.key === "Escape") stop(); });
   addEventListener("storage", reload);
@@ -111,20 +113,22 @@ function drawTurn(turn) {
 function drawAnswer(turn) {
   const box = make("div", { className: "message assistant" });
   if (turn.reasoning) {
-    const isThinking = running?.turn === turn && !turn.answer;
-    box.append(make("details", { className: "reasoning" },
-      make("summary", { textContent: isThinking ? "Reasoning …" : "Reasoning" }), make("div", { textContent: turn.reasoning })));
+    const title = running?.turn === turn && !turn.answer ? "Reasoning …" : "Reasoning";
+    const inside = [make("summary", { textContent: title }), make("div", { textContent: turn.reasoning })];
+    box.append(make("details", { className: "reasoning" }, inside));
   }
   box.append(make("div", { className: "text" }, markdown(turn.answer)));
-  box.append(make("div", { className: "tools" }, make("span", { className: "note", textContent: turn.note }), copyButton(() => turn.answer)));
+  const note = make("span", { className: "note", textContent: turn.note });
+  box.append(make("div", { className: "tools" }, note, copyButton(() => turn.answer)));
   return box;
 }
 
 function drawProblem(turn) {
   const actions = [button("Edit the message", () => edit(turn))];
   const isLast = turn === open.turns.at(-1), hasOlder = open.turns.some(other => other !== turn && isHistory(other));
-  if (isLast && turn.tooLong === "conversation" && hasOlder) actions.push(button("Send without the oldest turns", () => run(open, turn, true)));
-  else if (isLast && !turn.tooLong) actions.push(button("Try again", () => run(open, turn)));
+  if (isLast && turn.tooLong === "conversation" && hasOlder) {
+    actions.push(button("Send without the oldest turns", () => run(open, turn, true)));
+  } else if (isLast && !turn.tooLong) actions.push(button("Try again", () => run(open, turn)));
   actions.push(button("Remove it", () => { open.turns.splice(open.turns.indexOf(turn), 1); keep(open); drawTurns(); }));
   return make("div", { className: "message problem", role: "alert" }, make("p", { textContent: turn.problem }),
     make("div", { className: "tools" }, actions));

@@ -16,8 +16,8 @@ function messages(conversation, turn) {
 
 function requestBody(conversation, turn, seed) {
   const { temperature, maxTokens } = conversation.settings;
-  const limit = maxTokens === null ? {} : { max_tokens: maxTokens };
-  return { messages: messages(conversation, turn), temperature, seed, ...limit, stream_options: { include_usage: true } };
+  const limit = maxTokens === null ? {} : { max_tokens: maxTokens }, options = { include_usage: true };
+  return { messages: messages(conversation, turn), temperature, seed, ...limit, stream_options: options };
 }
 
 /** Leaves the oldest turn out of what is sent from now on; false where there is none. */
@@ -76,11 +76,13 @@ async function explainLength(turn, error) {
     const { count, max_model_len: maxLen } = await postJson("tokenize", { text: turn.user });
     const own = count.toLocaleString("en"), context = maxLen.toLocaleString("en");
     turn.tooLong = count >= maxLen ? "message" : "conversation";
-    turn.problem = turn.tooLong === "message"
-      ? `This message is too long: it has ${own} tokens, and the context holds ${context}. ${kept}`
-      : `The conversation is too long with this message, which has ${own} tokens: the context holds ${context}. ${kept}`;
+    const what = turn.tooLong === "message"
+      ? `This message is too long: it has ${own} tokens, and`
+      : `The conversation is too long with this message, which has ${own} tokens:`;
+    turn.problem = `${what} the context holds ${context}. ${kept}`;
   } catch { // too long even to be counted
     turn.tooLong = "message";
-    turn.problem = `This message is too long: it has ${turn.user.length.toLocaleString("en")} characters (${error.message}). ${kept}`;
+    const own = turn.user.length.toLocaleString("en");
+    turn.problem = `This message is too long: it has ${own} characters (${error.message}). ${kept}`;
   }
 }

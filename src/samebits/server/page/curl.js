@@ -4,9 +4,10 @@ import { neighbourBodies } from "./neighbours.js";
 
 const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** A script that prints the hash, how many others run then, and the hash again; `address` is the server's, with a slash at its end. */
+/** A script that prints the hash, how many others run then, and the hash again; `address` ends in a slash. */
 export function curlScript(address, request) {
-  const post = (path, body) => `curl -sS ${quoted(address + path)} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
+  const post = (path, body) =>
+    `curl -sS ${quoted(address + path)} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
   const others = neighbourBodies(request.max_tokens).map(body => `${post("v1/completions", body)} > /dev/null &`);
   return [
     "# with an API key, add to each: -H \"Authorization: Bearer $KEY\"",

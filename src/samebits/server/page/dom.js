@@ -42,7 +42,8 @@ async function copied(text) {
 /** Code with its language and a button that copies it. */
 export function codeBlock(language, text) {
   const caption = make("figcaption", {}, make("span", { textContent: language }), copyButton(() => text));
-  return make("figure", { className: "code" }, caption, make("pre", { tabIndex: 0 }, make("code", { textContent: text })));
+  const code = make("pre", { tabIndex: 0 }, make("code", { textContent: text }));
+  return make("figure", { className: "code" }, caption, code);
 }
 
 /** One line above everything; with `undo`, a button that calls it. */

@@ -23,7 +23,8 @@ export function inline(text, depth = 0) {
       i += 2;
       continue;
     }
-    const found = code(text, i, hopeless) ?? emphasis(text, i, hopeless, depth) ?? link(text, i, depth) ?? address(text, i);
+    const found = code(text, i, hopeless) ?? emphasis(text, i, hopeless, depth)
+      ?? link(text, i, depth) ?? address(text, i);
     if (found) {
       nodes.push(plain, found[0]);
       plain = "";

@@ -44,7 +44,7 @@ function block(lines, i, depth) {
 
 function startsBlock(lines, i) {
   const line = lines[i];
-  return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || line.startsWith(">") || ITEM.test(line) || isTable(lines, i);
+  return line.startsWith(">") || [FENCE, HEADING, RULE, ITEM].some(start => start.test(line)) || isTable(lines, i);
 }
 
 function fenced(lines, i) {
@@ -68,7 +68,8 @@ function list(lines, i, depth) {
   if (isOrdered) element.start = parseInt(mark, 10);
   while (i < lines.length) {
     const found = ITEM.exec(lines[i]);
-    if (!found || found[1].length !== indent.length || (found[2].length > 1) !== isOrdered || RULE.test(lines[i])) break;
+    if (!found || found[1].length !== indent.length || RULE.test(lines[i])) break;
+    if ((found[2].length > 1) !== isOrdered) break;
     const width = Math.min(found[0].length, indent.length + found[2].length + 1);
     const inner = [lines[i].slice(found[0].length)];
     for (i += 1; i < lines.length; i += 1) {

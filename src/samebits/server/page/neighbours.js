@@ -1,5 +1,5 @@
-// The 31 other requests of a proof: different prompts of different lengths, in three calls of the API, because a browser
-// opens no more than six connections to a server. The server runs every prompt of a call as a request of its own.
+// The 31 other requests of a proof: different prompts of different lengths, in three calls of the API, because a
+// browser opens no more than six connections to a server. Every prompt of a call runs as a request of its own.
 
 import { postEvents } from "./api.js";
 

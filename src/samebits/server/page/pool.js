@@ -34,12 +34,22 @@ function draw(state) {
   drawSteps(state.steps);
 }
 
+/** Bars on each other: [[share, kind], ...] in columns of `width`, of which they fill `fill`. */
+const stacked = (columns, width, height, fill = 0.8) => columns.flatMap((parts, i) => {
+  let top = height;
+  return parts.map(([share, kind]) => {
+    top -= height * share;
+    return [i * width, top, width * fill, height * share, kind];
+  });
+});
+
 function bars(svg, height, list) {
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${height}`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.replaceChildren(...list.map(([x, y, width, tall, kind]) => {
     const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [name, value] of Object.entries({ x, y, width, height: tall, class: kind })) rect.setAttribute(name, value);
+    const attributes = { x, y, width, height: tall, class: kind };
+    for (const [name, value] of Object.entries(attributes)) rect.setAttribute(name, value);
     return rect;
   }));
 }
@@ -47,11 +57,8 @@ function bars(svg, height, list) {
 /** A column per sequence, as tall as it has tokens; those found in the cache are golden. */
 function drawBatch({ running, num_running: numRunning, num_waiting: numWaiting, preemptions }) {
   const width = WIDTH / Math.max(SLOTS, running.length), most = Math.max(64, ...running.map(s => s.known));
-  const list = running.flatMap((s, i) => {
-    const tall = 80 * s.known / most, cached = 80 * s.cached / most;
-    return [[i * width, 80 - tall, width * 0.8, tall, "decode"], [i * width, 80 - cached, width * 0.8, cached, "prompt"]];
-  });
-  bars(at("batch"), 80, list);
+  const columns = running.map(s => [[s.cached / most, "prompt"], [(s.known - s.cached) / most, "decode"]]);
+  bars(at("batch"), 80, stacked(columns, width, 80));
   at("batch-text").textContent = `${numRunning} running, ${numWaiting} waiting, ${preemptions} preempted so far`;
 }
 
@@ -60,14 +67,13 @@ function drawPool({ pages: { all, used, idle } }) {
   bars(at("pool"), 16, [[0, 0, WIDTH * held, 16, "held"], [WIDTH * held, 0, WIDTH * kept, 16, "kept"]]);
   past.push([held, kept]);
   past.splice(0, past.length - MOMENTS);
-  bars(at("pool-past"), 50, past.flatMap(([h, k], i) => [[i * width, 50 - 50 * h, width, 50 * h, "held"], [i * width, 50 - 50 * (h + k), width, 50 * k, "kept"]]));
+  const columns = past.map(([h, k]) => [[h, "held"], [k, "kept"]]);
+  bars(at("pool-past"), 50, stacked(columns, width, 50, 1));
   at("pool-text").textContent = `${used} held, ${idle} kept for their prefix, of ${all}`;
 }
 
 function drawSteps(steps) {
-  const most = Math.max(1, ...steps.map(s => s.num_decodes + s.num_prefill_tokens)), width = WIDTH / Math.max(60, steps.length);
-  bars(at("steps"), 80, steps.flatMap((s, i) => {
-    const decodes = 80 * s.num_decodes / most, prompt = 80 * s.num_prefill_tokens / most;
-    return [[i * width, 80 - decodes, width * 0.8, decodes, "decode"], [i * width, 80 - decodes - prompt, width * 0.8, prompt, "prompt"]];
-  }));
+  const most = Math.max(1, ...steps.map(s => s.num_decodes + s.num_prefill_tokens));
+  const columns = steps.map(s => [[s.num_decodes / most, "decode"], [s.num_prefill_tokens / most, "prompt"]]);
+  bars(at("steps"), 80, stacked(columns, WIDTH / Math.max(60, steps.length), 80));
 }

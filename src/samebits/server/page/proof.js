@@ -35,8 +35,9 @@ export async function prove(request, signal, said, grown) {
     end();
     signal.removeEventListener("abort", end);
   }
-  const record = { kind: "samebits record of a proof", version: 1, made: new Date().toISOString(), model, fingerprint, tier };
-  return { ...record, ...verdictOf(alone, among), request, alone, among, neighbours: bodies };
+  const about = { kind: "samebits record of a proof", version: 1, made: new Date().toISOString() };
+  const verdict = verdictOf(alone, among);
+  return { ...about, model, fingerprint, tier, ...verdict, request, alone, among, neighbours: bodies };
 }
 
 async function state() {
@@ -55,7 +56,7 @@ async function untilRunning(neighbours, numCalls, signal) {
   }
 }
 
-/** How many sequences were decoded in one step, at most, in the steps since this began: `size()` when `end` is through. */
+/** Watches the server's steps from a state on: `size()` is the most sequences that one of them decoded. */
 function watchSteps(state) {
   let seen = state.num_steps, most = 0, isDone = false;
   const watching = (async () => {
@@ -80,7 +81,8 @@ async function run(request, signal, grown) {
   const answer = { text: "", token_ids: [], logits_sha256: null, finish_reason: null, usage: null, largest_batch: 0 };
   const steps = watchSteps(await state());
   try {
-    for await (const event of postEvents("v1/chat/completions", { ...request, stream_options: { include_usage: true } }, signal)) {
+    const body = { ...request, stream_options: { include_usage: true } };
+    for await (const event of postEvents("v1/chat/completions", body, signal)) {
       for (const choice of event.choices) {
         answer.text += (choice.delta.reasoning_content ?? "") + (choice.delta.content ?? "");
         answer.token_ids.push(...(choice.token_ids ?? []));
@@ -100,11 +102,15 @@ async function run(request, signal, grown) {
 
 /** "same", "different" or "nothing proven", and in words why. */
 export function verdictOf(alone, among) {
-  if (!alone.logits_sha256 || !among.logits_sha256) return { verdict: "nothing proven", why: "The server sent no hash of its logits." };
-  const differs = ["logits_sha256", "token_ids", "text"].filter(name => JSON.stringify(alone[name]) !== JSON.stringify(among[name]));
-  const words = { logits_sha256: "the logits' hashes", token_ids: "the tokens", text: "the texts" };
-  if (differs.length) return { verdict: "different", why: `What differs: ${differs.map(name => words[name]).join(", ")}.` };
-  if (alone.largest_batch > 1) return { verdict: "nothing proven", why: "Someone else used the server: the first run was not alone." };
-  if (among.largest_batch < 2) return { verdict: "nothing proven", why: "The others had ended before the second run. Ask for fewer tokens." };
-  return { verdict: "same", why: `Every logit of ${alone.token_ids.length} tokens, alone and in a batch of ${among.largest_batch}.` };
+  const nothing = why => ({ verdict: "nothing proven", why });
+  if (!alone.logits_sha256 || !among.logits_sha256) return nothing("The server sent no hash of its logits.");
+  const parts = { logits_sha256: "the logits' hashes", token_ids: "the tokens", text: "the texts" };
+  const differs = Object.keys(parts).filter(name => JSON.stringify(alone[name]) !== JSON.stringify(among[name]));
+  if (differs.length) {
+    return { verdict: "different", why: `What differs: ${differs.map(name => parts[name]).join(", ")}.` };
+  }
+  if (alone.largest_batch > 1) return nothing("Someone else used the server: the first run was not alone.");
+  if (among.largest_batch < 2) return nothing("The others had ended before the second run. Ask for fewer tokens.");
+  const size = among.largest_batch;
+  return { verdict: "same", why: `Every logit of ${alone.token_ids.length} tokens, alone and in a batch of ${size}.` };
 }

@@ -37,13 +37,15 @@ async function start() {
   controller = new AbortController();
   setBusy(true);
   clear();
+  const said = text => { at("proof-progress").textContent = text; };
   try {
-    record = await prove(request(), controller.signal, text => { at("proof-progress").textContent = text; }, showAnswer);
-    at("proof-progress").textContent = "";
+    record = await prove(request(), controller.signal, said, showAnswer);
+    said("");
     showVerdict(record.verdict, record.why);
   } catch (error) {
-    at("proof-progress").textContent = "";
-    showVerdict("nothing proven", error.name === "AbortError" ? "It was stopped." : `The server says: ${error.message}.`);
+    said("");
+    const why = error.name === "AbortError" ? "It was stopped." : `The server says: ${error.message}.`;
+    showVerdict("nothing proven", why);
   } finally {
     controller = null;
     setBusy(false);

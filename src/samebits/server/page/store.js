@@ -39,7 +39,8 @@ export function newTurn(user) {
 }
 
 export function newConversation(settings = DEFAULTS) {
-  return { id: crypto.getRandomValues(new Uint32Array(2)).join("-"), title: "", updated: Date.now(), settings: { ...settings }, turns: [] };
+  const id = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  return { id, title: "", updated: Date.now(), settings: { ...settings }, turns: [] };
 }
 
 function keys() {
@@ -65,7 +66,7 @@ export function save(conversation) {
     const age = ([, stored]) => parsed(stored)?.updated ?? 0; // what cannot be read goes first
     others.sort((a, b) => age(a) - age(b));
     let chars = text.length + others.reduce((sum, [, stored]) => sum + stored.length, 0), numGone = 0;
-    if (text.length > MAX_CHARS) return "This conversation is too long for the browser's storage: it is lost when the page closes.";
+    if (text.length > MAX_CHARS) return "This conversation is too long to be kept: it is lost when the page closes.";
     while (others.length && (chars > MAX_CHARS || others.length >= MAX_CONVERSATIONS)) {
       const [oldest, stored] = others.shift();
       localStorage.removeItem(oldest);
@@ -73,7 +74,7 @@ export function save(conversation) {
       numGone += 1;
     }
     localStorage.setItem(key, text);
-    return numGone ? `The browser's storage was full: the ${numGone} oldest of the stored conversations made room.` : "";
+    return numGone ? `The browser's storage is full: so many old conversations made room: ${numGone}.` : "";
   } catch {
     return "The browser keeps nothing for this page: conversations are lost when it closes.";
   }
