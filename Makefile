@@ -18,6 +18,7 @@ run: $(VENV)/.core
 	@$(BIN)/samebits tour
 	@echo; echo '$$ samebits chat "Why is the sky blue?"'
 	@$(BIN)/samebits chat "Why is the sky blue?" --max-tokens 48
+	@echo; echo 'Next: make serve, and a proof at http://127.0.0.1:8000/#prove'
 
 # The page is at http://127.0.0.1:8000; "Prove it" is one of its views.
 serve: $(VENV)/.core
