@@ -24,3 +24,10 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(model_path: Path) -> Iterator[Running]:
     with running(model_path) as it:
         yield it
+
+
+@pytest.fixture(scope="session")
+def roomy(model_path: Path) -> Iterator[Running]:
+    """The same with room for the description of tools."""
+    with running(model_path, {"context_len": 2048}) as it:
+        yield it
