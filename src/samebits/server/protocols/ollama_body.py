@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from samebits.server.base_body import Body, Few, Refused, Text, says
 from samebits.server.constraints import constraint, only_one
@@ -29,7 +29,7 @@ class Options(TurnBody):
         "num_predict",
     )
     num_ctx: CountOrAll | None = says("the context that is needed; refused where the server's is shorter")
-    _formats: list[OutputFormat] = []  # of the body around it
+    _formats: list[OutputFormat] = PrivateAttr(default_factory=list)  # of the body around it
     refused: ClassVar[dict[str, Refused]] = {
         "num_keep": Refused("a prompt that is cut in the middle", (0, -1)),
         "penalize_newline": Refused("penalties that spare line feeds", (True,)),
