@@ -150,3 +150,23 @@ def test_reasoning_that_the_prompt_opened_comes_before_a_format() -> None:
     with pytest.raises(ApiError, match="a grammar beside tools"):
         grammar("hermes", STRICT, text=OutputFormat("lark", 'start: "a"', "grammar"))
     assert answer_format(NOTHING, FORMS["hermes"], None, None, False, lambda text: None) is None
+
+
+def test_objects_of_a_forced_call_have_the_properties_that_are_named() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/Inner"}, "c": {"anyOf": [inner, {"type": "null"}]}},
+    }
+    schema |= {"$defs": {"Inner": inner}, "required": ["a"]}
+    wanted = grammar("hermes", Tool("f", None, schema), Tool("g", None, {"type": "object"}), choice="required")
+    assert wanted is not None
+    for good in ('{"a": {"b": 1}}', '{"a": {}, "c": null}', '{"a": {}, "c": {"b": 1}}'):
+        assert fits(wanted, call("hermes", "f", good)), good
+    for bad in ('{"a": {}, "d": 1}', '{"a": {"d": 1}}', '{"a": {}, "c": {"d": 1}}'):
+        assert not fits(wanted, call("hermes", "f", bad)), bad
+    assert fits(wanted, call("hermes", "g", '{"anything": 1}'))  # it names none
+    merged = {"type": "object", "properties": {"a": {"type": "integer"}}, "allOf": [inner], "required": ["a", "b"]}
+    both = grammar("hermes", Tool("f", None, merged), choice="required")
+    assert both is not None
+    assert fits(both, call("hermes", "f", '{"a": 1, "b": 2}'))
