@@ -10,7 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from samebits import __version__
 from samebits.server.answers import answer_size
 from samebits.server.chat_answers import chat_logprobs
 from samebits.server.errors import bad_request
@@ -181,10 +180,6 @@ async def running_models(request: Request) -> Response:
     """The same, once it is loaded."""
     served: ServedModel = request.app.state.served.ready()
     return JSONResponse({"models": [_card(served) | {"context_length": served.llm.engine.max_len}]})
-
-
-async def version(request: Request) -> Response:
-    return JSONResponse({"version": __version__})
 
 
 async def show(request: Request) -> Response:
