@@ -165,6 +165,7 @@ values = st.recursive(
 )
 FIELDS = ("messages", "prompt", "input", "text", "tokens", "model", "stop", "logit_bias", "response_format")
 PATHS = (CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize", "/v1/models/x", "/nowhere")
+PATHS += ("/v1/responses", "/v1/messages", "/v1/rerank", "/api/chat", "/api/generate", "/api/show")
 
 
 @settings(max_examples=25, deadline=None)

@@ -12,7 +12,7 @@ from gguf_writer import STRING
 from live_server import Running, running
 from random_tiny import write_random_tiny
 
-from samebits import SamplingParams
+from samebits import LLM, SamplingParams
 
 CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
 MESSAGES = [{"role": "user", "content": "hello hi"}]
@@ -33,7 +33,9 @@ def chunks(reply: httpx.Response) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("max_tokens", [0, 1, 5])
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_echo_has_the_log_probabilities_of_a_score(server: Running, max_tokens: int, stream: bool) -> None:
+def test_an_echo_has_the_log_probabilities_of_a_score(
+    server: Running, library: LLM, max_tokens: int, stream: bool
+) -> None:
     wishes = {"echo": True, "logprobs": 2, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
     reply = ask(server, COMPLETE, **wishes, stream=stream)
     parts = [c for chunk in (chunks(reply) if stream else [reply.json()]) for c in chunk["choices"]]
@@ -43,7 +45,7 @@ def test_an_echo_has_the_log_probabilities_of_a_score(server: Running, max_token
     assert text == PROMPT + plain["text"]
     with server.client() as client:
         ids = client.post("/tokenize", json={"text": PROMPT}).json()["tokens"]
-    score = server.llm.score(ids, top_k=2)
+    score = library.score(ids, top_k=2)
     assert found["token_logprobs"][: len(ids)] == [None, *score.token_logprobs]
     assert found["top_logprobs"][0] is None
     assert [len(top) for top in found["top_logprobs"][1:]] == [2] * (len(ids) - 1 + max_tokens)
@@ -60,11 +62,11 @@ def test_several_prompts_are_echoed_each(server: Running) -> None:
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETE])
-def test_log_probabilities_of_a_prompt(server: Running, path: str) -> None:
+def test_log_probabilities_of_a_prompt(server: Running, library: LLM, path: str) -> None:
     reply = ask(server, path, prompt_logprobs=1, max_tokens=2, temperature=0).json()
     found = reply["prompt_logprobs"] if path == CHAT else reply["choices"][0]["prompt_logprobs"]
     ids = server.llm.chat_prompt(MESSAGES) if path == CHAT else server.llm.encode(PROMPT)
-    score = server.llm.score(ids, top_k=1)
+    score = library.score(ids, top_k=1)
     assert len(found) == len(ids)
     assert found[0] is None
     for row, token, logprob, top in zip(found[1:], ids[1:], score.token_logprobs, score.top, strict=False):
@@ -99,10 +101,10 @@ def test_prompts_of_one_request_share_its_seed(server: Running) -> None:
     assert second["choices"][0]["text"] == both["choices"][1]["text"]
 
 
-def test_the_hash_is_that_of_the_library(server: Running) -> None:
+def test_the_hash_is_that_of_the_library(server: Running, library: LLM) -> None:
     reply = ask(server, COMPLETE, max_tokens=5, seed=3, ignore_eos=True, logits_sha256=True).json()
     params = SamplingParams(max_tokens=5, seed=3, ignore_eos=True, hash_logits=True)
-    assert reply["choices"][0]["logits_sha256"] == server.llm.generate(PROMPT, params)[0].logits_sha256
+    assert reply["choices"][0]["logits_sha256"] == library.generate(PROMPT, params)[0].logits_sha256
 
 
 TEMPLATE = (

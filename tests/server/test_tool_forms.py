@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,9 @@ READ: list[tuple[str, str, list[Found]]] = [
     ("hermes", HERMES, [WEATHER]),
     ("hermes", f"Let me see.\n\n{HERMES}\n{HERMES}\n", ["Let me see.", WEATHER, WEATHER]),
     ("hermes", f"{HERMES}\nThere.", [WEATHER, "There."]),
-    ("hermes", HERMES.replace('"Paris"', '"</tool_call>}{\\"\n"'), [ParsedCall("get_weather", {"city": '</tool_call>}{"\n'})]),
+    ("hermes", HERMES.replace('"Paris"', '"</tool_call>}{\\"\n"'), [
+        ParsedCall("get_weather", {"city": '</tool_call>}{"\n'})
+    ]),
     ("hermes", HERMES.replace('{"city": "Paris"}', '"{\\"city\\": \\"Paris\\"}"'), [WEATHER]),  # arguments as text
     ("hermes", f"<tool_call>{HERMES}", ["<tool_call>", WEATHER]),
     ("hermes", "  plain <b>text</b> ", ["  plain <b>text</b> "]),
@@ -111,7 +114,7 @@ def cut_texts(draw: st.DrawFn) -> tuple[str, list[str]]:
     text = draw(TEXTS)
     cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
     ends = [0, *cuts, len(text)]
-    return text, [text[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return text, [text[a:b] for a, b in pairwise(ends)]
 
 
 @settings(max_examples=300, deadline=None)

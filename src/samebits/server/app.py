@@ -24,6 +24,10 @@ from samebits.server.logs import printable
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.openapi import schema
+from samebits.server.protocols import ollama
+from samebits.server.protocols.messages import messages
+from samebits.server.protocols.rerank import rerank
+from samebits.server.protocols.responses import responses
 from samebits.server.security import Door, Gate
 
 log = logging.getLogger("samebits.server")
@@ -58,6 +62,17 @@ async def openapi(request: Request) -> Response:
 ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/v1/chat/completions", chat_completions),
     ("POST", "/v1/completions", completions),
+    ("POST", "/v1/responses", responses),
+    ("POST", "/v1/messages", messages),
+    ("POST", "/v1/rerank", rerank),
+    ("GET", "/version", status_routes.version),
+    ("GET", "/props", status_routes.props),
+    ("POST", "/api/chat", ollama.chat),
+    ("POST", "/api/generate", ollama.generate),
+    ("GET", "/api/tags", ollama.tags),
+    ("GET", "/api/ps", ollama.running_models),
+    ("GET", "/api/version", status_routes.version),
+    ("POST", "/api/show", ollama.show),
     ("POST", "/v1/embeddings", text_routes.embeddings),
     ("GET", "/v1/models", status_routes.models),
     ("GET", "/v1/models/{name:path}", status_routes.model),

@@ -47,8 +47,9 @@ def make_server(
     limits: Limits | None = None,
     is_deterministic: bool = False,
     form_choice: FormChoice | None = None,
+    on_settled: Callable[[ServedModel], None] = ServedModel.log_settled,
 ) -> uvicorn.Server:
-    """A server that is ready to run; loading begins when it starts."""
+    """A server that is ready to run; loading begins when it starts, and when it has ended `on_settled` is called."""
     door, limits = replace(door or Door(), host=host), limits or Limits()
     check_host(door)
     served, metrics = ServedModel(name, limits, is_deterministic, form_choice), Metrics()
@@ -57,6 +58,7 @@ def make_server(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         loading = asyncio.create_task(served.load(make_llm, path, metrics))
+        loading.add_done_callback(lambda task: None if task.cancelled() else on_settled(served))
         watching = asyncio.create_task(guard.watch())
         try:
             yield

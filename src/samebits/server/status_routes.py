@@ -6,6 +6,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from samebits import NUMERICS_VERSION, __version__
 from samebits.engine.engine import Engine
 from samebits.server.model import READY, ServedModel
 
@@ -28,6 +29,28 @@ def _model_card(served: ServedModel) -> dict[str, object]:
     if served.state == READY:
         card |= {"max_model_len": served.llm.engine.max_len, "system_fingerprint": served.fingerprint}
     return card
+
+
+async def version(request: Request) -> Response:
+    return JSONResponse({"version": __version__, "numerics": NUMERICS_VERSION})
+
+
+async def props(request: Request) -> Response:
+    """What llama-server's clients ask of a server: its context, its slots, its template. The model has no path here."""
+    served: ServedModel = request.app.state.served.ready()
+    engine, template = served.llm.engine, served.llm.chat_template
+    return JSONResponse(
+        {
+            "model_alias": served.name,
+            "total_slots": engine.runner.limits.max_sequences,
+            "default_generation_settings": {"n_ctx": engine.max_len},
+            "chat_template": template.source if template else "",
+            "bos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.bos),
+            "eos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.eos),
+            "modalities": {"vision": False, "audio": False},
+            "build_info": served.fingerprint,
+        }
+    )
 
 
 async def health(request: Request) -> Response:

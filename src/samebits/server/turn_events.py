@@ -68,17 +68,25 @@ class Call:
 class ChoiceAnswer:
     """A choice as its events leave it. `completion` is the engine's side: token ids, pieces, seed, hash of logits."""
 
-    text: str = ""
-    reasoning: str = ""
     calls: list[Call] = field(default_factory=list)
     finish_reason: str = "length"
     completion: Completion | None = None
+    _texts: list[str] = field(default_factory=list)
+    _thoughts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._thoughts)
 
     def add(self, event: Event) -> None:
         if isinstance(event, TextDelta):
-            self.text += event.text
+            self._texts.append(event.text)
         elif isinstance(event, ReasoningDelta):
-            self.reasoning += event.text
+            self._thoughts.append(event.text)
         elif isinstance(event, CallStarted):
             self.calls.append(Call(event.id, event.name))
         elif isinstance(event, CallArguments):

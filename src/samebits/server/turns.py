@@ -31,7 +31,7 @@ from samebits.server.reasoning import opens_reasoning
 from samebits.server.request_body import sampling_params
 from samebits.server.tools.grammar import answer_format
 from samebits.server.tools.offer import NOTHING, Offer
-from samebits.server.turn_events import ChoiceAnswer, Step
+from samebits.server.turn_events import ChoiceAnswer, ReasoningDelta, Step
 from samebits.server.turn_reader import TurnReader
 
 
@@ -47,6 +47,7 @@ class Turn:
     logprobs    alternatives to name for each token; None for no log-probabilities at all
     variables   of the model's template, such as reasoning_effort
     ending      what stands behind the messages
+    raw         a text that is continued as it is, in place of messages
     param       the field that the messages came in, for errors
     """
 
@@ -57,6 +58,7 @@ class Turn:
     offer: Offer = NOTHING
     variables: dict[str, Any] = field(default_factory=dict)
     ending: PromptEnd = PromptEnd.ANSWER
+    raw: str | None = None
     param: str = "messages"
 
 
@@ -65,11 +67,17 @@ class TurnStream:
 
     def __init__(self, request: Request, started: Started, readers: list[TurnReader]) -> None:
         self._request, self._started, self._readers = request, started, readers
+        self.num_reasoning_tokens = 0  # that brought reasoning, so far
 
     @property
     def job(self) -> Generation:
         """The engine's side: prompt, parameters with their seed, and what was found of the prompt."""
         return self._started.streams[0].job
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Of the prompt, that did not have to be computed."""
+        return min(self.job.sequences[0].num_cached_tokens, len(self.job.prompt)) if self.job.sequences else 0
 
     @property
     def num_choices(self) -> int:
@@ -78,7 +86,9 @@ class TurnStream:
     async def steps(self) -> AsyncIterator[Step]:
         """Events of all choices as they come, one step per piece of the engine's."""
         async for _, choice, piece in merged(self._started):
-            yield Step(choice, tuple(self._readers[choice].push(piece)), piece)
+            step = Step(choice, tuple(self._readers[choice].push(piece)), piece)
+            self.num_reasoning_tokens += any(isinstance(event, ReasoningDelta) for event in step.events)
+            yield step
 
     async def answers(self) -> list[ChoiceAnswer]:
         """Every choice, when all are finished; a client that goes away ends them."""
@@ -118,6 +128,8 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
 
 def _prompt(served: ServedModel, turn: Turn) -> list[int]:
     """The turn's token ids; ApiError for more than the context holds."""
+    if turn.raw is not None:
+        return last_tokens(short_enough(turn.param, served.llm.encode, turn.raw), turn.sampling, served)
     now = FROZEN_TIME if served.is_deterministic else None
     messages = served.forms.messages(turn.messages, turn.offer)
     tools = [t.as_dict() for t in turn.offer.callable_tools] if served.forms.knows_tools else None

@@ -16,6 +16,7 @@ from samebits.server.reasoning import ThinkMarks
 from samebits.server.tools.form import CallForm
 from samebits.server.tools.lark import Control, Rules, part_of
 from samebits.server.tools.offer import Offer, Tool
+from samebits.server.tools.schemas import closed
 
 MAX_CALLS = 16  # in an answer that a grammar writes: a small model may find no end
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # nor an end of blanks
@@ -82,5 +83,5 @@ def _json(tool: Tool, offer: Offer) -> str:
     """A call's arguments: as the schema says where they are held to it, else any object."""
     schema: dict[str, Any] = {"type": "object", "x-guidance": SPACING}
     if offer.choice == "required" or tool.is_strict:
-        schema |= tool.parameters or {"additionalProperties": False}
+        schema |= closed(tool.parameters or {"properties": {}})
     return f"%json {json.dumps(schema)}"

@@ -18,7 +18,8 @@ class CallScanner:
 
     def __init__(self, form: CallForm, names: frozenset[str]) -> None:
         self._form, self._names = form, names
-        self._held = ""  # what may become a call: blanks, and an opener as far as it has come, or all of a call so far
+        self._held = ""  # what may become a call: blanks, and an opener as far as it has come
+        self._read: list[str] = []  # what the reader took after that
         self._reader: Reader[list[ParsedCall]] | None = None
         self._is_first, self._is_after_call = True, False
         self._found: list[Found] = []
@@ -33,13 +34,12 @@ class CallScanner:
         """The end of the answer: what was held back."""
         if self._reader is not None:
             self._advance("")
-        self._give(self._held)
-        self._held, self._reader = "", None
+        self._give(self._unread())
         return self._taken()
 
     def _step(self, character: str) -> None:
         if self._reader is not None:
-            self._held += character
+            self._read.append(character)
             self._advance(character)
             return
         if self._is_after_call and not self._held and character in self._form.separators:
@@ -65,7 +65,7 @@ class CallScanner:
                 self._step(character)
 
     def _advance(self, character: str) -> None:
-        """Sends the reader a character that is held already, or the end."""
+        """Sends the reader a character that is noted already, or the end."""
         if self._reader is None:
             return
         try:
@@ -75,12 +75,12 @@ class CallScanner:
             calls: list[ParsedCall] = done.value
         except Broken:
             calls = []
-        self._reader = None
         if calls and all(self.takes(call) for call in calls):
+            self._unread()
             self._found += calls
-            self._held, self._is_first, self._is_after_call = "", True, True
+            self._is_first = self._is_after_call = True
             return
-        text, self._held = self._held, ""
+        text = self._unread()
         self._is_first = self._is_after_call = False
         if not character:
             self._give(text)
@@ -95,6 +95,11 @@ class CallScanner:
         except Broken:
             return False
         return call.name in self._names and isinstance(call.arguments, dict)
+
+    def _unread(self) -> str:
+        """Takes back all that is held."""
+        text, self._held, self._read, self._reader = self._held + "".join(self._read), "", [], None
+        return text
 
     def _give(self, text: str) -> None:
         if text and self._found and isinstance(self._found[-1], str):
