@@ -8,14 +8,14 @@ const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
 export function curlScript(address, request) {
   const post = (path, body) =>
     `curl -sS ${quoted(address + path)} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
-  const others = neighbourBodies(request.max_tokens).map(body => `${post("v1/completions", body)} > /dev/null &`);
+  const start = body => `${post("v1/completions", body)} > /dev/null & others="$others $!"`;
   return [
     "# with an API key, add to each: -H \"Authorization: Bearer $KEY\"",
     `ask() { ${post("v1/chat/completions", request)} | grep -o '"logits_sha256": *"[0-9a-f]*"'; }`,
-    "ask",
-    ...others,
+    "ask; others=",
+    ...neighbourBodies(request.max_tokens).map(start),
     `sleep 1; curl -sS ${quoted(`${address}state`)} | grep -o '"num_running": *[0-9]*'`,
     "ask",
-    "wait",
+    "kill $others 2> /dev/null || true",
   ].join("\n");
 }

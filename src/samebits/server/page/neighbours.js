@@ -13,12 +13,15 @@ const SUBJECTS = [
 const OPENINGS = ["Write about", "A short story of", "What everyone should know about", "Three questions on"];
 const FILLER = " It was late, and nobody else was in the room.";
 
-/** Bodies for /v1/completions that keep their sequences running for longer than an answer of `numTokens`. */
+/**
+ * Bodies for /v1/completions that keep their sequences running for much longer than an answer of `numTokens`, even
+ * where this page is slow to ask for it; they are cut when it is there.
+ */
 export function neighbourBodies(numTokens) {
   const prompts = SUBJECTS.map((subject, i) => `${OPENINGS[i % OPENINGS.length]} ${subject}.${FILLER.repeat(i % 5)}`);
   return Array.from({ length: NUM_CALLS }, (_, call) => ({
     prompt: prompts.filter((_prompt, i) => i % NUM_CALLS === call),
-    temperature: 0.5 + call / 2, seed: 100 + call, max_tokens: 2 * numTokens + 48, ignore_eos: true,
+    temperature: 0.5 + call / 2, seed: 100 + call, max_tokens: 8 * numTokens + 256, ignore_eos: true,
   }));
 }
 
