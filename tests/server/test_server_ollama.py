@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from live_server import NAME, Running
 
-ollama = pytest.importorskip("ollama", reason="needs pip install 'samebits[clients]'")
+ollama = pytest.importorskip("ollama", reason="needs pip install 'samebits[dev]'")
 
 HELLO = [{"role": "user", "content": "hello hi"}]
 GREEDY = {"temperature": 0, "num_predict": 6, "seed": 1, "ignore_eos": True}
