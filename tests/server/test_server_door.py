@@ -194,7 +194,7 @@ def test_a_load_failure_names_no_path_and_the_log_does(telling: Path) -> None:
     broken, port = telling / "broken.gguf", free_port()
     broken.write_bytes(b"GGUF nonsense")
     hostile = "/%1b%5b2J%0d%0aforged%20line%E2%80%AE%C2%9b%00%7f"
-    with process("--model", str(broken), "--port", str(port), "--verbose") as server:
+    with process("--model", str(broken), "--port", str(port), "--verbose", "--stay") as server:
         url, reason = f"http://127.0.0.1:{port}", "the model is loading"
         while reason == "the model is loading":
             try:

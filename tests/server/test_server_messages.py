@@ -14,7 +14,7 @@ from random_tiny import write_random_tiny
 
 from samebits.server.security import Door
 
-anthropic = pytest.importorskip("anthropic", reason="needs pip install 'samebits[clients]'")
+anthropic = pytest.importorskip("anthropic", reason="needs pip install 'samebits[dev]'")
 
 HELLO = [{"role": "user", "content": "hello hi"}]
 TOOL = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from live_server import NAME, Running
 
-ollama = pytest.importorskip("ollama", reason="needs pip install 'samebits[clients]'")
+ollama = pytest.importorskip("ollama", reason="needs pip install 'samebits[dev]'")
 
 HELLO = [{"role": "user", "content": "hello hi"}]
 GREEDY = {"temperature": 0, "num_predict": 6, "seed": 1, "ignore_eos": True}
@@ -110,6 +110,7 @@ def test_looking_around(client: Any) -> None:
     [
         ({"options": {"mirostat": 1}}, "options.mirostat"),
         ({"options": {"mood": 1}}, "options.mood"),
+        ({"options": {"stream": True}}, "stream"),
         ({"options": {"temperature": "hot"}}, "temperature"),
         ({"options": {"num_ctx": 99999}}, "options.num_ctx"),
         ({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, "messages"),

@@ -11,6 +11,10 @@ from typing import Any
 from samebits.server.base_body import Body
 from samebits.server.fields import ACCEPTED, REFUSED, accepted_by, refused_by
 from samebits.server.protocol import ChatBody, CompletionBody, Sampling
+from samebits.server.protocols.messages_body import MessagesBody
+from samebits.server.protocols.ollama_body import OllamaChatBody, OllamaGenerateBody, Options
+from samebits.server.protocols.rerank import RerankBody
+from samebits.server.protocols.responses_body import ResponsesBody
 
 HEAD = """# What requests may say
 
@@ -19,6 +23,20 @@ Generated from the server's own tables by `make docs`; do not edit. [serve.md](s
 Fields of /v1/chat/completions and /v1/completions, as OpenAI, vLLM, llama-server and SGLang know them, are honoured,
 refused by name, or have no effect on any answer. A field that is in no table here is refused too, with status 400 and
 the code `unknown_parameter`: it may be a constraint, and a constraint is never ignored. null is the same as no field.
+"""
+PROTOCOLS: dict[str, type[Body]] = {
+    "/v1/responses": ResponsesBody,
+    "/v1/messages": MessagesBody,
+    "/api/chat": OllamaChatBody,
+    "/api/generate": OllamaGenerateBody,
+    "`options` of both": Options,
+    "/v1/rerank": RerankBody,
+}
+OTHERS = """## Other protocols
+
+The bodies of /v1/responses and /v1/messages, and `options` of Ollama's, may also hold the fields of both routes above,
+beside their own; `n` is 1, and a prompt's log-probabilities have no place there. What both routes refuse is refused,
+and so is any other field.
 """
 ROUTES: dict[type[Body], str] = {ChatBody: "chat", CompletionBody: "completions"}
 
@@ -33,6 +51,23 @@ def _honoured(title: str, kind: type[Body], names: Iterator[str]) -> list[str]:
 
 def _routes(name: str, of: Callable[[type[Body]], Mapping[str, Any]]) -> str:
     return ", ".join(route for kind, route in ROUTES.items() if name in of(kind))
+
+
+def _protocols() -> Iterator[str]:
+    """What each protocol has beside the shared fields."""
+    for route, kind in PROTOCOLS.items():
+        shared = Sampling.model_fields if issubclass(kind, Sampling) else {}
+        yield from (f"### {route}", "", "| field | |", "|---|---|")
+        for name, field in kind.model_fields.items():
+            if name not in shared:
+                shown = ", ".join(f"`{n}`" for n in kind.names()[name])
+                yield f"| {shown} | {field.description or 'what is to be answered'} |"
+        for name, row in kind.refused.items():
+            harmless = ", ".join(f"`{json.dumps(value)}`" for value in row.harmless)
+            yield f"| `{name}` | refused{f' unless {harmless}' if harmless else ''}: {row.asks} |"
+        for name, why in kind.accepted.items():
+            yield f"| `{name}` | without effect: {why} |"
+        yield ""
 
 
 def requests_markdown() -> str:
@@ -51,7 +86,7 @@ def requests_markdown() -> str:
     lines += ["", "## Without effect", "", "| field | why | routes |", "|---|---|---|"]
     for name, (_, why) in ACCEPTED.items():
         lines.append(f"| `{name}` | {why} | {_routes(name, accepted_by)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", OTHERS, *_protocols()]).rstrip() + "\n"
 
 
 if __name__ == "__main__":

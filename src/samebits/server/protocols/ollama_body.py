@@ -28,6 +28,9 @@ class Options(TurnBody):
         "max_tokens",
         "num_predict",
     )
+    model: None = says("it stands beside `options`")
+    stream: None = says("it stands beside `options`")
+    stream_options: None = says("streams always tell their usage")
     num_ctx: CountOrAll | None = says("the context that is needed; refused where the server's is shorter")
     _formats: list[OutputFormat] = PrivateAttr(default_factory=list)  # of the body around it
     refused: ClassVar[dict[str, Refused]] = {

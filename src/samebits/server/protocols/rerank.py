@@ -37,8 +37,10 @@ class Document(Body):
 
 
 class RerankBody(Body):
-    query: str
-    documents: Annotated[Few[str | Document], at_most(MAX_DOCUMENTS), Field(min_length=1)]
+    query: Annotated[str, Field(description="what is asked")]
+    documents: Annotated[
+        Few[str | Document], at_most(MAX_DOCUMENTS), Field(min_length=1, description="texts, or objects with a `text`")
+    ]
     model: Text | None = says("the model's name")
     top_n: Annotated[int, Field(ge=1)] | None = says("so many of the best; all if absent")
     return_documents: bool | None = says("whether results hold their document, as they do if absent")

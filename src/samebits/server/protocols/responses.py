@@ -42,7 +42,7 @@ def turn_of(body: ResponsesBody) -> Turn:
     effort = body.reasoning.effort if body.reasoning else None
     has_logprobs = LOGPROBS in body.given("include", ())
     return Turn(
-        messages=body.messages(),
+        messages=body.messages,
         sampling=body,
         max_tokens=body.max_output_tokens,
         logprobs=body.given("top_logprobs", 0) if has_logprobs else None,

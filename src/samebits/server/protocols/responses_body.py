@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr, model_validator
 
 from samebits.server.base_body import Body, Few, Refused, Text, says
 from samebits.server.constraints import constraint, only_one, schema_format
@@ -77,7 +77,10 @@ class ChosenTool(Body):
 
 
 class ResponsesBody(TurnBody):
-    input: str | Annotated[Few[InputItem], at_most(MAX_MESSAGES), Field(min_length=1)]
+    input: Annotated[
+        str | Annotated[Few[InputItem], at_most(MAX_MESSAGES), Field(min_length=1)],
+        Field(description="a text, or items: messages, calls, what they gave, reasoning"),
+    ]
     instructions: str | None = says("a message of the system's before all others")
     max_output_tokens: Count | None = says("the most tokens in an answer; as many as the context holds if absent")
     text: TextOptions | None = says("`format`: `json_object`, or `json_schema` with a `schema`")
@@ -104,6 +107,7 @@ class ResponsesBody(TurnBody):
         "access_programs": Refused("programs of the server's"),
     }
     accepted: ClassVar[dict[str, str]] = {"prompt_cache_options": "kept prompts change no bit"}
+    _told: list[dict[str, Any]] = PrivateAttr(default_factory=list)
 
     @property
     def output_format(self) -> OutputFormat | None:
@@ -127,8 +131,18 @@ class ResponsesBody(TurnBody):
             return make_offer(tools, "required", choice.name, is_parallel)
         return make_offer(tools, choice, None, is_parallel)
 
+    @property
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation; ApiError for an item that lacks a part."""
+        """The conversation."""
+        return self._told
+
+    @model_validator(mode="after")
+    def _tell(self) -> ResponsesBody:
+        """ApiError for an item that lacks a part."""
+        self._told = self._conversation()
+        return self
+
+    def _conversation(self) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []
         if self.instructions:
             told.append({"role": "system", "content": self.instructions})
