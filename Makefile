@@ -1,4 +1,4 @@
-# Two commands: `make run` shows what is here, `make test` proves it. Both make their own environment.
+# `make run` shows what is here, `make serve` serves it, `make test` proves it. All make their own environment.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,12 +12,17 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run test fuzz test-triton lint types docs golden format native-test asan tsan clean
+.PHONY: run serve test fuzz test-triton lint types docs golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
 	@echo; echo '$$ samebits chat "Why is the sky blue?"'
 	@$(BIN)/samebits chat "Why is the sky blue?" --max-tokens 48
+	@echo; echo 'Next: make serve, and a proof at http://127.0.0.1:8000/#prove'
+
+# The page is at http://127.0.0.1:8000; "Prove it" is one of its views.
+serve: $(VENV)/.core
+	@$(BIN)/samebits serve
 
 # The default model, and the translator of shaders, are fetched where the network allows; tests that need them are
 # skipped with a reason elsewhere.
@@ -43,8 +48,9 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy
 
-docs: $(VENV)/.core
+docs: $(VENV)/.dev
 	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
+	@$(BIN)/python -m samebits.cli.request_docs docs/requests.md
 
 golden: $(VENV)/.core
 	@$(BIN)/samebits golden make golden --small --force
@@ -70,7 +76,7 @@ $(BIN)/python:
 
 $(VENV)/.core: $(BIN)/python $(NATIVE)
 	@echo "building and installing samebits"
-	@$(PIP) -e .
+	@$(PIP) -e '.[server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

@@ -30,3 +30,10 @@ def test_paths_named_in_a_page_exist(page: str) -> None:
 
 def test_numerics_page_carries_the_version() -> None:
     assert f"version {NUMERICS_VERSION}" in (ROOT / "docs/numerics.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pictures_are_there_and_small(page: str) -> None:
+    named = re.findall(r"!\[[^\]]+\]\(([\w./-]+)\)", (ROOT / page).read_text())
+    sizes = {name: ((ROOT / page).parent / name).stat().st_size for name in named}
+    assert all(size < 200_000 for size in sizes.values()), sizes

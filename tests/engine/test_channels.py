@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from samebits.engine.answer import Answer, Completion
+from samebits.engine.answer import Answer, Completion, Piece
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
-from samebits.server.answers import ChatShape, CompletionShape
+from samebits.server.answers import CompletionShape
+from samebits.server.chat_answers import ChatShape
+from samebits.server.turn_events import ChoiceAnswer, Step
+from samebits.server.turn_reader import TurnReader
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
 ENDS = ("<|return|>", "<|call|>")
@@ -92,18 +95,27 @@ def test_half_a_character_before_a_mark() -> None:
     assert answer.completion().text == "\ufffd"
 
 
+def choice_of(tokenizer: Tokenizer, pieces: list[Piece]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The message of a whole chat answer, and the joined deltas of a stream."""
+    shape, reader, answer, streamed = ChatShape(tokenizer, False), TurnReader(), ChoiceAnswer(), {}
+    for piece in pieces:
+        step = Step(0, tuple(reader.push(piece)), piece)
+        for event in step.events:
+            answer.add(event)
+        for part in shape.parts(step):
+            for name, text in part["delta"].items():
+                streamed[name] = streamed.get(name, "") + text
+    return shape.choice(0, answer)["message"], streamed
+
+
 def test_the_servers_answers_keep_thinking_apart() -> None:
     tokenizer = tokenizer_with(*MARKS, *ENDS)
     told, pieces = completion(tokenizer, TURN)
-    message = ChatShape(False).choice(tokenizer, 0, told)["message"]
+    message, streamed = choice_of(tokenizer, pieces)
     assert (message["content"], message["reasoning_content"]) == ("Four \u00e9.", "Two and two.{}")
     assert CompletionShape(False).choice(tokenizer, 0, told)["text"] == "Four \u00e9."
-    streamed = {"content": "", "reasoning_content": ""}
-    for piece in pieces:
-        for name, text in ChatShape(False).part(tokenizer, 0, piece, 0)["delta"].items():
-            streamed[name] += text
     assert streamed == {"content": "Four \u00e9.", "reasoning_content": "Two and two.{}"}
     parts = [CompletionShape(False).part(tokenizer, 0, piece, 0)["text"] for piece in pieces]
     assert "".join(parts) == "Four \u00e9."
-    plain, _ = completion(tokenizer, "Hi<|return|>")
-    assert "reasoning_content" not in ChatShape(False).choice(tokenizer, 0, plain)["message"]
+    _, plain = completion(tokenizer, "Hi<|return|>")
+    assert "reasoning_content" not in choice_of(tokenizer, plain)[0]

@@ -24,7 +24,7 @@ class Drive:
     def add(self, prompt: list[int], num_new: int = 1, **options: object) -> list[Sequence]:
         """A request whose samples end after num_new tokens each, or where the cache does."""
         request = PromptRequest(np.array(prompt, np.int32), **options)  # type: ignore[arg-type]
-        wanted = len(prompt) if request.wants_all else min(len(prompt) + num_new, self.pages.max_len)
+        wanted = min(len(prompt) + num_new, self.pages.max_len) if request.draws else len(prompt)
         samples = self.scheduler.add(request)
         self.tracks.update({s: Track(s, list(prompt), wanted) for s in samples})
         return samples
@@ -117,6 +117,6 @@ class Drive:
             self.tracks[sequence].tokens.append(token)
         for sequence in [*plan.sequences, *(child for _, child in plan.born)]:
             track = self.tracks[sequence]
-            has_all = track.scored == list(range(track.num_wanted))
-            if has_all if sequence.request.wants_all else len(track.tokens) >= track.num_wanted:
+            has_rows = track.scored[: sequence.num_scored] == list(range(sequence.num_scored))
+            if has_rows and len(track.tokens) >= track.num_wanted:
                 self.scheduler.finish(sequence)

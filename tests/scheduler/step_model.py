@@ -145,11 +145,13 @@ class StepModel:
     def _check_rows(self, plan: StepPlan, tracks: dict[Sequence, Track]) -> None:
         last_token = {s: int(plan.batch.qo_indptr[i + 1]) - 1 for i, s in enumerate(plan.sequences)}
         complete = [s for i, s in enumerate(plan.sequences) if plan.lengths[i] == len(tracks[s].tokens)]
-        assert plan.sampled == [s for s in complete if not s.request.wants_all] + [child for _, child in plan.born]
+        assert plan.sampled == [s for s in complete if s.request.draws] + [child for _, child in plan.born]
         parents = {child: parent for parent, child in plan.born}
         for sequence, row in zip(plan.sampled, plan.sampled_rows.tolist(), strict=True):
             assert plan.batch.out_rows[row] == last_token[parents.get(sequence, sequence)]
-        assert [s.sequence for s in plan.scored] == [s for s in plan.sequences if s.request.wants_all]
+        assert [s.sequence for s in plan.scored] == [
+            s for i, s in enumerate(plan.sequences) if plan.batch.positions[plan.batch.qo_indptr[i]] < s.num_scored
+        ]
         for part in plan.scored:
             i, seen = plan.sequences.index(part.sequence), tracks[part.sequence].scored
             first, last = self._span(plan, i)

@@ -74,7 +74,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         num_samples=st.sampled_from([1, 1, 1, 2, 4]),
         priority=st.sampled_from([0, 0, 0, 1, -1]),
         salt=st.sampled_from([b"", b"", b"other"]),
-        wants_all=st.sampled_from([False, False, False, True]),
+        scored=st.sampled_from(["", "", "", "alone", "and drawn"]),
     )
     def add(
         self,
@@ -85,12 +85,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         num_samples: int,
         priority: int,
         salt: bytes,
-        wants_all: bool,
+        scored: str,
     ) -> None:
-        options = {"priority": priority, "salt": salt, "wants_all": wants_all}
+        options = {"priority": priority, "salt": salt, "wants_all": bool(scored), "draws": scored != "alone"}
         for i in range(burst):
             tokens = STEM[:stem] + [i % 2] * i + [int(c) for c in tail]
-            self.drive.add(tokens, num_new, num_samples=1 if wants_all else num_samples, **options)
+            self.drive.add(tokens, num_new, num_samples=1 if scored == "alone" else num_samples, **options)
         self.num_added += burst
 
     @rule(count=st.sampled_from([1, 2, 5]))

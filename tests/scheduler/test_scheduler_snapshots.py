@@ -137,7 +137,7 @@ def test_a_preempted_sequence_goes_on_from_its_last_boundary() -> None:
 
 def test_scores_neither_take_nor_leave_snapshots() -> None:
     d = drive()
-    d.add(list(range(20)), wants_all=True)
+    d.add(list(range(20)), wants_all=True, draws=False)
     d.drain()
     assert d.pages.states is not None
     assert d.pages.states.pool.num_held == 0

@@ -69,10 +69,21 @@ def test_all_logits_wanted_means_no_hit() -> None:
     d = drive()
     d.add(list(range(20)))
     d.drain()
-    (again,) = d.add(list(range(20)), wants_all=True)
+    (again,) = d.add(list(range(20)), wants_all=True, draws=False)
     assert counts(d.step()) == {again: 8}
     assert again.num_cached_tokens == 0
     d.drain()
+
+
+def test_logits_of_a_prompt_and_samples_come_from_one_pass_over_it() -> None:
+    d = drive()
+    samples = d.add(list(range(20)), num_new=3, num_samples=3, wants_all=True)
+    scored, num_prompt_tokens = [], 0
+    while (plan := d.step()) is not None:
+        scored += [(part.sequence, part.position, part.count) for part in plan.scored]
+        num_prompt_tokens += sum(count for s, count in counts(plan).items() if count > 1)
+    assert scored == [(samples[0], 0, 8), (samples[0], 8, 8), (samples[0], 16, 4)]
+    assert num_prompt_tokens == 20
 
 
 def test_samples_share_their_prompt() -> None:
@@ -148,7 +159,7 @@ def test_the_first_in_order_does_not_wait_for_a_later_ones_prefix() -> None:
 
 def test_one_that_has_waited_long_enough_is_not_preempted_by_priority() -> None:
     d = drive(max_sequences=1, policy=Policy(prefill_budget=4, priority_steps=2))
-    (low,) = d.add([1] * 30, priority=1, wants_all=True)
+    (low,) = d.add([1] * 30, priority=1, wants_all=True, draws=False)
     for _ in range(3):
         d.step()
     d.add([2] * 7)
@@ -157,13 +168,13 @@ def test_one_that_has_waited_long_enough_is_not_preempted_by_priority() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_tokens", "num_samples", "wants_all", "message"),
-    [(0, 1, False, "1 .. 63"), (64, 1, False, "1 .. 63"), (65, 1, True, "1 .. 64"), (5, 0, False, "1 or more")],
+    ("num_tokens", "num_samples", "draws", "message"),
+    [(0, 1, True, "1 .. 63"), (64, 1, True, "1 .. 63"), (65, 1, False, "1 .. 64"), (5, 0, True, "1 or more")],
 )
-def test_what_could_never_run_is_refused(num_tokens: int, num_samples: int, wants_all: bool, message: str) -> None:
+def test_what_could_never_run_is_refused(num_tokens: int, num_samples: int, draws: bool, message: str) -> None:
     scheduler = Scheduler(PageCache(100, 4, 2, 64), SMALL)
     with pytest.raises(BadInput, match=message):
-        scheduler.add(PromptRequest(np.zeros(num_tokens, np.int32), num_samples=num_samples, wants_all=wants_all))
+        scheduler.add(PromptRequest(np.zeros(num_tokens, np.int32), num_samples=num_samples, draws=draws))
 
 
 def test_nothing_to_do_is_no_plan() -> None:

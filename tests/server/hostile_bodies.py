@@ -12,7 +12,9 @@ from hostile_formats import HOSTILE
 MAX_BYTES = 4 << 20
 MAX_VALUES = 1 << 18
 CHAT, COMPLETE, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+RESPOND, MESSAGE, OLLAMA, GENERATE = "/v1/responses", "/v1/messages", "/api/chat", "/api/generate"
 FIELDS = {CHAT: "messages", COMPLETE: "prompt", EMBED: "input", "/tokenize": "text", "/detokenize": "tokens"}
+FIELDS |= {RESPOND: "input", MESSAGE: "messages", OLLAMA: "messages", GENERATE: "prompt"}
 HELLO = [{"role": "user", "content": "hi"}]
 
 
@@ -68,13 +70,16 @@ TEXTS = {
     "quotes": '\\"',
 }
 
+SHORT: dict[str, dict[str, Any]] = {EMBED: {}, "/tokenize": {}, "/detokenize": {}, RESPOND: {"max_output_tokens": 2}}
+SHORT |= {path: {"options": {"num_predict": 2}} for path in (OLLAMA, GENERATE)}
+
 
 def _plain(path: str) -> dict[str, Any]:
-    return {FIELDS[path]: {CHAT: HELLO, "/detokenize": [1]}.get(path, "hi")}
+    return {FIELDS[path]: {CHAT: HELLO, MESSAGE: HELLO, OLLAMA: HELLO, "/detokenize": [1]}.get(path, "hi")}
 
 
 def _with(path: str, **more: Any) -> bytes:
-    short = {} if path in (EMBED, "/tokenize", "/detokenize") else {"max_tokens": 2, "seed": 1}
+    short = SHORT.get(path, {"max_tokens": 2, "seed": 1})
     return json.dumps({**_plain(path), **short, **more}).encode()
 
 
@@ -113,6 +118,42 @@ def _answers() -> Iterator[Row]:
     yield Row("ids to decode", "/detokenize", lambda: _with("/detokenize", tokens=[5] * (1 << 16)))
 
 
+def _other_fields() -> Iterator[Row]:
+    """Lists and texts of fields that are not OpenAI's, and of other protocols."""
+    ids = list(range(100, 250))
+    yield Row("ids allowed many times", CHAT, lambda: _with(CHAT, allowed_token_ids=ids * 1000))
+    yield Row("ids that stop", COMPLETE, lambda: _with(COMPLETE, stop_token_ids=ids * 1500))
+    yield Row("wrong ids allowed", CHAT, lambda: _with(CHAT, allowed_token_ids=[""] * 200_000))
+    yield Row("256 bad words", CHAT, lambda: _with(CHAT, bad_words=["hello " * 170] * 256))
+    yield Row("too many bad words", CHAT, lambda: _with(CHAT, bad_words=["a"] * 200_000))
+    yield Row("4096 choices", CHAT, lambda: _with(CHAT, guided_choice=[f"choice {i}" for i in range(4096)]))
+    yield Row("too many choices", CHAT, lambda: _with(CHAT, guided_choice=["a"] * 200_000))
+    yield Row("a long grammar", CHAT, lambda: filled('{"messages":[],"grammar":"', "a", '"}'))
+    nested = "root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000
+    yield Row("a deep grammar", CHAT, lambda: _with(CHAT, grammar=nested))
+    rules = "\n".join(f'r{i} ::= r{i + 1} | "a"' for i in range(8000))
+    yield Row("a grammar of 8000 rules", CHAT, lambda: _with(CHAT, grammar=f'root ::= r0\n{rules}\nr8000 ::= "b"'))
+    yield Row(
+        "variables of a template", CHAT, lambda: _with(CHAT, chat_template_kwargs={f"x{i}": 0 for i in range(90_000)})
+    )
+    yield Row(
+        "a prompt to be cut", COMPLETE, lambda: _with(COMPLETE, prompt="a b " * 250_000, truncate_prompt_tokens=9)
+    )
+    yield Row("too long to be cut", COMPLETE, lambda: _with(COMPLETE, prompt="a" * 3_000_000, truncate_prompt_tokens=9))
+    yield Row(
+        "an echo with all there is", COMPLETE, lambda: _with(COMPLETE, prompt=[[5] * 250] * 8, echo=True, logprobs=20)
+    )
+    calls = [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}] * 4096
+    yield Row("4096 calls", RESPOND, lambda: _with(RESPOND, input=calls))
+    parts = [{"type": "text", "text": ""}] * 8192
+    yield Row("8192 blocks", MESSAGE, lambda: _with(MESSAGE, messages=[{"role": "user", "content": parts}]))
+    uses = [{"type": "tool_use", "id": "a", "name": "f", "input": {}}] * 8192
+    yield Row("8192 uses of a tool", MESSAGE, lambda: _with(MESSAGE, messages=[{"role": "assistant", "content": uses}]))
+    yield Row("stop sequences", MESSAGE, lambda: _with(MESSAGE, stop_sequences=["x"] * 200_000))
+    yield Row("options", OLLAMA, lambda: _with(OLLAMA, options={f"x{i}": 0 for i in range(90_000)}))
+    yield Row("a long format", OLLAMA, lambda: _with(OLLAMA, format={"enum": ["a" * 1_000_000]}))
+
+
 def _formats() -> Iterator[Row]:
     for name, kind in HOSTILE.items():
         yield Row(f"format: {name}", CHAT, lambda k=kind: _with(CHAT, response_format=k))
@@ -132,6 +173,9 @@ def _long_texts() -> Iterator[Row]:
         (COMPLETE, '{"prompt":"', '"}'),
         (EMBED, '{"input":"', '"}'),
         ("/tokenize", '{"text":"', '"}'),
+        (RESPOND, '{"input":"', '"}'),
+        (MESSAGE, '{"max_tokens":2,"messages":[{"role":"user","content":"', '"}]}'),
+        (GENERATE, '{"prompt":"', '"}'),
     ):
         for name, item in {
             "blanks": " ",
@@ -148,6 +192,7 @@ ROWS = [
     *(row for path, field in FIELDS.items() for row in _of_every_route(path, field)),
     *(Row(name, CHAT, lambda i=item: filled("", i, "")) for name, item in RAW.items()),
     *_answers(),
+    *_other_fields(),
     *_formats(),
     *_long_texts(),
 ]

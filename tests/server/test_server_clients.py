@@ -46,9 +46,8 @@ def test_openai_errors_are_its_own_classes(client: openai.OpenAI) -> None:
         client.completions.create(model=NAME, prompt="x", temperature=5)
     with pytest.raises(openai.NotFoundError, match="gpt-4"):
         client.completions.create(model="gpt-4", prompt="x")
-    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     with pytest.raises(openai.BadRequestError) as error:
-        client.chat.completions.create(model=NAME, messages=[{"role": "user", "content": "x"}], tools=[tool])
+        client.chat.completions.create(model=NAME, messages=[{"role": "user", "content": "x"}], store=True)
     assert error.value.code == "unsupported_parameter"
 
 

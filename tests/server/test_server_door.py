@@ -165,6 +165,7 @@ values = st.recursive(
 )
 FIELDS = ("messages", "prompt", "input", "text", "tokens", "model", "stop", "logit_bias", "response_format")
 PATHS = (CHAT, "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize", "/v1/models/x", "/nowhere")
+PATHS += ("/v1/responses", "/v1/messages", "/v1/rerank", "/api/chat", "/api/generate", "/api/show")
 
 
 @settings(max_examples=25, deadline=None)
@@ -193,7 +194,7 @@ def test_a_load_failure_names_no_path_and_the_log_does(telling: Path) -> None:
     broken, port = telling / "broken.gguf", free_port()
     broken.write_bytes(b"GGUF nonsense")
     hostile = "/%1b%5b2J%0d%0aforged%20line%E2%80%AE%C2%9b%00%7f"
-    with process("--model", str(broken), "--port", str(port), "--verbose") as server:
+    with process("--model", str(broken), "--port", str(port), "--verbose", "--stay") as server:
         url, reason = f"http://127.0.0.1:{port}", "the model is loading"
         while reason == "the model is loading":
             try:

@@ -69,13 +69,49 @@ def test_a_signal_lets_answers_end(model_path: Path) -> None:
         (("--host", "0.0.0.0"), "serve: --api-key: got none; needs one, to listen on 0.0.0.0"),
         (("--deterministic", "--numerics", "fast"), "serve: --numerics: got fast"),
         (("--model", "no-such-model"), "no-such-model"),
+        (("--backend", "no-such-backend"), "no-such-backend"),
+        (("--numerics", "best"), "best"),
+        (("--k-format", "f99"), "f99"),
+        (("--prefill-budget", "often"), "often"),
     ],
 )
-def test_mistakes_in_the_call_are_one_line(options: tuple[str, ...], message: str) -> None:
-    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60)
+def test_mistakes_in_the_call_are_one_line(model_path: Path, options: tuple[str, ...], message: str) -> None:
+    """They end the process, and no address is told before that."""
+    given = ("--model", str(model_path), "--port", "0", *options)
+    done = subprocess.run([*COMMAND, *given], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+    assert "http://" not in done.stderr + done.stdout
+
+
+def test_a_damaged_model_ends_the_process_unless_it_is_to_stay(model_path: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(model_path.read_bytes()[:5000])
+    done = subprocess.run(
+        [*COMMAND, "--model", str(damaged), "--port", "0"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "damaged.gguf cannot be served: " in " ".join(done.stderr.split())
+    assert "http://" not in done.stderr
+    port = free_port()
+    with process("--model", str(damaged), "--port", str(port), "--stay") as server:
+        assert server.stderr is not None
+        while "says that" not in (line := server.stderr.readline()):
+            assert line
+        health = httpx.get(f"http://127.0.0.1:{port}/health")
+        assert (health.status_code, health.json()["status"]) == (503, "failed")
+        assert server.poll() is None
+
+
+def test_ready_is_said_when_it_is(model_path: Path) -> None:
+    with process("--model", str(model_path), "--port", "0", "--context-len", "64") as server:
+        assert server.stderr is not None
+        assert "loading" in server.stderr.readline()
+        line = server.stderr.readline()
+        assert "is ready at http://127.0.0.1:" in line
+        url = line.partition(" at ")[2].partition(",")[0]
+        assert httpx.get(f"{url}/health").status_code == 200
 
 
 def test_a_port_that_is_taken(model_path: Path) -> None:

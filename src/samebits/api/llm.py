@@ -21,6 +21,7 @@ from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_jobs import Score
 from samebits.engine.weights import Progress
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.chat import PromptEnd
 from samebits.loaders.tokenizer import TextTooLong
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
@@ -73,7 +74,7 @@ class LLM:
         policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
         with collector_paused():
             checkpoint = open_checkpoint(resolve(str(model)))
-            self._template = checkpoint.chat_template()
+            self.chat_template = checkpoint.chat_template()
             longest = checkpoint.config.context_len
             length = min(longest if context_len is None else context_len, longest)
             if length < 1:
@@ -133,26 +134,37 @@ class LLM:
         messages: Sequence[Mapping[str, Any]],
         now: datetime | None = None,
         variables: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        ending: PromptEnd = PromptEnd.ANSWER,
     ) -> list[int]:
         """Messages through the model's own template, as token ids; BadInput if it has none, TextTooLong as `encode`.
 
         now         the time for templates that print it; the current time if absent
         variables   of the template's own, such as `reasoning_effort`; BadInput for one that it does not name
+        tools       functions that the model may call, as OpenAI's API has them; BadInput where the template knows none
+        ending      whether an answer begins behind them, or the last of them goes on
         """
-        if self._template is None:
+        if self.chat_template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
         for name, value in (variables or {}).items():
-            if not self._template.names(name):
+            if not self.chat_template.names(name):
                 raise BadInput("chat", name, repr(value), "nothing: the model's chat template does not name it")
+        if tools and not self.chat_template.names("tools"):
+            raise BadInput("chat", "tools", f"{len(tools)}", "none: the model's chat template does not name them")
         num_chars = sum(len(part) for message in messages for part in message.values() if isinstance(part, str))
         max_bytes, reason = self.tokenizer.max_bytes(self.engine.max_len)
         if num_chars > max_bytes:
             raise TextTooLong("chat", "messages", f"{num_chars} characters", f"at most {max_bytes}{reason}")
         special = self.tokenizer.special
-        text = self._template.render(
+        is_continued = ending is PromptEnd.CONTINUED
+        render = self.chat_template.render_to_continue if is_continued else self.chat_template.render
+        options: dict[str, Any] = {} if is_continued else {"add_generation_prompt": ending is PromptEnd.ANSWER}
+        text = render(
             messages,
+            **options,
             bos_token=self.tokenizer.token_text(special.bos),
             eos_token=self.tokenizer.token_text(special.eos),
+            tools=tools,
             variables=variables,
             now=now,
         )

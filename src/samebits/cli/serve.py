@@ -44,6 +44,12 @@ def serve(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="The same request gives the same choices and usage, always.")
     ] = False,
+    tool_form: Annotated[
+        str, typer.Option(help="How the model writes calls of tools, where its chat template does not tell.")
+    ] = "auto",
+    reasoning_form: Annotated[
+        str, typer.Option(help="The marks around the model's reasoning, where its chat template does not tell.")
+    ] = "auto",
     max_waiting: Annotated[int, _limit("Requests that may wait in the queue; further ones get 503.", min=1)] = 256,
     max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
     max_prompts: Annotated[int, _limit("The most prompts in one request.", min=1)] = 128,
@@ -62,6 +68,9 @@ def serve(
         float, _limit("Time for a request's head to arrive; a large body gets more.", min=0.1)
     ] = 20.0,
     stall_seconds: Annotated[float, _limit("Time for which a client may leave its answer unread.", min=0.1)] = 30.0,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Stay, and say why in /health, where the model cannot be loaded.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Write a log line for every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
@@ -69,6 +78,8 @@ def serve(
     try:
         from samebits.server.limits import Limits
         from samebits.server.logs import log_to_stderr
+        from samebits.server.model import ServedModel
+        from samebits.server.model_forms import FormChoice
         from samebits.server.run import make_server
         from samebits.server.security import Door
     except ModuleNotFoundError as error:
@@ -83,6 +94,21 @@ def serve(
     with progress_bar(console) as progress:
         fetch_model(settings.model, progress)
     name = served_name or Path(settings.model).name
+    listening = _listen(host, port)
+
+    def settled(served: ServedModel) -> None:
+        """The address is told when it can be used; a server without a model ends, unless it is to stay."""
+        address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+        if served.failure is None:
+            console.print(f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False)
+        elif stay:
+            served.log_settled()
+            console.print(f"{address}/health says that {name} cannot be served", style="dim", highlight=False)
+        else:
+            failures.append(served.failure)
+            server.should_exit = True
+
+    failures: list[str] = []
     server = make_server(
         lambda: make_llm(**vars(settings)),
         name,
@@ -92,14 +118,15 @@ def serve(
         door=door,
         limits=Limits(**{field.name: flags[field.name] for field in fields(Limits)}),
         is_deterministic=deterministic,
+        form_choice=FormChoice(tool_form, reasoning_form),
+        on_settled=settled,
     )
-    listening = _listen(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}"
-    console.print(f"{name} at {address}, the API under /v1", style="dim", highlight=False)
+    console.print(f"loading {name}", style="dim", highlight=False)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn drains at a signal, then raises it again for us
         signal.signal(number, lambda *_: None)
     server.run(sockets=[listening])
+    if failures:
+        raise Unavailable(f"serve: {name} cannot be served: {failures[0]}")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits.core.errors import BadInput
+from samebits.engine.bans import Bans
 from samebits.engine.logprobs import TokenLogprobs
-from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.engine.sampling import SAMPLE, SamplingParams, TokenMask
 from samebits.engine.text import AnswerText
+from samebits.engine.text_logprobs import PromptLogprobs
 from samebits.loaders import Tokenizer
 
 FINAL = "final"  # the channel whose text is the answer
@@ -29,16 +32,22 @@ class Piece:
     top_logprobs: tuple[tuple[int, float], ...] = ()
     finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
     channel: str | None = None  # that the text is in, of a model that has channels
+    recipient: str | None = None  # of a message that is for a function, of such a model
+    stop: str | None = None  # on the last, where a stop string ended the answer: that string
+    logits_sha256: str | None = None  # on the last, where asked for: over the logits of all drawn tokens
 
     @property
     def is_answer(self) -> bool:
         """Whether the text is meant for whoever asked; a model that has channels thinks in others."""
-        return self.channel in (None, FINAL)
+        return self.channel in (None, FINAL) and self.recipient is None
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One finished answer; `reasoning` is what a model with channels wrote in others than the final one."""
+    """One finished answer; `reasoning` is what a model with channels wrote in others than the final one.
+
+    `prompt_logprobs` are those of the prompt, where asked for.
+    """
 
     text: str
     token_ids: tuple[int, ...]
@@ -47,6 +56,13 @@ class Completion:
     logprobs: tuple[Piece, ...] = ()
     logits_sha256: str | None = None
     reasoning: str = ""
+    prompt_logprobs: PromptLogprobs | None = None
+    stop: str | None = None  # the string that ended it, where one did
+
+
+def end_ids(tokenizer: Tokenizer, params: SamplingParams) -> frozenset[int]:
+    """Tokens that end an answer."""
+    return (frozenset() if params.ignore_eos else tokenizer.special.end_ids) | frozenset(params.stop_token_ids)
 
 
 class Answer:
@@ -60,17 +76,42 @@ class Answer:
         sample_index: int,
         max_len: int,
         mask: TokenMask | None = None,
+        bans: Bans | None = None,
     ) -> None:
         self.params, self.sample_index, self.mask = params, sample_index, mask
         self.num_tokens = len(prompt)  # known ones, the prompt's included
         self.pieces: list[Piece] = []
         self.finish_reason: str | None = None
-        self._text = AnswerText(tokenizer, params.stop)
-        self._end_ids = frozenset() if params.ignore_eos else tokenizer.special.end_ids
+        self._text, self._end_ids = AnswerText(tokenizer, params), end_ids(tokenizer, params)
+        self._bans = bans or Bans(tokenizer, params, self._end_ids)
         self._max_len = min(max_len, len(prompt) + params.max_tokens)
         self._digest = hashlib.sha256() if params.hash_logits else None
         self._prompt = prompt
         self._counts: np.ndarray | None = None
+
+    @property
+    def num_drawn(self) -> int:
+        return self.num_tokens - len(self._prompt)
+
+    @property
+    def is_shaped(self) -> bool:
+        """Whether the logits are changed before the next draw."""
+        params = self.params
+        return bool(params.logit_bias or params.has_penalties or self.mask or self._bans.is_any(self.num_drawn))
+
+    def bias(self, vocab_size: int) -> np.ndarray:
+        """float32 [vocab]: the request's bias, -Inf where its grammar or itself allows no token."""
+        bias = np.zeros(vocab_size, np.float32)
+        for token, value in self.params.logit_bias.items():
+            bias[token] = value
+        if self.mask:
+            bias[~self.mask.allowed()] = -np.inf
+        if self._bans.is_any(self.num_drawn):
+            start = max(0, len(self.pieces) - self._bans.num_looked_back)
+            self._bans.apply(bias, self.num_drawn, [p.token_id for p in self.pieces[start:] if p.token_id is not None])
+            if np.isneginf(bias).all():
+                raise BadInput(SAMPLE, "tokens", "none that is allowed", "one that the request leaves to be drawn")
+        return bias
 
     def counts(self, vocab_size: int) -> np.ndarray:
         """int32 [vocab]: how often each token stands in prompt and answer."""
@@ -91,25 +132,28 @@ class Answer:
         if self.mask:
             self.mask.accept(token)
         self.num_tokens += 1
-        is_end = token in self._end_ids
-        text, is_stopped = ("", False) if is_end else self._text.push(token)
+        is_end, is_shown = token in self._end_ids, self.params.include_stop and token in self.params.stop_token_ids
+        may_stop = self.num_drawn > self.params.min_tokens
+        text, is_stopped = ("", False) if is_end and not is_shown else self._text.push(token, may_stop)
         reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None
         if reason and not is_stopped:
             text += self._text.finish()
-        if logprobs is None:
-            return self._add(Piece(token, text, finish_reason=reason, channel=self._text.channel))
-        return self._add(Piece(token, text, logprobs.chosen, logprobs.top, reason, self._text.channel))
+        chosen, top = (logprobs.chosen, logprobs.top) if logprobs else (None, ())
+        stop = self._text.met if is_stopped else None
+        return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient, stop))
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
         text = self._text.finish()
-        return self._add(Piece(None, text, finish_reason=reason, channel=self._text.channel))
+        return self._add(Piece(None, text, None, (), reason, self._text.channel, self._text.recipient))
 
     def fail(self) -> Piece:
         """Ends an answer that is not finished, without a look at its text: nothing here can raise."""
         return self._add(Piece(None, "", finish_reason="error"))
 
     def _add(self, piece: Piece) -> Piece:
+        if piece.finish_reason is not None and self._digest:
+            piece = replace(piece, logits_sha256=self._digest.hexdigest())
         self.pieces.append(piece)
         self.finish_reason = piece.finish_reason
         return piece
@@ -118,8 +162,8 @@ class Answer:
     def token_ids(self) -> tuple[int, ...]:
         return tuple(p.token_id for p in self.pieces if p.token_id is not None)
 
-    def completion(self) -> Completion:
-        """The answer so far."""
+    def completion(self, prompt_logprobs: PromptLogprobs | None = None) -> Completion:
+        """The answer so far, with what was found of its prompt."""
         return Completion(
             text="".join(p.text for p in self.pieces if p.is_answer),
             token_ids=self.token_ids,
@@ -128,4 +172,6 @@ class Answer:
             logprobs=tuple(p for p in self.pieces if p.logprob is not None),
             logits_sha256=self._digest.hexdigest() if self._digest else None,
             reasoning="".join(p.text for p in self.pieces if not p.is_answer),
+            prompt_logprobs=prompt_logprobs,
+            stop=self.pieces[-1].stop if self.pieces else None,
         )

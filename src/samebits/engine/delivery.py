@@ -32,6 +32,9 @@ class Delivery:
         """Hands out everything; `now` is the engine's clock."""
         for i, reason in drawn.failures.items():
             self._fail_all([plan.sampled[i]], reason)
+        for scored in plan.scored:  # ahead of the tokens, which may end their job
+            if job := self.jobs.get(scored.sequence):
+                self._give(job, scored.sequence, partial(self._take_rows, job, scored))
         tokens, rows = drawn.tokens.tolist(), plan.sampled_rows.tolist()
         logprobs = self._logprobs(plan.sampled, tokens, rows)
         for i, sequence in enumerate(plan.sampled):
@@ -40,9 +43,6 @@ class Delivery:
                 self._give(
                     job, sequence, partial(job.take, sequence.sample_index, tokens[i], row, logprobs.get(i), now)
                 )
-        for scored in plan.scored:
-            job = self.jobs[scored.sequence]
-            self._give(job, scored.sequence, partial(self._take_rows, job, scored))
 
     def _give(self, job: Job, sequence: Sequence, take: Callable[[], bool]) -> None:
         """Runs a tokenizer, a mask and such; what they raise fails this job alone."""

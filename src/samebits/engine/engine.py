@@ -17,7 +17,7 @@ from samebits.engine.faults import reason_of
 from samebits.engine.job import Generation, Job
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
-from samebits.engine.sampler import Drawn, Sampler, check_bias
+from samebits.engine.sampler import Drawn, Sampler, check_ids
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.loaders import Tokenizer
@@ -96,26 +96,32 @@ class Engine:
         """Queues a prompt; its pieces come with the steps. BadInput where it can never run."""
         if self.tokenizer is None:
             raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
-        tokens = self._checked("generate", "prompt", "no tokens", prompt, self.max_len - 1)
+        draws, wants_all = params.max_tokens > 0, params.prompt_logprobs is not None
+        tokens = self._checked("generate", "prompt", "no tokens", prompt, self.max_len - draws)
         if deadline is not None and isnan(deadline):
             raise BadInput("generate", "deadline", deadline, "a time in seconds")
         if not isinstance(priority, int):
             raise BadInput("generate", "priority", repr(priority), "a whole number")
-        check_bias(params, self.runner.vocab_size)
+        check_ids(params, self.runner.vocab_size)
         job = Generation(self.tokenizer, tokens, params.with_seed(), self.max_len, make_mask, deadline)
-        return self._add(job, PromptRequest(tokens, params.n, priority, salt))
+        if not draws and not wants_all:
+            job.arrived_at = self.clock()
+            job.end_empty()
+            self._ended(job)
+            return job
+        return self._add(job, PromptRequest(tokens, params.n if draws else 1, priority, salt, wants_all, draws))
 
     def score(self, tokens: Iterable[int], *, top_k: int = 0, keep_logits: bool = False) -> Scoring:
         """Queues a text whose log-probabilities are wanted at every position."""
         ids = self._checked("score", "tokens", "none", tokens, self.max_len)
-        return self._add(Scoring(ids, top_k, keep_logits), PromptRequest(ids, wants_all=True))
+        return self._add(Scoring(ids, top_k, keep_logits), PromptRequest(ids, wants_all=True, draws=False))
 
     def embed(self, tokens: Iterable[int], pooling: str = "mean") -> Embedding:
         """Queues a text whose hidden states are wanted, their mean or the last one."""
         if pooling not in POOLINGS:
             raise BadInput("embed", "pooling", pooling, " or ".join(POOLINGS))
         ids = self._checked("embed", "tokens", "none", tokens, self.max_len)
-        return self._add(Embedding(ids, pooling), PromptRequest(ids, wants_all=True))
+        return self._add(Embedding(ids, pooling), PromptRequest(ids, wants_all=True, draws=False))
 
     def cancel(self, job: Job, reason: str = CANCELLED) -> None:
         """Ends a job now, with what it has; nothing for one that has ended."""

@@ -8,9 +8,11 @@ from collections.abc import Callable
 import numpy as np
 
 from samebits.core.errors import BadInput, SamebitsError
-from samebits.engine.answer import Answer, Completion, Piece
+from samebits.engine.answer import Answer, Completion, Piece, end_ids
+from samebits.engine.bans import Bans
 from samebits.engine.logprobs import TokenLogprobs
 from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.engine.text_logprobs import PromptLogprobs, TextLogprobs
 from samebits.loaders import Tokenizer
 from samebits.scheduler import Sequence
 
@@ -70,6 +72,13 @@ class Job:
             raise RequestFailed(self.error)
 
 
+def num_known_rows(num_taken: int, position: int) -> int:
+    """Of rows from token `position` on, how many came already, before a preemption; BadInput where some are missing."""
+    if position > num_taken:
+        raise BadInput("job", "rows", f"those of token {position} on", f"those of token {num_taken}")
+    return num_taken - position
+
+
 class Generation(Job):
     """`n` answers to one prompt; `events` holds (sample, piece) until someone takes them."""
 
@@ -84,9 +93,12 @@ class Generation(Job):
     ) -> None:
         super().__init__()
         self.prompt, self.params, self.deadline = prompt, params, deadline
+        bans = Bans(tokenizer, params, end_ids(tokenizer, params))
         self.answers = [
-            Answer(tokenizer, prompt, params, i, max_len, make_mask() if make_mask else None) for i in range(params.n)
+            Answer(tokenizer, prompt, params, i, max_len, make_mask() if make_mask else None, bans)
+            for i in range(params.n)
         ]
+        self._of_prompt = None if params.prompt_logprobs is None else TextLogprobs(prompt, params.prompt_logprobs)
         self.events: deque[tuple[int, Piece]] = deque()
         self._num_open = params.n
 
@@ -112,6 +124,25 @@ class Generation(Job):
         self._num_open -= piece.finish_reason is not None
         return piece.finish_reason is not None
 
+    def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
+        if self._of_prompt is None:
+            return super().take_rows(position, logits, hidden)
+        of_prompt = logits[: len(self.prompt) - position]  # after a preemption those of the answer come too
+        self._of_prompt.take(of_prompt[num_known_rows(self._of_prompt.num_taken, position) :])
+        if self.params.max_tokens or self._of_prompt.num_taken < len(self.prompt):
+            return False
+        self.end_empty()
+        return True
+
+    def end_empty(self) -> None:
+        """Ends answers of which no token is wanted."""
+        self._end(lambda answer: answer.cut("length"))
+
+    @property
+    def prompt_logprobs(self) -> PromptLogprobs | None:
+        """What has come of the prompt's log-probabilities: all of it once a token was drawn. None if not asked for."""
+        return self._of_prompt.found() if self._of_prompt else None
+
     def cut(self, reason: str) -> bool:
         return self._end(lambda answer: answer.cut(reason))
 
@@ -131,4 +162,5 @@ class Generation(Job):
     def completions(self) -> list[Completion]:
         """All answers; RequestFailed where the request failed."""
         self.check()
-        return [answer.completion() for answer in self.answers]
+        of_prompt = self.prompt_logprobs
+        return [answer.completion(of_prompt) for answer in self.answers]

@@ -21,13 +21,12 @@ from samebits.engine.answer import Answer
 from samebits.engine.faults import reason_of
 from samebits.engine.plan import compile_plan, make_plan
 from samebits.engine.runner import StepResult
-from samebits.engine.sampling import SamplingParams
+from samebits.engine.sampling import SAMPLE, SamplingParams
 from samebits.ops.build import OpBuilder
 
 ROW_INPUTS = {"sample_index": "i32", "position": "i32", "temperature": "f32", "top_k": "i32", "top_p": "f32"}
 ROW_INPUTS |= {"min_p": "f32"}
 PENALTIES = ("repetition", "presence", "frequency")
-SAMPLE = "sample"  # what the op's refusals begin with
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,6 @@ class Drawn:
 
     tokens: np.ndarray
     failures: dict[int, str]
-
-
-def is_shaped(answer: Answer) -> bool:
-    """Whether the logits are changed before the draw."""
-    return bool(answer.params.logit_bias or answer.params.has_penalties or answer.mask)
 
 
 class Sampler:
@@ -60,12 +54,12 @@ class Sampler:
         drawn = Drawn(np.zeros(len(answers), np.int32), {})
         biases: dict[int, np.ndarray] = {}
         for i, answer in enumerate(answers):
-            if is_shaped(answer):
+            if answer.is_shaped:
                 try:
-                    biases[i] = self._bias(answer)
+                    biases[i] = answer.bias(self._vocab_size)
                 except BaseException as error:  # a grammar's
                     drawn.failures[i] = reason_of(error)
-        plain = [i for i, answer in enumerate(answers) if not is_shaped(answer)]
+        plain = [i for i, answer in enumerate(answers) if not answer.is_shaped]
         for at in (plain, list(biases)):
             if at:
                 self._draw_at(at, result, rows, answers, biases, drawn)
@@ -128,15 +122,6 @@ class Sampler:
                 inputs[name] = np.array([getattr(a.params, f"{name}_penalty") for a in answers], np.float32)
         return inputs
 
-    def _bias(self, answer: Answer) -> np.ndarray:
-        """float32 [vocab]: the request's bias, -Inf where the grammar allows no token."""
-        bias = np.zeros(self._vocab_size, np.float32)
-        for token, value in answer.params.logit_bias.items():
-            bias[token] = value
-        if answer.mask:
-            bias[~answer.mask.allowed()] = -np.inf
-        return bias
-
     def _graph(self, is_dense: bool) -> Executable:
         if is_dense not in self._graphs:
             b, rows = OpBuilder(), Sym("B", self._max_rows)
@@ -153,8 +138,9 @@ class Sampler:
         return self._graphs[is_dense]
 
 
-def check_bias(params: SamplingParams, vocab_size: int) -> None:
-    """BadInput for a bias on a token that does not exist."""
-    for token in params.logit_bias:
-        if not 0 <= token < vocab_size:
-            raise BadInput("sampling", "logit_bias", f"token {token}", f"0 .. {vocab_size - 1}")
+def check_ids(params: SamplingParams, vocab_size: int) -> None:
+    """BadInput where a token that does not exist is named."""
+    for name in ("logit_bias", "stop_token_ids", "allowed_token_ids"):
+        for token in getattr(params, name) or ():
+            if not 0 <= token < vocab_size:
+                raise BadInput("sampling", name, f"token {token}", f"0 .. {vocab_size - 1}")

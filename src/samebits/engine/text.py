@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
+from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.loaders.tokenizer import MessageMarks
+
+TO = "to="  # before a message's recipient
 
 
 class _Stop:
@@ -40,11 +43,12 @@ class _Stop:
 class StopText:
     """Cuts text at the stop string that is complete first, the longest of several; holds back what may become one.
 
-    What it shows does not depend on where the pieces of the text end.
+    What it shows does not depend on where the pieces of the text end. With `keeps_stop` the string itself is shown.
     """
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops, self._held = [_Stop(text) for text in stops], ""
+    def __init__(self, stops: tuple[str, ...], keeps_stop: bool = False) -> None:
+        self._stops, self._held, self._keeps_stop = [_Stop(text) for text in stops], "", keeps_stop
+        self.met: str | None = None  # the string that was met
 
     def push(self, text: str) -> tuple[str, bool]:
         """(text that is safe to show, whether a stop string was met); nothing may follow one that was."""
@@ -52,7 +56,8 @@ class StopText:
         shown, self._held = self._held + text, ""
         if found:
             end, length = min(found)
-            return shown[: len(shown) - len(text) + end + length], True
+            self.met = shown[len(shown) - len(text) + end + length : len(shown) - len(text) + end]
+            return shown[: len(shown) - len(text) + end + (0 if self._keeps_stop else length)], True
         if keep := max((stop.num_matched for stop in self._stops), default=0):
             shown, self._held = shown[:-keep], shown[-keep:]
         return shown, False
@@ -69,42 +74,57 @@ class AnswerText:
     A model that answers in several messages, each in a channel, names the channel ahead of a message: that name and the
     role before it are no text of the answer.
 
-    channel   of the text that was given last; None where the model has no channels, or has not named one
+    channel    of the text that was given last; None where the model has no channels, or has not named one
+    recipient  of that text, such as "functions.f", where its message names one
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...]) -> None:
-        self._stream, self._stop_texts, self._stops = tokenizer.stream(skip_special=True), stops, StopText(stops)
-        self._marks = tokenizer.special.marks
+    def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:
+        self._stream, self._params = tokenizer.stream(params.skip_special, params.shown_ids), params
+        self._stops = StopText(params.stop, params.include_stop)
+        self._marks, self._controls = tokenizer.special.marks, tokenizer.control_ids
         self._entered: str | None = None  # the channel of what comes next
+        self._addressed: str | None = None  # whom that is for
+        self._role = ""  # what stood before the channel's name
         self._name: str | None = None  # of a channel, as far as it has come; None within a message
         self.channel: str | None = None
+        self.recipient: str | None = None
 
-    def push(self, token: int) -> tuple[str, bool]:
-        """(text that became safe to show, whether a stop string was met)."""
-        self.channel = self._entered
+    def push(self, token: int, may_stop: bool = True) -> tuple[str, bool]:
+        """(text that became safe to show, whether a stop string was met), which begins where one may stop."""
+        self.channel, self.recipient = self._entered, self._addressed
         if self._marks and token in astuple(self._marks):
             return self._pass(self._marks, token)
         text = self._stream.push(token)
         if self._name is not None:
-            self._name += text
+            self._name += " " if token in self._controls else text  # a control token parts words
             return "", False
-        return self._stops.push(text)
+        return self._stops.push(text) if may_stop else (text, False)
 
     def _pass(self, marks: MessageMarks, mark: int) -> tuple[str, bool]:
         """A mark: what was held back of the message before it is all there is of that."""
         rest, text, is_stopped = self._stream.finish(), "", False
         if self._name is None:
             text, is_stopped = self._stops.push(rest)
-            text += "" if is_stopped else self._stops.finish()
-            self._stops = StopText(self._stop_texts)
+            if not is_stopped:
+                text += self._stops.finish()
+                self._stops = StopText(self._params.stop, self._params.include_stop)
         if mark == marks.message:
-            self._entered, self._name = next(iter((self._name or "").split()), None), None
+            words = (self._name or "").split()
+            self._entered = next(iter(words), None)
+            self._addressed = next((w[len(TO) :] for w in (*words, *self._role.split()) if w.startswith(TO)), None)
+            self._name, self._role = None, ""
         elif mark != marks.end:
+            self._role = self._name or "" if mark == marks.channel else ""
             self._name = ""
         return text, is_stopped
 
+    @property
+    def met(self) -> str | None:
+        """The stop string that was met, if one was."""
+        return self._stops.met
+
     def finish(self) -> str:
         """What was held back."""
-        self.channel = self._entered
+        self.channel, self.recipient = self._entered, self._addressed
         rest = self._stream.finish()
         return "" if self._name is not None else self._stops.push(rest)[0] + self._stops.finish()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.engine.job import Job, RequestFailed
-from samebits.engine.logprobs import likeliest, log_probabilities
+from samebits.engine.job import Job, RequestFailed, num_known_rows
+from samebits.engine.text_logprobs import TextLogprobs
 
 POOLINGS = ("mean", "last")
 
@@ -61,9 +61,7 @@ class TextJob(Job):
         return self.cut("error")
 
     def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
-        first = self.num_taken - position  # rows before it came already, before a preemption: perhaps all of them
-        if first < 0:
-            raise BadInput("job", "rows", f"those of token {position} on", f"those of token {self.num_taken}")
+        first = num_known_rows(self.num_taken, position)
         if first < len(logits):
             self._take(logits[first:], hidden[first:])
             self.num_taken = position + len(logits)
@@ -87,19 +85,13 @@ class Scoring(TextJob):
 
     def __init__(self, tokens: np.ndarray, top_k: int, keep_logits: bool) -> None:
         super().__init__(tokens)
-        self._top_k, self._keep_logits = top_k, keep_logits
-        self._digest = hashlib.sha256()
-        self._logprobs: list[float] = []
-        self._top: list[tuple[tuple[int, float], ...]] = []
+        self._keep_logits = keep_logits
+        self._digest, self._logprobs = hashlib.sha256(), TextLogprobs(tokens, top_k)
         self._kept: list[np.ndarray] = []
 
     def _take(self, logits: np.ndarray, hidden: np.ndarray) -> None:
         self._digest.update(logits.tobytes())
-        for row in log_probabilities(logits):
-            following = len(self._top) + 1
-            if following < len(self._tokens):
-                self._logprobs.append(float(row[self._tokens[following]]))
-            self._top.append(likeliest(row, self._top_k))
+        self._logprobs.take(logits)
         if self._keep_logits:
             self._kept.append(logits.copy())
 
@@ -107,8 +99,8 @@ class Scoring(TextJob):
         """The whole result; RequestFailed where the request failed."""
         self.check()
         logits = np.concatenate(self._kept) if self._kept else None
-        ids = tuple(self._tokens.tolist())
-        return Score(ids, tuple(self._logprobs), tuple(self._top), self._digest.hexdigest(), logits)
+        ids, found = tuple(self._tokens.tolist()), self._logprobs.found()
+        return Score(ids, found.token_logprobs, found.top, self._digest.hexdigest(), logits)
 
 
 class Embedding(TextJob):

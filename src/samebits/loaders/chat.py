@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,21 @@ MAX_WORKER_BYTES = 1 << 30
 MAX_SECONDS = 5.0
 FROZEN_TIME = datetime(2024, 7, 26)  # what a clock says that must not move: the date Llama 3's templates fall back to
 WORKER = Path(__file__).with_name("chat_worker.py")
+
+FINAL_MARK = "\ue000end of the final message\ue000"  # of characters that no text should have
+
+
+class PromptEnd(Enum):
+    """What stands behind the messages of a prompt.
+
+    ANSWER     the beginning of an answer, as the template writes it
+    OPEN       nothing
+    CONTINUED  nothing either, and the last message is not closed: an answer goes on from it
+    """
+
+    ANSWER = "answer"
+    OPEN = "open"
+    CONTINUED = "continued"
 
 
 class ChatTemplate:
@@ -36,6 +52,24 @@ class ChatTemplate:
     def names(self, variable: str) -> bool:
         """Whether the template reads a variable of this name, as far as its text tells."""
         return re.search(rf"\b{re.escape(variable)}\b", self.source) is not None
+
+    def render_to_continue(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """The prompt up to the end of its last message, which is an assistant's; options as `render`'s.
+
+        BadInput where it is not, or where the template does not show it as it is.
+        """
+        role, content = messages[-1].get("role"), messages[-1].get("content")
+        if role != "assistant" or not isinstance(content, str):
+            given = f"{role}'s" if isinstance(content, str) else "no text"
+            raise BadInput("chat", "continue_final_message", f"a last message that is {given}", "an assistant's text")
+        if any(FINAL_MARK in str(message.get("content")) for message in messages):
+            raise BadInput("chat", "messages", "the mark of a message's end", "a text without it")
+        marked = [*messages[:-1], {**messages[-1], "content": content + FINAL_MARK}]
+        before, mark, _ = self.render(marked, add_generation_prompt=False, **options).rpartition(FINAL_MARK)
+        if not mark:
+            needed = "a template that shows a last message as it is"
+            raise BadInput("chat", "continue_final_message", "a template that changes it", needed)
+        return before
 
     def render(
         self,
@@ -53,13 +87,16 @@ class ChatTemplate:
 
         BadInput in a line when the template is wrong, refuses the messages, or breaks a bound.
         """
-        given = dict(variables or {}) | {
+        given = {
             "messages": list(messages),
             "add_generation_prompt": add_generation_prompt,
             "bos_token": bos_token,
             "eos_token": eos_token,
             "tools": None if tools is None else list(tools),
         }
+        if taken := given.keys() & (variables or {}).keys():
+            raise BadInput("chat", min(taken), "a variable of this name", "another name: it is the template's own")
+        given |= variables or {}
         request = {
             "template": self.source,
             "variables": given,

@@ -207,9 +207,14 @@ class Tokenizer(ABC):
         text = self.decode_bytes(ids, skip_special).decode("utf-8", "replace")
         return text.removeprefix(" ") if self.adds_space_prefix else text
 
-    def stream(self, skip_special: bool = False) -> TextStream:
-        """A decoder for ids that come one at a time."""
-        return TextStream(self, skip_special)
+    def stream(self, skip_special: bool = False, shown_ids: frozenset[int] = frozenset()) -> TextStream:
+        """A decoder for ids that come one at a time; `shown_ids` are not skipped."""
+        return TextStream(self, skip_special, shown_ids)
+
+    def control_id(self, text: str) -> int | None:
+        """The id of the control token with this text, None where there is none."""
+        ids = self.encode(text, add_special=False)
+        return ids[0] if len(ids) == 1 and ids[0] in self._controls else None
 
     def token_text(self, token_id: int | None) -> str:
         """A special token's own text, for templates; empty for None."""
@@ -236,14 +241,18 @@ def _utf8_size(text: str) -> int:
 class TextStream:
     """Turns ids into text as they come, holding back bytes that are not yet a whole character."""
 
-    def __init__(self, tokenizer: Tokenizer, skip_special: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, skip_special: bool, shown_ids: frozenset[int]) -> None:
         self._tokenizer = tokenizer
-        self._skip_special = skip_special
+        self._skip_special, self._shown_ids = skip_special, shown_ids
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, *ids: int) -> str:
         """The text that became complete with these ids; often empty."""
-        return self._decoder.decode(self._tokenizer.decode_bytes(ids, self._skip_special))
+        skips = self._skip_special and self._shown_ids.isdisjoint(ids)
+        if skips or not self._skip_special:
+            return self._decoder.decode(self._tokenizer.decode_bytes(ids, skips))
+        parts = (self._tokenizer.decode_bytes([i], i not in self._shown_ids) for i in ids)
+        return self._decoder.decode(b"".join(parts))
 
     def finish(self) -> str:
         """What was held back, incomplete characters as U+FFFD."""

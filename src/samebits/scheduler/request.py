@@ -18,7 +18,8 @@ class PromptRequest:
     prompt      int32 [tokens], at least one
     priority    smaller is served sooner
     salt        requests share prefixes only with those of the same salt
-    wants_all   logits of every prompt token are wanted, so none may be skipped
+    wants_all   logits of every prompt token are wanted, so the first sample may skip none
+    draws       tokens are drawn after the prompt; otherwise the request ends with its prompt
     """
 
     prompt: np.ndarray
@@ -26,6 +27,7 @@ class PromptRequest:
     priority: int = 0
     salt: bytes = b""
     wants_all: bool = False
+    draws: bool = True
 
 
 @dataclass(eq=False, slots=True)
@@ -42,6 +44,11 @@ class Sequence:
     num_preemptions: int = 0
     num_cached_tokens: int = 0  # found in pages when it was last admitted
     unborn: list[Sequence] = field(default_factory=list)  # samples that fork off when the prompt is computed
+
+    @property
+    def num_scored(self) -> int:
+        """Tokens whose logits are wanted: those of the prompt, once for all samples."""
+        return len(self.request.prompt) if self.request.wants_all and self.sample_index == 0 else 0
 
     def __lt__(self, other: Sequence) -> bool:
         return self.order < other.order

@@ -45,7 +45,7 @@ class Scheduler:
 
     def add(self, request: PromptRequest) -> list[Sequence]:
         """Queues a request; returns its samples. BadInput where it could never run."""
-        longest = self.pages.max_len if request.wants_all else self.pages.max_len - 1
+        longest = self.pages.max_len - request.draws
         if not 1 <= len(request.prompt) <= longest:
             raise BadInput("request", "prompt", f"{len(request.prompt)} tokens", f"1 .. {longest} tokens")
         if request.num_samples < 1:
@@ -202,7 +202,7 @@ class Scheduler:
         return self.pages.match(prefixes, num_tokens), prefixes
 
     def _is_shared(self, sequence: Sequence) -> bool:
-        return self._shares_prefixes and not sequence.request.wants_all
+        return self._shares_prefixes and not sequence.num_scored
 
     def _is_coming(self, match: Match, sequence: Sequence) -> bool:
         """Whether more of its prefix is about to be computed by one that is not served after it."""

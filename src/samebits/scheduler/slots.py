@@ -22,7 +22,8 @@ class Slots:
         self.known = np.zeros(count, np.int32)
         self.computed = np.zeros(count, np.int32)
         self.running: list[Sequence] = []  # those to be served first in front
-        self._wants_all = np.zeros(count, bool)
+        self._num_scored = np.zeros(count, np.int32)
+        self._draws = np.zeros(count, bool)
         self._has_unborn = np.zeros(count, bool)
         self._free = list(range(count - 1, -1, -1))
         self._by_slot = np.full(count, None, object)
@@ -42,7 +43,7 @@ class Slots:
         count = len(sequence.tokens)
         self.tokens[slot, :count] = sequence.tokens
         self.known[slot], self.computed[slot] = count, num_computed
-        self._wants_all[slot] = sequence.request.wants_all
+        self._num_scored[slot], self._draws[slot] = sequence.num_scored, sequence.request.draws
         self._has_unborn[slot] = bool(sequence.unborn)
         self._by_slot[slot], self._order = sequence, None
         sequence.slot, sequence.state = slot, RUNNING
@@ -74,14 +75,15 @@ class Slots:
         starts = self.computed[slots]
         lengths = starts + counts
         qo_indptr, owners, inside = ranges(counts)
-        wants_all = self._wants_all[slots]
-        is_sampled = (lengths == self.known[slots]) & ~wants_all
-        rows_indptr, row_owners, row_inside = ranges(np.where(wants_all, counts, is_sampled))
+        is_scored = starts < self._num_scored[slots]
+        is_sampled = (lengths == self.known[slots]) & self._draws[slots]
+        rows_indptr, row_owners, row_inside = ranges(np.where(is_scored, counts, is_sampled))
+        last_rows = rows_indptr[1:] - 1
         owners_of_slots = self._by_slot[slots]
         sequences: list[Sequence] = owners_of_slots.tolist()
         births = np.flatnonzero(is_sampled & self._has_unborn[slots]).tolist()
         born = [
-            (sequences[i], child, rows_indptr[i])
+            (sequences[i], child, last_rows[i])
             for i in births
             for child in sequences[i].unborn
             if child.state == UNBORN
@@ -89,7 +91,7 @@ class Slots:
         born, late = born[: self.num_free], born[self.num_free :]
         scored = [
             Scored(sequences[i], int(rows_indptr[i]), int(starts[i]), int(counts[i]))
-            for i in np.flatnonzero(wants_all).tolist()
+            for i in np.flatnonzero(is_scored).tolist()
         ]
         pages = self._pages
         copies = [*copies, *pages.advance(slots, starts, lengths)]
@@ -97,7 +99,7 @@ class Slots:
             token_ids=gather(self.tokens, slots[owners], starts[owners] + inside),
             starts=starts,
             counts=counts,
-            out_rows=np.where(wants_all[row_owners], qo_indptr[row_owners] + row_inside, qo_indptr[row_owners + 1] - 1),
+            out_rows=np.where(is_scored[row_owners], qo_indptr[row_owners] + row_inside, qo_indptr[row_owners + 1] - 1),
             page_size=pages.page_size,
             tables=pages.tables,
             rows=slots,
@@ -110,7 +112,7 @@ class Slots:
             lengths=lengths,
             sequences=sequences,
             sampled=owners_of_slots[is_sampled].tolist() + [child for _, child, _ in born],
-            sampled_rows=np.append(rows_indptr[:-1][is_sampled], np.array([row for _, _, row in born], np.int32)),
+            sampled_rows=np.append(last_rows[is_sampled], np.array([row for _, _, row in born], np.int32)),
             born=[(parent, child) for parent, child, _ in born],
             late=[(parent, child) for parent, child, _ in late],
             scored=tuple(scored),

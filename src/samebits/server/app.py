@@ -15,13 +15,19 @@ from starlette.routing import Route
 from starlette.types import Lifespan
 
 from samebits.core.errors import BadInput
-from samebits.server import status_routes, text_routes
-from samebits.server.completion_routes import chat_completions, completions
-from samebits.server.errors import from_exception, handle_http_exception
+from samebits.server import page_routes, status_routes, text_routes
+from samebits.server.chat_route import chat_completions
+from samebits.server.completion_routes import completions
+from samebits.server.error_shapes import error_response, handle_http_exception
+from samebits.server.errors import from_exception
 from samebits.server.logs import printable
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.openapi import schema
+from samebits.server.protocols import ollama
+from samebits.server.protocols.messages import messages
+from samebits.server.protocols.rerank import rerank
+from samebits.server.protocols.responses import responses
 from samebits.server.security import Door, Gate
 
 log = logging.getLogger("samebits.server")
@@ -44,7 +50,7 @@ def guarded(endpoint: Endpoint) -> Endpoint:
             elif isinstance(error, BadInput):  # the client is not told where on this machine the fault lies
                 log.info("%s refused: %s", path, printable(error, 1000))
             request.app.state.metrics.refused.labels(str(answer.status)).inc()
-            return answer.response()
+            return error_response(answer, request.url.path)
 
     return call
 
@@ -56,6 +62,17 @@ async def openapi(request: Request) -> Response:
 ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/v1/chat/completions", chat_completions),
     ("POST", "/v1/completions", completions),
+    ("POST", "/v1/responses", responses),
+    ("POST", "/v1/messages", messages),
+    ("POST", "/v1/rerank", rerank),
+    ("GET", "/version", status_routes.version),
+    ("GET", "/props", status_routes.props),
+    ("POST", "/api/chat", ollama.chat),
+    ("POST", "/api/generate", ollama.generate),
+    ("GET", "/api/tags", ollama.tags),
+    ("GET", "/api/ps", ollama.running_models),
+    ("GET", "/api/version", status_routes.version),
+    ("POST", "/api/show", ollama.show),
     ("POST", "/v1/embeddings", text_routes.embeddings),
     ("GET", "/v1/models", status_routes.models),
     ("GET", "/v1/models/{name:path}", status_routes.model),
@@ -65,7 +82,8 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/metrics", status_routes.metrics),
     ("GET", "/state", status_routes.state),
     ("GET", "/openapi.json", openapi),
-    ("GET", "/", status_routes.page),
+    ("GET", "/", page_routes.page),
+    ("GET", "/page/{name}", page_routes.page_file),
 )
 
 

@@ -1,49 +1,31 @@
-"""The routes /v1/chat/completions and /v1/completions."""
+"""The route /v1/completions."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from samebits.loaders.chat import FROZEN_TIME
-from samebits.server.answers import ChatShape, CompletionShape, Shape, envelope, whole_answer
+from samebits.engine.answer import Completion
+from samebits.engine.sampling import SamplingParams
+from samebits.server.answers import answer_size, envelope
+from samebits.server.completion_answers import CHUNK, PREFIX, WHOLE, ChoiceShape
 from samebits.server.engine_streams import Started, all_completions, merged, start_streams, usage
-from samebits.server.errors import bad_request, from_exception
-from samebits.server.json_output import json_response, json_text
+from samebits.server.errors import bad_request
+from samebits.server.json_output import json_response
+from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
-from samebits.server.prompts import short_enough, text_size, token_lists
-from samebits.server.protocol import ChatBody, CompletionBody, Sampling
+from samebits.server.prompts import prompts_of, text_size
+from samebits.server.protocol import CompletionBody
 from samebits.server.request_body import read_body, sampling_params
+from samebits.server.server_events import event_stream
 from samebits.server.threads import off_loop
 
-log = logging.getLogger("samebits.server")
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
-CHARS_A_TOKEN = 10  # or so, in an answer
-EVENTS_A_TURN = 16
-EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-
-
-async def chat_completions(request: Request) -> Response:
-    """Answers to a conversation, through the model's own template."""
-    served: ServedModel = request.app.state.served.ready()
-    body = await read_body(request, ChatBody, served.limits.max_body_bytes)
-    served.check_name(body.model)
-    if body.top_logprobs is not None and not body.logprobs:
-        raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
-    messages = [m.as_dict() for m in body.messages]
-    now = FROZEN_TIME if served.is_deterministic else None
-    effort = None if body.reasoning_effort in (None, "none") else {"reasoning_effort": body.reasoning_effort}
-    prompt = await asyncio.to_thread(short_enough, "messages", served.llm.chat_prompt, messages, now, effort)
-    room = max(1, served.llm.engine.max_len - len(prompt))
-    max_tokens = body.given("max_completion_tokens", body.given("max_tokens", room))
-    logprobs = body.given("top_logprobs", 0) if body.logprobs else None
-    params = sampling_params(body, served.limits, max_tokens, logprobs, served.is_deterministic)
-    started = await start_streams(request, served, [prompt], params, body, "messages")
-    return await respond(request, served, body, ChatShape(bool(body.logprobs)), started)
 
 
 async def completions(request: Request) -> Response:
@@ -51,53 +33,72 @@ async def completions(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, CompletionBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    prompts = await off_loop(token_lists, text_size(body.prompt), served, body.prompt, "prompt")
+    prompts = await off_loop(prompts_of, text_size(body.prompt), served, body)
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
+    max_tokens = served.llm.engine.max_len if max_tokens == -1 else max_tokens
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
-    started = await start_streams(request, served, prompts, params, body, "prompt")
-    return await respond(request, served, body, CompletionShape(body.logprobs is not None), started)
-
-
-async def respond(request: Request, served: ServedModel, body: Sampling, shape: Shape, started: Started) -> Response:
-    """A whole answer, or events as they come."""
+    params = drawn_params(body, params, served.limits)
+    started = await start_streams(request, served, prompts, params, "prompt", body, body.output_format)
+    shapes = shapes_of(served, body, started)
+    request_id = request.state.request_id
     if body.stream:
-        include_usage = bool(body.stream_options and body.stream_options.include_usage)
-        events = stream_events(served, shape, request.state.request_id, started, include_usage)
-        return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_HEADERS)
+        return event_stream(chunks(served, body, shapes, request_id, started), request_id)
     answers = await all_completions(request, started)
-    request_id, count = request.state.request_id, sum(len(a.token_ids) for of_prompt in answers for a in of_prompt)
-    size = count * CHARS_A_TOKEN * (1 + (started.streams[0].job.params.logprobs or 0))
-    return await json_response(lambda: whole_answer(served, shape, request_id, answers, usage(started.streams)), size)
+
+    def whole() -> dict[str, Any]:
+        kept = [answer for of_one in answers for answer in likeliest(of_one, body.given("n", 1))]
+        choices = [shape.whole(answer) for shape, answer in zip(shapes, kept, strict=True)]
+        head = envelope(served, PREFIX, request_id, WHOLE, started.streams[0].job)
+        return {**head, "choices": choices, "usage": usage(started.streams)}
+
+    return await json_response(whole, answer_size(params, usage(started.streams)))
 
 
-async def stream_events(
-    served: ServedModel, shape: Shape, request_id: str, started: Started, include_usage: bool
-) -> AsyncIterator[str]:
-    """Server-sent events; an error in mid-stream is an event too. Leaving them unread ends the request."""
-    tokenizer, streams = served.llm.tokenizer, started.streams
-    n = len(streams[0].job.answers)
-    head = {**envelope(served, shape, request_id, shape.chunk), **({"usage": None} if include_usage else {})}
-    offsets, num_sent = [0] * (n * len(streams)), 0
-    try:
-        for index in range(len(offsets)):
-            if first := shape.first(index):
-                yield event({**head, "choices": [first]})
-        async for number, sample, piece in merged(started):
-            index = number * n + sample
-            yield event({**head, "choices": [shape.part(tokenizer, index, piece, offsets[index])]})
-            offsets[index] += len(piece.text) if piece.is_answer else 0
-            num_sent += 1
-            if num_sent % EVENTS_A_TURN == 0:
-                await asyncio.sleep(
-                    0
-                )  # many pieces may be ready at once, and nothing else would give other clients a turn
-        if include_usage:
-            yield event({**head, "choices": [], "usage": usage(streams)})
-    except Exception as error:
-        log.exception("%s failed in mid-stream", request_id)
-        yield event(from_exception(error).as_json())
-    yield "data: [DONE]\n\n"
+def drawn_params(body: CompletionBody, params: SamplingParams, limits: Limits) -> SamplingParams:
+    """The parameters with what echo and best_of need beside them; ApiError where the body contradicts itself."""
+    if body.echo and body.logprobs is not None:
+        params = replace(params, prompt_logprobs=max(body.logprobs, params.prompt_logprobs or 0))
+    if body.best_of is None or body.best_of == params.n:
+        return params
+    if body.stream or not params.n <= body.best_of <= limits.max_samples:
+        needed = f"{params.n} to {limits.max_samples}, and no stream"
+        raise bad_request("best_of", body.best_of, needed)
+    return replace(params, n=body.best_of, logprobs=params.logprobs or 0)
 
 
-def event(content: object) -> str:
-    return f"data: {json_text(content)}\n\n"
+def likeliest(answers: list[Completion], count: int) -> list[Completion]:
+    """The `count` answers of the highest log-probability per token, where more were drawn; the likeliest first."""
+    if len(answers) == count:
+        return answers
+
+    def per_token(answer: Completion) -> float:
+        drawn = [p.logprob for p in answer.logprobs if p.logprob is not None]
+        return math.fsum(drawn) / len(drawn) if drawn else -math.inf
+
+    return sorted(answers, key=per_token, reverse=True)[:count]
+
+
+def shapes_of(served: ServedModel, body: CompletionBody, started: Started) -> list[ChoiceShape]:
+    """One for each choice, those of the first prompt first."""
+    tokenizer, n = served.llm.tokenizer, body.given("n", 1)
+    texts: list[str | None] = [None] * len(started.streams)
+    if body.echo:
+        texts = [tokenizer.decode(s.job.prompt.tolist(), skip_special=True) for s in started.streams]
+    return [
+        ChoiceShape(tokenizer, number * n + sample, stream.job, body, texts[number])
+        for number, stream in enumerate(started.streams)
+        for sample in range(n)
+    ]
+
+
+async def chunks(
+    served: ServedModel, body: CompletionBody, shapes: list[ChoiceShape], request_id: str, started: Started
+) -> AsyncIterator[dict[str, Any]]:
+    """The chunks of a stream, usage last."""
+    streams = started.streams
+    n, include_usage = streams[0].job.params.n, bool(body.stream_options and body.stream_options.include_usage)
+    head = envelope(served, PREFIX, request_id, CHUNK, streams[0].job) | ({"usage": None} if include_usage else {})
+    async for number, sample, piece in merged(started):
+        yield {**head, "choices": [shapes[number * n + sample].part(piece)]}
+    if include_usage:
+        yield {**head, "choices": [], "usage": usage(streams)}

@@ -65,12 +65,12 @@ def few_parts(messages: Any) -> Any:
     return messages
 
 
-def bounded_text(parts: Iterable[str]) -> str:
-    """The parts as one text; ApiError as soon as they are too long."""
+def bounded_text(parts: Iterable[str], param: str = "response_format") -> str:
+    """The parts as one text; ApiError as soon as they are too long. `param` is the field that they came in."""
     taken, num_chars = [], 0
     for part in parts:
         taken.append(part)
         num_chars += len(part)
         if num_chars > MAX_SCHEMA_CHARS:
-            raise bad_request("response_format", "a longer one", f"at most {MAX_SCHEMA_CHARS} characters")
+            raise bad_request(param, "a longer one", f"at most {MAX_SCHEMA_CHARS} characters")
     return "".join(taken)

@@ -18,6 +18,7 @@ from samebits.server.errors import ApiError, busy
 from samebits.server.grammar_masks import Follower
 from samebits.server.limits import MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
+from samebits.server.output_format import OutputFormat
 from samebits.server.protocol import Sampling
 
 Result = TypeVar("Result")
@@ -44,21 +45,26 @@ async def start_streams(
     served: ServedModel,
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
-    body: Sampling,
     param: str,
+    sampling: Sampling,
+    wanted: OutputFormat | None,
 ) -> Started:
     """A stream for each prompt, or none: a mistake in one ends those that were started.
 
-    `param` is the field that prompts came in.
+    param     the field that prompts came in
+    sampling  how urgent answers are, and with whom they share prompts
+    wanted    what answers are held to
     """
+    params = params.with_seed()  # one for all prompts, which the answer names
     follower: Follower | None = None
-    if body.response_format is not None:
-        follower = await while_connected(request, served.grammars.follower(body.response_format))
+    if wanted is not None:
+        follower = await while_connected(request, served.grammars.follower(wanted))
     deadline = served.llm.engine.clock() + served.limits.deadline_seconds
     started, make_mask = Started([], follower), follower.new_mask if follower else None
     try:
         for prompt in prompts:
-            options = {"priority": body.given("priority", 0), "deadline": deadline, "make_mask": make_mask}
+            options = {"priority": sampling.given("priority", 0), "salt": sampling.given("cache_salt", "").encode()}
+            options |= {"deadline": deadline, "make_mask": make_mask}
             started.streams.append(await served.engine.generate(prompt, params, **options))
     except BaseException as error:
         started.close()

@@ -7,13 +7,11 @@ import re
 from typing import Any
 
 from pydantic import ValidationError
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
 
 from samebits.core.errors import BadInput
 from samebits.engine.job import RequestFailed
-from samebits.engine.sampler import SAMPLE
-from samebits.server.limits import RETRY_AFTER_SECONDS
+from samebits.engine.sampling import SAMPLE
 from samebits.server.logs import printable
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
@@ -36,12 +34,6 @@ class ApiError(Exception):
     def as_json(self) -> dict[str, Any]:
         kind = TYPES.get(self.status, "invalid_request_error")
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
-
-    def response(self, headers: dict[str, str] | None = None) -> Response:
-        headers = dict(headers or {})
-        if self.status == 503:
-            headers["retry-after"] = str(RETRY_AFTER_SECONDS)
-        return JSONResponse(self.as_json(), self.status, headers)
 
 
 def bad_request(param: str, given: object, needed: str, code: str | None = None) -> ApiError:
@@ -84,10 +76,3 @@ def from_exception(error: Exception) -> ApiError:
         reason = f": {error}" if is_own else "; the server's log says more"
         return ApiError(500, f"the request failed{reason}", code="request_failed")
     return ApiError(500, "the server failed; its log says more", code="internal_error")
-
-
-async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Unknown paths and methods in the same shape."""
-    status = getattr(error, "status_code", 500)
-    text = {404: f"no such path: {request.url.path[:MAX_SHOWN]}", 405: f"{request.method} is not allowed here"}
-    return ApiError(status, text.get(status, "refused")).response(dict(getattr(error, "headers", None) or {}))

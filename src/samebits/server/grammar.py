@@ -13,8 +13,8 @@ from samebits.core.errors import SamebitsError
 from samebits.server.errors import ApiError, bad_request, busy
 from samebits.server.grammar_masks import Follower
 from samebits.server.grammar_process import Ended, Nursery, Refused, Vocabulary, compile_in, fork_through
-from samebits.server.grammar_wire import JSON_SCHEMA, REGEX, Bounds
-from samebits.server.protocol import ResponseFormat
+from samebits.server.grammar_wire import Bounds
+from samebits.server.output_format import KINDS, OutputFormat
 
 MAX_COMPILING = min(max(2, os.cpu_count() or 2), 8)  # at once
 MAX_WAITING = 8 * MAX_COMPILING  # formats; more are sent away with 503
@@ -62,28 +62,28 @@ class Grammars:
         self.num_compiling = 0  # or waiting for that
         self._followed: weakref.WeakKeyDictionary[Follower, int] = weakref.WeakKeyDictionary()  # format bytes of each
 
-    async def follower(self, wanted: ResponseFormat | None) -> Follower | None:
+    async def follower(self, wanted: OutputFormat | None) -> Follower | None:
         """What makes a mask for each sample, until it is ended; None for plain text.
 
         ApiError for a format that cannot be compiled, and while too many are being compiled.
         """
-        if wanted is None or wanted.source is None:
+        if wanted is None:
             return None
         if self._vocabulary is None or self._nursery is None:
             needed = "a server on a system with fork, and a model with a file and an end-of-text token"
-            raise bad_request("response_format", wanted.type, needed)
+            raise bad_request(wanted.param, wanted.kind, needed)
         under_way = [num_bytes for f, num_bytes in list(self._followed.items()) if not f.is_ended]
         if len(under_way) >= MAX_FOLLOWED or sum(under_way) >= MAX_FOLLOWED_BYTES:
             raise busy(f"the server is busy: {len(under_way)} requests with response formats are under way")
         try:
-            stream, num_bytes = await self._forked(self._nursery, _key(wanted.type, wanted.source))
+            stream, num_bytes = await self._forked(self._nursery, (KINDS[wanted.kind], wanted.source))
         except Refused as error:
-            raise bad_request("response_format", error, "a format that can be compiled") from None
+            raise bad_request(wanted.param, error, "a format that can be compiled") from None
         except Ended:
             given = "a format that takes too much time or memory to compile"
-            raise bad_request("response_format", given, "a simpler one") from None
+            raise bad_request(wanted.param, given, "a simpler one") from None
         except SamebitsError as error:
-            raise ApiError(500, str(error), "response_format", "internal_error") from None
+            raise ApiError(500, str(error), wanted.param, "internal_error") from None
         follower = Follower(stream, self._vocabulary.vocab_size, self._vocabulary.end)
         self._followed[follower] = num_bytes
         return follower
@@ -155,7 +155,3 @@ class Grammars:
             self._drop(key)
         if self._nursery is not None:
             self._nursery.close()
-
-
-def _key(kind: str, source: str) -> Key:
-    return (REGEX if kind == "regex" else JSON_SCHEMA, source)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.engine.sampler import SAMPLE
+from samebits.engine.sampling import SAMPLE
 from samebits.server.errors import one_line
 from samebits.server.grammar_wire import ASK, MASK, OPEN, REFUSED, TOKEN, receive_frame
 

@@ -11,7 +11,7 @@ ASK = struct.Struct("<cII")  # kind, sample, token
 FORK = b"f"  # travels with a socket: whoever gets it forks a child that talks through that socket
 
 # kinds of a format's source, the first thing a compiling child is sent
-JSON_SCHEMA, REGEX = b"j", b"r"
+JSON_SCHEMA, REGEX, LARK, GRAMMAR = b"j", b"r", b"l", b"g"
 # kinds of replies
 HELLO, COMPILED, REFUSED, MASK, STOPPED = b"h", b"c", b"e", b"m", b"s"
 # kinds of questions

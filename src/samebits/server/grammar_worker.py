@@ -15,9 +15,11 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import llguidance
+from llguidance.gbnf_to_lark import any_to_lark
 
 from samebits.loaders import Tokenizer
 from samebits.loaders.files import open_file, read_tokenizer
@@ -25,11 +27,14 @@ from samebits.server.grammar_wire import (
     ASK,
     COMPILED,
     FORK,
+    GRAMMAR,
     HELLO,
     JSON_SCHEMA,
+    LARK,
     MASK,
     OPEN,
     REFUSED,
+    REGEX,
     STOPPED,
     Bounds,
     frame,
@@ -38,6 +43,23 @@ from samebits.server.grammar_wire import (
 )
 
 LIMITS = llguidance.LLParserLimits(max_lexer_states=25_000, verbose_errors=False)
+
+
+def _from_grammar(text: str) -> str:
+    """A grammar in Lark or in llama.cpp's GBNF, which is translated; ValueError where it cannot be read."""
+    try:
+        lark = any_to_lark(text)
+    except Exception as error:  # the translator raises many kinds, plain Exceptions too
+        raise ValueError(f"it is no grammar in GBNF or Lark: {error}") from None
+    return str(llguidance.LLMatcher.grammar_from_lark(lark))
+
+
+MAKERS: dict[bytes, Callable[[str], str]] = {
+    JSON_SCHEMA: llguidance.LLMatcher.grammar_from_json_schema,
+    REGEX: llguidance.LLMatcher.grammar_from_regex,
+    LARK: llguidance.LLMatcher.grammar_from_lark,
+    GRAMMAR: _from_grammar,
+}
 LEAST_SECONDS = 0.001  # a timer of 0 would never ring
 
 
@@ -104,8 +126,7 @@ def compile_format(
     signal.setitimer(signal.ITIMER_REAL, bounds.compile_seconds * bounds.wall_factor)
     try:
         text = payload.decode("utf-8")
-        make = llguidance.LLMatcher.grammar_from_json_schema if kind == JSON_SCHEMA else _from_regex
-        matcher = llguidance.LLMatcher(library, make(text), log_level=0, limits=LIMITS)
+        matcher = llguidance.LLMatcher(library, str(MAKERS[kind](text)), log_level=0, limits=LIMITS)
         error = matcher.get_error()
         if not error:
             first = matcher.deep_copy()
@@ -124,10 +145,6 @@ def compile_format(
 
 def _reason(error: str) -> bytes:
     return error.replace("<non-verbose/>", "").encode("utf-8", "replace")
-
-
-def _from_regex(text: str) -> str:
-    return str(llguidance.LLMatcher.grammar_from_regex(text))
 
 
 def follow_answers(stream: socket.socket, root: llguidance.LLMatcher, bounds: Bounds) -> None:

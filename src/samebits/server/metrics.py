@@ -17,7 +17,7 @@ LAST_STEPS = 200  # steps that the page shows
 
 
 class Metrics:
-    """An observer of one engine. `last_steps` is for the page."""
+    """An observer of one engine. `last_steps`, of `num_steps` in all, are for the page."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -46,7 +46,7 @@ class Metrics:
         self.connections = gauge("connections", "Open connections")
         self.closed = counter("closed_connections", "Connections that the server ended or refused, by why", "reason")
         self.last_steps: deque[dict[str, Any]] = deque(maxlen=LAST_STEPS)
-        self._seen_cached = self._seen_preemptions = 0
+        self.num_steps = self._seen_cached = self._seen_preemptions = 0
 
     def stepped(self, stats: StepStats) -> None:
         self._step.observe(stats.seconds)
@@ -56,6 +56,7 @@ class Metrics:
         self._free.set(stats.num_free_pages)
         self._prompt.inc(stats.num_prefill_tokens)
         self.last_steps.append(asdict(stats))
+        self.num_steps += 1
 
     def ended(self, job: Job) -> None:
         if not isinstance(job, Generation):

@@ -21,6 +21,7 @@ from samebits.server.errors import ApiError, busy
 from samebits.server.grammar import Grammars
 from samebits.server.grammar_process import Vocabulary
 from samebits.server.limits import Limits
+from samebits.server.model_forms import FormChoice, ModelForms
 
 LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
 log = logging.getLogger("samebits.server")
@@ -37,11 +38,16 @@ class ServedModel:
     engine: AsyncEngine
     grammars: Grammars
     fingerprint: str
+    forms: ModelForms
 
-    def __init__(self, name: str, limits: Limits, is_deterministic: bool) -> None:
+    def __init__(
+        self, name: str, limits: Limits, is_deterministic: bool, form_choice: FormChoice | None = None
+    ) -> None:
         self.name, self.limits, self.is_deterministic = name, limits, is_deterministic
+        self._form_choice = form_choice or FormChoice()
         self.created = int(time.time())
         self._state, self.reason = LOADING, "the model is loading"
+        self.failure: str | None = None  # why it could not be loaded, in words that may name files
 
     @property
     def state(self) -> str:
@@ -51,29 +57,33 @@ class ServedModel:
             self._state, self.reason = FAILED, ": ".join(failure.split(": ")[:2])  # what happened, and its class
         return self._state
 
+    def log_settled(self) -> None:
+        """A log line that says whether it can be served."""
+        if self.failure is not None:
+            log.error("%s cannot be served: %s", self.name, self.failure)
+        else:
+            log.info("%s is ready: %s", self.name, self.fingerprint)
+
     @property
     def tier(self) -> str:
         return self.llm.numerics if self._state == READY else ""
 
     async def load(self, make: Callable[[], LLM], path: Path | None, observer: Observer | None) -> None:
-        """Loads beside a server that already answers; a failure is kept as the reason."""
+        """Loads beside a server that already answers; a failure is kept, whole and as the reason for clients."""
         try:
             self.llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
             if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
                 reason = f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
-                log.error("the model cannot be served: %s", reason)
-                self._state, self.reason = FAILED, reason
+                self._state, self.reason, self.failure = FAILED, reason, reason
                 return
             self._start(path, digest, observer)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # panics of native libraries are not Exceptions
-            log.error("the model cannot be loaded: %s", reason_of(error))
-            kind = type(error).__name__
+            self.failure, kind = reason_of(error), type(error).__name__
             self._state, self.reason = FAILED, f"the model cannot be loaded ({kind}); the server's log says why"
             return
         self._state, self.reason = READY, ""
-        log.info("%s is ready: %s", self.name, self.fingerprint)
 
     def _start(self, path: Path | None, digest: str, observer: Observer | None) -> None:
         """Everything that serving takes beside the model; the engine's thread last, since it must be ended again."""
@@ -81,6 +91,7 @@ class ServedModel:
         parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
         self.llm.engine.watch(observer)
+        self.forms = ModelForms(self.llm, self._form_choice)
         vocabulary = vocabulary_of(path, runner.vocab_size, self.llm.tokenizer.special)
         self.grammars = Grammars(vocabulary, self.limits.grammar_seconds)
         try:

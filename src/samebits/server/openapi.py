@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from samebits import __version__
-from samebits.server.protocol import Body, ChatBody, CompletionBody, DetokenizeBody, EmbeddingBody, TokenizeBody
+from samebits.server.base_body import Body
+from samebits.server.error_shapes import Shape, messages_error, ollama_error, openai_error, shape_for
+from samebits.server.protocol import ChatBody, CompletionBody, DetokenizeBody, EmbeddingBody, TokenizeBody
+from samebits.server.protocols.messages_body import MessagesBody
+from samebits.server.protocols.ollama_body import OllamaChatBody, OllamaGenerateBody, ShowBody
+from samebits.server.protocols.rerank import RerankBody
+from samebits.server.protocols.responses_body import ResponsesBody
 
 POSTS: dict[str, tuple[type[Body], str]] = {
     "/v1/chat/completions": (ChatBody, "Answer a conversation"),
     "/v1/completions": (CompletionBody, "Continue prompts"),
+    "/v1/responses": (ResponsesBody, "Answer a conversation, as items"),
+    "/v1/messages": (MessagesBody, "Answer a conversation, as blocks"),
+    "/v1/rerank": (RerankBody, "How well documents answer a query"),
+    "/api/chat": (OllamaChatBody, "Answer a conversation, as Ollama does"),
+    "/api/generate": (OllamaGenerateBody, "Answer a prompt, as Ollama does"),
+    "/api/show": (ShowBody, "What the model can do"),
     "/v1/embeddings": (EmbeddingBody, "Vectors of texts"),
     "/tokenize": (TokenizeBody, "Text to token ids"),
     "/detokenize": (DetokenizeBody, "Token ids to text"),
@@ -19,6 +31,11 @@ GETS = {
     "/health": "Whether requests can be answered",
     "/metrics": "Prometheus metrics",
     "/state": "Pages, sequences and the last steps",
+    "/version": "The server's version",
+    "/props": "The model's context, template and slots",
+    "/api/tags": "The model that is served, as Ollama says it",
+    "/api/ps": "The same, once it is loaded",
+    "/api/version": "The server's version",
 }
 ERROR = {
     "type": "object",
@@ -36,6 +53,24 @@ ERROR = {
         }
     },
 }
+MESSAGES_ERROR = {
+    "type": "object",
+    "required": ["type", "error"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
+        },
+    },
+}
+OLLAMA_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+ERRORS: dict[Shape, tuple[str, dict[str, Any]]] = {
+    openai_error: ("Error", ERROR),
+    messages_error: ("MessagesError", MESSAGES_ERROR),
+    ollama_error: ("OllamaError", OLLAMA_ERROR),
+}
 STATUSES = {
     "400": "A wrong value",
     "401": "No key, or a wrong one",
@@ -50,29 +85,31 @@ STATUSES = {
 
 def schema(model: str) -> dict[str, Any]:
     """OpenAPI 3.1."""
-    components: dict[str, Any] = {"Error": ERROR}
+    components: dict[str, Any] = dict(ERRORS.values())
     paths: dict[str, Any] = {}
-    errors = {
-        status: {"description": text, "content": {"application/json": {"schema": _reference("Error")}}}
-        for status, text in STATUSES.items()
-    }
     for path, (kind, summary) in POSTS.items():
         body = kind.model_json_schema(ref_template="#/components/schemas/{model}", by_alias=True)
         components |= body.pop("$defs", {})
         components[kind.__name__] = body
         content = {"application/json": {"schema": _reference(kind.__name__)}}
-        replies = {"200": {"description": summary}, **errors}
+        replies = {"200": {"description": summary}, **_errors(path)}
         paths[path] = {
             "post": {"summary": summary, "requestBody": {"required": True, "content": content}, "responses": replies}
         }
     for path, summary in GETS.items():
-        paths[path] = {"get": {"summary": summary, "responses": {"200": {"description": summary}, **errors}}}
+        paths[path] = {"get": {"summary": summary, "responses": {"200": {"description": summary}, **_errors(path)}}}
     return {
         "openapi": "3.1.0",
         "info": {"title": f"samebits: {model}", "version": __version__},
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def _errors(path: str) -> dict[str, Any]:
+    name, _ = ERRORS[shape_for(path)]
+    content = {"application/json": {"schema": _reference(name)}}
+    return {status: {"description": text, "content": content} for status, text in STATUSES.items()}
 
 
 def _reference(name: str) -> dict[str, str]:

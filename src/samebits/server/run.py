@@ -20,6 +20,7 @@ from samebits.server.guard import ACCEPT_BACKLOG, Guard
 from samebits.server.limits import KEEP_ALIVE_SECONDS, Limits
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
+from samebits.server.model_forms import FormChoice
 from samebits.server.security import Door
 
 log = logging.getLogger("samebits.server")
@@ -45,16 +46,19 @@ def make_server(
     door: Door | None = None,
     limits: Limits | None = None,
     is_deterministic: bool = False,
+    form_choice: FormChoice | None = None,
+    on_settled: Callable[[ServedModel], None] = ServedModel.log_settled,
 ) -> uvicorn.Server:
-    """A server that is ready to run; loading begins when it starts."""
+    """A server that is ready to run; loading begins when it starts, and when it has ended `on_settled` is called."""
     door, limits = replace(door or Door(), host=host), limits or Limits()
     check_host(door)
-    served, metrics = ServedModel(name, limits, is_deterministic), Metrics()
+    served, metrics = ServedModel(name, limits, is_deterministic, form_choice), Metrics()
     guard = Guard(limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         loading = asyncio.create_task(served.load(make_llm, path, metrics))
+        loading.add_done_callback(lambda task: None if task.cancelled() else on_settled(served))
         watching = asyncio.create_task(guard.watch())
         try:
             yield

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from samebits.core.errors import BadInput
+from samebits.server.error_shapes import error_response
 from samebits.server.errors import ApiError
 from samebits.server.logs import printable
 from samebits.server.model import ServedModel
@@ -71,8 +72,13 @@ class Door:
 
 
 def is_authorized(headers: Headers, key: str) -> bool:
-    """Bearer KEY, or KEY as the password of basic authentication, as a browser sends it. In constant time."""
+    """Bearer KEY, or KEY as the password of basic authentication, as a browser sends it. In constant time.
+
+    Anthropic's clients send it in a header of its own.
+    """
     scheme, _, given = headers.get("authorization", "").partition(" ")
+    if own := headers.get("x-api-key"):
+        scheme, given = "bearer", own
     if scheme.lower() == "basic":
         try:
             given = base64.b64decode(given, validate=True).decode("utf-8").partition(":")[2]
@@ -129,7 +135,7 @@ class Gate:
                 return
             wanted = 'Basic realm="samebits"' if scope["path"] == "/" else "Bearer"
             added = {"www-authenticate": wanted} if refusal.status == 401 else None
-            await refusal.response(added)(scope, receive, send_with_headers)
+            await error_response(refusal, scope["path"], added)(scope, receive, send_with_headers)
         finally:
             milliseconds = 1000 * (time.perf_counter() - started)
             path = printable(scope["path"])

@@ -1,13 +1,12 @@
-"""The routes that say what is served and how it goes: models, health, metrics, and the page with its state."""
+"""The routes that say what is served and how it goes: models, health, metrics, and the state that the page draws."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 
+from samebits import NUMERICS_VERSION, __version__
 from samebits.engine.engine import Engine
 from samebits.server.model import READY, ServedModel
 
@@ -32,6 +31,28 @@ def _model_card(served: ServedModel) -> dict[str, object]:
     return card
 
 
+async def version(request: Request) -> Response:
+    return JSONResponse({"version": __version__, "numerics": NUMERICS_VERSION})
+
+
+async def props(request: Request) -> Response:
+    """What llama-server's clients ask of a server: its context, its slots, its template. The model has no path here."""
+    served: ServedModel = request.app.state.served.ready()
+    engine, template = served.llm.engine, served.llm.chat_template
+    return JSONResponse(
+        {
+            "model_alias": served.name,
+            "total_slots": engine.runner.limits.max_sequences,
+            "default_generation_settings": {"n_ctx": engine.max_len},
+            "chat_template": template.source if template else "",
+            "bos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.bos),
+            "eos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.eos),
+            "modalities": {"vision": False, "audio": False},
+            "build_info": served.fingerprint,
+        }
+    )
+
+
 async def health(request: Request) -> Response:
     """200 when requests can be answered, else 503 with the reason."""
     served: ServedModel = request.app.state.served
@@ -49,8 +70,10 @@ async def state(request: Request) -> Response:
     """What the page draws: pages, sequences under way, the last steps."""
     served: ServedModel = request.app.state.served.ready()
     seen = await served.engine.look(_seen)
-    steps = list(request.app.state.metrics.last_steps)
-    return JSONResponse({"model": served.name, "fingerprint": served.fingerprint, **seen, "steps": steps})
+    metrics = request.app.state.metrics
+    steps = {"num_steps": metrics.num_steps, "steps": list(metrics.last_steps)}
+    about = {"model": served.name, "fingerprint": served.fingerprint, "tier": served.tier}
+    return JSONResponse({**about, **seen, **steps})
 
 
 def _seen(engine: Engine) -> dict[str, object]:
@@ -71,10 +94,3 @@ def _seen(engine: Engine) -> dict[str, object]:
         "pages": {"all": pages.pool.num_pages - 1, "used": pages.num_used, "idle": pages.pool.num_idle},
         "preemptions": scheduler.num_preemptions,
     }
-
-
-async def page(request: Request) -> Response:
-    """The page, which loads nothing from anywhere else."""
-    text = files("samebits.server").joinpath("page.html").read_text("utf-8")
-    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-    return HTMLResponse(text, headers={"content-security-policy": policy, "x-content-type-options": "nosniff"})

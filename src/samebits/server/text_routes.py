@@ -59,8 +59,8 @@ async def tokenize(request: Request) -> Response:
     body = await read_body(request, TokenizeBody, served.limits.max_body_bytes)
     if len(body.text) > MAX_TOKENIZED_CHARS:
         raise bad_request("text", f"{len(body.text)} characters", f"at most {MAX_TOKENIZED_CHARS}")
-    encode, wanted = served.llm.tokenizer.encode, (body.text, body.add_special, body.parse_special)
-    tokens = await off_loop(short_enough, len(body.text), "text", encode, *wanted)
+    wanted = (body.text, body.given("add_special", True), body.given("parse_special", True))
+    tokens = await off_loop(short_enough, len(body.text), "text", served.llm.tokenizer.encode, *wanted)
     max_len = served.llm.engine.max_len
     return await json_response(lambda: {"tokens": tokens, "count": len(tokens), "max_model_len": max_len}, len(tokens))
 

@@ -1,0 +1,117 @@
+"""The route /v1/messages: Anthropic's protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from samebits.engine.answer import Completion
+from samebits.loaders.chat import PromptEnd
+from samebits.server.answers import answer_size
+from samebits.server.json_output import json_response
+from samebits.server.model import ServedModel
+from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Grown, Opened, blocks_of
+from samebits.server.protocols.messages_body import MessagesBody
+from samebits.server.protocols.turn_body import receipt
+from samebits.server.request_body import read_body
+from samebits.server.server_events import MESSAGES, event_stream
+from samebits.server.turn_events import ChoiceAnswer
+from samebits.server.turns import Turn, TurnStream, start_turn
+
+STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+DELTAS = {"text": ("text_delta", "text"), "reasoning": ("thinking_delta", "thinking")}
+DELTAS |= {"call": ("input_json_delta", "partial_json")}
+
+
+async def messages(request: Request) -> Response:
+    """An answer to a conversation, as blocks: thinking, text, calls."""
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, MessagesBody, served.limits.max_body_bytes)
+    served.check_name(body.model)
+    stream = await start_turn(request, served, turn_of(served, body))
+    head = {
+        "id": f"msg_{request.state.request_id}",
+        "type": "message",
+        "role": "assistant",
+        "model": served.name,
+        "system_fingerprint": served.fingerprint,
+    }
+    if body.stream:
+        return event_stream(events(head, stream), request.state.request_id, MESSAGES)
+    (answer,) = await stream.answers()
+
+    def whole() -> dict[str, Any]:
+        content = [block_shape(block) for block in blocks_of(answer)]
+        return {**head, "content": content, **ending(answer), "usage": usage_of(stream), **receipt(answer)}
+
+    return await json_response(whole, answer_size(stream.job.params, stream.usage()))
+
+
+def turn_of(served: ServedModel, body: MessagesBody) -> Turn:
+    """The body as a turn. A conversation that ends with the assistant's words goes on from them."""
+    told = body.conversation()
+    template, variables = served.llm.chat_template, {}
+    if body.thinking and template is not None and template.names("enable_thinking"):
+        variables["enable_thinking"] = body.thinking.type == "adaptive"
+    if body.output_config and body.output_config.effort:
+        variables["reasoning_effort"] = body.output_config.effort  # type: ignore[assignment]
+    is_continued = told[-1]["role"] == "assistant" and "tool_calls" not in told[-1]
+    return Turn(
+        messages=told,
+        sampling=body,
+        max_tokens=body.max_tokens,
+        offer=body.offer,
+        variables=variables,
+        ending=PromptEnd.CONTINUED if is_continued else PromptEnd.ANSWER,
+    )
+
+
+def block_shape(block: Block) -> dict[str, Any]:
+    """A whole block; reasoning has no signature, since nobody but the client keeps it."""
+    if block.kind == "call":
+        return {"type": "tool_use", "id": block.id, "name": block.name, "input": json.loads(block.text or "{}")}
+    if block.kind == "reasoning":
+        return {"type": "thinking", "thinking": block.text, "signature": ""}
+    return {"type": "text", "text": block.text}
+
+
+def ending(answer: ChoiceAnswer) -> dict[str, Any]:
+    """Why the answer ended, and the string that ended it."""
+    stop = answer.completion.stop if answer.completion else None
+    reason = "stop_sequence" if stop is not None else STOP_REASONS[answer.finish_reason]
+    return {"stop_reason": reason, "stop_sequence": stop}
+
+
+def usage_of(stream: TurnStream) -> dict[str, int]:
+    counted = stream.usage()
+    return {"input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"]}
+
+
+async def events(head: dict[str, Any], stream: TurnStream) -> AsyncIterator[dict[str, Any]]:
+    """Blocks as they come, between the message's start and its end."""
+    start = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(stream)}
+    yield {"type": "message_start", "message": start}
+    writer, answer = BlockWriter(), ChoiceAnswer()
+    async for step in stream.steps():
+        for event in step.events:
+            answer.add(event)
+            for change in writer.push(event):
+                yield changed(change)
+    completion: Completion = stream.job.completions()[0]
+    answer.completion = completion
+    yield {"type": "message_delta", "delta": {**ending(answer), **receipt(answer)}, "usage": usage_of(stream)}
+    yield {"type": "message_stop"}
+
+
+def changed(change: BlockEvent) -> dict[str, Any]:
+    """The event of one change to a block."""
+    if isinstance(change, Opened):
+        return {"type": "content_block_start", "index": change.index, "content_block": block_shape(change.block)}
+    if isinstance(change, Grown):
+        kind, name = DELTAS[change.block.kind]
+        return {"type": "content_block_delta", "index": change.index, "delta": {"type": kind, name: change.text}}
+    return {"type": "content_block_stop", "index": change.index}

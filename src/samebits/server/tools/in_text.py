@@ -1,0 +1,54 @@
+"""Tools for a model whose chat template knows none: a section of the system prompt, and calls and results as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from samebits.server.tools.offer import Tool
+
+SECTION = """You can call functions. Each line between <tools> and </tools> describes one, with its parameters as a \
+JSON schema:
+<tools>
+{tools}
+</tools>
+To call a function, write its name and arguments as a JSON object between <tool_call> and </tool_call>, like this:
+<tool_call>
+{{"name": "the function's name", "arguments": {{"a parameter": "its value"}}}}
+</tool_call>
+The result comes in the next message, between <tool_response> and </tool_response>. Where no function helps, answer as \
+usual."""
+
+
+def as_text(messages: Sequence[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The same conversation of system, user and assistant messages alone; results that follow each other are one."""
+    told: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "tool":
+            text = f"<tool_response>\n{message['content']}\n</tool_response>"
+            if told and told[-1].get("is_results"):
+                told[-1]["content"] += "\n" + text
+            else:
+                told.append({"role": "user", "content": text, "is_results": True})
+        else:
+            told.append({"role": message["role"], "content": _with_calls(message)})
+    if tools:
+        section = SECTION.format(
+            tools="\n".join(json.dumps(t.as_dict()["function"], ensure_ascii=False) for t in tools)
+        )
+        if told and told[0]["role"] == "system":
+            told[0]["content"] += "\n\n" + section
+        else:
+            told.insert(0, {"role": "system", "content": section})
+    return [{"role": m["role"], "content": m["content"]} for m in told]
+
+
+def _with_calls(message: dict[str, Any]) -> str:
+    """A message's content, followed by its calls in the form that SECTION asks for."""
+    parts = [message["content"]] if message["content"] else []
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        text = json.dumps({"name": function["name"], "arguments": function["arguments"]}, ensure_ascii=False)
+        parts.append(f"<tool_call>\n{text}\n</tool_call>")
+    return "\n".join(parts)

@@ -1,0 +1,95 @@
+"""What happens in an answer, in no protocol's words: text, reasoning and calls as they come, and the end.
+
+The events of a choice stand in this order: any of `TextDelta`, `ReasoningDelta` and calls, each call a `CallStarted`
+followed by its `CallArguments`, which joined are a JSON object; last one `Finished`. No delta is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from samebits.engine.answer import Completion, Piece
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True)
+class CallStarted:
+    """`index` counts the calls of a choice from 0; `id` is what a tool message answers to."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class CallArguments:
+    index: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """`reason` is "stop", "length" or "tool_calls"."""
+
+    reason: str
+
+
+Event = TextDelta | ReasoningDelta | CallStarted | CallArguments | Finished
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one piece of the engine's brought to a choice; the piece has the token and its log-probabilities."""
+
+    choice: int
+    events: tuple[Event, ...]
+    piece: Piece
+
+
+@dataclass
+class Call:
+    """A whole call; `arguments` is the text of a JSON object."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+@dataclass
+class ChoiceAnswer:
+    """A choice as its events leave it. `completion` is the engine's side: token ids, pieces, seed, hash of logits."""
+
+    calls: list[Call] = field(default_factory=list)
+    finish_reason: str = "length"
+    completion: Completion | None = None
+    _texts: list[str] = field(default_factory=list)
+    _thoughts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._thoughts)
+
+    def add(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._texts.append(event.text)
+        elif isinstance(event, ReasoningDelta):
+            self._thoughts.append(event.text)
+        elif isinstance(event, CallStarted):
+            self.calls.append(Call(event.id, event.name))
+        elif isinstance(event, CallArguments):
+            self.calls[event.index].arguments += event.text
+        else:
+            self.finish_reason = event.reason

@@ -1,0 +1,91 @@
+"""The pieces of one choice, read into events: reasoning and calls are taken out of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from samebits.engine.answer import Piece
+from samebits.server.reasoning import ReasoningSplitter, Span
+from samebits.server.tools.gpt_oss import addressed_call
+from samebits.server.tools.reading import Broken, ParsedCall, arguments_text
+from samebits.server.tools.scanner import CallScanner
+from samebits.server.turn_events import CallArguments, CallStarted, Event, Finished, ReasoningDelta, TextDelta
+
+FINISH = {"deadline": "length", "cancelled": "length", "error": "length"}  # our reasons in the words that clients know
+
+
+class TurnReader:
+    """Takes a choice's pieces in order; the last one's events end with `Finished`.
+
+    make_id   the id of a choice's call, from its number
+    splitter  finds reasoning in the text; None for a model that has none there
+    scanner   finds calls in the text; None where none may come
+    ends      tokens that end a message, of a model whose turn has several
+    """
+
+    def __init__(
+        self,
+        make_id: Callable[[int], str] = str,
+        splitter: ReasoningSplitter | None = None,
+        scanner: CallScanner | None = None,
+        ends: frozenset[int] = frozenset(),
+    ) -> None:
+        self._make_id, self._splitter, self._scanner, self._ends = make_id, splitter, scanner, ends
+        self._recipient, self._message = "", ""  # of a message to a function, as far as it has come
+        self._num_calls = 0
+
+    def push(self, piece: Piece) -> list[Event]:
+        events: list[Event] = []
+        if piece.recipient is not None and self._scanner is not None:
+            self._recipient, self._message = piece.recipient, self._message + piece.text
+        elif not piece.is_answer:
+            events += [ReasoningDelta(piece.text)] if piece.text else []
+        else:
+            events += self._answer(piece.text)
+        if piece.token_id in self._ends or piece.finish_reason is not None:
+            events += self._addressed()
+        if piece.finish_reason is not None:
+            events += self._rest()
+            reason = FINISH.get(piece.finish_reason, piece.finish_reason)
+            events.append(Finished("tool_calls" if self._num_calls and reason == "stop" else reason))
+        return events
+
+    def _answer(self, text: str) -> list[Event]:
+        spans = self._splitter.push(text) if self._splitter else [Span(text, False)] if text else []
+        return self._spans(spans)
+
+    def _spans(self, spans: Iterable[Span]) -> list[Event]:
+        events: list[Event] = []
+        for span in spans:
+            if span.is_reasoning:
+                events.append(ReasoningDelta(span.text))
+            else:
+                events += self._found(self._scanner.push(span.text) if self._scanner else [span.text])
+        return events
+
+    def _addressed(self) -> list[Event]:
+        """A message to a function, when it has ended: a call, or text."""
+        text, self._message = self._message, ""
+        if not text:
+            return []
+        try:
+            call = addressed_call(self._recipient, text)
+            is_call = self._scanner is not None and self._scanner.takes(call)
+        except Broken:
+            is_call = False
+        return self._found([call if is_call else text])
+
+    def _rest(self) -> list[Event]:
+        events = self._spans(self._splitter.finish()) if self._splitter else []
+        return events + (self._found(self._scanner.finish()) if self._scanner else [])
+
+    def _found(self, found: Iterable[str | ParsedCall]) -> list[Event]:
+        events: list[Event] = []
+        for one in found:
+            if isinstance(one, str):
+                events.append(TextDelta(one))
+                continue
+            number, self._num_calls = self._num_calls, self._num_calls + 1
+            events.append(CallStarted(number, self._make_id(number), one.name))
+            events.append(CallArguments(number, arguments_text(one)))
+        return events

@@ -1,0 +1,32 @@
+"""The default model behind a real server. Clients are unchanged: they are told an address and nothing else.
+
+The model is small, so what is asserted are types and schemas, which the server's grammars keep, and never what it says.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
+
+from live_server import Running, running
+
+from samebits.core.errors import SamebitsError
+from samebits.loaders.cache import DEFAULT_MODEL, resolve
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # LiteLLM asks the network at import otherwise
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Running]:
+    try:
+        path = resolve(DEFAULT_MODEL)
+    except SamebitsError:
+        pytest.skip("needs the default model: samebits pull")
+    with running(path, llm_options={"context_len": 8192, "max_sequences": 4}) as it:
+        yield it

@@ -1,0 +1,81 @@
+"""/v1/rerank, /version and /props: what they say, and which models cannot."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from live_server import NAME, Running
+
+from samebits import LLM, NUMERICS_VERSION, __version__
+from samebits.server.protocols import rerank
+
+TEXTS = ["it rains", "the sky is blue", "hello hi"]
+
+
+def ask(server: Running, **body: Any) -> httpx.Response:
+    with server.client() as client:
+        return client.post("/v1/rerank", json={"query": "what is the sky like?", "documents": TEXTS, **body})
+
+
+@pytest.fixture
+def reranker(roomy: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
+    """The tiny model under a reranker's name, and with its own letters for verdicts: it has no token for a word."""
+    monkeypatch.setattr(roomy.served, "name", "tiny-reranker")
+    monkeypatch.setattr(rerank, "VERDICTS", ("y", "n"))
+    return roomy
+
+
+def test_documents_come_by_how_likely_yes_is(reranker: Running, library: LLM) -> None:
+    found = ask(reranker).json()["results"]
+    assert sorted(row["index"] for row in found) == [0, 1, 2]
+    assert [row["relevance_score"] for row in found] == sorted((r["relevance_score"] for r in found), reverse=True)
+    assert all(row["document"]["text"] == TEXTS[row["index"]] for row in found)
+    row = found[0]
+    body = rerank.RerankBody.model_validate({"query": "what is the sky like?", "documents": TEXTS})
+    prompt = rerank.prompt_of(reranker.served, body, TEXTS[row["index"]])
+    logits = library.score(prompt, logits=True).logits[-1].astype(float)
+    yes, no = (logits[library.tokenizer.encode(letter, False, False)[0]] for letter in "yn")
+    assert math.isclose(row["relevance_score"], 1 / (1 + math.exp(no - yes)), rel_tol=1e-5)
+
+
+def test_alone_or_among_others_a_score_has_the_same_bits(reranker: Running) -> None:
+    together = {row["index"]: row["relevance_score"] for row in ask(reranker).json()["results"]}
+    for index, text in enumerate(TEXTS):
+        (alone,) = ask(reranker, documents=[{"text": text}]).json()["results"]
+        assert alone["relevance_score"] == together[index]
+
+
+def test_some_of_the_best_without_their_text(reranker: Running) -> None:
+    found = ask(reranker, top_n=2, return_documents=False).json()["results"]
+    assert [set(row) for row in found] == [{"index", "relevance_score"}] * 2
+    for wrong, param in (
+        ({"documents": []}, "documents"),
+        ({"documents": ["a"] * 200}, "documents"),
+        ({"documents": ["hello " * 5000]}, "documents"),
+        ({"top_n": 0}, "top_n"),
+        ({"max_tokens_per_doc": 5}, "max_tokens_per_doc"),
+        ({"mood": 1}, "mood"),
+    ):
+        reply = ask(reranker, **wrong)
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+
+
+def test_other_models_refuse(server: Running) -> None:
+    reply = ask(server)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "unsupported_model")
+    assert "Qwen3-Reranker" in reply.json()["error"]["message"]
+
+
+def test_version_and_props(server: Running, model_path: Path) -> None:
+    with server.client() as client:
+        for path in ("/version", "/api/version"):
+            assert client.get(path).json() == {"version": __version__, "numerics": NUMERICS_VERSION}
+        props = client.get("/props")
+    assert props.json()["default_generation_settings"]["n_ctx"] == 512
+    assert props.json()["model_alias"] == NAME
+    assert props.json()["chat_template"]
+    assert str(model_path) not in props.text
