@@ -65,7 +65,7 @@ class Answer:
         self.num_tokens = len(prompt)  # known ones, the prompt's included
         self.pieces: list[Piece] = []
         self.finish_reason: str | None = None
-        self._text = AnswerText(tokenizer, params.stop)
+        self._text = AnswerText(tokenizer, params.stops)
         self._end_ids = frozenset() if params.ignore_eos else tokenizer.special.end_ids
         self._max_len = min(max_len, len(prompt) + params.max_tokens)
         self._digest = hashlib.sha256() if params.hash_logits else None
