@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from bench_pages import check_page
 from bench_sides import FakeSide
+from click.testing import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from samebits.bench import model_run
 from samebits.bench.footprint import Footprint

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bench_pages import check_page
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from samebits.bench.outcome import Outcome
 from samebits.bench.simulate import Cost, Room, cost_of, policy_of, simulate

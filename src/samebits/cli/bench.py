@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
 
 from samebits.backends.discovery import default_name
@@ -18,6 +17,7 @@ from samebits.bench.ours import Settings
 from samebits.bench.peer import PACKAGES, Peer, open_peer
 from samebits.bench.plot import model_page
 from samebits.bench.report import print_run
+from samebits.cli import flags
 from samebits.cli.bench_gpu import bench_gpu_ops
 from samebits.cli.bench_load import schedule, serve
 from samebits.cli.bench_options import (
@@ -35,40 +35,38 @@ from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.models.checkpoint import FileCheckpoint
 from samebits.verify.report import environment, write_atomically
 
-app = typer.Typer(
-    help="Measure models, ops and service, against ceilings and peers in the same run.", no_args_is_help=True
-)
-app.command("serve")(serve)
-app.command("schedule")(schedule)
+app = flags.Group(help="Measure models, ops and service, against ceilings and peers in the same run.")
+app.add("serve")(serve)
+app.add("schedule")(schedule)
 
 
-@app.command("model")
+@app.add("model")
 def model(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors folder, or an address."
     ),
     backend: str = BACKEND,
     numerics: str = NUMERICS,
     threads: int = THREADS,
-    prompts: str = typer.Option("512,4096", "--prompts", help="Numbers of tokens to prefill."),
-    depths: str = typer.Option(
+    prompts: str = flags.Option("512,4096", "--prompts", help="Numbers of tokens to prefill."),
+    depths: str = flags.Option(
         "0,512,2048", "--depths", help="Numbers of tokens that a single sequence holds when it decodes."
     ),
-    batches: str = typer.Option(
+    batches: str = flags.Option(
         "8,32",
         "--batches",
         help=f"Numbers of sequences that decode together, {measured_rows.SHORT_PROMPT} tokens in each.",
     ),
-    decode_tokens: int = typer.Option(32, "--decode-tokens", help="The number of steps in a decode.", min=1, max=4096),
-    k_format: str = typer.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="The format of cached keys."),
-    v_format: str = typer.Option("f16", "--v-format", envvar="SAMEBITS_V_FORMAT", help="The format of cached values."),
-    repeats: int = typer.Option(5, "--repeats", help="The number of rounds per row.", min=1, max=1000),
-    against: list[str] = typer.Option(
+    decode_tokens: int = flags.Option(32, "--decode-tokens", help="The number of steps in a decode.", min=1, max=4096),
+    k_format: str = flags.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="The format of cached keys."),
+    v_format: str = flags.Option("f16", "--v-format", envvar="SAMEBITS_V_FORMAT", help="The format of cached values."),
+    repeats: int = flags.Option(5, "--repeats", help="The number of rounds per row.", min=1, max=1000),
+    against: list[str] = flags.Option(
         [],
         "--against",
         help="A peer to measure in the same run: llama.cpp or transformers. May be given several times.",
     ),
-    peer_python: str = typer.Option(
+    peer_python: str = flags.Option(
         None,
         "--peer-python",
         envvar="SAMEBITS_PEER_PYTHON",
@@ -114,14 +112,14 @@ def model(
         write_atomically(plot_file, model_page(run))
 
 
-@app.command("ops")
+@app.add("ops")
 def ops(
     backend: str = BACKEND,
-    numerics: str = typer.Option(
+    numerics: str = flags.Option(
         "portable", "--numerics", envvar="SAMEBITS_NUMERICS", help="The tier that kernels must keep."
     ),
     threads: int = THREADS,
-    only: str = typer.Option(
+    only: str = flags.Option(
         None, "--only", help="Time only the cases whose label contains this, such as 'gemm/decode'."
     ),
     json_file: Path = JSON_FILE,

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.progress import track
 
 from samebits.backends.discovery import default_name
@@ -31,6 +30,7 @@ from samebits.bench.workload import (
     read_arrivals,
     together,
 )
+from samebits.cli import flags
 from samebits.cli.bench_options import (
     BACKEND,
     JSON_FILE,
@@ -48,41 +48,41 @@ SCENARIO_HELP = (
     f"Which requests come. together: all at once. long-prompt: a prompt of {LONG_PROMPT} tokens, while {NUM_DECODERS} "
     "answers are under way. mixed: at random times."
 )
-ARRIVALS = typer.Option(
+ARRIVALS = flags.Option(
     None,
     "--arrivals",
     help="A file of recorded requests instead: one JSON object per line with at_seconds, prompt_tokens, "
     "new_tokens and, where prompts start alike, prefix_group and prefix_tokens.",
 )
-RATE = typer.Option(1.0, "--rate", help="mixed: requests per second.", min=1e-3, max=1e6)
-SECONDS = typer.Option(60.0, "--seconds", help="mixed: for how long requests come.", min=1e-3, max=1e6)
-PREFIX_SHARE = typer.Option(
+RATE = flags.Option(1.0, "--rate", help="mixed: requests per second.", min=1e-3, max=1e6)
+SECONDS = flags.Option(60.0, "--seconds", help="mixed: for how long requests come.", min=1e-3, max=1e6)
+PREFIX_SHARE = flags.Option(
     0.5, "--prefix-share", help="mixed: the share of prompts that start with a system prompt.", min=0, max=1
 )
-SEED = typer.Option(0, "--seed", help="The seed; another one draws other requests of the same kind.", min=0)
-CONTEXT = typer.Option(8192, "--context", help="The most tokens that a sequence may have.", min=2, max=1 << 20)
-PAGES = typer.Option(None, "--pages", help="Pages of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
+SEED = flags.Option(0, "--seed", help="The seed; another one draws other requests of the same kind.", min=0)
+CONTEXT = flags.Option(8192, "--context", help="The most tokens that a sequence may have.", min=2, max=1 << 20)
+PAGES = flags.Option(None, "--pages", help="Pages of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
 
 
 def serve(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors folder, or an address."
     ),
-    scenario: str = typer.Option("together", "--scenario", help=SCENARIO_HELP),
+    scenario: str = flags.Option("together", "--scenario", help=SCENARIO_HELP),
     arrivals: Path = ARRIVALS,
-    requests: int = typer.Option(32, "--requests", help="together: the number of requests.", min=1, max=4096),
-    prompts: str = typer.Option(
+    requests: int = flags.Option(32, "--requests", help="together: the number of requests.", min=1, max=4096),
+    prompts: str = flags.Option(
         "50,800",
         "--prompts",
         help="together: the shortest and the longest prompt. mixed: lengths of prompts, all equally likely.",
     ),
-    new_tokens: int = typer.Option(
+    new_tokens: int = flags.Option(
         64, "--new-tokens", help="Tokens per answer; for mixed, on average.", min=1, max=1 << 16
     ),
-    shared_prefix: int = typer.Option(
+    shared_prefix: int = flags.Option(
         0, "--shared-prefix", help="together: tokens that all prompts share, before their own.", min=0
     ),
-    budgets: str = typer.Option(
+    budgets: str = flags.Option(
         "dynamic",
         "--budgets",
         help="Prompt tokens that a step may take: numbers, dynamic or off, tried one after another.",
@@ -92,23 +92,23 @@ def serve(
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
     context: int = CONTEXT,
-    sequences: int = typer.Option(32, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
+    sequences: int = flags.Option(32, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
     pages: int = PAGES,
     backend: str = BACKEND,
     numerics: str = NUMERICS,
     threads: int = THREADS,
-    against: bool = typer.Option(
+    against: bool = flags.Option(
         False,
         "--against-llama.cpp",
         help="together: measure llama.cpp on the same work too, with its fastest KV format.",
     ),
-    peer_python: str = typer.Option(
+    peer_python: str = flags.Option(
         None,
         "--peer-python",
         envvar="SAMEBITS_PEER_PYTHON",
         help="The interpreter that has the peer; this one if absent.",
     ),
-    repeats: int = typer.Option(3, "--repeats", help="The number of rounds against the peer.", min=1, max=1000),
+    repeats: int = flags.Option(3, "--repeats", help="The number of rounds against the peer.", min=1, max=1000),
     json_file: Path = JSON_FILE,
     plot_file: Path = PLOT_FILE,
 ) -> None:
@@ -142,23 +142,23 @@ def serve(
 
 
 def schedule(
-    scenario: str = typer.Option("long-prompt", "--scenario", help=SCENARIO_HELP),
+    scenario: str = flags.Option("long-prompt", "--scenario", help=SCENARIO_HELP),
     arrivals: Path = ARRIVALS,
-    budgets: str = typer.Option(
+    budgets: str = flags.Option(
         "dynamic,256,512,off", "--budgets", help="Prompt tokens that a step may take: numbers, dynamic or off."
     ),
     rate: float = RATE,
     seconds: float = SECONDS,
-    prompts: str = typer.Option("32,128,512,2048", "--prompts", help="mixed: lengths of prompts, all equally likely."),
-    new_tokens: int = typer.Option(
+    prompts: str = flags.Option("32,128,512,2048", "--prompts", help="mixed: lengths of prompts, all equally likely."),
+    new_tokens: int = flags.Option(
         64, "--new-tokens", help="mixed: tokens per answer, on average.", min=1, max=1 << 16
     ),
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
     context: int = CONTEXT,
-    sequences: int = typer.Option(64, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
+    sequences: int = flags.Option(64, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
     pages: int = PAGES,
-    cost: str = typer.Option(
+    cost: str = flags.Option(
         "3,0.8,0.75,0.2",
         "--cost",
         help="What a step costs: ms per step, ms per decode, ms per prompt token, us per position attended to.",

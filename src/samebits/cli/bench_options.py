@@ -6,25 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 
+from samebits.cli import flags
 from samebits.core.errors import BadInput
 from samebits.verify.report import write_json
 
-BACKEND = typer.Option(
+BACKEND = flags.Option(
     None,
     "--backend",
     envvar="SAMEBITS_BACKEND",
     help="The backend, by name or as module:Class; the native CPU kernels if absent.",
 )
-NUMERICS = typer.Option(
+NUMERICS = flags.Option(
     None,
     "--numerics",
     envvar="SAMEBITS_NUMERICS",
     help="The tier: fast, invariant or portable; the strongest if absent.",
 )
-THREADS = typer.Option(
+THREADS = flags.Option(
     None,
     "--threads",
     envvar="SAMEBITS_THREADS",
@@ -32,8 +32,8 @@ THREADS = typer.Option(
     min=1,
     max=1024,
 )
-JSON_FILE = typer.Option(None, "--json", help="Write all figures to this file; - is standard output.")
-PLOT_FILE = typer.Option(None, "--plot", help="Write a page to look at to this file.")
+JSON_FILE = flags.Option(None, "--json", help="Write all figures to this file; - is standard output.")
+PLOT_FILE = flags.Option(None, "--plot", help="Write a page to look at to this file.")
 STANDARD_OUTPUT = Path("-")
 
 
@@ -47,6 +47,6 @@ def check_files(json_file: Path | None, plot_file: Path | None) -> Console:
 
 def write_figures(file: Path | None, content: dict[str, Any]) -> None:
     if file == STANDARD_OUTPUT:
-        typer.echo(json.dumps(content, indent=1))
+        flags.echo(json.dumps(content, indent=1))
     elif file:
         write_json(file, content)

@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import typer
 from rich.console import Console
 
+from samebits.cli import flags
 from samebits.cli.golden import print_lines, print_table, with_progress
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
 from samebits.verify.compare import Comparison, Distance, compare_trees
@@ -26,9 +26,9 @@ def _line(c: Comparison) -> str:
 
 
 def compare(
-    a: Path = typer.Argument(..., metavar="A", help="A folder of OP/CASE folders, or one of those."),
-    b: Path = typer.Argument(..., metavar="B", help="The one to measure A by."),
-    json_file: Path = typer.Option(None, "--json", help="Write every comparison to this file."),
+    a: Path = flags.Argument(..., metavar="A", help="A folder of OP/CASE folders, or one of those."),
+    b: Path = flags.Argument(..., metavar="B", help="The one to measure A by."),
+    json_file: Path = flags.Option(None, "--json", help="Write every comparison to this file."),
 ) -> None:
     """Compare two sets of artifacts: bits first, then by each op's rule and tolerance.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import typer
 from rich.console import Console
 
 from samebits.backends.discovery import get
+from samebits.cli import flags
 from samebits.cli.trace import check_file, progress_bar
 from samebits.core.errors import BadInput
 from samebits.core.tiers import Tier
@@ -20,32 +20,32 @@ from samebits.verify.report import write_atomically, write_json
 
 
 def diff(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         ..., help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
     ),
-    backends: list[str] = typer.Option(
+    backends: list[str] = flags.Option(
         ...,
         "--backend",
         help="Given twice: the one to measure by, then the one to examine. Given once: examined against the reference.",
     ),
-    numerics: str = typer.Option(
+    numerics: str = flags.Option(
         None,
         "--numerics",
         envvar="SAMEBITS_NUMERICS",
         help="The tier: fast, invariant or portable; each backend's strongest if absent.",
     ),
-    prompt: str = typer.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
-    tokens: str = typer.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
-    same_inputs: bool = typer.Option(
+    prompt: str = flags.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
+    tokens: str = flags.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
+    same_inputs: bool = flags.Option(
         False,
         "--same-inputs/--carry",
         help="Give both backends the first one's inputs to every op, or let each go on with its own values.",
     ),
-    fused: bool = typer.Option(
+    fused: bool = flags.Option(
         False, "--fused/--unfused", help="Run the graph after the second backend's passes, or as the model states it."
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write the difference of every tensor to this file."),
-    html_file: Path = typer.Option(None, "--html", help="Write a page with a plot to this file."),
+    json_file: Path = flags.Option(None, "--json", help="Write the difference of every tensor to this file."),
+    html_file: Path = flags.Option(None, "--html", help="Write a page with a plot to this file."),
 ) -> None:
     """Run a prompt's prefill op by op on two backends; name the first tensor whose bits differ.
 
@@ -76,7 +76,7 @@ def diff(
         num_expected=count,
         stopped=stopped,
     )
-    typer.echo(as_text(report))
+    flags.echo(as_text(report))
     if json_file:
         write_json(json_file, report.as_json())
     if html_file:

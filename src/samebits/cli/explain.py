@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import typer
-
 from samebits.backends.discovery import default_name, get
+from samebits.cli import flags
 from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.debug.explain import explain as explain_graph
@@ -17,23 +16,23 @@ NUM_TOKENS = 512  # the largest step the graph is built for; kernels do not see 
 
 
 def explain(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         ..., help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
     ),
-    backend: str | None = typer.Option(
+    backend: str | None = flags.Option(
         None, "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    numerics: str = typer.Option(
+    numerics: str = flags.Option(
         None,
         "--numerics",
         envvar="SAMEBITS_NUMERICS",
         help="The tier: fast, invariant or portable; the strongest if absent.",
     ),
-    fused: bool = typer.Option(
+    fused: bool = flags.Option(
         True, "--fused/--unfused", help="Show the graph after the passes, or as the model states it."
     ),
-    every_layer: bool = typer.Option(False, "--all", help="Show every layer, even where several are alike."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
+    every_layer: bool = flags.Option(False, "--all", help="Show every layer, even where several are alike."),
+    as_json: bool = flags.Option(False, "--json", help="Print JSON for programs."),
 ) -> None:
     """Show every node of a model's step: op, result, kernel, tier, refusals; and the tier the model gets.
 
@@ -44,6 +43,6 @@ def explain(
     checkpoint = open_model(model)
     graph = step_graph(checkpoint, min(NUM_TOKENS, checkpoint.config.context_len))
     explanation = explain_graph(graph, checkpoint.architecture.name, found, asked, fused)
-    typer.echo(json.dumps(explanation.as_json(), indent=1) if as_json else as_text(explanation, every_layer))
+    flags.echo(json.dumps(explanation.as_json(), indent=1) if as_json else as_text(explanation, every_layer))
     if problem := explanation.problem():
         raise Unsupported(problem)

@@ -7,16 +7,15 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from samebits.api.llm import LLM, SamplingParams
+from samebits.cli import flags
 from samebits.cli.model_options import Loader, sampling_command
 from samebits.core.errors import BadInput
 from samebits.debug.prepare import parse_tokens
 from samebits.loaders.chat import start_renderer
 from samebits.loaders.no_tokenizer import NoTokenizer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+AsJson = Annotated[bool, flags.Option("--json", help="Print JSON for programs.")]
 
 
 def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -> str:
@@ -26,19 +25,19 @@ def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -
         answers = llm.generate([prompt], params)
         if as_json:
             facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": len(prompt)}
-            typer.echo(json.dumps({**facts, "answers": [asdict(a) for a in answers]}, ensure_ascii=False, indent=1))
+            flags.echo(json.dumps({**facts, "answers": [asdict(a) for a in answers]}, ensure_ascii=False, indent=1))
         else:
             for i, a in enumerate(answers):
                 shown = a.text if has_text else ",".join(map(str, a.token_ids))
-                typer.echo(f"[{i}] {shown}" if params.n > 1 else shown)
+                flags.echo(f"[{i}] {shown}" if params.n > 1 else shown)
         return answers[0].text
     parts = []
     for piece in llm.stream(prompt, params):
-        typer.echo(piece.text, nl=False, err=not piece.is_answer)
+        flags.echo(piece.text, nl=False, err=not piece.is_answer)
         parts.append(piece.text if piece.is_answer else "")
-    typer.echo()
+    flags.echo()
     if params.temperature:
-        typer.echo(f"seed {params.seed}", err=True)
+        flags.echo(f"seed {params.seed}", err=True)
     return "".join(parts)
 
 
@@ -46,9 +45,9 @@ def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -
 def generate(
     load: Loader,
     params: SamplingParams,
-    prompt: Annotated[str | None, typer.Argument(help="The text to continue; - reads standard input.")] = None,
+    prompt: Annotated[str | None, flags.Argument(help="The text to continue; - reads standard input.")] = None,
     tokens: Annotated[
-        str | None, typer.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
+        str | None, flags.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,9 +66,9 @@ def chat(
     load: Loader,
     params: SamplingParams,
     message: Annotated[
-        str | None, typer.Argument(help="What to say; if absent, a conversation is read line by line.")
+        str | None, flags.Argument(help="What to say; if absent, a conversation is read line by line.")
     ] = None,
-    system: Annotated[str | None, typer.Option("--system", help="A system message in place of the template's.")] = None,
+    system: Annotated[str | None, flags.Option("--system", help="A system message in place of the template's.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Talk to the model through its own chat template."""

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from samebits.backends.discovery import get
+from samebits.cli import flags
 from samebits.core.errors import BadInput, Unsupported
 from samebits.ops import OPS
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
@@ -30,7 +30,7 @@ from samebits.verify.golden import (
 )
 from samebits.verify.report import environment, write_json
 
-app = typer.Typer(help="Make golden artifacts, and compare a backend with them.", no_args_is_help=True)
+app = flags.Group(help="Make golden artifacts, and compare a backend with them.")
 COLORS = {"pass": "green", "same": "green", "unsupported": "yellow", "close": "yellow"}  # anything else is red
 SHOWN = 20
 
@@ -68,18 +68,18 @@ def print_lines(console: Console, lines: list[tuple[str, str]]) -> None:
         console.print(f"... and {len(lines) - SHOWN} more; --json has them all")
 
 
-@app.command("make")
+@app.add("make")
 def make(
-    directory: Path = typer.Argument(..., metavar="DIR", help="Where to write a folder OP/CASE for every case."),
-    op: str = typer.Option(None, "--op", help="Take only this op."),
-    small: bool = typer.Option(False, "--small", help="Take only the few cases that are in the repository."),
-    full: bool = typer.Option(False, "--full/--quick", help="Take every case, or only those of the quick set."),
-    backend: str = typer.Option(
+    directory: Path = flags.Argument(..., metavar="DIR", help="Where to write a folder OP/CASE for every case."),
+    op: str = flags.Option(None, "--op", help="Take only this op."),
+    small: bool = flags.Option(False, "--small", help="Take only the few cases that are in the repository."),
+    full: bool = flags.Option(False, "--full/--quick", help="Take every case, or only those of the quick set."),
+    backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    tier: str = typer.Option("portable", "--tier", help="The tier: fast, invariant or portable."),
-    seed: int = typer.Option(0, "--seed", help="The seed of the inputs.", min=0, max=2**63 - 1),
-    force: bool = typer.Option(False, "--force", help="Replace folders that exist."),
+    tier: str = flags.Option("portable", "--tier", help="The tier: fast, invariant or portable."),
+    seed: int = flags.Option(0, "--seed", help="The seed of the inputs.", min=0, max=2**63 - 1),
+    force: bool = flags.Option(False, "--force", help="Replace folders that exist."),
 ) -> None:
     """Run cases on a backend and store their inputs and outputs, with hashes and provenance."""
     console, found, numerics = Console(), get(backend), parse_tier(tier)
@@ -97,20 +97,20 @@ def make(
     )
 
 
-@app.command("check")
+@app.add("check")
 def check(
-    directory: Path = typer.Argument(..., metavar="DIR", help="A folder of OP/CASE folders, or one of those."),
-    backend: str = typer.Option(
+    directory: Path = flags.Argument(..., metavar="DIR", help="A folder of OP/CASE folders, or one of those."),
+    backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    op: str = typer.Option(None, "--op", help="Take only this op."),
-    tier: str = typer.Option(
+    op: str = flags.Option(None, "--op", help="Take only this op."),
+    tier: str = flags.Option(
         "portable",
         "--tier",
         envvar="SAMEBITS_NUMERICS",
         help="The tier: portable compares bits, fast and invariant compare within tolerance.",
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write all verdicts to this file."),
+    json_file: Path = flags.Option(None, "--json", help="Write all verdicts to this file."),
 ) -> None:
     """Run stored inputs on a backend and compare the results with the stored outputs.
 

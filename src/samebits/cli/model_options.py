@@ -1,7 +1,7 @@
 """Options that every command on a model takes, and the loading behind them.
 
 A command is written with what is its own; `model_command` and `sampling_command` add the rest to its signature,
-where typer finds it.
+where the command line finds it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from samebits.api.llm import LLM, SamplingParams
+from samebits.cli import flags
 from samebits.loaders.cache import DEFAULT_MODEL, cached_path
 from samebits.loaders.integrity import is_checked, known_sha256
 
@@ -27,7 +27,7 @@ MAX_SHOWN = 5  # fallbacks that are printed one by one
 
 
 def _option(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
-    return Annotated[kind, typer.Option(flag, help=text, **limits)], default
+    return Annotated[kind, flags.Option(flag, help=text, **limits)], default
 
 
 def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
@@ -38,7 +38,7 @@ def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tu
 
 def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
     """A setting of the engine, in a panel of its own."""
-    return _setting(kind, default, flag, text, rich_help_panel="Engine", **limits)
+    return _setting(kind, default, flag, text, panel="Engine", **limits)
 
 
 MODEL_OPTIONS = {

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from samebits.api.llm import LLM
+from samebits.cli import flags
 from samebits.cli.model_options import Loader, model_command
 from samebits.core.errors import BadInput
 from samebits.debug.prepare import parse_tokens
@@ -60,15 +60,15 @@ def show(llm: LLM, result: Score) -> None:
 @model_command
 def score(
     load: Loader,
-    text: Annotated[str | None, typer.Argument(help="The text to score.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="A text file to score instead.")] = None,
+    text: Annotated[str | None, flags.Argument(help="The text to score.")] = None,
+    file: Annotated[Path | None, flags.Option("--file", help="A text file to score instead.")] = None,
     tokens: Annotated[
-        str | None, typer.Option("--tokens", help="Token ids to score instead, such as 504,3575,282.")
+        str | None, flags.Option("--tokens", help="Token ids to score instead, such as 504,3575,282.")
     ] = None,
     top_k: Annotated[
-        int, typer.Option("--top-k", help="How many of the likeliest tokens to show at every position.", min=0, max=128)
+        int, flags.Option("--top-k", help="How many of the likeliest tokens to show at every position.", min=0, max=128)
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: Annotated[bool, flags.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show the log-likelihood of a text under the model, position by position."""
     llm = load()
@@ -85,4 +85,4 @@ def score(
         "perplexity": result.perplexity,
         "logits_sha256": result.logits_sha256,
     }
-    typer.echo(json.dumps(facts, indent=1))
+    flags.echo(json.dumps(facts, indent=1))

@@ -8,11 +8,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, track
 
 from samebits.backends.discovery import Found, get
+from samebits.cli import flags
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
 from samebits.verify.coverage import unreached
@@ -69,40 +69,42 @@ def run_tasks(tasks: list[Task], backend: str, jobs: int, seconds: float, consol
 
 
 def verify(
-    context: typer.Context,
-    backend: str = typer.Option(
+    context: flags.Context,
+    backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    op: str = typer.Option(None, "--op", help="Check only this op."),
-    case: str = typer.Option(None, "--case", help="Check only this case of --op."),
-    tier: str = typer.Option(
+    op: str = flags.Option(None, "--op", help="Check only this op."),
+    case: str = flags.Option(None, "--case", help="Check only this case of --op."),
+    tier: str = flags.Option(
         None, "--tier", envvar="SAMEBITS_NUMERICS", help="The tier: fast, invariant or portable; all three if absent."
     ),
-    full: bool = typer.Option(
+    full: bool = flags.Option(
         False,
         "--full/--quick",
         help="Cover every pair of what kernels may branch on, or each once, in a minute or two.",
     ),
-    hours: float = typer.Option(
+    hours: float = flags.Option(
         None, "--hours", help="Go on with further seeds for this many hours.", min=0.0, max=10_000.0
     ),
-    jobs: int = typer.Option(os.cpu_count() or 1, "-j", help="The number of worker processes.", min=1, max=256),
-    seed: int = typer.Option(0, "--seed", help="The seed of the drawn cases and of all inputs.", min=0, max=2**62),
-    seconds: float = typer.Option(120.0, "--time-limit", help="The most seconds that a case may take.", min=0.1),
-    perf: bool = typer.Option(False, "--perf", help="Time the cases instead of checking them."),
-    preset: str = typer.Option(
+    jobs: int = flags.Option(os.cpu_count() or 1, "-j", help="The number of worker processes.", min=1, max=256),
+    seed: int = flags.Option(0, "--seed", help="The seed of the drawn cases and of all inputs.", min=0, max=2**62),
+    seconds: float = flags.Option(120.0, "--time-limit", help="The most seconds that a case may take.", min=0.1),
+    perf: bool = flags.Option(False, "--perf", help="Time the cases instead of checking them."),
+    preset: str = flags.Option(
         None, "--preset", help="A named set of cases: 'paged' is 16 sequences of 512 tokens, 32 heads of 128."
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write all results to this file."),
-    html_file: Path = typer.Option(None, "--html", help="Write a page to look at to this file."),
-    certificate_file: Path = typer.Option(
+    json_file: Path = flags.Option(None, "--json", help="Write all results to this file."),
+    html_file: Path = flags.Option(None, "--html", help="Write a page to look at to this file."),
+    certificate_file: Path = flags.Option(
         None, "--certificate", help="Write a certificate of what was proven to this file."
     ),
 ) -> None:
     """Prove that a backend computes what the reference defines.
 
     Sizes such as --m 32 --n 128 --k 64 make a case of their own.
+
     Exit status: 0 if nothing failed and every stated range was reached, 1 otherwise, 2 for a mistake in the call.
+
     Ctrl-C ends the run early: the verdicts so far are reported, no certificate is written, and the status is 130.
     """
     console = Console()
