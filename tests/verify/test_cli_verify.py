@@ -17,9 +17,9 @@ import pytest
 import samebits
 from samebits.cli.main import main
 from samebits.core.errors import BadInput
+from samebits.core.files import write_atomically
 from samebits.ops import OPS
 from samebits.verify.coverage import stated_classes
-from samebits.verify.report import write_atomically
 from samebits.verify.select import op_tasks
 
 HERE = Path(__file__).parent

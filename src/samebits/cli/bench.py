@@ -30,10 +30,11 @@ from samebits.cli.bench_options import (
     write_figures,
 )
 from samebits.core.errors import UnknownName
+from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
 from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.models.checkpoint import FileCheckpoint
-from samebits.verify.report import environment, write_atomically
+from samebits.verify.report import environment
 
 app = flags.Group(help="Measure models, ops and service, against ceilings and peers in the same run.")
 app.add("serve")(serve)

@@ -14,8 +14,9 @@ from samebits.bench.gpu_report import gpu_ops_page, print_gpu_ops
 from samebits.bench.peers.gpu_libraries import peer_calls
 from samebits.cli.bench_options import write_figures
 from samebits.core.errors import BadInput
+from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
-from samebits.verify.report import environment, write_atomically
+from samebits.verify.report import environment
 
 
 def bench_gpu_ops(

@@ -41,8 +41,9 @@ from samebits.cli.bench_options import (
     write_figures,
 )
 from samebits.core.errors import UnknownName
+from samebits.core.files import write_atomically
 from samebits.loaders.cache import DEFAULT_MODEL
-from samebits.verify.report import environment, write_atomically
+from samebits.verify.report import environment
 
 SCENARIO_HELP = (
     f"Which requests come. together: all at once. long-prompt: a prompt of {LONG_PROMPT} tokens, while {NUM_DECODERS} "

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from samebits.cli import flags
 from samebits.core.errors import BadInput
-from samebits.verify.report import write_json
+from samebits.core.files import write_json
 
 BACKEND = flags.Option(
     None,

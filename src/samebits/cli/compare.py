@@ -10,9 +10,9 @@ from rich.console import Console
 
 from samebits.cli import flags
 from samebits.cli.golden import print_lines, print_table, with_progress
+from samebits.core.files import write_json
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
 from samebits.verify.compare import Comparison, Distance, compare_trees
-from samebits.verify.report import write_json
 
 STATUSES = ("same", "close", "different", "missing", "broken")
 

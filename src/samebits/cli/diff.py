@@ -11,12 +11,12 @@ from samebits.backends.discovery import get
 from samebits.cli import flags
 from samebits.cli.trace import check_file, progress_bar
 from samebits.core.errors import BadInput
+from samebits.core.files import write_atomically, write_json
 from samebits.core.tiers import Tier
 from samebits.debug.diff import Report, Side, as_text, collect, compare
 from samebits.debug.diff_html import diff_page
 from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_model, resolve_tier, step_graph
 from samebits.debug.stepper import Stepper
-from samebits.verify.report import write_atomically, write_json
 
 
 def diff(

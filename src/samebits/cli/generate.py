@@ -1,4 +1,4 @@
-"""`samebits generate` and `samebits chat`: answers as they come, or as JSON."""
+"""`samebits generate`: answers as they come, or as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from samebits.cli import flags
 from samebits.cli.model_options import Loader, sampling_command
 from samebits.core.errors import BadInput
 from samebits.debug.prepare import parse_tokens
-from samebits.loaders.chat import start_renderer
 from samebits.loaders.no_tokenizer import NoTokenizer
 
 AsJson = Annotated[bool, flags.Option("--json", help="Print JSON for programs.")]
@@ -59,27 +58,3 @@ def generate(
     text = sys.stdin.read() if prompt == "-" else prompt or ""
     llm = load()
     answer(llm, llm.encode(text) if ids is None else ids, params, as_json)
-
-
-@sampling_command
-def chat(
-    load: Loader,
-    params: SamplingParams,
-    message: Annotated[
-        str | None, flags.Argument(help="What to say; if absent, a conversation is read line by line.")
-    ] = None,
-    system: Annotated[str | None, flags.Option("--system", help="A system message in place of the template's.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Talk to the model through its own chat template."""
-    if message is not None and not message.strip():
-        raise BadInput("chat", "message", "nothing", "some text")
-    start_renderer()
-    llm = load()
-    messages = [{"role": "system", "content": system}] if system else []
-    lines = iter([message]) if message is not None else (line.rstrip("\n") for line in sys.stdin)
-    for line in lines:
-        if line.strip():
-            messages.append({"role": "user", "content": line})
-            text = answer(llm, llm.chat_prompt(messages), params, as_json)
-            messages.append({"role": "assistant", "content": text})

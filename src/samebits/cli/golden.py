@@ -17,6 +17,7 @@ from rich.table import Table
 from samebits.backends.discovery import get
 from samebits.cli import flags
 from samebits.core.errors import BadInput, Unsupported
+from samebits.core.files import write_json
 from samebits.ops import OPS
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
 from samebits.verify.golden import (
@@ -28,7 +29,7 @@ from samebits.verify.golden import (
     refuse_existing,
     write_artifact,
 )
-from samebits.verify.report import environment, write_json
+from samebits.verify.report import environment
 
 app = flags.Group(help="Make golden artifacts, and compare a backend with them.")
 COLORS = {"pass": "green", "same": "green", "unsupported": "yellow", "close": "yellow"}  # anything else is red

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # command -> its module and function there; a function named "app" holds commands of its own
 COMMANDS = {
-    "chat": ("generate", "chat"),
+    "chat": ("chat.command", "chat"),
     "generate": ("generate", "generate"),
     "score": ("score", "score"),
     "devices": ("devices", "devices"),

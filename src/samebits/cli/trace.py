@@ -10,6 +10,7 @@ from rich.progress import Progress
 from samebits.backends.discovery import default_name, get
 from samebits.cli import flags
 from samebits.core.errors import BadInput
+from samebits.core.files import write_json
 from samebits.core.numerics import NUMERICS_VERSION
 from samebits.core.tiers import Tier
 from samebits.debug.labels import Label, label_values
@@ -17,7 +18,6 @@ from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_
 from samebits.debug.stepper import Stepper, walk
 from samebits.debug.summary import Summary, line, summarize
 from samebits.graph import Graph
-from samebits.verify.report import write_json
 
 MAX_VALUES = 64
 

@@ -14,22 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from samebits.backends.discovery import Found, get
 from samebits.cli import flags
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.files import write_atomically, write_json
 from samebits.core.tiers import Tier
 from samebits.verify.coverage import unreached
 from samebits.verify.html import html_page
 from samebits.verify.model import Result, Task
 from samebits.verify.perf import perf_page, print_timings, time_case
 from samebits.verify.pool import Pool
-from samebits.verify.report import (
-    TIERS,
-    Run,
-    as_json,
-    certificate,
-    environment,
-    print_summary,
-    write_atomically,
-    write_json,
-)
+from samebits.verify.report import TIERS, Run, as_json, certificate, environment, print_summary
 from samebits.verify.select import preset_tasks, tasks_for
 
 CONTEXT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from samebits.core.arguments import flag, real_number, texts, whole_number
 from samebits.core.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_SEED = 2**64 - 1
 WHOLE = {"max_tokens": (1, 1 << 20), "top_k": (0, 1 << 30), "n": (1, 128)}
