@@ -57,7 +57,7 @@ def test_chat_takes_a_message_or_a_conversation(model: str) -> None:
 
 
 def test_a_line_that_is_too_long_is_refused_and_the_others_are_answered(model: str) -> None:
-    options = ("chat", "--model", model, "--max-tokens", "3", "--json")
+    options = ("chat", "--model", model, "--max-tokens", "3", "--seed", "1", "--json")
     expected = [json.loads(line) for line in invoke(*options, text="hi\nagain\n").splitlines()]
     result = CliRunner().invoke(app, list(options), input="hi\n" + "b " * 100 + "\n\nagain\n")
     assert result.exit_code == 1

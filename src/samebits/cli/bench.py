@@ -22,13 +22,11 @@ from samebits.cli.bench_gpu import bench_gpu_ops
 from samebits.cli.bench_load import schedule, serve
 from samebits.cli.bench_options import (
     BACKEND,
-    JSON_FILE,
     NUMERICS,
     PLOT_FILE,
     THREADS,
-    check_files,
-    write_figures,
 )
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import UnknownName
 from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
@@ -73,14 +71,15 @@ def model(
         envvar="SAMEBITS_PEER_PYTHON",
         help="The interpreter that has the peers; this one if absent.",
     ),
-    json_file: Path = JSON_FILE,
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
     """Measure a model: prefill and decode in tokens per second, load time, memory, share of the read ceiling.
 
     Ratios are taken round by round: ours, then each peer, with the KV format and attention it is fastest with.
     """
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     if unknown := set(against) - set(PACKAGES):
         raise UnknownName("peer", min(unknown), list(PACKAGES))
     rows = measured_rows.rows_for(
@@ -108,7 +107,7 @@ def model(
             lambda what, done, total: progress.update(bar, description=what, completed=done, total=total),
         )
     print_run(console, run)
-    write_figures(json_file, run.as_json())
+    emit(run.as_json(), as_json, output)
     if plot_file:
         write_atomically(plot_file, model_page(run))
 
@@ -123,19 +122,23 @@ def ops(
     only: str = flags.Option(
         None, "--only", help="Time only the cases whose label contains this, such as 'gemm/decode'."
     ),
-    json_file: Path = JSON_FILE,
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
     """Measure the ops that take most of a step: bytes and operations per second, against a plain read of as many bytes.
 
     On a GPU, ops are captured as graphs, inputs exceed its last cache, and libraries are measured in the same run.
     """
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     tier = Tier.parse(numerics)
     settings = Settings("", backend or default_name(), threads or usable_threads())
     found = settings.device()
     if found.backend and (stopwatch := found.backend.stopwatch()):
-        bench_gpu_ops(console, found, stopwatch, tier, only, json_file, plot_file)
+        figures, page = bench_gpu_ops(console, found, stopwatch, tier, only)
+        emit(figures, as_json, output)
+        if plot_file:
+            write_atomically(plot_file, page)
         return
     cases = chosen_cases(only)
     timings = []
@@ -145,6 +148,6 @@ def ops(
         else:
             console.print(f"[yellow]unsupported[/] {case.label} at {tier.label}", highlight=False)
     print_ops(console, timings, settings.threads)
-    write_figures(json_file, {"environment": environment(found), "timings": [t.as_json() for t in timings]})
+    emit({"environment": environment(found), "timings": [t.as_json() for t in timings]}, as_json, output)
     if plot_file:
         write_atomically(plot_file, ops_page(timings, f"samebits bench ops: {found.name}, {tier.label}"))

@@ -33,13 +33,11 @@ from samebits.bench.workload import (
 from samebits.cli import flags
 from samebits.cli.bench_options import (
     BACKEND,
-    JSON_FILE,
     NUMERICS,
     PLOT_FILE,
     THREADS,
-    check_files,
-    write_figures,
 )
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import UnknownName
 from samebits.core.files import write_atomically
 from samebits.loaders.cache import DEFAULT_MODEL
@@ -110,11 +108,12 @@ def serve(
         help="The interpreter that has the peer; this one if absent.",
     ),
     repeats: int = flags.Option(3, "--repeats", help="The number of rounds against the peer.", min=1, max=1000),
-    json_file: Path = JSON_FILE,
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
     """Measure latencies and throughput of a model under load; every budget gets the same requests."""
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
     lengths = measured_rows.numbers("--prompts", prompts, 1)
     if scenario == "together" and not arrivals:
@@ -137,7 +136,7 @@ def serve(
             result = measure_row(serve_row(coming), serving, [peer], repeats)
             print_ratio(console, result, peer_line(peer.name, peer.facts))
             content["against"] = result.as_json()
-    write_figures(json_file, content)
+    emit(content, as_json, output)
     if plot_file:
         write_atomically(plot_file, schedule_page(outcomes, f"samebits bench serve: {title}", notes))
 
@@ -164,14 +163,15 @@ def schedule(
         "--cost",
         help="What a step costs: ms per step, ms per decode, ms per prompt token, us per position attended to.",
     ),
-    json_file: Path = JSON_FILE,
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
     """Show how long answers freeze while prompts come in, policy by policy.
 
     The real scheduler and page cache run under a virtual clock, without a model; every policy sees the same requests.
     """
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
     mixture = Mixture(rate, seconds, measured_rows.numbers("--prompts", prompts, 1), new_tokens, prefix_share, seed)
     requests, title = _requests(scenario, arrivals, mixture)
@@ -180,7 +180,7 @@ def schedule(
     notes = setting_lines(costs, room)
     print_outcomes(console, outcomes, title, notes)
     results = {"policies": {o.name: figures(o) for o in outcomes}}
-    write_figures(json_file, {"workload": title, "cost": asdict(costs), "room": asdict(room), **results})
+    emit({"workload": title, "cost": asdict(costs), "room": asdict(room), **results}, as_json, output)
     if plot_file:
         write_atomically(plot_file, schedule_page(outcomes, f"samebits bench schedule: {title}", notes))
 

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from samebits.backends.discovery import get
 from samebits.cli import flags
-from samebits.cli.trace import check_file, progress_bar
+from samebits.cli.output import AsJson, Output, console_for, emit
+from samebits.cli.trace import progress_bar
 from samebits.core.errors import BadInput
-from samebits.core.files import write_atomically, write_json
+from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
 from samebits.debug.diff import Report, Side, as_text, collect, compare
 from samebits.debug.diff_html import diff_page
@@ -44,15 +45,15 @@ def diff(
     fused: bool = flags.Option(
         False, "--fused/--unfused", help="Run the graph after the second backend's passes, or as the model states it."
     ),
-    json_file: Path = flags.Option(None, "--json", help="Write the difference of every tensor to this file."),
+    as_json: AsJson = False,
+    output: Output = None,
     html_file: Path = flags.Option(None, "--html", help="Write a page with a plot to this file."),
 ) -> None:
     """Run a prompt's prefill op by op on two backends; name the first tensor whose bits differ.
 
     Exit status: 0 if all bits agree, 1 if some differ, 2 for a mistake in the call.
     """
-    for option, file in (("--json", json_file), ("--html", html_file)):
-        check_file("diff", option, file)
+    console_for("diff", as_json, output=output, html=html_file)
     if len(backends) > 2:
         raise BadInput("diff", "--backend", f"{len(backends)} backends", "one or two")
     asked = Tier.parse(numerics) if numerics else None
@@ -76,9 +77,8 @@ def diff(
         num_expected=count,
         stopped=stopped,
     )
-    flags.echo(as_text(report))
-    if json_file:
-        write_json(json_file, report.as_json())
+    flags.echo(as_text(report), err=as_json)
+    emit(report.as_json(), as_json, output)
     if html_file:
         write_atomically(html_file, diff_page(report))
     sys.exit(0 if report.first is None else 1)

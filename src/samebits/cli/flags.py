@@ -23,7 +23,7 @@ from samebits.core.errors import BadInput
 
 __all__ = ["Argument", "Command", "Context", "Group", "Option", "ShownArgument", "echo", "make_command"]
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-METAVARS = {"integer": "N", "integer range": "N", "float": "X", "float range": "X", "path": "FILE"}
+METAVARS = {"whole number": "N", "number": "X", "path": "FILE"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,31 @@ def Argument(*given: Any, help: str, metavar: str | None = None) -> Any:
     return Stated(True, given, help, None, None, None, metavar, None)
 
 
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class Number(click.ParamType):
+    """A whole number or any, within bounds where there are some."""
+
+    def __init__(self, kind: type[int] | type[float], low: float | None, high: float | None) -> None:
+        self.name = "whole number" if kind is int else "number"
+        self._kind, self._low, self._high = kind, low, high
+        most = "" if high is None else f" .. {_shown(high)}"
+        self.bounds = "" if low is None else f"{_shown(low)}{most or ' or more'}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number = self._kind(value)
+        except ValueError:
+            number = None
+        is_low = number is not None and self._low is not None and not number >= self._low
+        is_high = number is not None and self._high is not None and not number <= self._high
+        if number is None or is_low or is_high:
+            self.fail(f"got {value!r}; needs a {self.name}{', ' + self.bounds if self.bounds else ''}", param, ctx)
+        return number
+
+
 class ShownOption(click.Option):
     """An option in a panel of the help, or among the first where `panel` is None."""
 
@@ -66,18 +91,12 @@ class ShownOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         names = " / ".join(", ".join(part) for part in (self.opts, self.secondary_opts) if part)
         value = "" if self.is_flag else " " + (self.metavar or METAVARS.get(self.type.name, self.type.name.upper()))
-        notes = [f"default {_number(self.default)}"] if self.show_default else []
-        if isinstance(self.type, click.IntRange | click.FloatRange):
-            low, high = _number(self.type.min), _number(self.type.max)
-            notes.append(f"{low} or more" if self.type.max is None else f"{low} .. {high}")
+        notes = [f"default {_shown(self.default)}"] if self.show_default else []
+        notes += [self.type.bounds] if isinstance(self.type, Number) and self.type.bounds else []
         notes += [f"${self.envvar}"] if isinstance(self.envvar, str) else []
         notes += ["required"] if self.required else []
         shown = "; ".join(notes)
         return names + value, f"{self.help} [{shown}]" if shown else str(self.help)
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class ShownArgument(click.Argument):
@@ -172,7 +191,7 @@ def _read(function: Callable[..., None], parameter: inspect.Parameter) -> tuple[
         kind, stated = get_args(kind)[:2]
         default = ... if default is inspect.Parameter.empty else default
     elif isinstance(stated, Stated):
-        default = stated.given[0]
+        default = stated.given[0] if stated.given else ...
         stated = Stated(**{**vars(stated), "given": stated.given[1:]})
     if not isinstance(stated, Stated):
         where = f"{function.__module__}.{function.__name__}"
@@ -214,10 +233,4 @@ def _type(kind: Any, stated: Stated) -> click.ParamType:
     """What click reads a value of this type with."""
     if kind is Path:
         return click.Path(path_type=Path)
-    low, high = stated.low, stated.high
-    if kind is int and low is not None:
-        return click.IntRange(int(low), None if high is None else int(high))
-    if kind is float and low is not None:
-        return click.FloatRange(low, high)
-    plain: dict[Any, click.ParamType] = {int: click.INT, float: click.FLOAT, str: click.STRING}
-    return plain[kind]
+    return click.STRING if kind is str else Number(kind, stated.low, stated.high)

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from samebits.api.llm import LLM, SamplingParams
 from samebits.cli import flags
 from samebits.cli.model_options import Loader, sampling_command
+from samebits.cli.output import AsJson, Output, emit
 from samebits.core.errors import BadInput
-from samebits.debug.prepare import parse_tokens
+from samebits.core.files import check_target
+from samebits.engine.sampling import SamplingParams
 from samebits.loaders.no_tokenizer import NoTokenizer
 
-AsJson = Annotated[bool, flags.Option("--json", help="Print JSON for programs.")]
+if TYPE_CHECKING:  # imported when a model is loaded
+    from samebits.api.llm import LLM, Completion
 
 
-def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -> str:
-    """Shows the answers to one prompt, as token ids where the model has no text for them; the text of the first."""
+def answer_facts(llm: LLM, params: SamplingParams, num_prompt: int, answers: Sequence[Completion]) -> dict[str, Any]:
+    """Answers to a prompt, for programs."""
+    facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": num_prompt}
+    return {**facts, "answers": [asdict(a) for a in answers]}
+
+
+def print_answers(llm: LLM, answers: Sequence[Completion]) -> None:
+    """Answers for people, numbered if they are several; as token ids where the model has no text for them."""
     has_text = llm.tokenizer.kind != NoTokenizer.kind
-    if as_json or params.n > 1 or not has_text:
+    for number, answer in enumerate(answers):
+        shown = answer.text if has_text else ",".join(map(str, answer.token_ids))
+        flags.echo(f"[{number}] {shown}" if len(answers) > 1 else shown)
+
+
+def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool, output: Path | None) -> None:
+    """Shows the answers to one prompt: as it comes if it is one, a text, and for people alone."""
+    if as_json or output or params.n > 1 or llm.tokenizer.kind == NoTokenizer.kind:
         answers = llm.generate([prompt], params)
-        if as_json:
-            facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": len(prompt)}
-            flags.echo(json.dumps({**facts, "answers": [asdict(a) for a in answers]}, ensure_ascii=False, indent=1))
-        else:
-            for i, a in enumerate(answers):
-                shown = a.text if has_text else ",".join(map(str, a.token_ids))
-                flags.echo(f"[{i}] {shown}" if params.n > 1 else shown)
-        return answers[0].text
-    parts = []
+        emit(answer_facts(llm, params, len(prompt), answers), as_json, output)
+        if not as_json:
+            print_answers(llm, answers)
+        return
     for piece in llm.stream(prompt, params):
         flags.echo(piece.text, nl=False, err=not piece.is_answer)
-        parts.append(piece.text if piece.is_answer else "")
     flags.echo()
     if params.temperature:
         flags.echo(f"seed {params.seed}", err=True)
-    return "".join(parts)
 
 
 @sampling_command
@@ -49,12 +58,16 @@ def generate(
         str | None, flags.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
     ] = None,
     as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Continue a text, or token ids where the model has no tokenizer."""
+    from samebits.debug.prepare import parse_tokens
+
+    check_target("generate", "--output", output)
     if (prompt is None) == (tokens is None):
         given = "none of them" if prompt is None else "both"
         raise BadInput("generate", "PROMPT and --tokens", given, "one of them")
     ids = None if tokens is None else parse_tokens("generate", tokens)
     text = sys.stdin.read() if prompt == "-" else prompt or ""
     llm = load()
-    answer(llm, llm.encode(text) if ids is None else ids, params, as_json)
+    answer(llm, llm.encode(text) if ids is None else ids, params, as_json, output)

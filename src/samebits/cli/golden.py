@@ -16,8 +16,8 @@ from rich.table import Table
 
 from samebits.backends.discovery import get
 from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput, Unsupported
-from samebits.core.files import write_json
 from samebits.ops import OPS
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
 from samebits.verify.golden import (
@@ -111,14 +111,16 @@ def check(
         envvar="SAMEBITS_NUMERICS",
         help="The tier: portable compares bits, fast and invariant compare within tolerance.",
     ),
-    json_file: Path = flags.Option(None, "--json", help="Write all verdicts to this file."),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Run stored inputs on a backend and compare the results with the stored outputs.
 
     Exit status: 0 if nothing differs, 1 if something does, 2 for artifacts that cannot be used or a mistake in the
     call.
     """
-    console, found, numerics = Console(), get(backend), parse_tier(tier)
+    console = console_for("golden check", as_json, output=output)
+    found, numerics = get(backend), parse_tier(tier)
     folders = find_artifacts(directory)
     if op:
         name = OPS[op].name
@@ -138,6 +140,5 @@ def check(
     print_lines(console, [line for line in lines if line[0] != "pass"])
     console.print(", ".join(f"{counts[s]} {s}" for s in statuses), highlight=False)
     facts = {"artifact_version": ARTIFACT_VERSION, "environment": environment(found), "tier": numerics.label}
-    if json_file:
-        write_json(json_file, {**facts, "results": [v.as_json() for v in verdicts]})
+    emit({**facts, "results": [v.as_json() for v in verdicts]}, as_json, output)
     sys.exit(2 if counts["broken"] else 1 if counts["fail"] else 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
@@ -13,6 +12,7 @@ from rich.table import Table
 from samebits.backends.discovery import Found, discover, get
 from samebits.backends.support import candidates, op_call, strongest_tier
 from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.tiers import Tier
 from samebits.ops import OPS, Bound, Op, bind, make_inputs
 
@@ -86,12 +86,14 @@ def _shown(cell: Support) -> str:
 def support(
     op: str = flags.Option(None, "--op", help="Show only this op."),
     backend: str = flags.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Show only this backend."),
-    as_json: bool = flags.Option(False, "--json", help="Print JSON for programs."),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show which op runs in which format on which backend, and the strongest tier it keeps there."""
     ops = [OPS[op]] if op else list(OPS)
     backends = [get(backend)] if backend else list(discover())
-    if as_json:
-        flags.echo(json.dumps([asdict(cell) for cell in matrix(ops, backends)], indent=1))
-    else:
-        print_matrix(Console(), ops, backends)
+    console = console_for("support", as_json, output=output)
+    if as_json or output:
+        emit([asdict(cell) for cell in matrix(ops, backends)], as_json, output)
+    if not as_json:
+        print_matrix(console, ops, backends)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.console import Console
 from rich.progress import Progress
 
 from samebits.backends.discovery import default_name, get
 from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput
-from samebits.core.files import write_json
 from samebits.core.numerics import NUMERICS_VERSION
 from samebits.core.tiers import Tier
 from samebits.debug.labels import Label, label_values
@@ -20,12 +18,6 @@ from samebits.debug.summary import Summary, line, summarize
 from samebits.graph import Graph
 
 MAX_VALUES = 64
-
-
-def check_file(command: str, option: str, file: Path | None) -> None:
-    """BadInput for a report that could not be written, before anything is run."""
-    if file and (file.is_dir() or not file.parent.is_dir()):
-        raise BadInput(command, option, file, "a file in a folder that exists")
 
 
 def progress_bar(console: Console) -> Progress:
@@ -70,20 +62,20 @@ def trace(
     layer: int = flags.Option(None, "--layer", help="Show only the tensors of this layer.", min=0),
     text: str = flags.Option("", "--filter", help="Show only tensors whose name or op contains this."),
     values: int = flags.Option(4, "--values", help="How many of the first values to show.", min=0, max=MAX_VALUES),
-    json_file: Path = flags.Option(None, "--json", help="Write all lines to this file, with whole hashes."),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Run a prompt's prefill op by op and print a line for every tensor.
 
     Lines come in the order of the computation and hold nothing else, so two runs can be compared with diff -y.
     """
-    check_file("trace", "--json", json_file)
+    console = console_for("trace", True, output=output)
     asked = Tier.parse(numerics) if numerics else None
     found, checkpoint = get(backend or default_name()), open_model(model)
     prefill = Prefill(checkpoint, choose_tokens(checkpoint, prompt, tokens))
     graph, tier = graph_and_tier(step_graph(checkpoint, len(prefill.tokens)), found, asked, fused)
     labels = label_values(graph)
     wanted, count = _until_last(graph, labels, layer, text)
-    console = Console(stderr=True)
     flags.echo(f"{found.name} at {tier.label}, tokens {list(prefill.tokens)}", err=True)
     width = max(map(len, wanted))
     summaries: list[Summary] = []
@@ -94,9 +86,10 @@ def trace(
             for label, tensor in zip(step.labels, step.results[0], strict=True):
                 if label.text in wanted:
                     summaries.append(summarize(label, step.node.op.name, tensor, values))
-                    flags.echo(line(summaries[-1], width))
+                    if not as_json:
+                        flags.echo(line(summaries[-1], width))
             bar.advance(task)
-    if json_file:
+    if as_json or output:
         facts = {"model": model, "backend": found.name, "tier": tier.label, "numerics_version": NUMERICS_VERSION}
         rows = [s.as_json() for s in summaries]
-        write_json(json_file, {**facts, "tokens": list(prefill.tokens), "fused": fused, "tensors": rows})
+        emit({**facts, "tokens": list(prefill.tokens), "fused": fused, "tensors": rows}, as_json, output)

@@ -13,15 +13,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from samebits.backends.discovery import Found, get
 from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.files import write_atomically, write_json
 from samebits.core.tiers import Tier
 from samebits.verify.coverage import unreached
 from samebits.verify.html import html_page
 from samebits.verify.model import Result, Task
-from samebits.verify.perf import perf_page, print_timings, time_case
+from samebits.verify.perf import Timing, perf_page, print_timings, time_case
 from samebits.verify.pool import Pool
-from samebits.verify.report import TIERS, Run, as_json, certificate, environment, print_summary
+from samebits.verify.report import TIERS, Run, certificate, environment, print_summary
+from samebits.verify.report import as_json as run_as_json
 from samebits.verify.select import preset_tasks, tasks_for
 
 CONTEXT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -85,7 +87,8 @@ def verify(
     preset: str = flags.Option(
         None, "--preset", help="A named set of cases: 'paged' is 16 sequences of 512 tokens, 32 heads of 128."
     ),
-    json_file: Path = flags.Option(None, "--json", help="Write all results to this file."),
+    as_json: AsJson = False,
+    output: Output = None,
     html_file: Path = flags.Option(None, "--html", help="Write a page to look at to this file."),
     certificate_file: Path = flags.Option(
         None, "--certificate", help="Write a certificate of what was proven to this file."
@@ -99,18 +102,18 @@ def verify(
 
     Ctrl-C ends the run early: the verdicts so far are reported, no certificate is written, and the status is 130.
     """
-    console = Console()
+    console = console_for("verify", as_json, output=output, html=html_file, certificate=certificate_file)
     tiers = (_tier(tier),) if tier else TIERS
-    for name, file in (("--json", json_file), ("--html", html_file), ("--certificate", certificate_file)):
-        if file and (file.is_dir() or not file.parent.is_dir()):
-            raise BadInput("verify", name, file, "a file in a folder that exists")
     found = get(backend)
     if preset is None:
         tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
     else:
         tasks = preset_tasks(backend, tiers, preset, seed)
     if perf:
-        _time(found, tasks, tiers, console, json_file, html_file)
+        timings = _time(found, tasks, tiers, console)
+        emit({"environment": environment(found), "timings": [t.as_json() for t in timings]}, as_json, output)
+        if html_file:
+            write_atomically(html_file, perf_page(timings, f"{found.name}: GB/s by case"))
         return
     started = time.monotonic()
     results = run_tasks(tasks, backend, jobs, seconds, console)
@@ -129,8 +132,7 @@ def verify(
     print_summary(console, run)
     for gap in gaps:
         console.print(f"[red]not reached[/] {gap}", highlight=False)
-    if json_file:
-        write_json(json_file, as_json(run))
+    emit(run_as_json(run), as_json, output)
     if certificate_file and not missing:
         write_json(certificate_file, certificate(run))
     if html_file:
@@ -146,14 +148,7 @@ def _num_missing(tasks: list[Task], results: list[Result]) -> int:
     return len({(t.op, t.case) for t in tasks} - {(r.op, r.case) for r in results})
 
 
-def _time(
-    found: Found,
-    tasks: list[Task],
-    tiers: tuple[str, ...],
-    console: Console,
-    json_file: Path | None,
-    html_file: Path | None,
-) -> None:
+def _time(found: Found, tasks: list[Task], tiers: tuple[str, ...], console: Console) -> list[Timing]:
     """Times every case at every tier in this process, one after another."""
     if found.backend is None:
         raise Unavailable(found.reason)
@@ -163,7 +158,4 @@ def _time(
             timing = time_case(found.backend, task, Tier.parse(tier))
             timings += [timing] if timing else []
     print_timings(console, timings)
-    if json_file:
-        write_json(json_file, {"environment": environment(found), "timings": [t.as_json() for t in timings]})
-    if html_file:
-        write_atomically(html_file, perf_page(timings, f"{found.name}: GB/s by case"))
+    return timings

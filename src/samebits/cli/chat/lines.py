@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 
 import click
 
 from samebits.cli.chat.talk import Figures, MessageTooLong, Talk
+from samebits.cli.generate import answer_facts, print_answers
+from samebits.cli.output import emit
 
 
 def answer_lines(talk: Talk, lines: Iterable[str], as_json: bool) -> int:
@@ -34,13 +34,9 @@ def answer(talk: Talk, prompt: list[int], as_json: bool, indent: int | None = No
     params = talk.params
     if as_json or params.n > 1:
         found = talk.llm.generate([prompt], params)
-        if as_json:
-            facts = {"numerics": talk.llm.numerics, "seed": params.seed, "prompt_tokens": len(prompt)}
-            content = {**facts, "answers": [asdict(a) for a in found]}
-            click.echo(json.dumps(content, ensure_ascii=False, indent=indent))
-        else:
-            for number, one in enumerate(found):
-                click.echo(f"[{number}] {one.text}")
+        emit(answer_facts(talk.llm, params, len(prompt), found), as_json, None, indent)
+        if not as_json:
+            print_answers(talk.llm, found)
         return found[0].text
     said = []
     for part in talk.answer(prompt, Figures(len(prompt), talk.llm.engine.max_len)):
