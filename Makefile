@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run test fuzz test-triton lint types docs golden format native-test asan tsan clean
+.PHONY: run test fuzz test-triton lint types docs man golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -45,6 +45,10 @@ types: $(VENV)/.dev
 
 docs: $(VENV)/.core
 	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
+
+# The manual page, which `man -l docs/samebits.1` shows.
+man: $(VENV)/.core
+	@$(BIN)/python -m samebits.cli.man_page docs/samebits.1
 
 golden: $(VENV)/.core
 	@$(BIN)/samebits golden make golden --small --force

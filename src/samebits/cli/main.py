@@ -39,7 +39,9 @@ COMMANDS = {
     "shader": ("shader", "shader"),
     "diff": ("diff", "diff"),
     "verify": ("verify", "verify"),
+    "completions": ("completions", "completions"),
 }
+COMPLETE_VARIABLE = "_SAMEBITS_COMPLETE"  # in which a shell asks for completions, with its line in COMP_WORDS
 
 
 HELP = "LLM inference with the same bits under any load."
@@ -105,9 +107,13 @@ def _run(arguments: list[str]) -> int:
     """Runs the command line; its exit status. A mistake in it is one line, with the command whose help would help."""
     import click
 
-    called = arguments[0] if arguments else ""
+    is_completing = COMPLETE_VARIABLE in os.environ
+    words = os.environ.get("COMP_WORDS", "").split()[1:] if is_completing else arguments
+    called = words[0] if words else ""
     with collector_paused():  # imports drop nothing
-        app = build_app([called] if called in COMMANDS else COMMANDS)
+        app = build_app([called] if called in COMMANDS else () if is_completing else COMMANDS)
+        for name in COMMANDS if is_completing else ():  # their names are all that is asked for
+            app.add_command(app.commands.get(name) or click.Command(name), name)
     try:
         return int(app.main(arguments, prog_name="samebits", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -80,7 +80,9 @@ def verify(
     hours: float = flags.Option(
         None, "--hours", help="Go on with further seeds for this many hours.", min=0.0, max=10_000.0
     ),
-    jobs: int = flags.Option(os.cpu_count() or 1, "-j", help="The number of worker processes.", min=1, max=256),
+    jobs: int = flags.Option(
+        None, "-j", help="The number of worker processes; one per core if absent.", min=1, max=256
+    ),
     seed: int = flags.Option(0, "--seed", help="The seed of the drawn cases and of all inputs.", min=0, max=2**62),
     seconds: float = flags.Option(120.0, "--time-limit", help="The most seconds that a case may take.", min=0.1),
     perf: bool = flags.Option(False, "--perf", help="Time the cases instead of checking them."),
@@ -104,6 +106,7 @@ def verify(
     """
     console = console_for("verify", as_json, output=output, html=html_file, certificate=certificate_file)
     tiers = (_tier(tier),) if tier else TIERS
+    jobs = jobs or os.cpu_count() or 1
     found = get(backend)
     if preset is None:
         tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
