@@ -39,7 +39,9 @@ class Terminal:
         self.status: int | None = None
         self._pid, self._master = pty.fork()
         if self._pid == 0:
-            env = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "", **environment}
+            sized = ("COLUMNS", "LINES")  # which would go before the terminal's own size
+            given = {name: value for name, value in os.environ.items() if name not in sized}
+            env = {**given, "TERM": "xterm-256color", "NO_COLOR": "", **environment}
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
             os.execve(sys.executable, [sys.executable, "-m", "samebits.cli.main", *arguments], env)
         size = struct.pack("HHHH", lines, columns, 0, 0)

@@ -113,7 +113,7 @@ def test_a_message_that_is_too_long_leaves_the_conversation_as_it_was(start: Sta
     terminal.send("hi" + ENTER)
     terminal.wait_for("3 tokens")
     terminal.send("b " * 100 + ENTER)
-    terminal.wait_for("got one that is too long by itself; needs fewer than 128 tokens")
+    terminal.wait_for("chat: message: got 199 tokens; needs fewer than 128 tokens")
     terminal.send("b " * 50 + ENTER)
     terminal.wait_for("tokens with all that was said before; needs fewer than 128")
     terminal.send("hello" + ENTER)

@@ -62,7 +62,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_others_are_answered(model: s
     result = CliRunner().invoke(app, list(options), input="hi\n" + "b " * 100 + "\n\nagain\n")
     assert result.exit_code == 1
     assert [json.loads(line) for line in result.stdout.splitlines()] == expected
-    assert "error: chat: message: got one that is too long by itself; needs fewer than 128 tokens" in result.stderr
+    assert "error: chat: message: got 200 tokens; needs fewer than 128 tokens" in result.stderr
 
 
 def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Session:
                 else:
                     self._answer(text)
             except MessageTooLong as error:  # the conversation is as it was, and goes on
-                self._say(f"{error}; /reset forgets what was said", style="red")
+                self._say(f"{error}{'; /reset forgets what was said' if error.fits_alone else ''}", style="red")
             except (SamebitsError, OSError) as error:
                 self._say(str(error), style="red")
 

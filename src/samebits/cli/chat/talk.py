@@ -21,7 +21,11 @@ TAIL_TOKENS = 8  # in which an opening mark at a prompt's end stands
 
 
 class MessageTooLong(BadInput):
-    """A message that does not fit; the conversation is as it was."""
+    """A message that does not fit, by itself or after what was said before; the conversation is as it was."""
+
+    def __init__(self, given: str, needed: str, *, fits_alone: bool) -> None:
+        super().__init__("chat", "message", given, needed)
+        self.fits_alone = fits_alone
 
 
 @dataclass
@@ -65,21 +69,17 @@ class Talk:
         longest = self.llm.engine.max_len
         try:
             ids = self.llm.chat_prompt(self.conversation.with_turn(text))
-            given = f"{len(ids)} tokens with all that was said before"
+            given = f"{len(ids)} tokens"
         except TextTooLong as error:
-            ids, given = None, f"{error.given} with all that was said before"
+            ids, given = None, error.given
         if ids is not None and len(ids) < longest:
             return ids
-        if not self._fits_alone(text):
-            raise MessageTooLong("chat", "message", "one that is too long by itself", f"fewer than {longest} tokens")
-        needed = f"fewer than {longest}: a shorter message or conversation, or a larger --context-len"
-        raise MessageTooLong("chat", "message", given, needed)
-
-    def _fits_alone(self, text: str) -> bool:
         try:
-            return len(self.llm.encode(text, add_special=False)) < self.llm.engine.max_len
-        except TextTooLong:
-            return False
+            self.llm.encode(text, add_special=False)
+        except TextTooLong as error:
+            raise MessageTooLong(error.given, f"fewer than {longest} tokens", fits_alone=False) from None
+        needed = f"fewer than {longest}: a shorter message or conversation, or a larger --context-len"
+        raise MessageTooLong(f"{given} with all that was said before", needed, fits_alone=True)
 
     def answer(self, prompt: list[int], figures: Figures) -> Generator[Part, None, None]:
         """The answer as it comes; closing the iterator ends it. Figures are noted along the way."""
