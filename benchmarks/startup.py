@@ -8,7 +8,7 @@ that is busy, only that means something.
 from __future__ import annotations
 
 import argparse
-import os
+import resource
 import subprocess
 import sys
 import time
@@ -30,10 +30,14 @@ BARS = {"samebits --version": 0.15, "import samebits; samebits.LLM": 0.25, "firs
 
 def seconds(python: str, arguments: tuple[str, ...]) -> tuple[float, float]:
     """(wall time, processor time) of one run."""
-    before, start = os.times(), time.perf_counter()
+    before, start = _processor_seconds(), time.perf_counter()
     subprocess.run([python, *arguments], capture_output=True, check=True)
-    wall, after = time.perf_counter() - start, os.times()
-    return wall, after.children_user + after.children_system - before.children_user - before.children_system
+    return time.perf_counter() - start, _processor_seconds() - before
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -58,14 +58,14 @@ def verdicts(file: Path) -> list[dict[str, Any]]:
 
 
 def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
-    files = {name: tmp_path / name for name in ("json", "html", "certificate")}
+    files = {name: tmp_path / name for name in ("output", "html", "certificate")}
     options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
     done = process("--op", "split_heads", "--seed", "3", *options)
     assert done.returncode == 0, done.stderr
     assert "proven: fast, invariant, portable" in done.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
 
-    report = json.loads(files["json"].read_text())
+    report = json.loads(files["output"].read_text())
     assert report["device"].startswith("numpy")
     assert report["numerics_version"] == samebits.NUMERICS_VERSION
     cases = [t.case for t in op_tasks("reference", TIERS, OPS["split_heads"], full=False, seed=3)]
@@ -92,14 +92,14 @@ def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
 
 
 def test_a_defect_is_exit_status_1_with_reason_and_replay_in_every_file(run: Run, tmp_path: Path) -> None:
-    files = {name: tmp_path / name for name in ("json", "html", "certificate")}
+    files = {name: tmp_path / name for name in ("output", "html", "certificate")}
     options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
     done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--case", "small-f32", *options)
     assert done.returncode == 1
     replay = "samebits verify --backend planted:BatchDependent --op gemm --case small-f32"
     assert f"     replay: {replay}\n" in done.stdout
     assert "fail gemm/small-f32 at portable: batch-size: y (8 rows along T" in done.stdout
-    by_tier = {r["tier"]: r for r in verdicts(files["json"])}
+    by_tier = {r["tier"]: r for r in verdicts(files["output"])}
     assert {t: r["status"] for t, r in by_tier.items()} == {"fast": "pass", "invariant": "fail", "portable": "fail"}
     assert by_tier["portable"]["replay"] == replay
     assert [f["check"] for f in by_tier["portable"]["findings"]] == ["batch-size"]
@@ -290,7 +290,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
     target.write_text("old")
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
 
-        def half(path: Path, text: str, error: BaseException = error) -> None:
+        def half(path: Path, text: str, encoding: str, error: BaseException = error) -> None:
             path.write_bytes(text[:2].encode())
             raise error
 

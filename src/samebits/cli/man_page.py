@@ -40,7 +40,7 @@ def _entry(name: str, text: str) -> Iterator[str]:
 
 def _command(command: click.Command, path: str) -> Iterator[str]:
     """The section of a command, and those of the commands in it."""
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **command.context_settings)
     usage = " ".join(command.collect_usage_pieces(context))
     yield f'.SS "{_text(f"{path} {usage}".strip())}"'
     for paragraph in (command.help or "").split("\n\n"):
