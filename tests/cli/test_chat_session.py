@@ -89,7 +89,7 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
         ("/system none", "the template's own"),
         ("/seed 77", "seed 77"),
         ("/seed x", "/seed: seed: got 'x'; needs a whole number"),
-        ("/reset", "what was said is forgotten"),
+        ("/reset", "the conversation is forgotten"),
         ("/sing", "unknown command /sing; needs one of /help"),
         ("/save", "/save: file: got none; needs /save FILE"),
         (f"/load {tmp_path}/none", "No such file or directory"),
@@ -101,7 +101,7 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
     terminal.send("//hi" + ENTER)
     terminal.wait_for("3 tokens")
     terminal.send(f"/save {tmp_path / 'slash.jsonl'}{ENTER}")
-    terminal.wait_for("1 turns in")
+    terminal.wait_for("1 turn in")
     assert read(tmp_path / "slash.jsonl")[1]["content"] == "/hi"
     terminal.send("/quit" + ENTER)
     assert terminal.wait_end() == 0
@@ -133,7 +133,7 @@ def test_an_interrupt_stops_the_answer_and_not_the_session(start: Start, tmp_pat
     terminal.send("half a line" + CTRL_C)
     terminal.wait_for("Ctrl-D or /quit ends the conversation")
     terminal.send(f"/save {file}{ENTER}")
-    terminal.wait_for("1 turns in")
+    terminal.wait_for("1 turn in")
     terminal.send(CTRL_D)
     assert terminal.wait_end() == 0
     assert [m["role"] for m in read(file)[1:]] == ["user", "assistant"]

@@ -56,14 +56,16 @@ def model(
         "--batches",
         help=f"Numbers of sequences that decode together, {measured_rows.SHORT_PROMPT} tokens in each.",
     ),
-    decode_tokens: int = flags.Option(32, "--decode-tokens", help="The number of steps in a decode.", min=1, max=4096),
+    decode_tokens: int = flags.Option(
+        32, "--decode-tokens", help="The number of steps in each decode.", min=1, max=4096
+    ),
     k_format: str = flags.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="The format of cached keys."),
     v_format: str = flags.Option("f16", "--v-format", envvar="SAMEBITS_V_FORMAT", help="The format of cached values."),
     repeats: int = flags.Option(5, "--repeats", help="The number of rounds per row.", min=1, max=1000),
     against: list[str] = flags.Option(
         [],
         "--against",
-        help="A peer to measure in the same run: llama.cpp or transformers. May be given several times.",
+        help="A peer to measure in the same run: llama.cpp or transformers. It may be given several times.",
     ),
     peer_python: str = flags.Option(
         None,
@@ -77,7 +79,7 @@ def model(
 ) -> None:
     """Measure a model: prefill and decode in tokens per second, load time, memory, share of the read ceiling.
 
-    Ratios are taken round by round: ours, then each peer, with the KV format and attention it is fastest with.
+    Ratios are taken round by round, ours first and then each peer, with the KV format and attention that suit it best.
     """
     console = console_for("bench", as_json, output=output, plot=plot_file)
     if unknown := set(against) - set(PACKAGES):
@@ -120,13 +122,13 @@ def ops(
     ),
     threads: int = THREADS,
     only: str = flags.Option(
-        None, "--only", help="Time only the cases whose label contains this, such as 'gemm/decode'."
+        None, "--only", help="Time only the cases whose label contains this text, such as 'gemm/decode'."
     ),
     as_json: AsJson = False,
     output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Measure the ops that take most of a step: bytes and operations per second, against a plain read of as many bytes.
+    """Measure the ops that take up most of a step: bytes and operations per second, next to a plain read of the bytes.
 
     On a GPU, ops are captured as graphs, inputs exceed its last cache, and libraries are measured in the same run.
     """

@@ -53,10 +53,16 @@ ARRIVALS = flags.Option(
     help="A file of recorded requests instead: one JSON object per line with at_seconds, prompt_tokens, "
     "new_tokens and, where prompts start alike, prefix_group and prefix_tokens.",
 )
-RATE = flags.Option(1.0, "--rate", help="mixed: requests per second.", min=1e-3, max=1e6)
-SECONDS = flags.Option(60.0, "--seconds", help="mixed: for how long requests come.", min=1e-3, max=1e6)
+RATE = flags.Option(1.0, "--rate", help="With --scenario mixed: requests per second.", min=1e-3, max=1e6)
+SECONDS = flags.Option(
+    60.0, "--seconds", help="With --scenario mixed: how long requests keep coming.", min=1e-3, max=1e6
+)
 PREFIX_SHARE = flags.Option(
-    0.5, "--prefix-share", help="mixed: the share of prompts that start with a system prompt.", min=0, max=1
+    0.5,
+    "--prefix-share",
+    help="With --scenario mixed: the share of prompts that start with a system prompt.",
+    min=0,
+    max=1,
 )
 SEED = flags.Option(0, "--seed", help="The seed; another one draws other requests of the same kind.", min=0)
 CONTEXT = flags.Option(8192, "--context", help="The most tokens that a sequence may have.", min=2, max=1 << 20)
@@ -69,17 +75,19 @@ def serve(
     ),
     scenario: str = flags.Option("together", "--scenario", help=SCENARIO_HELP),
     arrivals: Path = ARRIVALS,
-    requests: int = flags.Option(32, "--requests", help="together: the number of requests.", min=1, max=4096),
+    requests: int = flags.Option(
+        32, "--requests", help="With --scenario together: the number of requests.", min=1, max=4096
+    ),
     prompts: str = flags.Option(
         "50,800",
         "--prompts",
-        help="together: the shortest and the longest prompt. mixed: lengths of prompts, all equally likely.",
+        help="With --scenario together: the shortest and the longest prompt; with mixed: lengths, all equally likely.",
     ),
     new_tokens: int = flags.Option(
-        64, "--new-tokens", help="Tokens per answer; for mixed, on average.", min=1, max=1 << 16
+        64, "--new-tokens", help="Tokens per answer; with --scenario mixed, on average.", min=1, max=1 << 16
     ),
     shared_prefix: int = flags.Option(
-        0, "--shared-prefix", help="together: tokens that all prompts share, before their own.", min=0
+        0, "--shared-prefix", help="With --scenario together: tokens that all prompts share, before their own.", min=0
     ),
     budgets: str = flags.Option(
         "dynamic",
@@ -99,7 +107,7 @@ def serve(
     against: bool = flags.Option(
         False,
         "--against-llama.cpp",
-        help="together: measure llama.cpp on the same work too, with its fastest KV format.",
+        help="With --scenario together: measure llama.cpp on the same work too, with its fastest KV format.",
     ),
     peer_python: str = flags.Option(
         None,
@@ -149,9 +157,11 @@ def schedule(
     ),
     rate: float = RATE,
     seconds: float = SECONDS,
-    prompts: str = flags.Option("32,128,512,2048", "--prompts", help="mixed: lengths of prompts, all equally likely."),
+    prompts: str = flags.Option(
+        "32,128,512,2048", "--prompts", help="With --scenario mixed: lengths of prompts, all equally likely."
+    ),
     new_tokens: int = flags.Option(
-        64, "--new-tokens", help="mixed: tokens per answer, on average.", min=1, max=1 << 16
+        64, "--new-tokens", help="With --scenario mixed: tokens per answer, on average.", min=1, max=1 << 16
     ),
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
@@ -167,7 +177,7 @@ def schedule(
     output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Show how long answers freeze while prompts come in, policy by policy.
+    """Show how long answers stall while prompts come in, policy by policy.
 
     The real scheduler and page cache run under a virtual clock, without a model; every policy sees the same requests.
     """

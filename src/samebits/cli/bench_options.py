@@ -24,4 +24,4 @@ THREADS = flags.Option(
     min=1,
     max=1024,
 )
-PLOT_FILE = flags.Option(None, "--plot", help="Write a page to look at to this file.")
+PLOT_FILE = flags.Option(None, "--plot", help="Write an HTML page with a plot to this file.")

@@ -25,7 +25,7 @@ def _line(c: Comparison) -> str:
 
 def compare(
     a: Path = flags.Argument(..., metavar="A", help="A folder of OP/CASE folders, or one of those."),
-    b: Path = flags.Argument(..., metavar="B", help="The one to measure A by."),
+    b: Path = flags.Argument(..., metavar="B", help="The set to compare A with."),
     as_json: AsJson = False,
     output: Output = None,
 ) -> None:

@@ -60,7 +60,7 @@ def print_devices(console: Console) -> None:
 
 
 def devices(as_json: AsJson = False, output: Output = None) -> None:
-    """List the backends, and say why those that cannot run here cannot."""
+    """List the backends, with the reason for each one that cannot run here."""
     console = console_for("devices", as_json, output=output)
     if as_json or output:
         emit({"backends": [_as_json(f) for f in discover()], "native": native_part()}, as_json, output)

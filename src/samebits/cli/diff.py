@@ -27,7 +27,7 @@ def diff(
     backends: list[str] = flags.Option(
         ...,
         "--backend",
-        help="Given twice: the one to measure by, then the one to examine. Given once: examined against the reference.",
+        help="The backend to examine against the reference; given twice, the second is examined against the first.",
     ),
     numerics: str = flags.Option(
         None,

@@ -23,6 +23,7 @@ from samebits.core.errors import BadInput
 
 __all__ = ["Argument", "Command", "Context", "Group", "Option", "ShownArgument", "echo", "make_command"]
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+HUGE = 2**53  # a bound that no one reads, and no one meets
 METAVARS = {"whole number": "N", "number": "X", "path": "FILE"}
 
 
@@ -59,7 +60,7 @@ def Argument(*given: Any, help: str, metavar: str | None = None) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 class Number(click.ParamType):
@@ -68,7 +69,7 @@ class Number(click.ParamType):
     def __init__(self, kind: type[int] | type[float], low: float | None, high: float | None) -> None:
         self.name = "whole number" if kind is int else "number"
         self._kind, self._low, self._high = kind, low, high
-        most = "" if high is None else f" .. {_shown(high)}"
+        most = "" if high is None or high >= HUGE else f" .. {_shown(high)}"
         self.bounds = "" if low is None else f"{_shown(low)}{most or ' or more'}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -91,7 +92,8 @@ class ShownOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         names = " / ".join(", ".join(part) for part in (self.opts, self.secondary_opts) if part)
         value = "" if self.is_flag else " " + (self.metavar or METAVARS.get(self.type.name, self.type.name.upper()))
-        notes = [f"default {_shown(self.default)}"] if self.show_default else []
+        default = self.opts[0] if self.default else self.secondary_opts[0] if self.secondary_opts else ""
+        notes = [f"default {default if self.is_flag else _shown(self.default)}"] if self.show_default else []
         notes += [self.type.bounds] if isinstance(self.type, Number) and self.type.bounds else []
         notes += [f"${self.envvar}"] if isinstance(self.envvar, str) else []
         notes += ["required"] if self.required else []
@@ -217,7 +219,8 @@ def _option(name: str, stated: Stated, kind: Any, default: Any, is_list: bool) -
         settings["is_flag"] = True
     else:
         settings |= {"type": _type(kind, stated), "multiple": is_list, "metavar": stated.metavar}
-    has_default = default not in (None, ..., "", (), []) and default is not False
+    is_pair = any("/" in text for text in names)
+    has_default = is_pair or (default not in (None, ..., "", (), []) and default is not False)
     made = ShownOption(
         [name, *names],
         help=stated.help,

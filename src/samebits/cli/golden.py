@@ -72,9 +72,9 @@ def print_lines(console: Console, lines: list[tuple[str, str]]) -> None:
 @app.add("make")
 def make(
     directory: Path = flags.Argument(..., metavar="DIR", help="Where to write a folder OP/CASE for every case."),
-    op: str = flags.Option(None, "--op", help="Take only this op."),
-    small: bool = flags.Option(False, "--small", help="Take only the few cases that are in the repository."),
-    full: bool = flags.Option(False, "--full/--quick", help="Take every case, or only those of the quick set."),
+    op: str = flags.Option(None, "--op", help="Use only the cases of this op."),
+    small: bool = flags.Option(False, "--small", help="Use only the few cases that are in the repository."),
+    full: bool = flags.Option(False, "--full/--quick", help="Use every case, or only those of the quick set."),
     backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
@@ -104,7 +104,7 @@ def check(
     backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    op: str = flags.Option(None, "--op", help="Take only this op."),
+    op: str = flags.Option(None, "--op", help="Use only the cases of this op."),
     tier: str = flags.Option(
         "portable",
         "--tier",

@@ -98,9 +98,13 @@ SAMPLING_OPTIONS = {
     "seed": _option(
         int | None, None, "--seed", "The seed of the draws; chosen at random and reported if absent.", min=0
     ),
-    "stop": _option(list[str], (), "--stop", "A text that ends the answer; may be given several times."),
+    "stop": _option(list[str], (), "--stop", "A text that ends the answer; it may be given several times."),
     "logprobs": _option(
-        int | None, None, "--logprobs", "Report this many of the likeliest tokens at every position, in --json.", min=0
+        int | None,
+        None,
+        "--logprobs",
+        "With --json, report this many of the likeliest tokens at every position.",
+        min=0,
     ),
     "n": _option(int, 1, "--samples", "The number of answers.", min=1),
 }

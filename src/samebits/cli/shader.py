@@ -52,10 +52,12 @@ def shader(
         None, "--case", help="A case of the op, as `samebits verify` names it; the first if absent."
     ),
     model: str = flags.Option(None, "--model", help="Show what this model's step runs instead of a case."),
-    node: str = flags.Option("", "--node", help="With --model: only nodes whose result's name contains this."),
-    tokens: int = flags.Option(1, "--tokens", help="With --model: the tokens of the step.", min=1, max=4096),
+    node: str = flags.Option(
+        "", "--node", help="With --model: show only nodes whose result has this text in its name."
+    ),
+    tokens: int = flags.Option(1, "--tokens", help="With --model: the number of tokens in the step.", min=1, max=4096),
 ) -> None:
-    """Print the final shaders of a kernel of the webgpu backend, each once, with what they are run with in comments.
+    """Print the final shaders of a webgpu kernel, each once, with comments that say what it is run with.
 
     `samebits trace` and `samebits explain` show the names that --node takes. No GPU is needed, and nothing is run.
     """

@@ -60,14 +60,14 @@ def trace(
         False, "--fused/--unfused", help="Run the graph after the passes, or as the model states it."
     ),
     layer: int = flags.Option(None, "--layer", help="Show only the tensors of this layer.", min=0),
-    text: str = flags.Option("", "--filter", help="Show only tensors whose name or op contains this."),
-    values: int = flags.Option(4, "--values", help="How many of the first values to show.", min=0, max=MAX_VALUES),
+    text: str = flags.Option("", "--filter", help="Show only tensors whose name or op contains this text."),
+    values: int = flags.Option(4, "--values", help="How many leading values to show.", min=0, max=MAX_VALUES),
     as_json: AsJson = False,
     output: Output = None,
 ) -> None:
     """Run a prompt's prefill op by op and print a line for every tensor.
 
-    Lines come in the order of the computation and hold nothing else, so two runs can be compared with diff -y.
+    Lines come in the order of the computation, and nothing else is printed, so two runs can be compared with diff -y.
     """
     console = console_for("trace", True, output=output)
     asked = Tier.parse(numerics) if numerics else None

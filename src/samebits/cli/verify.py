@@ -75,10 +75,10 @@ def verify(
     full: bool = flags.Option(
         False,
         "--full/--quick",
-        help="Cover every pair of what kernels may branch on, or each once, in a minute or two.",
+        help="Cover every pair of the things that kernels may branch on, or each of them once, in a minute or two.",
     ),
     hours: float = flags.Option(
-        None, "--hours", help="Go on with further seeds for this many hours.", min=0.0, max=10_000.0
+        None, "--hours", help="Keep drawing further cases, with new seeds, for this many hours.", min=0.0, max=10_000.0
     ),
     jobs: int = flags.Option(
         None, "-j", help="The number of worker processes; one per core if absent.", min=1, max=256
@@ -91,7 +91,7 @@ def verify(
     ),
     as_json: AsJson = False,
     output: Output = None,
-    html_file: Path = flags.Option(None, "--html", help="Write a page to look at to this file."),
+    html_file: Path = flags.Option(None, "--html", help="Write an HTML page of the results to this file."),
     certificate_file: Path = flags.Option(
         None, "--certificate", help="Write a certificate of what was proven to this file."
     ),

@@ -34,18 +34,18 @@ def chat(
     params: SamplingParams,
     message: Annotated[
         str | None,
-        flags.Argument(help="What to say; if absent, a conversation at the terminal, or one line after another."),
+        flags.Argument(help="The message; without one, chat at the terminal, or answer a pipe line by line."),
     ] = None,
     system: Annotated[str | None, flags.Option("--system", help="A system message in place of the template's.")] = None,
     load_file: Annotated[
-        Path | None, flags.Option("--load", help="Go on with a conversation that /save wrote to this file.")
+        Path | None, flags.Option("--load", help="Continue a conversation that /save wrote to this file.")
     ] = None,
     as_json: Annotated[bool, flags.Option("--json", help="Print JSON for programs, an object per answer.")] = False,
 ) -> None:
     """Talk to the model through its own chat template.
 
-    At a terminal: history, several lines, markdown, and commands, which /help lists. From a pipe: a message per line,
-    answered in plain text.
+    At a terminal there are line editing, history, markdown and commands, which /help lists. From a pipe, every line is
+    a message, and answers are plain text.
 
     Exit status: 0, 1 if some of several lines were too long to be answered, 2 for a mistake in the call.
     """

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from samebits.api.llm import LLM
-from samebits.cli.chat.conversation import load, sampling_of, save
+from samebits.cli.chat.conversation import Conversation, load, sampling_of, save
 from samebits.cli.chat.editor import Editor
 from samebits.cli.chat.interrupts import Interrupt, keys_kept
 from samebits.cli.chat.screen import Screen, clean
@@ -64,7 +64,7 @@ class Session:
                 else:
                     self._answer(text)
             except MessageTooLong as error:  # the conversation is as it was, and goes on
-                self._say(f"{error}{'; /reset forgets what was said' if error.fits_alone else ''}", style="red")
+                self._say(f"{error}{'; /reset forgets the conversation' if error.fits_alone else ''}", style="red")
             except (SamebitsError, OSError) as error:
                 self._say(str(error), style="red")
 
@@ -103,9 +103,9 @@ class Session:
         self._say("Enter sends; Alt-Enter or Ctrl-J begins another line; // begins a message with a slash")
 
     def do_reset(self, _: str) -> None:
-        """Forget what was said; the system message stays."""
+        """Forget the conversation; the system message stays."""
         self.talk.conversation.forget()
-        self._say("what was said is forgotten")
+        self._say("the conversation is forgotten")
 
     def do_system(self, text: str) -> None:
         """Show the system message, or set it: /system TEXT; /system none removes it."""
@@ -127,20 +127,20 @@ class Session:
         """Write the conversation to a file, as JSON Lines: /save FILE."""
         path = _path("/save", text)
         save(path, self.talk.conversation, self.model, self.talk.params)
-        self._say(f"{self.talk.conversation.num_turns} turns in {path}")
+        self._say(f"{_turns(self.talk.conversation)} in {path}")
 
     def do_load(self, text: str) -> None:
-        """Go on with a conversation from a file: /load FILE."""
+        """Continue a conversation from a file: /load FILE."""
         path = _path("/load", text)
         conversation, settings = load(path)
         params = sampling_of(settings, self.talk.params)
         self.talk.conversation, self.talk.params = conversation, params
         other = settings.get("model", self.model)
-        note = "" if other == self.model else f"; it was with {other}: /model {other} opens that"
-        self._say(f"{conversation.num_turns} turns from {path}{note}")
+        note = "" if other == self.model else f"; it was saved with {other}: /model {other} loads that"
+        self._say(f"{_turns(conversation)} from {path}{note}")
 
     def do_model(self, text: str) -> None:
-        """Show the model, or let another one go on: /model NAME."""
+        """Show the model, or continue with another one: /model NAME."""
         if text:
             self.talk.llm = self._load_model(text)
             self.model = text
@@ -150,6 +150,10 @@ class Session:
     def do_quit(self, _: str) -> None:
         """End the conversation, as Ctrl-D does."""
         self._is_over = True
+
+
+def _turns(conversation: Conversation) -> str:
+    return f"{conversation.num_turns} {'turn' if conversation.num_turns == 1 else 'turns'}"
 
 
 def _path(command: str, text: str) -> Path:
