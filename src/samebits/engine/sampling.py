@@ -24,6 +24,8 @@ REAL = {
     "presence_penalty": (-1e3, 1e3),
     "frequency_penalty": (-1e3, 1e3),
 }
+FLAGS = ("hash_logits", "ignore_eos")
+TEXTS = ("stop",)
 MAX_BIAS = 1e6
 
 
@@ -59,11 +61,12 @@ class SamplingParams:
                 self._set(name, whole_number("sampling", name, value, low, high))
         for name, (least, most) in REAL.items():
             self._set(name, real_number("sampling", name, getattr(self, name), least, most))
-        for name in ("hash_logits", "ignore_eos"):
+        for name in FLAGS:
             flag("sampling", name, getattr(self, name))
+        for name in TEXTS:
+            self._set(name, texts("sampling", name, getattr(self, name)))
         if 0 < self.temperature < 1e-4:
             raise BadInput("sampling", "temperature", self.temperature, "0, or 0.0001 and more")
-        self._set("stop", texts("sampling", "stop", self.stop))
         self._set("logit_bias", _biases(self.logit_bias))
 
     def _set(self, name: str, value: object) -> None:

@@ -62,7 +62,10 @@ class Session:
                 if text.startswith("/") and not text.startswith("//"):
                     self._obey(text)
                 else:
-                    self._answer(text)
+                    with self._interrupt.caught():
+                        self._answer(text)
+            except KeyboardInterrupt:  # while a model was loaded, for instance
+                self._say("interrupted")
             except MessageTooLong as error:  # the conversation is as it was, and goes on
                 self._say(f"{error}{'; /reset forgets the conversation' if error.fits_alone else ''}", style="red")
             except (SamebitsError, OSError) as error:
@@ -79,7 +82,7 @@ class Session:
         message = text.removeprefix("/") if text.startswith("//") else text
         prompt = self.talk.prompt(message)
         figures = Figures(len(prompt), self.talk.llm.engine.max_len)
-        with self._interrupt.caught(), closing(self.talk.answer(prompt, figures)) as parts:
+        with closing(self.talk.answer(prompt, figures)) as parts:
             answer = self._screen.show(self._interrupt.until(parts), lambda: figures.line)
         if self._interrupt.was_pressed:
             figures.finish_reason = "cancelled"
