@@ -58,6 +58,14 @@ class _Tail:
             yield Segment.line()
 
 
+def _noting(parts: Iterable[Part], answer: list[str]) -> Iterator[Part]:
+    """The parts, while the texts that are no reasoning gather in `answer`."""
+    for part in parts:
+        if not part.is_reasoning:
+            answer.append(part.text)
+        yield part
+
+
 class Screen:
     """Shows one answer after another on a console."""
 
@@ -68,9 +76,9 @@ class Screen:
         """Shows an answer as it comes, with a line of `status()` below; the answer's text, reasoning left out."""
         answer: list[str] = []
         with Live(console=self.console, auto_refresh=False, transient=True) as live:
-            for text, is_reasoning, is_new in self._blocks(parts, answer):
+            for text, is_reasoning, is_finished in self._blocks(_noting(parts, answer)):
                 drawn = self._drawn(text, is_reasoning)
-                if is_new:
+                if is_finished:
                     self.console.print(drawn)
                     self.console.print()
                     live.update(Text(status(), style="dim"))
@@ -78,7 +86,7 @@ class Screen:
                     live.update(Group(_Tail(drawn), Text(status(), style="dim")), refresh=True)
         return "".join(answer)
 
-    def _blocks(self, parts: Iterable[Part], answer: list[str]) -> Iterator[tuple[str, bool, bool]]:
+    def _blocks(self, parts: Iterable[Part]) -> Iterator[tuple[str, bool, bool]]:
         """(a block, whether it is reasoning, whether it is finished), the one under way once per frame."""
         text, was_reasoning, drawn_at = "", False, 0.0
         for part in parts:
@@ -87,7 +95,6 @@ class Screen:
                     yield text, was_reasoning, True
                 text, was_reasoning = "", part.is_reasoning
             text += clean(part.text)
-            answer += [] if part.is_reasoning else [part.text]
             *finished, text = split_blocks(text)
             for block in finished:
                 yield block, was_reasoning, True
