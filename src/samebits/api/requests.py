@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from samebits.core.arguments import whole_number
+from samebits.core.arguments import whole_numbers
 from samebits.core.errors import BadInput
 from samebits.engine.sampling import SamplingParams
 
@@ -35,7 +35,7 @@ def one_prompt(where: str, given: Any, num_ids: int) -> str | list[int]:
         raise BadInput(where, "prompt", f"a list of {len(prompt)} prompts", f"one: {ONE_PROMPT}")
     if any(isinstance(part, Mapping) for part in prompt):
         raise BadInput(where, "prompt", "messages", f"{ONE_PROMPT}; LLM.chat takes messages")
-    return [whole_number(where, "token id", part, 0, num_ids - 1) for part in prompt]
+    return list(whole_numbers(where, "token id", prompt, 0, num_ids - 1))
 
 
 def several_prompts(where: str, given: Any, num_ids: int) -> tuple[list[str | list[int]], bool]:

@@ -21,6 +21,11 @@ def whole_number(where: str, name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
+def whole_numbers(where: str, name: str, values: Iterable[Any], low: int, high: int) -> tuple[int, ...]:
+    """Ints within bounds; BadInput for the first that is none."""
+    return tuple(whole_number(where, name, value, low, high) for value in values)
+
+
 def real_number(where: str, name: str, value: Any, low: float, high: float) -> float:
     """A float within bounds, given as any number; BadInput otherwise, for true, false and texts too."""
     try:

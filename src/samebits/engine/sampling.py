@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from samebits.core.arguments import flag, real_number, texts, whole_number
+from samebits.core.arguments import flag, real_number, texts, whole_number, whole_numbers
 from samebits.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ REAL = {
 }
 FLAGS = ("hash_logits", "ignore_eos")
 TEXTS = ("stop",)
-MAX_BIAS = 1e6
+MAX_BIAS, MAX_ID = 1e6, 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def _biases(given: Any) -> dict[int, float]:
     if not isinstance(given, Mapping):
         raise BadInput("sampling", "logit_bias", repr(given), "numbers by token id, such as {42: -1.5}")
     ids = (int(token) if isinstance(token, str) and token.isdecimal() else token for token in given)
-    tokens = [whole_number("sampling", "logit_bias's token", token, 0, 2**31 - 1) for token in ids]
+    tokens = whole_numbers("sampling", "logit_bias's token", ids, 0, MAX_ID)
     biases = [real_number("sampling", "logit_bias", bias, -MAX_BIAS, MAX_BIAS) for bias in given.values()]
     return dict(zip(tokens, biases, strict=True))
 
