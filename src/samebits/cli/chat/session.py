@@ -33,11 +33,8 @@ class Session:
         self.talk, self.model, self._load_model, self._console = talk, model, load_model, console
         self._screen, self._interrupt = Screen(console), Interrupt()
         self._status = self._facts()
-        found = (name for name in dir(self) if name.startswith("do_"))
-        order = ("help", "reset", "system", "seed", "save", "load", "model", "quit")
-        self._commands = {
-            f"/{name[3:]}": getattr(self, name) for name in sorted(found, key=lambda n: order.index(n[3:]))
-        }
+        names = [name for name in vars(Session) if name.startswith("do_")]
+        self._commands: dict[str, Callable[[str], None]] = {f"/{name[3:]}": getattr(self, name) for name in names}
         self._is_over = False
 
     def run(self) -> None:
