@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run serve test fuzz test-triton lint types docs golden format native-test asan tsan clean
+.PHONY: run serve test fuzz test-triton lint types docs man golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -51,6 +51,10 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
 	@$(BIN)/python -m samebits.cli.request_docs docs/requests.md
+
+# The manual page, which `man -l docs/samebits.1` shows.
+man: $(VENV)/.core
+	@$(BIN)/python -m samebits.cli.man_page docs/samebits.1
 
 golden: $(VENV)/.core
 	@$(BIN)/samebits golden make golden --small --force

@@ -34,8 +34,8 @@ from samebits.bench.results import Row, RowResult, Spread
 from samebits.bench.rounds import measure_row
 from samebits.bench.shapes import SHAPES
 from samebits.core.errors import SamebitsError, Unavailable
+from samebits.core.files import write_json
 from samebits.loaders.cache import cache_dir
-from samebits.verify.report import write_json
 
 SHAPE, FORMATS = "tinyllama-1.1b", ("q4_0", "q8_0", "q4_k")
 DECODE_TOKENS = 32

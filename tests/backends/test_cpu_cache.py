@@ -17,7 +17,6 @@ from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import InputKind
 from samebits.kernels.cpp import native
-from samebits.ops.attention_cases import ATTENTION_CASES
 from samebits.ops.build import OpBuilder
 from samebits.ops.evaluate import spec_of
 from samebits.ops.record import OPS, Case
@@ -136,7 +135,9 @@ def in_lanes(case: Case) -> bool:
     return fits and {extra["k"], extra["v"]} & {"f16", "bf16", "q8_0"} != set()
 
 
-@pytest.mark.parametrize("case", [case for case in ATTENTION_CASES if in_lanes(case)], ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case", [case for case in OPS["paged_attention"].cases if in_lanes(case)], ids=lambda case: case.id
+)
 def test_attention_reads_private_caches(case: Case) -> None:
     want = attention_on(ReferenceBackend(), case)
     assert all(attention_on(CpuBackend(isa), case) == want for isa in ISAS)

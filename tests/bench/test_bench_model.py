@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from bench_pages import check_page
 from bench_sides import FakeSide
+from click.testing import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from samebits.bench import model_run
 from samebits.bench.footprint import Footprint
@@ -35,7 +35,7 @@ def settings_for(file: Path) -> Settings:
 def outcome(bench_model_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, str]:
     """(JSON from standard output, table from standard error, page) of one run."""
     page = tmp_path_factory.mktemp("out") / "plot.html"
-    options = (*ROWS, "--backend", "reference", "--threads", "1", "--json", "-", "--plot", str(page))
+    options = (*ROWS, "--backend", "reference", "--threads", "1", "--json", "--plot", str(page))
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["bench", "model", str(bench_model_file), *options])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout), result.stderr, page.read_text()
@@ -140,7 +140,7 @@ def test_text_bars_have_eighths() -> None:
         (("--backend", "abacus"), "unknown backend 'abacus'"),
         (("--numerics", "exact"), "tier: got 'exact'"),
         (("--k-format", "q4_k"), "k_cache: got q4_k"),
-        (("--json", "/no/such/folder/x.json"), "bench: --json"),
+        (("--output", "/no/such/folder/x.json"), "bench: --output"),
     ],
 )
 def test_mistakes_are_one_line(bench_model_file: Path, options: tuple[str, ...], message: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from samebits.bench import ceiling
 from samebits.bench.ops import op_cases
@@ -18,7 +18,7 @@ from samebits.core.format import Packed, format_of
 
 def test_ops_are_timed_against_a_ceiling(tmp_path: Path) -> None:
     page = tmp_path / "ops.html"
-    options = ("--backend", "reference", "--only", "norm/decode", "--json", "-", "--plot", str(page))
+    options = ("--backend", "reference", "--only", "norm/decode", "--json", "--plot", str(page))
     result = CliRunner(env={"COLUMNS": "160"}).invoke(app, ["bench", "ops", *options], catch_exceptions=False)
     (timing,) = json.loads(result.stdout)["timings"]
     assert (timing["op"], timing["case"], timing["tier"]) == ("fused_add_rms_norm", "decode", "portable")

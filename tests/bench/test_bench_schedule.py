@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bench_pages import check_page
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from samebits.bench.outcome import Outcome
 from samebits.bench.simulate import Cost, Room, cost_of, policy_of, simulate
@@ -143,7 +143,7 @@ def test_the_commands_cost_is_the_default() -> None:
 
 def test_the_command_shows_the_point(tmp_path: Path) -> None:
     page = tmp_path / "plot.html"
-    result = command("--json", "-", "--plot", str(page))
+    result = command("--json", "--plot", str(page))
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert list(facts["policies"]) == ["dynamic", "256", "512", "off"]
@@ -161,7 +161,7 @@ def test_the_command_takes_random_and_recorded_requests(tmp_path: Path) -> None:
     file = tmp_path / "one.jsonl"
     file.write_text('{"at_seconds": 1, "prompt_tokens": 30, "new_tokens": 1}')
     page = tmp_path / "plot.html"
-    result = command("--arrivals", str(file), "--budgets", "7", "--json", "-", "--plot", str(page))
+    result = command("--arrivals", str(file), "--budgets", "7", "--json", "--plot", str(page))
     assert json.loads(result.stdout)["policies"]["7"]["num_steps"] == 5
     check_page(page.read_text())
 

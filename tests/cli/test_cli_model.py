@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from samebits.cli.main import app
 
@@ -54,6 +54,15 @@ def test_chat_takes_a_message_or_a_conversation(model: str) -> None:
     lines = invoke("chat", *options, text="hi\nagain\n")
     assert lines.startswith(single)
     assert len(lines) > len(single)
+
+
+def test_a_line_that_is_too_long_is_refused_and_the_others_are_answered(model: str) -> None:
+    options = ("chat", "--model", model, "--max-tokens", "3", "--seed", "1", "--json")
+    expected = [json.loads(line) for line in invoke(*options, text="hi\nagain\n").splitlines()]
+    result = CliRunner().invoke(app, list(options), input="hi\n" + "b " * 100 + "\n\nagain\n")
+    assert result.exit_code == 1
+    assert [json.loads(line) for line in result.stdout.splitlines()] == expected
+    assert "error: chat: message: got 200 tokens; needs fewer than 128 tokens" in result.stderr
 
 
 def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import click
 import pytest
-import typer
 
+from samebits.cli.flags import ShownArgument
 from samebits.cli.main import COMMANDS, build_app
 
 LEAST_WORDS = 3
@@ -27,11 +27,12 @@ def commands(found: click.Command, path: str) -> Iterator[tuple[str, click.Comma
 def lines() -> dict[str, str]:
     """Where a help text stands -> the text, of commands and of all their parameters."""
     found = {}
-    for path, command in commands(typer.main.get_command(build_app(COMMANDS)), "samebits"):
+    for path, command in commands(build_app(COMMANDS), "samebits"):
         found[path] = (command.help or "").split("\n\n")[0]
         for parameter in command.params:
             if parameter.name != "help":
-                found[f"{path} {parameter.name}"] = getattr(parameter, "help", None) or ""
+                is_argument = isinstance(parameter, ShownArgument)
+                found[f"{path} {parameter.name}"] = parameter.text if is_argument else getattr(parameter, "help", "")
     return found
 
 

@@ -20,7 +20,7 @@ from samebits.debug.text import bar
 
 def report(command: Command, folder: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
     file = folder / "diff.json"
-    status, out, err = command("diff", *arguments, "--tokens", TOKENS, "--json", str(file))
+    status, out, err = command("diff", *arguments, "--tokens", TOKENS, "--output", str(file))
     assert err == ""
     return status, out, json.loads(file.read_text())
 

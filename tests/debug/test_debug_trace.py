@@ -27,7 +27,7 @@ def test_two_runs_are_equal_and_the_file_has_every_tensor(
     tiny: Callable[[str], str], command: Command, tmp_path: Path
 ) -> None:
     file = tmp_path / "trace.json"
-    status, out, err = command("trace", tiny("llama"), "--tokens", TOKENS, "--json", str(file))
+    status, out, err = command("trace", tiny("llama"), "--tokens", TOKENS, "--output", str(file))
     assert status == 0
     assert f"{default_name()} at portable" in err
     assert command("trace", tiny("llama"), "--tokens", TOKENS)[:2] == (0, out)
@@ -44,7 +44,7 @@ def test_the_last_tensor_is_what_the_engine_computes(
     tiny: Callable[[str], str], command: Command, tmp_path: Path, model_type: str, fused: str
 ) -> None:
     file = tmp_path / "trace.json"
-    assert command("trace", tiny(model_type), "--tokens", TOKENS, fused, "--json", str(file))[0] == 0
+    assert command("trace", tiny(model_type), "--tokens", TOKENS, fused, "--output", str(file))[0] == 0
     checkpoint = open_model(tiny(model_type))
     prefill = Prefill(checkpoint, tuple(map(int, TOKENS.split(","))))
     logits = Runner(checkpoint, get("reference"), Limits(64, 1, 4, max_positions=64)).run(prefill.batch()).logits
@@ -85,7 +85,7 @@ def test_summary_counts_what_is_not_finite_and_hashes_the_scale() -> None:
         (("--tokens", "1", "--prompt", "a"), "both"),
         (("--tokens", ",".join(["1"] * 129)), "needs 1 to 128"),
         (("--tokens", "1", "--layer", "2"), "layers 0 to 1"),
-        (("--tokens", "1", "--json", "/no/such/folder/x"), "a folder that exists"),
+        (("--tokens", "1", "--output", "/no/such/folder/x"), "a folder that exists"),
         (("--prompt", "a"), "tokenizer"),
         (("--tokens", "1", "--backend", "null", "--numerics", "fast"), "null cannot give fast: embedding"),
     ],

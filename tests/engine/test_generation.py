@@ -98,12 +98,12 @@ def test_context_ends_the_answer(tiny_path: Path) -> None:
     ("ask", "message"),
     [
         (lambda llm: llm.generate([[]]), "generate: prompt: got no tokens; needs at least one"),
-        (lambda llm: llm.generate([[10**6]]), "prompt: token id: got 1000000; needs 0 .. "),
+        (lambda llm: llm.generate([[10**6]]), "generate: token id: got 1000000; needs 0 .. "),
         (lambda llm: llm.generate([[1] * 500]), "generate: prompt: got 500 tokens; needs fewer than 128"),
         (lambda llm: llm.score([]), "score: tokens: got none; needs at least one"),
         (lambda llm: SamplingParams(temperature=-1), "sampling: temperature: got -1; needs 0 .. 1e+06"),
         (lambda llm: SamplingParams(n=0), "sampling: n: got 0"),
-        (lambda llm: SamplingParams(stop=("",)), "sampling: stop: got an empty string"),
+        (lambda llm: SamplingParams(stop=("",)), "sampling: stop: got an empty text"),
         (lambda llm: SamplingParams(seed=-1), "sampling: seed: got -1"),
     ],
 )

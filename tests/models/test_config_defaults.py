@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from checkpoint_runs import DATA
 
+from samebits.models import ARCHITECTURES
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts.decoder import Layer
 from samebits.models.parts.rope import ROPE_TABLE, Rope
@@ -49,3 +50,7 @@ def test_null_switches_a_soft_cap_off(tmp_path: Path, key: str) -> None:
         key.startswith("attn"),
         key.startswith("final"),
     )
+
+
+def test_architectures_are_listed_by_their_own_names() -> None:
+    assert {name: architecture.name for name, architecture in ARCHITECTURES.items()} == {n: n for n in ARCHITECTURES}

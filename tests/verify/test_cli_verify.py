@@ -17,9 +17,9 @@ import pytest
 import samebits
 from samebits.cli.main import main
 from samebits.core.errors import BadInput
+from samebits.core.files import write_atomically
 from samebits.ops import OPS
 from samebits.verify.coverage import stated_classes
-from samebits.verify.report import write_atomically
 from samebits.verify.select import op_tasks
 
 HERE = Path(__file__).parent
@@ -58,14 +58,14 @@ def verdicts(file: Path) -> list[dict[str, Any]]:
 
 
 def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
-    files = {name: tmp_path / name for name in ("json", "html", "certificate")}
+    files = {name: tmp_path / name for name in ("output", "html", "certificate")}
     options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
     done = process("--op", "split_heads", "--seed", "3", *options)
     assert done.returncode == 0, done.stderr
     assert "proven: fast, invariant, portable" in done.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
 
-    report = json.loads(files["json"].read_text())
+    report = json.loads(files["output"].read_text())
     assert report["device"].startswith("numpy")
     assert report["numerics_version"] == samebits.NUMERICS_VERSION
     cases = [t.case for t in op_tasks("reference", TIERS, OPS["split_heads"], full=False, seed=3)]
@@ -92,14 +92,14 @@ def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
 
 
 def test_a_defect_is_exit_status_1_with_reason_and_replay_in_every_file(run: Run, tmp_path: Path) -> None:
-    files = {name: tmp_path / name for name in ("json", "html", "certificate")}
+    files = {name: tmp_path / name for name in ("output", "html", "certificate")}
     options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
     done = run("--backend", "planted:BatchDependent", "--op", "gemm", "--case", "small-f32", *options)
     assert done.returncode == 1
     replay = "samebits verify --backend planted:BatchDependent --op gemm --case small-f32"
     assert f"     replay: {replay}\n" in done.stdout
     assert "fail gemm/small-f32 at portable: batch-size: y (8 rows along T" in done.stdout
-    by_tier = {r["tier"]: r for r in verdicts(files["json"])}
+    by_tier = {r["tier"]: r for r in verdicts(files["output"])}
     assert {t: r["status"] for t, r in by_tier.items()} == {"fast": "pass", "invariant": "fail", "portable": "fail"}
     assert by_tier["portable"]["replay"] == replay
     assert [f["check"] for f in by_tier["portable"]["findings"]] == ["batch-size"]
@@ -129,7 +129,9 @@ def test_a_refuted_tier_is_not_proven(run: Run, tmp_path: Path) -> None:
 def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_status_0(
     run: Run, tmp_path: Path
 ) -> None:
-    done = run("--backend", "null", "--op", "mul", "--json", str(tmp_path / "r"), "--certificate", str(tmp_path / "c"))
+    done = run(
+        "--backend", "null", "--op", "mul", "--output", str(tmp_path / "r"), "--certificate", str(tmp_path / "c")
+    )
     assert done.returncode == 0
     assert "proven: nothing" in done.stdout
     assert {r["status"] for r in verdicts(tmp_path / "r")} == {"unsupported"}
@@ -161,7 +163,7 @@ def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_s
         ("--op gemm --case small-f32 --m 3", "verify: --m: got a size; needs --op, and no --case"),
         ("--op paged_attention --page_size 0", "verify: a head or page size: got 0; needs 1 or more"),
         ("--op paged_attention --num_heads 5 --num_kv_heads 2", "verify: --num_heads: got 5; needs a multiple of"),
-        ("--op add --json /nowhere/at/all", "verify: --json: got /nowhere/at/all; needs a file in a folder"),
+        ("--op add --output /nowhere/at/all", "verify: --output: got /nowhere/at/all; needs a file in a folder"),
         ("--op add --html /", "verify: --html: got /; needs a file in a folder that exists"),
     ],
 )
@@ -196,7 +198,7 @@ def test_a_mistake_is_the_same_in_a_process_of_its_own() -> None:
     ],
 )
 def test_sizes_make_a_case(op: str, sizes: str, run: Run, tmp_path: Path) -> None:
-    done = run("--op", op, *sizes.split(), "--seed", "7", "--json", str(tmp_path / "r"))
+    done = run("--op", op, *sizes.split(), "--seed", "7", "--output", str(tmp_path / "r"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {(r["op"], r["case"], r["status"]) for r in verdicts(tmp_path / "r")} == {(op, "sizes", "pass")}
 
@@ -210,7 +212,7 @@ def test_a_failure_at_given_sizes_is_replayed_with_them(run: Run) -> None:
 def test_a_row_of_the_space_is_a_case_and_its_own_replay(run: Run, tmp_path: Path) -> None:
     rows = ("rows=5,K=7,x=f16", "reruns:rows=5,K=7", "soak:rows=1,K=7")
     for case in rows:
-        done = run("--op", "scale", "--case", case, "--json", str(tmp_path / "r"))
+        done = run("--op", "scale", "--case", case, "--output", str(tmp_path / "r"))
         assert done.returncode == 0, done.stdout + done.stderr
         prefix = case.partition("rows")[0]
         assert {r["case"].startswith(f"{prefix}rows=") for r in verdicts(tmp_path / "r")} == {True}
@@ -222,14 +224,14 @@ def test_a_row_of_the_space_is_a_case_and_its_own_replay(run: Run, tmp_path: Pat
 
 
 def test_a_graph_is_chosen_by_name(run: Run, tmp_path: Path) -> None:
-    done = run("--op", "graph", "--case", "rows-0", "--tier", "portable", "--json", str(tmp_path / "r"))
+    done = run("--op", "graph", "--case", "rows-0", "--tier", "portable", "--output", str(tmp_path / "r"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert [(r["op"], r["case"], r["status"]) for r in verdicts(tmp_path / "r")] == [("graph", "rows-0", "pass")]
 
 
 def test_hours_go_on_with_further_seeds(run: Run, tmp_path: Path) -> None:
     chosen = ["--op", "merge_heads", "--tier", "fast"]
-    done = run(*chosen, "--hours", "0.0001", "--json", str(tmp_path / "r"))
+    done = run(*chosen, "--hours", "0.0001", "--output", str(tmp_path / "r"))
     assert done.returncode == 0, done.stdout + done.stderr
     first, last = json.loads((tmp_path / "r").read_text())["seeds"]
     assert first == 0
@@ -240,7 +242,7 @@ def test_hours_go_on_with_further_seeds(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the workers")
 def test_an_interrupted_run_reports_what_ran_and_leaves_no_certificate_and_no_worker(tmp_path: Path) -> None:
-    files = ["--json", str(tmp_path / "r"), "--certificate", str(tmp_path / "c")]
+    files = ["--output", str(tmp_path / "r"), "--certificate", str(tmp_path / "c")]
     options = ["--backend", "planted:Hang", "--op", "mul", *files]
     process = subprocess.Popen(
         [*COMMAND, *options],
@@ -288,7 +290,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
     target.write_text("old")
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
 
-        def half(path: Path, text: str, error: BaseException = error) -> None:
+        def half(path: Path, text: str, encoding: str, error: BaseException = error) -> None:
             path.write_bytes(text[:2].encode())
             raise error
 

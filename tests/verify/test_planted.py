@@ -117,7 +117,7 @@ def blamed(results: list[Result]) -> dict[str, tuple[str, tuple[str, ...]]]:
 def replayed(result: Result, folder: Path, limit: float, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     """What the command in the report gives, run in this process and its worker."""
     file = folder / "replay.json"
-    options = ["-j", "1", "--time-limit", str(limit), "--json", str(file)]
+    options = ["-j", "1", "--time-limit", str(limit), "--output", str(file)]
     monkeypatch.setattr(sys, "argv", [*shlex.split(result.replay), *options])
     with pytest.raises(SystemExit) as stop:
         main()

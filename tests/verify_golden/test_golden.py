@@ -65,7 +65,7 @@ def test_make_then_check_by_command(tmp_path: Path, shell: Shell) -> None:
     status, text = shell("golden", "make", tmp_path / "g", "--small", "--op", "append_paged_kv_cache")
     assert status == 0
     assert f"{len(SMALL_SET['append_paged_kv_cache'])} artifacts" in text
-    status, text = shell("golden", "check", tmp_path / "g", "--json", tmp_path / "r.json", "--tier", "fast")
+    status, text = shell("golden", "check", tmp_path / "g", "--output", tmp_path / "r.json", "--tier", "fast")
     assert status == 0
     report = json.loads((tmp_path / "r.json").read_text())
     assert {r["status"] for r in report["results"]} == {"pass"}

@@ -212,7 +212,7 @@ def test_trees_must_hold_the_same_cases(tmp_path: Path, shell: Shell) -> None:
     make(tmp_path / "a", "add", "one-row")
     make(tmp_path / "b", "add", "one-row")
     make(tmp_path / "b", "mul", "one-row")
-    status, text = shell("compare", tmp_path / "a", tmp_path / "b", "--json", tmp_path / "r.json")
+    status, text = shell("compare", tmp_path / "a", tmp_path / "b", "--output", tmp_path / "r.json")
     assert status == 1
     assert "missing mul/one-row: only in B" in text
     assert [r["status"] for r in json.loads((tmp_path / "r.json").read_text())["results"]] == ["same", "missing"]

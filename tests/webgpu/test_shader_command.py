@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from samebits.cli.main import build_app
 from samebits.core.errors import BadInput, UnknownName, Unsupported

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from samebits.api.requests import (
+    Message,
+    Params,
+    Prompt,
+    messages_of,
+    one_params,
+    one_prompt,
+    params_for,
+    several_prompts,
+    single,
+)
 from samebits.backends import discovery
+from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
@@ -27,9 +38,9 @@ from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy
 
-Prompt = str | Sequence[int]
 LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
 CONTEXTS, ENOUGH_TOKENS = 4, 32768  # KV memory where none is stated
+MAX_SIZE = 2**31 - 1
 __all__ = ["LLM", "Completion", "Piece", "RequestFailed", "SamplingParams", "Score"]
 
 
@@ -69,16 +80,20 @@ class LLM:
         v_format: str = "f16",
         progress: Progress | None = None,
     ) -> None:
-        if page_size < 1 or max_batch_tokens < 1 or max_sequences < 1:
-            raise BadInput("LLM", "sizes", (page_size, max_batch_tokens, max_sequences), "1 or more each")
+        sizes = {"page_size": page_size, "max_batch_tokens": max_batch_tokens, "max_sequences": max_sequences}
+        optional = {"threads": threads, "context_len": context_len, "num_pages": num_pages}
+        for name, size in (*sizes.items(), *((n, v) for n, v in optional.items() if v is not None)):
+            whole_number("LLM", name, size, 1, MAX_SIZE)
+        for name, text in (("backend", backend), ("numerics", numerics)):
+            if text is not None and not isinstance(text, str):
+                raise BadInput("LLM", name, repr(text), "a name")
+        flag("LLM", "share_prefixes", share_prefixes)
         policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
         with collector_paused():
             checkpoint = open_checkpoint(resolve(str(model)))
             self.chat_template = checkpoint.chat_template()
             longest = checkpoint.config.context_len
             length = min(longest if context_len is None else context_len, longest)
-            if length < 1:
-                raise BadInput("LLM", "context_len", length, "1 or more")
             enough = max(length, min(min(max_sequences, CONTEXTS) * length, ENOUGH_TOKENS))
             limits = Limits(
                 max_tokens=policy.max_step_tokens(max_sequences),
@@ -98,14 +113,19 @@ class LLM:
         self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes)
         self.runner.backend.trim()
 
-    def generate(self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | None = None) -> list[Completion]:
-        """`params.n` answers to each prompt, in order. A prompt is a text or token ids."""
-        params = (params or SamplingParams()).with_seed()
-        ids = [self._ids(prompt) for prompt in _as_list(prompts)]
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], params: Params | Sequence[Params] | None = None
+    ) -> list[Completion]:
+        """`params.n` answers to each prompt, in order. A prompt is a text or token ids.
+
+        params   for all prompts, as SamplingParams or a dict of its fields, or a list with one for each prompt
+        """
+        ids = self._several_ids("generate", prompts)[0]
+        wishes = params_for("generate", params, len(ids))
         jobs: list[Generation] = []
         try:
-            for prompt in ids:
-                jobs.append(self.engine.generate(prompt, params))
+            for prompt, wish in zip(ids, wishes, strict=True):
+                jobs.append(self.engine.generate(prompt, wish))
         except BadInput:  # in one of the prompts: none is run
             for job in jobs:
                 self.engine.cancel(job)
@@ -113,9 +133,14 @@ class LLM:
         self.engine.complete(*jobs)
         return [answer for job in jobs for answer in job.completions()]
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
-        """One answer as it comes."""
-        job = self.engine.generate(self._ids(prompt), replace(params or SamplingParams(), n=1))
+    def stream(self, prompt: Prompt, params: Params | None = None) -> Iterator[Piece]:
+        """One answer as it comes. BadInput, at the call, for several prompts or a wish for several answers."""
+        wish = single("stream", one_params("stream", params), "generate gives several answers")
+        return self._pieces(self._ids("stream", prompt), wish)
+
+    def _pieces(self, prompt: list[int], params: SamplingParams) -> Iterator[Piece]:
+        """Nothing is queued before the first piece is asked for."""
+        job = self.engine.generate(prompt, params)
         try:
             while not job.is_done or job.events:
                 while not job.events:
@@ -127,11 +152,13 @@ class LLM:
 
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         """A prompt's token ids; TextTooLong, before any work where possible, for more than the context holds."""
+        if not isinstance(text, str):
+            raise BadInput("encode", "text", type(text).__name__, "a text")
         return self.tokenizer.encode(text, add_special, max_tokens=self.engine.max_len)
 
     def chat_prompt(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: str | Message | Sequence[Message],
         now: datetime | None = None,
         variables: Mapping[str, Any] | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -139,11 +166,13 @@ class LLM:
     ) -> list[int]:
         """Messages through the model's own template, as token ids; BadInput if it has none, TextTooLong as `encode`.
 
+        messages    a conversation, one message, or a text, which is what the user says
         now         the time for templates that print it; the current time if absent
         variables   of the template's own, such as `reasoning_effort`; BadInput for one that it does not name
         tools       functions that the model may call, as OpenAI's API has them; BadInput where the template knows none
         ending      whether an answer begins behind them, or the last of them goes on
         """
+        messages = messages_of(messages)
         if self.chat_template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
         for name, value in (variables or {}).items():
@@ -170,35 +199,45 @@ class LLM:
         )
         return self.encode(text, add_special=False)
 
-    def chat(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams | None = None) -> Completion:
-        """The model's answer to a conversation."""
-        return self.generate([self.chat_prompt(messages)], params)[0]
+    def chat(self, messages: str | Message | Sequence[Message], params: Params | None = None) -> Completion:
+        """The model's answer to a conversation, or to a text that the user says."""
+        wish = single("chat", one_params("chat", params), "generate gives several answers to what chat_prompt returns")
+        return self.generate([self.chat_prompt(messages)], wish)[0]
 
     def score(self, text: Prompt, *, top_k: int = 0, logits: bool = False) -> Score:
         """Log-likelihood of a text or of token ids, position by position."""
-        job = self.engine.score(self._ids(text), top_k=top_k, keep_logits=logits)
+        count = whole_number("score", "top_k", top_k, 0, MAX_SIZE)
+        job = self.engine.score(self._ids("score", text), top_k=count, keep_logits=flag("score", "logits", logits))
         self.engine.complete(job)
         return job.score()
 
-    def embed(self, text: Prompt, pooling: str = "mean") -> np.ndarray:
-        """float32 [hidden] of length 1: the mean of the text's last hidden states, or the "last" one."""
-        job = self.engine.embed(self._ids(text), pooling)
-        self.engine.complete(job)
-        return job.vector()
+    def embed(self, texts: Prompt | Sequence[Prompt], pooling: str = "mean") -> np.ndarray:
+        """float32 [hidden] of length 1: the mean of the text's last hidden states, or the "last" one.
 
-    def _ids(self, prompt: Prompt) -> list[int]:
-        if isinstance(prompt, str):
-            return self.encode(prompt)
-        ids = [int(i) for i in prompt]
-        num_ids = self.tokenizer.num_ids
-        wrong = next((i for i in ids if not 0 <= i < num_ids), None)
-        if wrong is not None:
-            raise BadInput("prompt", "token id", wrong, f"0 .. {num_ids - 1}")
-        return ids
+        Of several texts, one row each: [num_texts, hidden].
+        """
+        ids, is_alone = self._several_ids("embed", texts)
+        if not ids:
+            raise BadInput("embed", "texts", "none", "a text, or several")
+        jobs = []
+        try:
+            for text in ids:
+                jobs.append(self.engine.embed(text, pooling))
+        except BadInput:  # in one of the texts: none is run
+            for job in jobs:
+                self.engine.cancel(job)
+            raise
+        self.engine.complete(*jobs)
+        vectors = np.stack([job.vector() for job in jobs])
+        return vectors[0] if is_alone else vectors
 
+    def _ids(self, where: str, prompt: Prompt) -> list[int]:
+        return self._encoded(one_prompt(where, prompt, self.tokenizer.num_ids))
 
-def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or several: a text or a flat list of ids is one."""
-    if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
-        return [prompts]  # type: ignore[list-item]
-    return list(prompts)  # type: ignore[arg-type]
+    def _several_ids(self, where: str, prompts: Prompt | Sequence[Prompt]) -> tuple[list[list[int]], bool]:
+        """(ids of each prompt, whether it was one alone)."""
+        found, is_alone = several_prompts(where, prompts, self.tokenizer.num_ids)
+        return [self._encoded(prompt) for prompt in found], is_alone
+
+    def _encoded(self, prompt: str | list[int]) -> list[int]:
+        return self.encode(prompt) if isinstance(prompt, str) else prompt

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from samebits.backends.interface import INTERFACE_VERSION, Backend, Caps
 from samebits.core.errors import Unavailable, UnknownName
@@ -70,6 +69,8 @@ def _in_tree(name: str) -> Found:
 @cache
 def discover() -> tuple[Found, ...]:
     """Every known backend, in-tree first. A plug-in may not take a name that is in use."""
+    from importlib.metadata import entry_points  # slow to import, and a backend in the tree is found without it
+
     found = [_in_tree(name) for name in IN_TREE]
     for entry in entry_points(group=GROUP):
         origin = entry.dist.name if entry.dist else entry.value

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, track
 
 from samebits.backends.discovery import default_name
@@ -18,70 +17,71 @@ from samebits.bench.ours import Settings
 from samebits.bench.peer import PACKAGES, Peer, open_peer
 from samebits.bench.plot import model_page
 from samebits.bench.report import print_run
+from samebits.cli import flags
 from samebits.cli.bench_gpu import bench_gpu_ops
 from samebits.cli.bench_load import schedule, serve
 from samebits.cli.bench_options import (
     BACKEND,
-    JSON_FILE,
     NUMERICS,
     PLOT_FILE,
     THREADS,
-    check_files,
-    write_figures,
 )
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import UnknownName
+from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
 from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.models.checkpoint import FileCheckpoint
-from samebits.verify.report import environment, write_atomically
+from samebits.verify.report import environment
 
-app = typer.Typer(
-    help="Measure models, ops and service, against ceilings and peers in the same run.", no_args_is_help=True
-)
-app.command("serve")(serve)
-app.command("schedule")(schedule)
+app = flags.Group(help="Measure models, ops and service, against ceilings and peers in the same run.")
+app.add("serve")(serve)
+app.add("schedule")(schedule)
 
 
-@app.command("model")
+@app.add("model")
 def model(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors folder, or an address."
     ),
     backend: str = BACKEND,
     numerics: str = NUMERICS,
     threads: int = THREADS,
-    prompts: str = typer.Option("512,4096", "--prompts", help="Numbers of tokens to prefill."),
-    depths: str = typer.Option(
+    prompts: str = flags.Option("512,4096", "--prompts", help="Numbers of tokens to prefill."),
+    depths: str = flags.Option(
         "0,512,2048", "--depths", help="Numbers of tokens that a single sequence holds when it decodes."
     ),
-    batches: str = typer.Option(
+    batches: str = flags.Option(
         "8,32",
         "--batches",
         help=f"Numbers of sequences that decode together, {measured_rows.SHORT_PROMPT} tokens in each.",
     ),
-    decode_tokens: int = typer.Option(32, "--decode-tokens", help="The number of steps in a decode.", min=1, max=4096),
-    k_format: str = typer.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="The format of cached keys."),
-    v_format: str = typer.Option("f16", "--v-format", envvar="SAMEBITS_V_FORMAT", help="The format of cached values."),
-    repeats: int = typer.Option(5, "--repeats", help="The number of rounds per row.", min=1, max=1000),
-    against: list[str] = typer.Option(
+    decode_tokens: int = flags.Option(
+        32, "--decode-tokens", help="The number of steps in each decode.", min=1, max=4096
+    ),
+    k_format: str = flags.Option("f16", "--k-format", envvar="SAMEBITS_K_FORMAT", help="The format of cached keys."),
+    v_format: str = flags.Option("f16", "--v-format", envvar="SAMEBITS_V_FORMAT", help="The format of cached values."),
+    repeats: int = flags.Option(5, "--repeats", help="The number of rounds per row.", min=1, max=1000),
+    against: list[str] = flags.Option(
         [],
         "--against",
-        help="A peer to measure in the same run: llama.cpp or transformers. May be given several times.",
+        help="A peer to measure in the same run: llama.cpp or transformers. It may be given several times.",
     ),
-    peer_python: str = typer.Option(
+    peer_python: str = flags.Option(
         None,
         "--peer-python",
         envvar="SAMEBITS_PEER_PYTHON",
         help="The interpreter that has the peers; this one if absent.",
     ),
-    json_file: Path = JSON_FILE,
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
     """Measure a model: prefill and decode in tokens per second, load time, memory, share of the read ceiling.
 
-    Ratios are taken round by round: ours, then each peer, with the KV format and attention it is fastest with.
+    Ratios are taken round by round, ours first and then each peer, with the KV format and attention that suit it best.
     """
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     if unknown := set(against) - set(PACKAGES):
         raise UnknownName("peer", min(unknown), list(PACKAGES))
     rows = measured_rows.rows_for(
@@ -109,34 +109,38 @@ def model(
             lambda what, done, total: progress.update(bar, description=what, completed=done, total=total),
         )
     print_run(console, run)
-    write_figures(json_file, run.as_json())
+    emit(run.as_json(), as_json, output)
     if plot_file:
         write_atomically(plot_file, model_page(run))
 
 
-@app.command("ops")
+@app.add("ops")
 def ops(
     backend: str = BACKEND,
-    numerics: str = typer.Option(
+    numerics: str = flags.Option(
         "portable", "--numerics", envvar="SAMEBITS_NUMERICS", help="The tier that kernels must keep."
     ),
     threads: int = THREADS,
-    only: str = typer.Option(
-        None, "--only", help="Time only the cases whose label contains this, such as 'gemm/decode'."
+    only: str = flags.Option(
+        None, "--only", help="Time only the cases whose label contains this text, such as 'gemm/decode'."
     ),
-    json_file: Path = JSON_FILE,
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Measure the ops that take most of a step: bytes and operations per second, against a plain read of as many bytes.
+    """Measure the ops that take up most of a step: bytes and operations per second, next to a plain read of the bytes.
 
     On a GPU, ops are captured as graphs, inputs exceed its last cache, and libraries are measured in the same run.
     """
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     tier = Tier.parse(numerics)
     settings = Settings("", backend or default_name(), threads or usable_threads())
     found = settings.device()
     if found.backend and (stopwatch := found.backend.stopwatch()):
-        bench_gpu_ops(console, found, stopwatch, tier, only, json_file, plot_file)
+        figures, page = bench_gpu_ops(console, found, stopwatch, tier, only)
+        emit(figures, as_json, output)
+        if plot_file:
+            write_atomically(plot_file, page)
         return
     cases = chosen_cases(only)
     timings = []
@@ -146,6 +150,6 @@ def ops(
         else:
             console.print(f"[yellow]unsupported[/] {case.label} at {tier.label}", highlight=False)
     print_ops(console, timings, settings.threads)
-    write_figures(json_file, {"environment": environment(found), "timings": [t.as_json() for t in timings]})
+    emit({"environment": environment(found), "timings": [t.as_json() for t in timings]}, as_json, output)
     if plot_file:
         write_atomically(plot_file, ops_page(timings, f"samebits bench ops: {found.name}, {tier.label}"))

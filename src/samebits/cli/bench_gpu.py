@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
@@ -12,10 +12,9 @@ from samebits.backends.interface import Stopwatch
 from samebits.bench.gpu_ops import gpu_cases, time_gpu_case
 from samebits.bench.gpu_report import gpu_ops_page, print_gpu_ops
 from samebits.bench.peers.gpu_libraries import peer_calls
-from samebits.cli.bench_options import write_figures
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
-from samebits.verify.report import environment, write_atomically
+from samebits.verify.report import environment
 
 
 def bench_gpu_ops(
@@ -24,12 +23,10 @@ def bench_gpu_ops(
     stopwatch: Stopwatch,
     tier: Tier,
     only: str | None,
-    json_file: Path | None,
-    plot_file: Path | None,
-) -> None:
-    """Times the cases whose label holds `only`, prints a table and writes what was asked for."""
+) -> tuple[dict[str, Any], str]:
+    """Times the cases whose label holds `only` and prints a table; the figures, and a page to look at."""
     if found.backend is None:
-        return
+        raise Unavailable(found.reason)
     cases = list(gpu_cases(stopwatch.cache_bytes))
     kept = [case for case in cases if only is None or only in case.label]
     if not kept:
@@ -44,6 +41,4 @@ def bench_gpu_ops(
             timings.append(timing)
     print_gpu_ops(console, timings, ceilings)
     figures = {"environment": environment(found), "ceilings": ceilings, "timings": [t.as_json() for t in timings]}
-    write_figures(json_file, figures)
-    if plot_file:
-        write_atomically(plot_file, gpu_ops_page(timings, f"samebits bench ops: {found.name}, {tier.label}"))
+    return figures, gpu_ops_page(timings, f"samebits bench ops: {found.name}, {tier.label}")

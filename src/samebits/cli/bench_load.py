@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.progress import track
 
 from samebits.backends.discovery import default_name
@@ -31,58 +30,66 @@ from samebits.bench.workload import (
     read_arrivals,
     together,
 )
+from samebits.cli import flags
 from samebits.cli.bench_options import (
     BACKEND,
-    JSON_FILE,
     NUMERICS,
     PLOT_FILE,
     THREADS,
-    check_files,
-    write_figures,
 )
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import UnknownName
+from samebits.core.files import write_atomically
 from samebits.loaders.cache import DEFAULT_MODEL
-from samebits.verify.report import environment, write_atomically
+from samebits.verify.report import environment
 
 SCENARIO_HELP = (
     f"Which requests come. together: all at once. long-prompt: a prompt of {LONG_PROMPT} tokens, while {NUM_DECODERS} "
     "answers are under way. mixed: at random times."
 )
-ARRIVALS = typer.Option(
+ARRIVALS = flags.Option(
     None,
     "--arrivals",
     help="A file of recorded requests instead: one JSON object per line with at_seconds, prompt_tokens, "
     "new_tokens and, where prompts start alike, prefix_group and prefix_tokens.",
 )
-RATE = typer.Option(1.0, "--rate", help="mixed: requests per second.", min=1e-3, max=1e6)
-SECONDS = typer.Option(60.0, "--seconds", help="mixed: for how long requests come.", min=1e-3, max=1e6)
-PREFIX_SHARE = typer.Option(
-    0.5, "--prefix-share", help="mixed: the share of prompts that start with a system prompt.", min=0, max=1
+RATE = flags.Option(1.0, "--rate", help="With --scenario mixed: requests per second.", min=1e-3, max=1e6)
+SECONDS = flags.Option(
+    60.0, "--seconds", help="With --scenario mixed: how long requests keep coming.", min=1e-3, max=1e6
 )
-SEED = typer.Option(0, "--seed", help="The seed; another one draws other requests of the same kind.", min=0)
-CONTEXT = typer.Option(8192, "--context", help="The most tokens that a sequence may have.", min=2, max=1 << 20)
-PAGES = typer.Option(None, "--pages", help="Pages of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
+PREFIX_SHARE = flags.Option(
+    0.5,
+    "--prefix-share",
+    help="With --scenario mixed: the share of prompts that start with a system prompt.",
+    min=0,
+    max=1,
+)
+SEED = flags.Option(0, "--seed", help="The seed; another one draws other requests of the same kind.", min=0)
+CONTEXT = flags.Option(8192, "--context", help="The most tokens that a sequence may have.", min=2, max=1 << 20)
+PAGES = flags.Option(None, "--pages", help="Pages of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
 
 
 def serve(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors folder, or an address."
     ),
-    scenario: str = typer.Option("together", "--scenario", help=SCENARIO_HELP),
+    scenario: str = flags.Option("together", "--scenario", help=SCENARIO_HELP),
     arrivals: Path = ARRIVALS,
-    requests: int = typer.Option(32, "--requests", help="together: the number of requests.", min=1, max=4096),
-    prompts: str = typer.Option(
+    requests: int = flags.Option(
+        32, "--requests", help="With --scenario together: the number of requests.", min=1, max=4096
+    ),
+    prompts: str = flags.Option(
         "50,800",
         "--prompts",
-        help="together: the shortest and the longest prompt. mixed: lengths of prompts, all equally likely.",
+        help="With --scenario together: the shortest and the longest prompt; with mixed: lengths, all equally likely.",
     ),
-    new_tokens: int = typer.Option(
-        64, "--new-tokens", help="Tokens per answer; for mixed, on average.", min=1, max=1 << 16
+    new_tokens: int = flags.Option(
+        64, "--new-tokens", help="Tokens per answer; with --scenario mixed, on average.", min=1, max=1 << 16
     ),
-    shared_prefix: int = typer.Option(
-        0, "--shared-prefix", help="together: tokens that all prompts share, before their own.", min=0
+    shared_prefix: int = flags.Option(
+        0, "--shared-prefix", help="With --scenario together: tokens that all prompts share, before their own.", min=0
     ),
-    budgets: str = typer.Option(
+    budgets: str = flags.Option(
         "dynamic",
         "--budgets",
         help="Prompt tokens that a step may take: numbers, dynamic or off, tried one after another.",
@@ -92,28 +99,29 @@ def serve(
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
     context: int = CONTEXT,
-    sequences: int = typer.Option(32, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
+    sequences: int = flags.Option(32, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
     pages: int = PAGES,
     backend: str = BACKEND,
     numerics: str = NUMERICS,
     threads: int = THREADS,
-    against: bool = typer.Option(
+    against: bool = flags.Option(
         False,
         "--against-llama.cpp",
-        help="together: measure llama.cpp on the same work too, with its fastest KV format.",
+        help="With --scenario together: measure llama.cpp on the same work too, with its fastest KV format.",
     ),
-    peer_python: str = typer.Option(
+    peer_python: str = flags.Option(
         None,
         "--peer-python",
         envvar="SAMEBITS_PEER_PYTHON",
         help="The interpreter that has the peer; this one if absent.",
     ),
-    repeats: int = typer.Option(3, "--repeats", help="The number of rounds against the peer.", min=1, max=1000),
-    json_file: Path = JSON_FILE,
+    repeats: int = flags.Option(3, "--repeats", help="The number of rounds against the peer.", min=1, max=1000),
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
     """Measure latencies and throughput of a model under load; every budget gets the same requests."""
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
     lengths = measured_rows.numbers("--prompts", prompts, 1)
     if scenario == "together" and not arrivals:
@@ -136,41 +144,44 @@ def serve(
             result = measure_row(serve_row(coming), serving, [peer], repeats)
             print_ratio(console, result, peer_line(peer.name, peer.facts))
             content["against"] = result.as_json()
-    write_figures(json_file, content)
+    emit(content, as_json, output)
     if plot_file:
         write_atomically(plot_file, schedule_page(outcomes, f"samebits bench serve: {title}", notes))
 
 
 def schedule(
-    scenario: str = typer.Option("long-prompt", "--scenario", help=SCENARIO_HELP),
+    scenario: str = flags.Option("long-prompt", "--scenario", help=SCENARIO_HELP),
     arrivals: Path = ARRIVALS,
-    budgets: str = typer.Option(
+    budgets: str = flags.Option(
         "dynamic,256,512,off", "--budgets", help="Prompt tokens that a step may take: numbers, dynamic or off."
     ),
     rate: float = RATE,
     seconds: float = SECONDS,
-    prompts: str = typer.Option("32,128,512,2048", "--prompts", help="mixed: lengths of prompts, all equally likely."),
-    new_tokens: int = typer.Option(
-        64, "--new-tokens", help="mixed: tokens per answer, on average.", min=1, max=1 << 16
+    prompts: str = flags.Option(
+        "32,128,512,2048", "--prompts", help="With --scenario mixed: lengths of prompts, all equally likely."
+    ),
+    new_tokens: int = flags.Option(
+        64, "--new-tokens", help="With --scenario mixed: tokens per answer, on average.", min=1, max=1 << 16
     ),
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
     context: int = CONTEXT,
-    sequences: int = typer.Option(64, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
+    sequences: int = flags.Option(64, "--sequences", help="Answers that may be under way at once.", min=1, max=4096),
     pages: int = PAGES,
-    cost: str = typer.Option(
+    cost: str = flags.Option(
         "3,0.8,0.75,0.2",
         "--cost",
         help="What a step costs: ms per step, ms per decode, ms per prompt token, us per position attended to.",
     ),
-    json_file: Path = JSON_FILE,
+    as_json: AsJson = False,
+    output: Output = None,
     plot_file: Path = PLOT_FILE,
 ) -> None:
-    """Show how long answers freeze while prompts come in, policy by policy.
+    """Show how long answers stall while prompts come in, policy by policy.
 
     The real scheduler and page cache run under a virtual clock, without a model; every policy sees the same requests.
     """
-    console = check_files(json_file, plot_file)
+    console = console_for("bench", as_json, output=output, plot=plot_file)
     policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
     mixture = Mixture(rate, seconds, measured_rows.numbers("--prompts", prompts, 1), new_tokens, prefix_share, seed)
     requests, title = _requests(scenario, arrivals, mixture)
@@ -179,7 +190,7 @@ def schedule(
     notes = setting_lines(costs, room)
     print_outcomes(console, outcomes, title, notes)
     results = {"policies": {o.name: figures(o) for o in outcomes}}
-    write_figures(json_file, {"workload": title, "cost": asdict(costs), "room": asdict(room), **results})
+    emit({"workload": title, "cost": asdict(costs), "room": asdict(room), **results}, as_json, output)
     if plot_file:
         write_atomically(plot_file, schedule_page(outcomes, f"samebits bench schedule: {title}", notes))
 

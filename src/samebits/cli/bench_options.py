@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+from samebits.cli import flags
 
-import typer
-from rich.console import Console
-
-from samebits.core.errors import BadInput
-from samebits.verify.report import write_json
-
-BACKEND = typer.Option(
+BACKEND = flags.Option(
     None,
     "--backend",
     envvar="SAMEBITS_BACKEND",
     help="The backend, by name or as module:Class; the native CPU kernels if absent.",
 )
-NUMERICS = typer.Option(
+NUMERICS = flags.Option(
     None,
     "--numerics",
     envvar="SAMEBITS_NUMERICS",
     help="The tier: fast, invariant or portable; the strongest if absent.",
 )
-THREADS = typer.Option(
+THREADS = flags.Option(
     None,
     "--threads",
     envvar="SAMEBITS_THREADS",
@@ -32,21 +24,4 @@ THREADS = typer.Option(
     min=1,
     max=1024,
 )
-JSON_FILE = typer.Option(None, "--json", help="Write all figures to this file; - is standard output.")
-PLOT_FILE = typer.Option(None, "--plot", help="Write a page to look at to this file.")
-STANDARD_OUTPUT = Path("-")
-
-
-def check_files(json_file: Path | None, plot_file: Path | None) -> Console:
-    """The console for people: standard error where standard output is for a program. BadInput for a bad target."""
-    for name, file in (("--json", json_file), ("--plot", plot_file)):
-        if file and file != STANDARD_OUTPUT and (file.is_dir() or not file.parent.is_dir()):
-            raise BadInput("bench", name, file, "a file in a folder that exists")
-    return Console(stderr=json_file == STANDARD_OUTPUT)
-
-
-def write_figures(file: Path | None, content: dict[str, Any]) -> None:
-    if file == STANDARD_OUTPUT:
-        typer.echo(json.dumps(content, indent=1))
-    elif file:
-        write_json(file, content)
+PLOT_FILE = flags.Option(None, "--plot", help="Write an HTML page with a plot to this file.")

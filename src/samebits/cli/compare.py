@@ -6,13 +6,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import typer
-from rich.console import Console
-
+from samebits.cli import flags
 from samebits.cli.golden import print_lines, print_table, with_progress
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
 from samebits.verify.compare import Comparison, Distance, compare_trees
-from samebits.verify.report import write_json
 
 STATUSES = ("same", "close", "different", "missing", "broken")
 
@@ -26,16 +24,17 @@ def _line(c: Comparison) -> str:
 
 
 def compare(
-    a: Path = typer.Argument(..., metavar="A", help="A folder of OP/CASE folders, or one of those."),
-    b: Path = typer.Argument(..., metavar="B", help="The one to measure A by."),
-    json_file: Path = typer.Option(None, "--json", help="Write every comparison to this file."),
+    a: Path = flags.Argument(..., metavar="A", help="A folder of OP/CASE folders, or one of those."),
+    b: Path = flags.Argument(..., metavar="B", help="The set to compare A with."),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Compare two sets of artifacts: bits first, then by each op's rule and tolerance.
 
     Exit status: 0 if all are the same or close, 1 if something differs or is missing, 2 for artifacts that cannot be
     used or a mistake in the call.
     """
-    console = Console()
+    console = console_for("compare", as_json, output=output)
     total = len({*find_artifacts(a), *find_artifacts(b)})
     found = list(with_progress(compare_trees(a, b), total, "comparing", console))
     print_table(console, f"{total} artifacts", [(c.op, c.status) for c in found], STATUSES)
@@ -44,6 +43,5 @@ def compare(
     counts: Counter[str] = Counter(c.status for c in found)
     console.print(", ".join(f"{counts[s]} {s}" for s in STATUSES), highlight=False)
     report = {"artifact_version": ARTIFACT_VERSION, "a": str(a), "b": str(b)}
-    if json_file:
-        write_json(json_file, {**report, "results": [c.as_json() for c in found]})
+    emit({**report, "results": [c.as_json() for c in found]}, as_json, output)
     sys.exit(2 if counts["broken"] else 1 if counts["different"] or counts["missing"] else 0)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from samebits.backends.discovery import Found, discover
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import Unavailable
 from samebits.core.tiers import Tier
 from samebits.kernels.cpp import native
@@ -60,9 +59,10 @@ def print_devices(console: Console) -> None:
         console.print(f"native CPU kernels: {escape(part['reason'])}")
 
 
-def devices(as_json: bool = typer.Option(False, "--json", help="Print JSON for programs.")) -> None:
-    """List the backends, and say why those that cannot run here cannot."""
-    if as_json:
-        typer.echo(json.dumps({"backends": [_as_json(f) for f in discover()], "native": native_part()}, indent=1))
-    else:
-        print_devices(Console())
+def devices(as_json: AsJson = False, output: Output = None) -> None:
+    """List the backends, with the reason for each one that cannot run here."""
+    console = console_for("devices", as_json, output=output)
+    if as_json or output:
+        emit({"backends": [_as_json(f) for f in discover()], "native": native_part()}, as_json, output)
+    if not as_json:
+        print_devices(console)

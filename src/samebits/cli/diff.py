@@ -5,54 +5,55 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import typer
 from rich.console import Console
 
 from samebits.backends.discovery import get
-from samebits.cli.trace import check_file, progress_bar
+from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
+from samebits.cli.trace import progress_bar
 from samebits.core.errors import BadInput
+from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
 from samebits.debug.diff import Report, Side, as_text, collect, compare
 from samebits.debug.diff_html import diff_page
 from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_model, resolve_tier, step_graph
 from samebits.debug.stepper import Stepper
-from samebits.verify.report import write_atomically, write_json
 
 
 def diff(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         ..., help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
     ),
-    backends: list[str] = typer.Option(
+    backends: list[str] = flags.Option(
         ...,
         "--backend",
-        help="Given twice: the one to measure by, then the one to examine. Given once: examined against the reference.",
+        help="The backend to examine against the reference; given twice, the second is examined against the first.",
     ),
-    numerics: str = typer.Option(
+    numerics: str = flags.Option(
         None,
         "--numerics",
         envvar="SAMEBITS_NUMERICS",
         help="The tier: fast, invariant or portable; each backend's strongest if absent.",
     ),
-    prompt: str = typer.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
-    tokens: str = typer.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
-    same_inputs: bool = typer.Option(
+    prompt: str = flags.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
+    tokens: str = flags.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
+    same_inputs: bool = flags.Option(
         False,
         "--same-inputs/--carry",
         help="Give both backends the first one's inputs to every op, or let each go on with its own values.",
     ),
-    fused: bool = typer.Option(
+    fused: bool = flags.Option(
         False, "--fused/--unfused", help="Run the graph after the second backend's passes, or as the model states it."
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write the difference of every tensor to this file."),
-    html_file: Path = typer.Option(None, "--html", help="Write a page with a plot to this file."),
+    as_json: AsJson = False,
+    output: Output = None,
+    html_file: Path = flags.Option(None, "--html", help="Write a page with a plot to this file."),
 ) -> None:
     """Run a prompt's prefill op by op on two backends; name the first tensor whose bits differ.
 
     Exit status: 0 if all bits agree, 1 if some differ, 2 for a mistake in the call.
     """
-    for option, file in (("--json", json_file), ("--html", html_file)):
-        check_file("diff", option, file)
+    console_for("diff", as_json, output=output, html=html_file)
     if len(backends) > 2:
         raise BadInput("diff", "--backend", f"{len(backends)} backends", "one or two")
     asked = Tier.parse(numerics) if numerics else None
@@ -76,9 +77,8 @@ def diff(
         num_expected=count,
         stopped=stopped,
     )
-    typer.echo(as_text(report))
-    if json_file:
-        write_json(json_file, report.as_json())
+    flags.echo(as_text(report), err=as_json)
+    emit(report.as_json(), as_json, output)
     if html_file:
         write_atomically(html_file, diff_page(report))
     sys.exit(0 if report.first is None else 1)

@@ -1,86 +1,73 @@
-"""`samebits generate` and `samebits chat`: answers as they come, or as JSON."""
+"""`samebits generate`: answers as they come, or as JSON."""
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from samebits.api.llm import LLM, SamplingParams
+from samebits.cli import flags
 from samebits.cli.model_options import Loader, sampling_command
+from samebits.cli.output import AsJson, Output, emit
 from samebits.core.errors import BadInput
-from samebits.debug.prepare import parse_tokens
-from samebits.loaders.chat import start_renderer
+from samebits.core.files import check_target
+from samebits.engine.sampling import SamplingParams
 from samebits.loaders.no_tokenizer import NoTokenizer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+if TYPE_CHECKING:  # imported when a model is loaded
+    from samebits.api.llm import LLM, Completion
 
 
-def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool) -> str:
-    """Shows the answers to one prompt, as token ids where the model has no text for them; the text of the first."""
+def answer_facts(llm: LLM, params: SamplingParams, num_prompt: int, answers: Sequence[Completion]) -> dict[str, Any]:
+    """Answers to a prompt, for programs."""
+    facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": num_prompt}
+    return {**facts, "answers": [asdict(a) for a in answers]}
+
+
+def print_answers(llm: LLM, answers: Sequence[Completion]) -> None:
+    """Answers for people, numbered if they are several; as token ids where the model has no text for them."""
     has_text = llm.tokenizer.kind != NoTokenizer.kind
-    if as_json or params.n > 1 or not has_text:
+    for number, answer in enumerate(answers):
+        shown = answer.text if has_text else ",".join(map(str, answer.token_ids))
+        flags.echo(f"[{number}] {shown}" if len(answers) > 1 else shown)
+
+
+def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool, output: Path | None) -> None:
+    """Shows the answers to one prompt: as it comes if it is one, a text, and for people alone."""
+    if as_json or output or params.n > 1 or llm.tokenizer.kind == NoTokenizer.kind:
         answers = llm.generate([prompt], params)
-        if as_json:
-            facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": len(prompt)}
-            typer.echo(json.dumps({**facts, "answers": [asdict(a) for a in answers]}, ensure_ascii=False, indent=1))
-        else:
-            for i, a in enumerate(answers):
-                shown = a.text if has_text else ",".join(map(str, a.token_ids))
-                typer.echo(f"[{i}] {shown}" if params.n > 1 else shown)
-        return answers[0].text
-    parts = []
+        emit(answer_facts(llm, params, len(prompt), answers), as_json, output)
+        if not as_json:
+            print_answers(llm, answers)
+        return
     for piece in llm.stream(prompt, params):
-        typer.echo(piece.text, nl=False, err=not piece.is_answer)
-        parts.append(piece.text if piece.is_answer else "")
-    typer.echo()
+        flags.echo(piece.text, nl=False, err=not piece.is_answer)
+    flags.echo()
     if params.temperature:
-        typer.echo(f"seed {params.seed}", err=True)
-    return "".join(parts)
+        flags.echo(f"seed {params.seed}", err=True)
 
 
 @sampling_command
 def generate(
     load: Loader,
     params: SamplingParams,
-    prompt: Annotated[str | None, typer.Argument(help="The text to continue; - reads standard input.")] = None,
+    prompt: Annotated[str | None, flags.Argument(help="The text to continue; - reads standard input.")] = None,
     tokens: Annotated[
-        str | None, typer.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
+        str | None, flags.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
     ] = None,
     as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Continue a text, or token ids where the model has no tokenizer."""
+    from samebits.debug.prepare import parse_tokens
+
+    check_target("generate", "--output", output)
     if (prompt is None) == (tokens is None):
         given = "none of them" if prompt is None else "both"
         raise BadInput("generate", "PROMPT and --tokens", given, "one of them")
     ids = None if tokens is None else parse_tokens("generate", tokens)
     text = sys.stdin.read() if prompt == "-" else prompt or ""
     llm = load()
-    answer(llm, llm.encode(text) if ids is None else ids, params, as_json)
-
-
-@sampling_command
-def chat(
-    load: Loader,
-    params: SamplingParams,
-    message: Annotated[
-        str | None, typer.Argument(help="What to say; if absent, a conversation is read line by line.")
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", help="A system message in place of the template's.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Talk to the model through its own chat template."""
-    if message is not None and not message.strip():
-        raise BadInput("chat", "message", "nothing", "some text")
-    start_renderer()
-    llm = load()
-    messages = [{"role": "system", "content": system}] if system else []
-    lines = iter([message]) if message is not None else (line.rstrip("\n") for line in sys.stdin)
-    for line in lines:
-        if line.strip():
-            messages.append({"role": "user", "content": line})
-            text = answer(llm, llm.chat_prompt(messages), params, as_json)
-            messages.append({"role": "assistant", "content": text})
+    answer(llm, llm.encode(text) if ids is None else ids, params, as_json, output)

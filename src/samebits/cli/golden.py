@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from samebits.backends.discovery import get
+from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput, Unsupported
 from samebits.ops import OPS
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
@@ -28,9 +29,9 @@ from samebits.verify.golden import (
     refuse_existing,
     write_artifact,
 )
-from samebits.verify.report import environment, write_json
+from samebits.verify.report import environment
 
-app = typer.Typer(help="Make golden artifacts, and compare a backend with them.", no_args_is_help=True)
+app = flags.Group(help="Make golden artifacts, and compare a backend with them.")
 COLORS = {"pass": "green", "same": "green", "unsupported": "yellow", "close": "yellow"}  # anything else is red
 SHOWN = 20
 
@@ -68,18 +69,18 @@ def print_lines(console: Console, lines: list[tuple[str, str]]) -> None:
         console.print(f"... and {len(lines) - SHOWN} more; --json has them all")
 
 
-@app.command("make")
+@app.add("make")
 def make(
-    directory: Path = typer.Argument(..., metavar="DIR", help="Where to write a folder OP/CASE for every case."),
-    op: str = typer.Option(None, "--op", help="Take only this op."),
-    small: bool = typer.Option(False, "--small", help="Take only the few cases that are in the repository."),
-    full: bool = typer.Option(False, "--full/--quick", help="Take every case, or only those of the quick set."),
-    backend: str = typer.Option(
+    directory: Path = flags.Argument(..., metavar="DIR", help="Where to write a folder OP/CASE for every case."),
+    op: str = flags.Option(None, "--op", help="Use only the cases of this op."),
+    small: bool = flags.Option(False, "--small", help="Use only the few cases that are in the repository."),
+    full: bool = flags.Option(False, "--full/--quick", help="Use every case, or only those of the quick set."),
+    backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    tier: str = typer.Option("portable", "--tier", help="The tier: fast, invariant or portable."),
-    seed: int = typer.Option(0, "--seed", help="The seed of the inputs.", min=0, max=2**63 - 1),
-    force: bool = typer.Option(False, "--force", help="Replace folders that exist."),
+    tier: str = flags.Option("portable", "--tier", help="The tier: fast, invariant or portable."),
+    seed: int = flags.Option(0, "--seed", help="The seed of the inputs.", min=0, max=2**63 - 1),
+    force: bool = flags.Option(False, "--force", help="Replace folders that exist."),
 ) -> None:
     """Run cases on a backend and store their inputs and outputs, with hashes and provenance."""
     console, found, numerics = Console(), get(backend), parse_tier(tier)
@@ -97,27 +98,29 @@ def make(
     )
 
 
-@app.command("check")
+@app.add("check")
 def check(
-    directory: Path = typer.Argument(..., metavar="DIR", help="A folder of OP/CASE folders, or one of those."),
-    backend: str = typer.Option(
+    directory: Path = flags.Argument(..., metavar="DIR", help="A folder of OP/CASE folders, or one of those."),
+    backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    op: str = typer.Option(None, "--op", help="Take only this op."),
-    tier: str = typer.Option(
+    op: str = flags.Option(None, "--op", help="Use only the cases of this op."),
+    tier: str = flags.Option(
         "portable",
         "--tier",
         envvar="SAMEBITS_NUMERICS",
         help="The tier: portable compares bits, fast and invariant compare within tolerance.",
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write all verdicts to this file."),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Run stored inputs on a backend and compare the results with the stored outputs.
 
     Exit status: 0 if nothing differs, 1 if something does, 2 for artifacts that cannot be used or a mistake in the
     call.
     """
-    console, found, numerics = Console(), get(backend), parse_tier(tier)
+    console = console_for("golden check", as_json, output=output)
+    found, numerics = get(backend), parse_tier(tier)
     folders = find_artifacts(directory)
     if op:
         name = OPS[op].name
@@ -137,6 +140,5 @@ def check(
     print_lines(console, [line for line in lines if line[0] != "pass"])
     console.print(", ".join(f"{counts[s]} {s}" for s in statuses), highlight=False)
     facts = {"artifact_version": ARTIFACT_VERSION, "environment": environment(found), "tier": numerics.label}
-    if json_file:
-        write_json(json_file, {**facts, "results": [v.as_json() for v in verdicts]})
+    emit({**facts, "results": [v.as_json() for v in verdicts]}, as_json, output)
     sys.exit(2 if counts["broken"] else 1 if counts["fail"] else 0)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import SamebitsError
 from samebits.debug.text import size_text
 from samebits.loaders.cache import DEFAULT_MODEL, resolve
@@ -207,17 +208,18 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
 
 
 def inspect(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show what a model file holds: metadata, tensors, configuration, tokenizer, and the memory it needs."""
+    console = console_for("inspect", as_json, output=output)
     path: Path = resolve(model)
     found = facts(open_file(path))
-    if as_json:
-        typer.echo(json.dumps(found, indent=1))
-    else:
-        print_facts(Console(), found)
+    emit(found, as_json, output)
+    if not as_json:
+        print_facts(console, found)
     if found["problems"]:
         raise SamebitsError(found["problems"][0])

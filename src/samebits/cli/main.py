@@ -11,19 +11,18 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn
-
-import typer
-from rich.console import Console
-from rich.markup import escape
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.core.collector import collector_paused
 from samebits.core.errors import SamebitsError
 
+if TYPE_CHECKING:
+    import click
+
 # command -> its module and function there; a function named "app" holds commands of its own
 COMMANDS = {
-    "chat": ("generate", "chat"),
+    "chat": ("chat.command", "chat"),
     "generate": ("generate", "generate"),
     "score": ("score", "score"),
     "devices": ("devices", "devices"),
@@ -40,33 +39,31 @@ COMMANDS = {
     "shader": ("shader", "shader"),
     "diff": ("diff", "diff"),
     "verify": ("verify", "verify"),
+    "completions": ("completions", "completions"),
 }
+COMPLETE_VARIABLE = "_SAMEBITS_COMPLETE"  # in which a shell asks for completions, with its line in COMP_WORDS
 
 
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"samebits {__version__}, numerics version {NUMERICS_VERSION}")
-        raise typer.Exit
+HELP = "LLM inference with the same bits under any load."
 
 
-def root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-) -> None:
-    """LLM inference with the same bits under any load."""
+def version_line() -> str:
+    return f"samebits {__version__}, numerics version {NUMERICS_VERSION}"
 
 
-def build_app(names: Iterable[str]) -> typer.Typer:
+def build_app(names: Iterable[str]) -> click.Group:
     """The command line with these commands."""
-    app = typer.Typer(help=root.__doc__, no_args_is_help=True, add_completion=False)
-    app.callback()(root)
+    from samebits.cli.flags import Group, make_command
+
+    app = Group("samebits", help=HELP)
     for name in names:
         module_name, function_name = COMMANDS[name]
         module = import_module(f"samebits.cli.{module_name}")
-        function = getattr(module, function_name)
-        if function_name == "app":
-            app.add_typer(function, name=name)
-        else:
-            app.command(name, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(function)
+        found = getattr(module, function_name)
+        is_group = function_name == "app"
+        app.add_command(
+            found if is_group else make_command(found, name, getattr(module, "CONTEXT_SETTINGS", None)), name
+        )
     return app
 
 
@@ -96,7 +93,8 @@ def fault_line(error: BaseException) -> str | None:
 def _leave(line: str, status: int) -> NoReturn:
     """Ends the process with one line on standard error and no traceback."""
     with suppress(OSError, ValueError):
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}", highlight=False, emoji=False)
+        mark = "\x1b[1;31merror:\x1b[0m" if sys.stderr.isatty() else "error:"
+        print(f"{mark} {line}", file=sys.stderr)
     try:
         sys.stdout.flush()
     except (OSError, ValueError):  # it cannot be written, and the interpreter would complain of it again at its end
@@ -105,13 +103,38 @@ def _leave(line: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
+def _run(arguments: list[str]) -> int:
+    """Runs the command line; its exit status. A mistake in it is one line, with the command whose help would help."""
+    import click
+
+    is_completing = COMPLETE_VARIABLE in os.environ
+    words = os.environ.get("COMP_WORDS", "").split()[1:] if is_completing else arguments
+    called = words[0] if words else ""
+    with collector_paused():  # imports drop nothing
+        app = build_app([called] if called in COMMANDS else () if is_completing else COMMANDS)
+        for name in COMMANDS if is_completing else ():  # their names are all that is asked for
+            app.add_command(app.commands.get(name) or click.Command(name), name)
+    try:
+        return int(app.main(arguments, prog_name="samebits", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.ctx.get_help())
+        return 2
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "samebits"
+        text = " ".join(error.format_message().split()).rstrip(".")
+        _leave(f"{text[:1].lower()}{text[1:]}; see {command} --help", error.exit_code)
+    except click.Abort:
+        _leave("interrupted", 130)
+
+
 def main() -> None:
     """Runs the command line; what a user or the machine did wrong is one line on standard error and exit status 2."""
-    called = sys.argv[1] if len(sys.argv) > 1 else ""
+    arguments = sys.argv[1:]
+    if arguments in (["-V"], ["--version"]):  # ahead of all imports
+        print(version_line())
+        return
     try:
-        with collector_paused():  # imports drop nothing
-            app = build_app([called] if called in COMMANDS else COMMANDS)
-        app()
+        status = _run(arguments)
     except KeyboardInterrupt:
         _leave("interrupted", 130)
     except Exception as error:
@@ -119,7 +142,7 @@ def main() -> None:
         if line is None:
             raise
     else:
-        return
+        sys.exit(status)
     _leave(line, 2)  # here, because what the error held has been freed
 
 

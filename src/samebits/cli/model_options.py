@@ -1,33 +1,38 @@
 """Options that every command on a model takes, and the loading behind them.
 
 A command is written with what is its own; `model_command` and `sampling_command` add the rest to its signature,
-where typer finds it.
+where the command line finds it.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+import click
+from click.core import ParameterSource
 
-from samebits.api.llm import LLM, SamplingParams
+from samebits.cli import flags
+from samebits.cli.loading_line import LoadingLine
+from samebits.engine.sampling import SamplingParams
 from samebits.loaders.cache import DEFAULT_MODEL, cached_path
 from samebits.loaders.integrity import is_checked, known_sha256
 
-Loader = Callable[[], LLM]
+if TYPE_CHECKING:  # imported when a model is loaded, and where something is fetched
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from samebits.api.llm import LLM
+
+Loader = Callable[..., "LLM"]  # of the options, or load(name) for another model with the same options
 MAX_SHOWN = 5  # fallbacks that are printed one by one
 
 
 def _option(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
-    return Annotated[kind, typer.Option(flag, help=text, **limits)], default
+    return Annotated[kind, flags.Option(flag, help=text, **limits)], default
 
 
 def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
@@ -38,7 +43,7 @@ def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tu
 
 def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
     """A setting of the engine, in a panel of its own."""
-    return _setting(kind, default, flag, text, rich_help_panel="Engine", **limits)
+    return _setting(kind, default, flag, text, panel="Engine", **limits)
 
 
 MODEL_OPTIONS = {
@@ -93,9 +98,13 @@ SAMPLING_OPTIONS = {
     "seed": _option(
         int | None, None, "--seed", "The seed of the draws; chosen at random and reported if absent.", min=0
     ),
-    "stop": _option(list[str], (), "--stop", "A text that ends the answer; may be given several times."),
+    "stop": _option(list[str], (), "--stop", "A text that ends the answer; it may be given several times."),
     "logprobs": _option(
-        int | None, None, "--logprobs", "Report this many of the likeliest tokens at every position, in --json.", min=0
+        int | None,
+        None,
+        "--logprobs",
+        "With --json, report this many of the likeliest tokens at every position.",
+        min=0,
     ),
     "n": _option(int, 1, "--samples", "The number of answers.", min=1),
 }
@@ -121,7 +130,7 @@ def model_command(command: Callable[..., None]) -> Callable[..., None]:
 
     def call(**given: Any) -> None:
         chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
-        command(**given, load=lambda: load_model(**chosen))
+        command(**given, load=_loader(chosen))
 
     return _with_options(command, MODEL_OPTIONS, {"load"}, call)
 
@@ -133,9 +142,23 @@ def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
         chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
         wishes = {name: given.pop(name) for name in SAMPLING_OPTIONS}
         params = SamplingParams(**{**wishes, "stop": tuple(wishes["stop"])}, hash_logits=True).with_seed()
-        command(**given, load=lambda: load_model(**chosen), params=params)
+        command(**given, load=_loader(chosen), params=params)
 
     return _with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
+
+
+def _loader(chosen: dict[str, Any]) -> Loader:
+    def load(model: str | None = None) -> LLM:
+        return load_model(**{**chosen, "model": model or chosen["model"]})
+
+    return load
+
+
+def given_wishes(params: SamplingParams) -> dict[str, Any]:
+    """Those of a command's sampling options that its caller stated, by their names in SamplingParams."""
+    source = click.get_current_context().get_parameter_source
+    stated = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    return {name: getattr(params, name) for name in SAMPLING_OPTIONS if source(name) in stated}
 
 
 def settings_command(command: Callable[..., None]) -> Callable[..., None]:
@@ -150,19 +173,26 @@ def settings_command(command: Callable[..., None]) -> Callable[..., None]:
 
 def progress_bar(console: Console) -> Progress:
     """Bars on standard error where someone is looking."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def fetch_model(model: str, progress: Progress) -> None:
-    """Fetches a known model that is missing or damaged; a file is checked once, and a line says so."""
+def is_at_hand(model: str) -> bool:
+    """Whether nothing has to be fetched or checked: a path, or a file that was."""
     target = cached_path(model)
     if target is None:
+        return True
+    sha256 = known_sha256(target) if target.exists() else None
+    return target.exists() and (sha256 is None or is_checked(target, sha256))
+
+
+def fetch_model(model: str, progress: Progress) -> None:
+    """Fetches a known model that is missing or damaged; a file is checked once, and a line says so."""
+    if is_at_hand(model):
         return
-    if target.exists():
-        sha256 = known_sha256(target)
-        if sha256 is None or is_checked(target, sha256):
-            return
+    if (target := cached_path(model)) is not None and target.exists():
         progress.console.print(f"checking the SHA-256 of {target.name}, once", style="dim", highlight=False)
     from samebits.loaders.pull import pull  # it imports network libraries, which a model at hand does not need
 
@@ -172,26 +202,25 @@ def fetch_model(model: str, progress: Progress) -> None:
 
 def make_llm(model: str, *, prefill_budget: str, **settings: Any) -> LLM:
     """The model as the options ask for it."""
+    from samebits.api.llm import LLM
+
     return LLM(model, **settings, prefill_budget=int(prefill_budget) if prefill_budget.isdecimal() else prefill_budget)
 
 
 def load_model(model: str, **settings: Any) -> LLM:
     """The model, fetched if it is one we can fetch; progress and its tier go to standard error."""
-    console = Console(stderr=True)
-    with progress_bar(console) as progress:
-        fetch_model(model, progress)
-        loading = progress.add_task("loading weights", total=None)
-        shown = partial(_show, progress, loading)
-        llm = make_llm(model, **settings, progress=shown)
-    name = Path(model).name
-    console.print(f"{name} on {llm.runner.backend.name}, numerics {llm.numerics}", style="dim", highlight=False)
+    if not is_at_hand(model):
+        from rich.console import Console
+
+        with progress_bar(Console(stderr=True)) as progress:
+            fetch_model(model, progress)
+    with LoadingLine() as line:
+        llm = make_llm(model, **settings, progress=line.show)
+    dim = click.style(f"{Path(model).name} on {llm.runner.backend.name}, numerics {llm.numerics}", dim=True)
+    click.echo(dim, err=True)
     fallbacks = llm.engine.fallbacks
     for reason in fallbacks[:MAX_SHOWN]:
-        console.print(f"[yellow]fallback[/] {escape(reason)}", highlight=False)
+        click.echo(f"{click.style('fallback', fg='yellow')} {reason}", err=True)
     if len(fallbacks) > MAX_SHOWN:
-        console.print(f"... and {len(fallbacks) - MAX_SHOWN} more: see samebits explain", highlight=False)
+        click.echo(f"... and {len(fallbacks) - MAX_SHOWN} more: see samebits explain", err=True)
     return llm
-
-
-def _show(progress: Progress, task: TaskID, done: int, total: int) -> None:
-    progress.update(task, completed=done, total=total)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import TracebackType
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from samebits.cli import flags
 from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.loaders.pull import pull as pull_model
 
@@ -48,10 +48,10 @@ class ShownProgress:
 
 
 def pull(
-    model: str = typer.Argument(DEFAULT_MODEL, help="smollm2, an https address, hf:owner/repo/file, or a local path."),
-    sha256: str = typer.Option(None, "--sha256", help="The checksum the file must have."),
+    model: str = flags.Argument(DEFAULT_MODEL, help="smollm2, an https address, hf:owner/repo/file, or a local path."),
+    sha256: str = flags.Option(None, "--sha256", help="The checksum the file must have."),
 ) -> None:
     """Fetch a model into the cache and print its path. A download that was interrupted goes on where it stopped."""
     with ShownProgress() as progress:
         path = pull_model(model, progress.report, sha256)
-    typer.echo(path)
+    flags.echo(path)

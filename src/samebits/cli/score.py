@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from samebits.api.llm import LLM
+from samebits.cli import flags
 from samebits.cli.model_options import Loader, model_command
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput
 from samebits.debug.prepare import parse_tokens
 from samebits.engine.text_jobs import Score
@@ -41,8 +41,8 @@ def token_ids(llm: LLM, text: str | None, file: Path | None, tokens: str | None)
     return llm.encode(text or "")
 
 
-def show(llm: LLM, result: Score) -> None:
-    console = Console()
+def show(console: Console, llm: LLM, result: Score) -> None:
+    """A table for people."""
     table = Table(title="log-probability of each token given those before it")
     for column in ("position", "token", "text", "logprob", "likeliest"):
         table.add_column(column, justify="right" if column in ("position", "token", "logprob") else "left")
@@ -60,22 +60,23 @@ def show(llm: LLM, result: Score) -> None:
 @model_command
 def score(
     load: Loader,
-    text: Annotated[str | None, typer.Argument(help="The text to score.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="A text file to score instead.")] = None,
+    text: Annotated[str | None, flags.Argument(help="The text to score.")] = None,
+    file: Annotated[Path | None, flags.Option("--file", help="A text file to score instead.")] = None,
     tokens: Annotated[
-        str | None, typer.Option("--tokens", help="Token ids to score instead, such as 504,3575,282.")
+        str | None, flags.Option("--tokens", help="Token ids to score instead, such as 504,3575,282.")
     ] = None,
     top_k: Annotated[
-        int, typer.Option("--top-k", help="How many of the likeliest tokens to show at every position.", min=0, max=128)
+        int, flags.Option("--top-k", help="How many of the likeliest tokens to show at every position.", min=0, max=128)
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show the log-likelihood of a text under the model, position by position."""
+    console = console_for("score", as_json, output=output)
     llm = load()
     result = llm.score(token_ids(llm, text, file, tokens), top_k=top_k)
     if not as_json:
-        show(llm, result)
-        return
+        show(console, llm, result)
     facts = {
         "numerics": llm.numerics,
         "token_ids": result.token_ids,
@@ -85,4 +86,4 @@ def score(
         "perplexity": result.perplexity,
         "logits_sha256": result.logits_sha256,
     }
-    typer.echo(json.dumps(facts, indent=1))
+    emit(facts, as_json, output)

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
+from samebits.cli import flags
 from samebits.cli.model_options import fetch_model, make_llm, progress_bar, settings_command
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
@@ -24,31 +24,31 @@ KEY_VARIABLE = "SAMEBITS_API_KEY"
 
 
 def _limit(text: str, **bounds: Any) -> Any:
-    return typer.Option(help=text, rich_help_panel=PANEL, **bounds)
+    return flags.Option(help=text, panel=PANEL, **bounds)
 
 
 @settings_command
 def serve(
     settings: SimpleNamespace,
-    host: Annotated[str, typer.Option(envvar="SAMEBITS_HOST", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, flags.Option(envvar="SAMEBITS_HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(envvar="SAMEBITS_PORT", help="The port; 0 takes a free one.", min=0, max=65535)
+        int, flags.Option(envvar="SAMEBITS_PORT", help="The port; 0 takes a free one.", min=0, max=65535)
     ] = 8000,
     api_key: Annotated[
-        str | None, typer.Option(envvar=KEY_VARIABLE, help="The key that every route but /health asks for.")
+        str | None, flags.Option(envvar=KEY_VARIABLE, help="The key that every route but /health asks for.")
     ] = None,
     cors_origin: Annotated[
-        list[str], typer.Option(help="A site whose pages may call the API; may be given several times.")
+        list[str], flags.Option(help="A site whose pages may call the API; may be given several times.")
     ] = [],  # noqa: B006
-    served_name: Annotated[str | None, typer.Option(help="The name by which clients call the model.")] = None,
+    served_name: Annotated[str | None, flags.Option(help="The name by which clients call the model.")] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="The same request gives the same choices and usage, always.")
+        bool, flags.Option("--deterministic", help="The same request gives the same choices and usage, always.")
     ] = False,
     tool_form: Annotated[
-        str, typer.Option(help="How the model writes calls of tools, where its chat template does not tell.")
+        str, flags.Option(help="How the model writes calls of tools, where its chat template does not tell.")
     ] = "auto",
     reasoning_form: Annotated[
-        str, typer.Option(help="The marks around the model's reasoning, where its chat template does not tell.")
+        str, flags.Option(help="The marks around the model's reasoning, where its chat template does not tell.")
     ] = "auto",
     max_waiting: Annotated[int, _limit("Requests that may wait in the queue; further ones get 503.", min=1)] = 256,
     max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
@@ -69,9 +69,9 @@ def serve(
     ] = 20.0,
     stall_seconds: Annotated[float, _limit("Time for which a client may leave its answer unread.", min=0.1)] = 30.0,
     stay: Annotated[
-        bool, typer.Option("--stay", help="Stay, and say why in /health, where the model cannot be loaded.")
+        bool, flags.Option("--stay", help="Stay, and say why in /health, where the model cannot be loaded.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Write a log line for every request.")] = False,
+    verbose: Annotated[bool, flags.Option("--verbose", help="Write a log line for every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
     flags = dict(locals())  # those of the panel have the names of Limits' fields

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from samebits.backends import discovery
 from samebits.backends.one_op import one_node
 from samebits.backends.support import supports
+from samebits.cli import flags
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Sym
 from samebits.core.tiers import Tier
@@ -48,15 +47,17 @@ def _sizes_at(graph: Graph, num_tokens: int) -> dict[str, int]:
 
 
 def shader(
-    op: str = typer.Argument(None, help="The op, such as rms_norm."),
-    case: str = typer.Option(
+    op: str = flags.Argument(None, help="The op, such as rms_norm."),
+    case: str = flags.Option(
         None, "--case", help="A case of the op, as `samebits verify` names it; the first if absent."
     ),
-    model: str = typer.Option(None, "--model", help="Show what this model's step runs instead of a case."),
-    node: str = typer.Option("", "--node", help="With --model: only nodes whose result's name contains this."),
-    tokens: int = typer.Option(1, "--tokens", help="With --model: the tokens of the step.", min=1, max=4096),
+    model: str = flags.Option(None, "--model", help="Show what this model's step runs instead of a case."),
+    node: str = flags.Option(
+        "", "--node", help="With --model: show only nodes whose result has this text in its name."
+    ),
+    tokens: int = flags.Option(1, "--tokens", help="With --model: the number of tokens in the step.", min=1, max=4096),
 ) -> None:
-    """Print the final shaders of a kernel of the webgpu backend, each once, with what they are run with in comments.
+    """Print the final shaders of a webgpu kernel, each once, with comments that say what it is run with.
 
     `samebits trace` and `samebits explain` show the names that --node takes. No GPU is needed, and nothing is run.
     """
@@ -77,5 +78,5 @@ def shader(
     shown: set[str] = set()
     for text, found in backend.sources(graph, numbers, _sizes_at(graph, tokens), Tier.PORTABLE):
         if text not in shown:
-            typer.echo(found)
+            flags.echo(found)
         shown.add(text)

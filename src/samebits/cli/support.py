@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from samebits.backends.discovery import Found, discover, get
 from samebits.backends.support import candidates, op_call, strongest_tier
+from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.tiers import Tier
 from samebits.ops import OPS, Bound, Op, bind, make_inputs
 
@@ -84,14 +84,16 @@ def _shown(cell: Support) -> str:
 
 
 def support(
-    op: str = typer.Option(None, "--op", help="Show only this op."),
-    backend: str = typer.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Show only this backend."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
+    op: str = flags.Option(None, "--op", help="Show only this op."),
+    backend: str = flags.Option(None, "--backend", envvar="SAMEBITS_BACKEND", help="Show only this backend."),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show which op runs in which format on which backend, and the strongest tier it keeps there."""
     ops = [OPS[op]] if op else list(OPS)
     backends = [get(backend)] if backend else list(discover())
-    if as_json:
-        typer.echo(json.dumps([asdict(cell) for cell in matrix(ops, backends)], indent=1))
-    else:
-        print_matrix(Console(), ops, backends)
+    console = console_for("support", as_json, output=output)
+    if as_json or output:
+        emit([asdict(cell) for cell in matrix(ops, backends)], as_json, output)
+    if not as_json:
+        print_matrix(console, ops, backends)

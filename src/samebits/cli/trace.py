@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from samebits.backends.discovery import default_name, get
+from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput
 from samebits.core.numerics import NUMERICS_VERSION
 from samebits.core.tiers import Tier
@@ -17,15 +16,8 @@ from samebits.debug.prepare import Prefill, choose_tokens, graph_and_tier, open_
 from samebits.debug.stepper import Stepper, walk
 from samebits.debug.summary import Summary, line, summarize
 from samebits.graph import Graph
-from samebits.verify.report import write_json
 
 MAX_VALUES = 64
-
-
-def check_file(command: str, option: str, file: Path | None) -> None:
-    """BadInput for a report that could not be written, before anything is run."""
-    if file and (file.is_dir() or not file.parent.is_dir()):
-        raise BadInput(command, option, file, "a file in a folder that exists")
 
 
 def progress_bar(console: Console) -> Progress:
@@ -50,41 +42,41 @@ def _until_last(graph: Graph, labels: dict[str, Label], layer: int | None, text:
 
 
 def trace(
-    model: str = typer.Argument(
+    model: str = flags.Argument(
         ..., help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
     ),
-    prompt: str = typer.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
-    tokens: str = typer.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
-    backend: str | None = typer.Option(
+    prompt: str = flags.Option(None, "--prompt", help="The text to run; a short sentence if absent."),
+    tokens: str = flags.Option(None, "--tokens", help="Token ids to run instead, such as 1,2,3."),
+    backend: str | None = flags.Option(
         None, "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    numerics: str = typer.Option(
+    numerics: str = flags.Option(
         None,
         "--numerics",
         envvar="SAMEBITS_NUMERICS",
         help="The tier: fast, invariant or portable; the strongest if absent.",
     ),
-    fused: bool = typer.Option(
+    fused: bool = flags.Option(
         False, "--fused/--unfused", help="Run the graph after the passes, or as the model states it."
     ),
-    layer: int = typer.Option(None, "--layer", help="Show only the tensors of this layer.", min=0),
-    text: str = typer.Option("", "--filter", help="Show only tensors whose name or op contains this."),
-    values: int = typer.Option(4, "--values", help="How many of the first values to show.", min=0, max=MAX_VALUES),
-    json_file: Path = typer.Option(None, "--json", help="Write all lines to this file, with whole hashes."),
+    layer: int = flags.Option(None, "--layer", help="Show only the tensors of this layer.", min=0),
+    text: str = flags.Option("", "--filter", help="Show only tensors whose name or op contains this text."),
+    values: int = flags.Option(4, "--values", help="How many leading values to show.", min=0, max=MAX_VALUES),
+    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Run a prompt's prefill op by op and print a line for every tensor.
 
-    Lines come in the order of the computation and hold nothing else, so two runs can be compared with diff -y.
+    Lines come in the order of the computation, and nothing else is printed, so two runs can be compared with diff -y.
     """
-    check_file("trace", "--json", json_file)
+    console = console_for("trace", True, output=output)
     asked = Tier.parse(numerics) if numerics else None
     found, checkpoint = get(backend or default_name()), open_model(model)
     prefill = Prefill(checkpoint, choose_tokens(checkpoint, prompt, tokens))
     graph, tier = graph_and_tier(step_graph(checkpoint, len(prefill.tokens)), found, asked, fused)
     labels = label_values(graph)
     wanted, count = _until_last(graph, labels, layer, text)
-    console = Console(stderr=True)
-    typer.echo(f"{found.name} at {tier.label}, tokens {list(prefill.tokens)}", err=True)
+    flags.echo(f"{found.name} at {tier.label}, tokens {list(prefill.tokens)}", err=True)
     width = max(map(len, wanted))
     summaries: list[Summary] = []
     with progress_bar(console) as bar:
@@ -94,9 +86,10 @@ def trace(
             for label, tensor in zip(step.labels, step.results[0], strict=True):
                 if label.text in wanted:
                     summaries.append(summarize(label, step.node.op.name, tensor, values))
-                    typer.echo(line(summaries[-1], width))
+                    if not as_json:
+                        flags.echo(line(summaries[-1], width))
             bar.advance(task)
-    if json_file:
+    if as_json or output:
         facts = {"model": model, "backend": found.name, "tier": tier.label, "numerics_version": NUMERICS_VERSION}
         rows = [s.as_json() for s in summaries]
-        write_json(json_file, {**facts, "tokens": list(prefill.tokens), "fused": fused, "tensors": rows})
+        emit({**facts, "tokens": list(prefill.tokens), "fused": fused, "tensors": rows}, as_json, output)

@@ -8,28 +8,22 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, track
 
 from samebits.backends.discovery import Found, get
+from samebits.cli import flags
+from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.files import write_atomically, write_json
 from samebits.core.tiers import Tier
 from samebits.verify.coverage import unreached
 from samebits.verify.html import html_page
 from samebits.verify.model import Result, Task
-from samebits.verify.perf import perf_page, print_timings, time_case
+from samebits.verify.perf import Timing, perf_page, print_timings, time_case
 from samebits.verify.pool import Pool
-from samebits.verify.report import (
-    TIERS,
-    Run,
-    as_json,
-    certificate,
-    environment,
-    print_summary,
-    write_atomically,
-    write_json,
-)
+from samebits.verify.report import TIERS, Run, certificate, environment, print_summary
+from samebits.verify.report import as_json as run_as_json
 from samebits.verify.select import preset_tasks, tasks_for
 
 CONTEXT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -69,54 +63,60 @@ def run_tasks(tasks: list[Task], backend: str, jobs: int, seconds: float, consol
 
 
 def verify(
-    context: typer.Context,
-    backend: str = typer.Option(
+    context: flags.Context,
+    backend: str = flags.Option(
         "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
     ),
-    op: str = typer.Option(None, "--op", help="Check only this op."),
-    case: str = typer.Option(None, "--case", help="Check only this case of --op."),
-    tier: str = typer.Option(
+    op: str = flags.Option(None, "--op", help="Check only this op."),
+    case: str = flags.Option(None, "--case", help="Check only this case of --op."),
+    tier: str = flags.Option(
         None, "--tier", envvar="SAMEBITS_NUMERICS", help="The tier: fast, invariant or portable; all three if absent."
     ),
-    full: bool = typer.Option(
+    full: bool = flags.Option(
         False,
         "--full/--quick",
-        help="Cover every pair of what kernels may branch on, or each once, in a minute or two.",
+        help="Cover every pair of the things that kernels may branch on, or each of them once, in a minute or two.",
     ),
-    hours: float = typer.Option(
-        None, "--hours", help="Go on with further seeds for this many hours.", min=0.0, max=10_000.0
+    hours: float = flags.Option(
+        None, "--hours", help="Keep drawing further cases, with new seeds, for this many hours.", min=0.0, max=10_000.0
     ),
-    jobs: int = typer.Option(os.cpu_count() or 1, "-j", help="The number of worker processes.", min=1, max=256),
-    seed: int = typer.Option(0, "--seed", help="The seed of the drawn cases and of all inputs.", min=0, max=2**62),
-    seconds: float = typer.Option(120.0, "--time-limit", help="The most seconds that a case may take.", min=0.1),
-    perf: bool = typer.Option(False, "--perf", help="Time the cases instead of checking them."),
-    preset: str = typer.Option(
+    jobs: int = flags.Option(
+        None, "-j", help="The number of worker processes; one per core if absent.", min=1, max=256
+    ),
+    seed: int = flags.Option(0, "--seed", help="The seed of the drawn cases and of all inputs.", min=0, max=2**62),
+    seconds: float = flags.Option(120.0, "--time-limit", help="The most seconds that a case may take.", min=0.1),
+    perf: bool = flags.Option(False, "--perf", help="Time the cases instead of checking them."),
+    preset: str = flags.Option(
         None, "--preset", help="A named set of cases: 'paged' is 16 sequences of 512 tokens, 32 heads of 128."
     ),
-    json_file: Path = typer.Option(None, "--json", help="Write all results to this file."),
-    html_file: Path = typer.Option(None, "--html", help="Write a page to look at to this file."),
-    certificate_file: Path = typer.Option(
+    as_json: AsJson = False,
+    output: Output = None,
+    html_file: Path = flags.Option(None, "--html", help="Write an HTML page of the results to this file."),
+    certificate_file: Path = flags.Option(
         None, "--certificate", help="Write a certificate of what was proven to this file."
     ),
 ) -> None:
     """Prove that a backend computes what the reference defines.
 
     Sizes such as --m 32 --n 128 --k 64 make a case of their own.
+
     Exit status: 0 if nothing failed and every stated range was reached, 1 otherwise, 2 for a mistake in the call.
+
     Ctrl-C ends the run early: the verdicts so far are reported, no certificate is written, and the status is 130.
     """
-    console = Console()
+    console = console_for("verify", as_json, output=output, html=html_file, certificate=certificate_file)
     tiers = (_tier(tier),) if tier else TIERS
-    for name, file in (("--json", json_file), ("--html", html_file), ("--certificate", certificate_file)):
-        if file and (file.is_dir() or not file.parent.is_dir()):
-            raise BadInput("verify", name, file, "a file in a folder that exists")
+    jobs = jobs or os.cpu_count() or 1
     found = get(backend)
     if preset is None:
         tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
     else:
         tasks = preset_tasks(backend, tiers, preset, seed)
     if perf:
-        _time(found, tasks, tiers, console, json_file, html_file)
+        timings = _time(found, tasks, tiers, console)
+        emit({"environment": environment(found), "timings": [t.as_json() for t in timings]}, as_json, output)
+        if html_file:
+            write_atomically(html_file, perf_page(timings, f"{found.name}: GB/s by case"))
         return
     started = time.monotonic()
     results = run_tasks(tasks, backend, jobs, seconds, console)
@@ -135,8 +135,7 @@ def verify(
     print_summary(console, run)
     for gap in gaps:
         console.print(f"[red]not reached[/] {gap}", highlight=False)
-    if json_file:
-        write_json(json_file, as_json(run))
+    emit(run_as_json(run), as_json, output)
     if certificate_file and not missing:
         write_json(certificate_file, certificate(run))
     if html_file:
@@ -152,14 +151,7 @@ def _num_missing(tasks: list[Task], results: list[Result]) -> int:
     return len({(t.op, t.case) for t in tasks} - {(r.op, r.case) for r in results})
 
 
-def _time(
-    found: Found,
-    tasks: list[Task],
-    tiers: tuple[str, ...],
-    console: Console,
-    json_file: Path | None,
-    html_file: Path | None,
-) -> None:
+def _time(found: Found, tasks: list[Task], tiers: tuple[str, ...], console: Console) -> list[Timing]:
     """Times every case at every tier in this process, one after another."""
     if found.backend is None:
         raise Unavailable(found.reason)
@@ -169,7 +161,4 @@ def _time(
             timing = time_case(found.backend, task, Tier.parse(tier))
             timings += [timing] if timing else []
     print_timings(console, timings)
-    if json_file:
-        write_json(json_file, {"environment": environment(found), "timings": [t.as_json() for t in timings]})
-    if html_file:
-        write_atomically(html_file, perf_page(timings, f"{found.name}: GB/s by case"))
+    return timings

@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
+from samebits.core.arguments import flag, real_number, texts, whole_number, whole_numbers
 from samebits.core.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SAMPLE = "sample"  # what refusals of a draw begin with
 DRAWN_SEED_SHIFT = 11  # leaves 53 bits, which a double holds
+MAX_SEED = 2**64 - 1
+MAX_BIAS, MAX_ID = 1e6, 2**31 - 1
+WHOLE = {"max_tokens": (0, 1 << 20), "min_tokens": (0, 1 << 20), "top_k": (0, 1 << 30), "n": (1, 128)}
+WHOLE_OR_NONE = {"seed": (0, MAX_SEED), "logprobs": (0, 128), "prompt_logprobs": (0, 128)}
+REAL = {
+    "temperature": (0, 1e6),
+    "top_p": (2.0**-16, 1),
+    "min_p": (0, 1),
+    "repetition_penalty": (1e-3, 1e3),
+    "presence_penalty": (-1e3, 1e3),
+    "frequency_penalty": (-1e3, 1e3),
+}
+FLAGS = ("hash_logits", "ignore_eos", "include_stop", "skip_special")
+TEXTS = ("stop", "bad_words")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """One request's wishes.
+    """One request's wishes. BadInput for what cannot be meant.
 
     seed              of the draws; None draws one, which the answer reports
     min_tokens        an answer does not end of itself before it has so many
-    stop              texts that end an answer, which are not part of it unless `include_stop`
+    stop              a text that ends the answer, or several, which are not part of it unless `include_stop`; kept as a
+                      tuple, which `stops` gives
     stop_token_ids    tokens that do the same
     skip_special      tokens that are no text, such as the end of a turn, are left out of the answer's text
+    logit_bias        what is added to the logits of tokens, by id
     allowed_token_ids if given, the only tokens that may be drawn; list the end of a text too where it may come
     bad_words         words that are not written, as far as they are spelled in their usual tokens
     prompt_logprobs   log-probabilities of the prompt's tokens too, and of so many of the likeliest in their places
@@ -39,7 +58,7 @@ class SamplingParams:
     logit_bias: dict[int, float] = field(default_factory=dict)
     seed: int | None = None
     n: int = 1
-    stop: tuple[str, ...] = ()
+    stop: str | Sequence[str] = ()
     logprobs: int | None = None
     hash_logits: bool = False
     ignore_eos: bool = False
@@ -53,35 +72,36 @@ class SamplingParams:
     shown_ids: frozenset[int] = frozenset()  # control tokens whose text is part of the answer
 
     def __post_init__(self) -> None:
-        bounds: dict[str, tuple[float, float]] = {
-            "max_tokens": (0, 1 << 20),
-            "min_tokens": (0, self.max_tokens),
-            "temperature": (0, 1e6),
-            "top_k": (0, 1 << 30),
-            "top_p": (2.0**-16, 1),
-            "min_p": (0, 1),
-            "repetition_penalty": (1e-3, 1e3),
-            "presence_penalty": (-1e3, 1e3),
-            "frequency_penalty": (-1e3, 1e3),
-            "n": (1, 128),
-        }
-        for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not low <= value <= high:
-                raise BadInput("sampling", name, repr(value), f"{low:g} .. {high:g}")
+        for name, (low, high) in WHOLE.items():
+            self._set(name, whole_number("sampling", name, getattr(self, name), low, high))
+        for name, (low, high) in WHOLE_OR_NONE.items():
+            if (value := getattr(self, name)) is not None:
+                self._set(name, whole_number("sampling", name, value, low, high))
+        for name, (least, most) in REAL.items():
+            self._set(name, real_number("sampling", name, getattr(self, name), least, most))
+        for name in FLAGS:
+            flag("sampling", name, getattr(self, name))
+        for name in TEXTS:
+            self._set(name, texts("sampling", name, getattr(self, name)))
+        self._set("stop_token_ids", whole_numbers("sampling", "stop_token_ids", self.stop_token_ids, 0, MAX_ID))
+        if self.allowed_token_ids is not None:
+            ids = whole_numbers("sampling", "allowed_token_ids", self.allowed_token_ids, 0, MAX_ID)
+            if not ids:
+                raise BadInput("sampling", "allowed_token_ids", "none", "at least one")
+            self._set("allowed_token_ids", ids)
+        if self.min_tokens > self.max_tokens:
+            raise BadInput("sampling", "min_tokens", self.min_tokens, f"0 .. {self.max_tokens}, which is max_tokens")
         if 0 < self.temperature < 1e-4:
             raise BadInput("sampling", "temperature", self.temperature, "0, or 0.0001 and more")
-        if self.seed is not None and not 0 <= self.seed < 2**64:
-            raise BadInput("sampling", "seed", self.seed, "0 .. 2^64 - 1")
-        for name in ("logprobs", "prompt_logprobs"):
-            count = getattr(self, name)
-            if count is not None and not 0 <= count <= 128:
-                raise BadInput("sampling", name, count, "0 .. 128")
-        for name in ("stop", "bad_words"):
-            if any(not text for text in getattr(self, name)):
-                raise BadInput("sampling", name, "an empty string", "strings with text")
-        if self.allowed_token_ids is not None and not self.allowed_token_ids:
-            raise BadInput("sampling", "allowed_token_ids", "none", "at least one")
+        self._set("logit_bias", _biases(self.logit_bias))
+
+    def _set(self, name: str, value: object) -> None:
+        """A value as it was meant in place of the one that was given, once, while the record is made."""
+        object.__setattr__(self, name, value)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return tuple(self.stop)
 
     def with_seed(self) -> SamplingParams:
         """The same with a seed: its own, or one drawn now, which every reader of JSON can hold."""
@@ -92,6 +112,16 @@ class SamplingParams:
     @property
     def has_penalties(self) -> bool:
         return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
+
+
+def _biases(given: Any) -> dict[int, float]:
+    """Biases by token id, which JSON gives as a text of digits; BadInput for anything else."""
+    if not isinstance(given, Mapping):
+        raise BadInput("sampling", "logit_bias", repr(given), "numbers by token id, such as {42: -1.5}")
+    ids = (int(token) if isinstance(token, str) and token.isdecimal() else token for token in given)
+    tokens = whole_numbers("sampling", "logit_bias's token", ids, 0, MAX_ID)
+    biases = [real_number("sampling", "logit_bias", bias, -MAX_BIAS, MAX_BIAS) for bias in given.values()]
+    return dict(zip(tokens, biases, strict=True))
 
 
 class TokenMask(Protocol):

@@ -80,7 +80,7 @@ class AnswerText:
 
     def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:
         self._stream, self._params = tokenizer.stream(params.skip_special, params.shown_ids), params
-        self._stops = StopText(params.stop, params.include_stop)
+        self._stops = StopText(params.stops, params.include_stop)
         self._marks, self._controls = tokenizer.special.marks, tokenizer.control_ids
         self._entered: str | None = None  # the channel of what comes next
         self._addressed: str | None = None  # whom that is for
@@ -107,7 +107,7 @@ class AnswerText:
             text, is_stopped = self._stops.push(rest)
             if not is_stopped:
                 text += self._stops.finish()
-                self._stops = StopText(self._params.stop, self._params.include_stop)
+                self._stops = StopText(self._params.stops, self._params.include_stop)
         if mark == marks.message:
             words = (self._name or "").split()
             self._entered = next(iter(words), None)

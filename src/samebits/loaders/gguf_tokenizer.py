@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def _read_merges(vocab: Vocab, ids: Mapping[str, int]) -> np.ndarray:
         lefts.append(text[: max(cut, 0)])  # without a cut nothing, which is no token
         rights.append(text[cut + 1 :])
     parts = (lefts, rights, list(map(str.__add__, lefts, rights)))
-    found = [np.fromiter((ids.get(text, -1) for text in part), np.int64, len(texts)) for part in parts]
+    found = [np.fromiter(map(ids.get, part, repeat(-1)), np.int64, len(texts)) for part in parts]
     merges = np.stack(found, axis=1)
     if (is_wrong := (merges < 0).any(axis=1)).any():
         first = int(is_wrong.argmax())

@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
-from samebits.models.architecture import Architecture
-from samebits.models.deepseek2 import DEEPSEEK2, DEEPSEEK3
-from samebits.models.falcon_h1 import FALCON_H1
-from samebits.models.gemma2 import GEMMA2
-from samebits.models.gemma3 import GEMMA3
-from samebits.models.glm4moe import GLM4MOE
-from samebits.models.gpt_oss import GPT_OSS
-from samebits.models.granitehybrid import GRANITEHYBRID
-from samebits.models.granitemoe import GRANITEMOE
-from samebits.models.lfm2 import LFM2
-from samebits.models.llama import LLAMA
-from samebits.models.mamba2 import MAMBA2
-from samebits.models.mistral import MISTRAL
-from samebits.models.mixtral import MIXTRAL
-from samebits.models.nemotron_h import NEMOTRON_H, NEMOTRON_H_MOE
-from samebits.models.phi3 import PHI3
-from samebits.models.qwen2 import QWEN2
-from samebits.models.qwen3 import QWEN3
-from samebits.models.qwen3moe import QWEN3MOE
-from samebits.models.qwen3next import QWEN3NEXT
-from samebits.models.qwen35 import QWEN35, QWEN35MOE
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
-DENSE = (LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, GEMMA3, PHI3)
-EXPERTS = (MIXTRAL, QWEN3MOE, GRANITEMOE, GLM4MOE, GPT_OSS)
-LATENT = (DEEPSEEK2, DEEPSEEK3)
-HYBRID = (QWEN3NEXT, QWEN35, QWEN35MOE, MAMBA2, LFM2, GRANITEHYBRID, FALCON_H1, NEMOTRON_H_MOE, NEMOTRON_H)
-ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (*DENSE, *EXPERTS, *LATENT, *HYBRID)}
+from samebits.models.architecture import Architecture
+
+# name in GGUF files -> the architecture's module here, and its record there
+DENSE = {
+    "llama": "llama:LLAMA",
+    "mistral": "mistral:MISTRAL",
+    "qwen2": "qwen2:QWEN2",
+    "qwen3": "qwen3:QWEN3",
+    "gemma2": "gemma2:GEMMA2",
+    "gemma3": "gemma3:GEMMA3",
+    "phi3": "phi3:PHI3",
+}
+EXPERTS = {
+    "mixtral": "mixtral:MIXTRAL",
+    "qwen3moe": "qwen3moe:QWEN3MOE",
+    "granitemoe": "granitemoe:GRANITEMOE",
+    "glm4moe": "glm4moe:GLM4MOE",
+    "gpt-oss": "gpt_oss:GPT_OSS",
+}
+LATENT = {"deepseek2": "deepseek2:DEEPSEEK2", "deepseek3": "deepseek2:DEEPSEEK3"}
+HYBRID = {
+    "qwen3next": "qwen3next:QWEN3NEXT",
+    "qwen35": "qwen35:QWEN35",
+    "qwen35moe": "qwen35:QWEN35MOE",
+    "mamba2": "mamba2:MAMBA2",
+    "lfm2": "lfm2:LFM2",
+    "granitehybrid": "granitehybrid:GRANITEHYBRID",
+    "falcon-h1": "falcon_h1:FALCON_H1",
+    "nemotron_h_moe": "nemotron_h:NEMOTRON_H_MOE",
+    "nemotron_h": "nemotron_h:NEMOTRON_H",
+}
+
+
+class _Architectures(Mapping[str, Architecture]):
+    """All of them by name; each is imported when it is looked up, since a model needs one."""
+
+    def __init__(self) -> None:
+        self._where = DENSE | EXPERTS | LATENT | HYBRID
+
+    def __getitem__(self, name: str) -> Architecture:
+        module, _, record = self._where[name].partition(":")
+        found: Architecture = getattr(import_module(f"samebits.models.{module}"), record)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._where)
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+
+ARCHITECTURES: Mapping[str, Architecture] = _Architectures()

@@ -35,9 +35,9 @@ GATED_CASES = [
     inputs=GATED,
     results=[Result("y", "... H", "=x")],
     tolerance=GATED_TOLERANCE,
-    cases=GATED_CASES,
+    cases=lambda: GATED_CASES,
     invariant_axes=("...",),
-    space=row_space(width="H", most=32_768, operations=3),
+    space=lambda: row_space(width="H", most=32_768, operations=3),
     smallest=-101,
 )
 def silu_and_mul(x: np.ndarray) -> np.ndarray:
@@ -56,12 +56,12 @@ def _form(name: str) -> str | None:
     attrs=[Attr("form", str, "tanh", "'tanh' (Gemma) or 'erf'", _form)],
     results=[Result("y", "... H", "=x")],
     tolerance=GATED_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *GATED_CASES,
         *(Case(f"erf-{f}", _sizes(3, 48), {"form": "erf"}, {"x": f}) for f in FLOATS),
     ],
     invariant_axes=("...",),
-    space=row_space(width="H", most=32_768, attrs=distinct({"form": ("tanh", "erf")}), operations=3),
+    space=lambda: row_space(width="H", most=32_768, attrs=distinct({"form": ("tanh", "erf")}), operations=3),
     smallest=-115,
 )
 def gelu_and_mul(x: np.ndarray, *, form: str = "tanh") -> np.ndarray:
@@ -91,13 +91,13 @@ LIMIT = Attr("limit", float, 7.0, "the gate's largest value, and the largest mag
     attrs=[ALPHA, LIMIT],
     results=[Result("y", "... H", "=x")],
     tolerance=GATED_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *GATED_CASES,
         Case("beyond-limits", _sizes(4, 64), {"limit": 0.5}),
         Case("gpt-oss-20b", _sizes(4, 2880)),
     ],
     invariant_axes=("...",),
-    space=row_space(
+    space=lambda: row_space(
         width="H",
         most=32_768,
         values=(*FINITE, "nan"),

@@ -120,7 +120,7 @@ def _storage(cache: HostTensor) -> np.ndarray:
         Result("v_cache", "", "=v_cache", alias_of="v_cache"),
     ],
     tolerance=Tolerance(2.0**-7, 0.0, "one rounding; a quantized code may fall on the other side of a tie", steps=1),
-    cases=[
+    cases=lambda: [
         *(append_case(f"{k}-{v}", k=k, v=v) for k, v in zip(CACHES, (*CACHES[1:], CACHES[0]), strict=True)),
         append_case("hnd", layout="HND"),
         append_case("unified", kind="unified"),
@@ -141,7 +141,7 @@ def _storage(cache: HostTensor) -> np.ndarray:
         len(key) * _views(key, value, k_cache, v_cache, layout).token_bytes
     ),
     operations=lambda key, value, **_: key.size + (0 if value is None else value.size),
-    space=APPEND_SPACE,
+    space=lambda: APPEND_SPACE,
     smallest=-123,
 )
 def append_paged_kv_cache(

@@ -24,7 +24,7 @@ from samebits.core.numerics.rounding import F32, as_operand, narrow, widen
 from samebits.core.numerics.settling import settle
 from samebits.core.numerics.sums import head_dot, stream_dot, stream_sum
 from samebits.core.shapes import Env, TensorSpec
-from samebits.ops.attention_cases import ATTENTION_CASES
+from samebits.ops.attention_cases import attention_cases
 from samebits.ops.gemm import block_matmul
 from samebits.ops.kv_cases import attention_inputs
 from samebits.ops.kv_equivalents import attention_equivalents
@@ -225,7 +225,7 @@ def _check(q: np.ndarray, qo_indptr: np.ndarray, **given: Any) -> None:
         Result("lse", "T Hq", "f32", "base 2; -Inf where nothing is seen", when="return_lse"),
     ],
     tolerance=Tolerance(2e-2, 2e-2, "P and Q in 16 bits or better, int8 with a quantized cache; outputs are averages"),
-    cases=ATTENTION_CASES,
+    cases=attention_cases,
     invariant_axes=("T", "B", "Hq"),
     check=_check,
     make_inputs=attention_inputs,
@@ -233,7 +233,7 @@ def _check(q: np.ndarray, qo_indptr: np.ndarray, **given: Any) -> None:
     equivalents=attention_equivalents,
     operations=_operations,
     cache_bytes=_cache_bytes,
-    space=ATTENTION_SPACE,
+    space=lambda: ATTENTION_SPACE,
     smallest=-123,
 )
 def paged_attention(

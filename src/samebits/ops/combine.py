@@ -45,7 +45,7 @@ GATED = ("shared", "shared_gate")
     ],
     results=[Result("out", "T N", "=y")],
     tolerance=Tolerance(2.0**-7, 1e-5, "R products and a sum, then one rounding (bf16: 2^-8)"),
-    cases=[
+    cases=lambda: [
         *(_case(f"small-{f}", 3, 2, 48, formats={"y": f}) for f in FLOATS),
         _case("shared", 3, 4, 48, given=SHARED),
         _case("shared-gate", 3, 4, 48, given=GATED),
@@ -58,7 +58,7 @@ GATED = ("shared", "shared_gate")
     shape_env=_env,
     equivalents=combine_equivalents,
     operations=lambda y, **_: 2 * y.size,
-    space=COMBINE_SPACE,
+    space=lambda: COMBINE_SPACE,
     smallest=-123,
 )
 def combine(

@@ -59,7 +59,7 @@ def _case(case_id: str, num_copies: int = 3, **kw: Any) -> Case:
         Result("v_cache", "", "=v_cache", alias_of="v_cache"),
     ],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(_case(f"{k}-{v}", k=k, v=v) for k, v in zip(CACHES, (*CACHES[1:], CACHES[0]), strict=True)),
         _case("unified-hnd", kind="unified", layout="HND"),
         _case("mla", kind="mla", heads=1, head=576),
@@ -68,7 +68,7 @@ def _case(case_id: str, num_copies: int = 3, **kw: Any) -> Case:
     invariant_axes=("N",),
     check=_check,
     make_inputs=_inputs,
-    space=COPY_SPACE,
+    space=lambda: COPY_SPACE,
 )
 def copy_kv_pages(
     k_cache: HostTensor, sources: np.ndarray, targets: np.ndarray, v_cache: HostTensor | None = None

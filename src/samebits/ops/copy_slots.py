@@ -79,7 +79,7 @@ SPACE = Space(
     ],
     results=[Result("state", "", "=state", alias_of="state")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         Case("ring", _dims(9, 3, "3", 40), extra=_extra("3")),
         Case("rows", _dims(7, 3, "2", 33), extra=_extra("2")),
         Case("state", _dims(8, 4, "4", 16), extra=_extra("4")),
@@ -89,7 +89,7 @@ SPACE = Space(
     invariant_axes=("M",),
     check=_check,
     make_inputs=_inputs,
-    space=SPACE,
+    space=lambda: SPACE,
 )
 def copy_slots(state: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """state[targets] = state[sources], in place."""

@@ -72,7 +72,7 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     attrs=[Attr("format", str, "f32", "the format of the result", float_format)],
     results=[Result("y", "T K", "@format")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", _sizes(50, 256, 7), {}, {"table": f}) for f in WEIGHTS),
         Case("to-bf16", _sizes(20, 64, 5), {"format": "bf16"}, {"table": "bf16"}),
         Case("no-tokens", _sizes(20, 64, 0)),
@@ -81,7 +81,7 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     invariant_axes=("T",),
     check=_check,
     make_inputs=_inputs,
-    space=SPACE,
+    space=lambda: SPACE,
     smallest=-50,
 )
 def embedding(table: HostTensor, ids: np.ndarray, *, format: str = "f32") -> np.ndarray:

@@ -48,7 +48,7 @@ def _layout_case(case_id: str, t: int, r: int, e: int, kind: str = "scattered") 
         Result("seg_indptr", "num_experts+1", "i32", "where each expert's pairs begin, and the end"),
     ],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         _layout_case("small", 5, 2, 8),
         _layout_case("one-token", 1, 4, 32),
         _layout_case("one-expert", 6, 1, 1),
@@ -61,7 +61,7 @@ def _layout_case(case_id: str, t: int, r: int, e: int, kind: str = "scattered") 
     check=_check_layout_ids,
     make_inputs=expert_inputs,
     shape_env=_layout_env,
-    space=LAYOUT_SPACE,
+    space=lambda: LAYOUT_SPACE,
 )
 def expert_layout(expert_ids: np.ndarray, *, num_experts: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """The pairs of every expert, in order of their numbers."""
@@ -108,7 +108,7 @@ def _check(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.
     ],
     results=[Result("y", "P N", "=x", "one row per pair, in order of pair numbers")],
     tolerance=GEMM_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *(expert_case(f"small-{f}", 5, 2, 4, 24, 256, f) for f in WEIGHTS),
         *(expert_case(f"bias-{f}", 3, 2, 4, 16, 256, f, given=("bias",)) for f in ("bf16", "q4_1")),
         *(expert_case(f"rows-per-pair-{f}", 4, 2, 4, 16, 64, f, rows="pair") for f in ("f32", "q8_0")),
@@ -124,7 +124,7 @@ def _check(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.
     operations=lambda weight, pairs, **_: 2 * len(pairs) * weight.shape[-2] * weight.shape[-1],
     weight_bytes=active_bytes,
     usual_size=lambda x, weight, pairs, seg_indptr, **_: usual_sizes(x, weight, pairs, seg_indptr),
-    space=EXPERT_GEMM_SPACE,
+    space=lambda: EXPERT_GEMM_SPACE,
     smallest=-123,
 )
 def expert_gemm(

@@ -60,7 +60,7 @@ def _check_for(op: str) -> Callable[..., None]:
     ],
     results=[Result("y", "P N", "f32", "one row per pair, in order of pair numbers")],
     tolerance=Tolerance(2e-2, 1e-6, "codes are given, but operands may be kept in 16 bits, and sums cancel"),
-    cases=[
+    cases=lambda: [
         *(expert_case(f"small-{f}", 5, 2, 4, 24, 256, f) for f in BLOCK_WEIGHTS),
         *(expert_case(f"bias-{f}", 3, 2, 4, 16, 256, f, given=("bias",)) for f in ("q8_0", "q4_1")),
         expert_case("rows-per-pair", 4, 2, 4, 16, 64, "q4_0", rows="pair"),
@@ -79,7 +79,7 @@ def _check_for(op: str) -> Callable[..., None]:
     operations=_operations,
     weight_bytes=active_bytes,
     usual_size=_usual_size,
-    space=EXPERT_Q8_SPACE,
+    space=lambda: EXPERT_Q8_SPACE,
     smallest=-123,
 )
 def expert_gemm_q8(
@@ -166,7 +166,7 @@ def _decompose(
         Result("y_scales", "P HB", "f32", "one per block"),
     ],
     tolerance=Tolerance(4e-2, 1e-6, "operands in 16 bits, sums that cancel, a code beyond a tie", steps=3),
-    cases=[
+    cases=lambda: [
         *(expert_case(f"small-{f}", 5, 2, 4, 128, 256, f) for f in BLOCK_WEIGHTS),
         *(expert_case(a, 3, 2, 4, 64, 64, "q4_0", attrs={"activation": a}) for a in ("gelu_tanh", "clamped")),
         expert_case("gpt-oss", 3, 2, 4, 64, 64, "q8_0", attrs={"activation": "clamped"}, given=("bias",)),
@@ -184,7 +184,7 @@ def _decompose(
     equivalents=expert_equivalents,
     operations=_operations,
     weight_bytes=active_bytes,
-    space=EXPERT_GATE_SPACE,
+    space=lambda: EXPERT_GATE_SPACE,
     smallest=-123,
     usual_size=_gated_sizes,
 )

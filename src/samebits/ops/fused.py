@@ -93,7 +93,7 @@ def _cache_bytes(key: np.ndarray, pos_ids: Any, table: Any, interleave: bool, **
     tolerance=Tolerance(
         2.0**-7, 1e-5, "rope and one rounding; a quantized code may fall on the other side of a tie", steps=1
     ),
-    cases=[
+    cases=lambda: [
         _case("f32-f32", k="f32", v="f32"),
         _case("f16-f16"),
         _case("bf16-q8_0", k="bf16", v="q8_0"),
@@ -115,7 +115,7 @@ def _cache_bytes(key: np.ndarray, pos_ids: Any, table: Any, interleave: bool, **
     equivalents=append_equivalents,
     cache_bytes=_cache_bytes,
     operations=lambda key, value, **_: 3 * key.size + (0 if value is None else value.size),
-    space=ROPE_APPEND_SPACE,
+    space=lambda: ROPE_APPEND_SPACE,
     smallest=-123,
 )
 def rope_and_append(

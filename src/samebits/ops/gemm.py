@@ -150,7 +150,7 @@ def _model_cases() -> list[Case]:
     ],
     results=[Result("y", "T N", "=x")],
     tolerance=GEMM_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", _sizes(3, 40, 512), {}, {"weight": f}) for f in WEIGHTS),
         *(Case(f"bias-{f}", _sizes(2, 16, 256), {}, {"weight": f}, given=("bias",)) for f in ("bf16", "q4_1")),
         Case("odd-k-f16", _sizes(3, 5, 131), {}, {"weight": "f16"}),
@@ -164,7 +164,7 @@ def _model_cases() -> list[Case]:
     decompose=_decompose_bias,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
     usual_size=lambda x, weight, **_: product_size(x, weight),
-    space=GEMM_SPACE,
+    space=lambda: GEMM_SPACE,
     smallest=-123,
 )
 def gemm(x: np.ndarray, weight: HostTensor, bias: np.ndarray | None = None) -> np.ndarray:
@@ -219,7 +219,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
     ],
     results=[Result("y", "T N", "=x")],
     tolerance=GEMM_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *(_grouped_case(f"small-{f}", (2, 0, 3), 3, 16, 256, f) for f in WEIGHTS),
         _grouped_case("indices", (1, 4, 2, 1), 3, 16, 64, "q8_0", given=("weight_indices",)),
         _grouped_case("empty", (0, 0), 2, 8, 32, "f16"),
@@ -231,7 +231,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
     equivalents=segment_equivalents,
     operations=lambda x, weight, **_: 2 * x.shape[0] * weight.shape[-2] * weight.shape[-1],
     usual_size=_grouped_size,
-    space=GROUPED_SPACE,
+    space=lambda: GROUPED_SPACE,
     smallest=-123,
 )
 def grouped_gemm(

@@ -70,7 +70,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     ],
     results=[Result("y", "T N", "f32")],
     tolerance=Tolerance(2e-2, 1e-6, "codes are given, but operands may be kept in 16 bits, and sums cancel"),
-    cases=[
+    cases=lambda: [
         *(_case(f"small-{f}", 3, 40, 512, f) for f in BLOCK_WEIGHTS),
         *(_case(f"bias-{f}", 2, 16, 256, f, given=("bias",)) for f in ("q8_0", "q4_1")),
         _case("tail-chunk-q8_0", 3, 24, 576, "q8_0"),
@@ -84,7 +84,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
     decompose=_decompose_bias,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
     usual_size=blocks_size,
-    space=GEMM_Q8_SPACE,
+    space=lambda: GEMM_Q8_SPACE,
     smallest=-123,
 )
 def gemm_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed, bias: np.ndarray | None = None) -> np.ndarray:

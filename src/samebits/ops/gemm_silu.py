@@ -60,7 +60,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
         Result("y_scales", "T HB", "f32", "one per block"),
     ],
     tolerance=Tolerance(4e-2, 1e-6, "operands in 16 bits, sums that cancel, a code beyond a tie", steps=3),
-    cases=[
+    cases=lambda: [
         *(_case(f"small-{f}", 3, 64, 256, f) for f in BLOCK_WEIGHTS),
         _case("one-token", 1, 96, 64, "q8_0"),
         _case("tail-chunk", 5, 32, 576, "q4_0"),
@@ -73,7 +73,7 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
     make_inputs=block_inputs,
     decompose=_decompose,
     operations=lambda codes, weight, **_: 2 * codes.shape[0] * weight.shape[-2] * weight.shape[-1],
-    space=GEMM_SILU_SPACE,
+    space=lambda: GEMM_SILU_SPACE,
     smallest=-123,
     usual_size=_usual_size,
 )

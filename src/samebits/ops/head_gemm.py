@@ -35,7 +35,7 @@ def _case(case_id: str, t: int, h: int, n: int, k: int, fmt: str, **kw: Any) -> 
     ],
     results=[Result("y", "T H N", "=x")],
     tolerance=GEMM_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *(_case(f"small-{f}", 3, 2, 24, 256, f) for f in WEIGHTS),
         _case("odd-k-f16", 2, 3, 5, 131, "f16"),
         Case("bf16-all", {"T": 4, "H": 2, "N": 24, "K": 96}, {}, {"x": "bf16", "weight": "bf16"}),
@@ -47,7 +47,7 @@ def _case(case_id: str, t: int, h: int, n: int, k: int, fmt: str, **kw: Any) -> 
     check=_check,
     operations=lambda x, weight: 2 * x.shape[0] * weight.shape[0] * weight.shape[1] * weight.shape[2],
     usual_size=_usual_size,
-    space=HEAD_SPACE,
+    space=lambda: HEAD_SPACE,
     smallest=-123,
 )
 def head_gemm(x: np.ndarray, weight: HostTensor) -> np.ndarray:

@@ -67,9 +67,9 @@ def normalized(
     attrs=[EPS],
     results=[Result("y", "... K", "=x")],
     tolerance=NORM_TOLERANCE,
-    cases=NORM_CASES,
+    cases=lambda: NORM_CASES,
     invariant_axes=("...",),
-    space=row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
+    space=lambda: row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
     smallest=-114,
 )
 def rms_norm(
@@ -97,14 +97,14 @@ def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: 
         Result("new_residual", "... K", "=residual", "residual + x", alias_of="residual"),
     ],
     tolerance=NORM_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *float_cases("x", "residual", "weight"),
         Case("f32-residual-bf16-x", rows(3, 96), {}, {"x": "bf16"}),
         *(Case(name, rows(8, m[0])) for name, m in MODELS.items()),
     ],
     invariant_axes=("...",),
     decompose=_decompose_add_rms_norm,
-    space=row_space(inputs=("x", "residual", "weight"), attrs=EPS_VALUES, padded=512),
+    space=lambda: row_space(inputs=("x", "residual", "weight"), attrs=EPS_VALUES, padded=512),
     smallest=-114,
 )
 def fused_add_rms_norm(
@@ -120,9 +120,9 @@ def fused_add_rms_norm(
     attrs=[EPS],
     results=[Result("y", "... K", "=x")],
     tolerance=NORM_TOLERANCE,
-    cases=NORM_CASES,
+    cases=lambda: NORM_CASES,
     invariant_axes=("...",),
-    space=row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
+    space=lambda: row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
     smallest=-114,
 )
 def layer_norm(
@@ -137,13 +137,13 @@ def layer_norm(
     attrs=[EPS],
     results=[Result("y", "... K", "=x")],
     tolerance=NORM_TOLERANCE,
-    cases=[
+    cases=lambda: [
         *float_cases("x"),
         Case("tiny-rows", rows(3, 96), extra={"magnitude": 1e-3}),
         Case("zero-rows", rows(0, 64)),
     ],
     invariant_axes=("...",),
-    space=row_space(attrs=EPS_VALUES, padded=512),
+    space=lambda: row_space(attrs=EPS_VALUES, padded=512),
     smallest=-114,
 )
 def l2_norm(x: np.ndarray, *, eps: float = 1e-5) -> np.ndarray:
@@ -180,10 +180,10 @@ def _check_groups(x: np.ndarray, groups: int, **_: Any) -> None:
     ],
     results=[Result("y", "... K", "=x")],
     tolerance=NORM_TOLERANCE,
-    cases=_gate_cases(),
+    cases=lambda: _gate_cases(),
     invariant_axes=("...",),
     check=_check_groups,
-    space=row_space(
+    space=lambda: row_space(
         inputs=("x", "gate", "weight"),
         attrs={**EPS_VALUES, **distinct({"gate_first": (False, True), "groups": (1, 2, 8)})},
         fits=lambda row: not {"K", "groups"} <= row.keys() or int(row["K"]) % int(row["groups"]) == 0,

@@ -47,7 +47,7 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
         Result("new_residual", "... 32*NB", "=residual", "residual + x", alias_of="residual"),
     ],
     tolerance=Tolerance(2.0**-7, 1e-5, "fused_add_rms_norm's; a code may fall on the other side of a tie", steps=1),
-    cases=[
+    cases=lambda: [
         *(_case(f"small-{f}", 3, 96, dict.fromkeys(("x", "residual", "weight"), f)) for f in FLOATS),
         _case("f32-residual-bf16-x", 3, 96, {"x": "bf16"}),
         _case("zero-rows", 0, 64),
@@ -56,7 +56,9 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
     invariant_axes=("...",),
     check=_check,
     decompose=_decompose,
-    space=row_space(inputs=("x", "residual", "weight"), width="NB", most=1024, attrs=EPS_VALUES, operations=BLOCK),
+    space=lambda: row_space(
+        inputs=("x", "residual", "weight"), width="NB", most=1024, attrs=EPS_VALUES, operations=BLOCK
+    ),
     smallest=-123,
 )
 def add_rms_norm_q8(

@@ -40,7 +40,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
         Result("scales", "... NB", "f32", "one per block"),
     ],
     tolerance=Tolerance(1e-6, 0.0, "a code may fall on the other side of a tie: one step", steps=1),
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", {"...": (3,), "NB": 4}, {}, {"x": f}) for f in FLOATS),
         Case("special", {"...": (4,), "NB": 3}, extra={"special": True}),
         Case("smollm2-135m", {"...": (5,), "NB": 18}),
@@ -48,7 +48,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
         Case("zero-rows", {"...": (0,), "NB": 2}),
     ],
     invariant_axes=("...",),
-    space=row_space(width="NB", most=2048, values=(*FINITE, "code-ties"), operations=BLOCK),
+    space=lambda: row_space(width="NB", most=2048, values=(*FINITE, "code-ties"), operations=BLOCK),
     smallest=-123,
 )
 def quantize_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

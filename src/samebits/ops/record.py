@@ -141,14 +141,14 @@ class Op:
     results: tuple[Result, ...]
     tolerance: Tolerance
     invariant_axes: tuple[str, ...]  # dimensions along which a row's bits do not depend on the others
-    cases: tuple[Case, ...]
+    make_cases: Callable[[], list[Case]]  # called when they are asked for: a model runs without them
     aliases: tuple[str, ...] = ()
     check: Callable[..., None] | None = None  # cross-argument checks, same arguments as the reference
     make_inputs: Callable[..., dict[str, HostTensor]] | None = None  # overrides the default maker, see ops/cases.py
     decompose: Callable[..., Any] | None = None  # (builder, **inputs, **attrs): the unfused graph, bit-equal on f32
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None  # dims results need beyond inputs
     equivalents: Callable[..., Any] | None = None  # other calls with the same bits, see ops/equivalents.py
-    space: Space | None = None  # what kernels may branch on, see ops/space.py; None for an op of a test
+    make_space: Callable[[], Space] | None = None  # what kernels may branch on, see ops/space.py; None in tests
     smallest: int | None = None  # no intermediate but 0 is below 2^smallest; None for an op that computes no float
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
@@ -156,6 +156,19 @@ class Op:
     # of each element of the one result, or of every result, whatever cancels in it
     usual_size: Callable[..., np.ndarray | tuple[np.ndarray, ...]] | None = None
     view_start: Callable[..., int] | None = None  # (**attrs), of a view: the input's column where result rows begin
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """Its conformance cases."""
+        cases = tuple(self.make_cases())
+        if len({c.id for c in cases}) != len(cases) or not cases:
+            raise TypeError(f"{self.name}: case ids must exist and be unique")
+        return cases
+
+    @cached_property
+    def space(self) -> Space | None:
+        """What kernels may branch on."""
+        return None if self.make_space is None else self.make_space()
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
@@ -226,7 +239,7 @@ def define_op(
     inputs: list[Input],
     results: list[Result],
     tolerance: Tolerance,
-    cases: list[Case],
+    cases: Callable[[], list[Case]],
     attrs: list[Attr] | None = None,
     aliases: tuple[str, ...] = (),
     invariant_axes: tuple[str, ...] = (),
@@ -235,7 +248,7 @@ def define_op(
     decompose: Callable[..., Any] | None = None,
     shape_env: Callable[[dict[str, TensorSpec], dict[str, Any]], Env] | None = None,
     equivalents: Callable[..., Any] | None = None,
-    space: Space | None = None,
+    space: Callable[[], Space] | None = None,
     smallest: int | None = None,
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
@@ -248,8 +261,6 @@ def define_op(
     def register(reference: Callable[..., Any]) -> Callable[..., Any]:
         attr_records = tuple(attrs or ())
         _check_signature(reference, inputs, attr_records)
-        if len({c.id for c in cases}) != len(cases) or not cases:
-            raise TypeError(f"{reference.__name__}: case ids must exist and be unique")
         op = Op(
             name=reference.__name__,
             summary=(reference.__doc__ or "").strip().splitlines()[0],
@@ -259,14 +270,14 @@ def define_op(
             results=tuple(results),
             tolerance=tolerance,
             invariant_axes=invariant_axes,
-            cases=tuple(cases),
+            make_cases=cases,
             aliases=aliases,
             check=check,
             make_inputs=make_inputs,
             decompose=decompose,
             shape_env=shape_env,
             equivalents=equivalents,
-            space=space,
+            make_space=space,
             smallest=smallest,
             operations=operations,
             cache_bytes=cache_bytes,

@@ -43,13 +43,13 @@ def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
     attrs=[Attr("heads", int, 1, "the number of heads", positive)],
     results=[Result("y", "T heads D", "=x")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", {"T": 3, "K": 96}, {"heads": 4}, {"x": f}) for f in FLOATS),
         Case("no-tokens", {"T": 0, "K": 64}, {"heads": 2}),
     ],
     invariant_axes=("T",),
     shape_env=_head_dims,
-    space=_head_space(
+    space=lambda: _head_space(
         lambda row: {
             "dims": {"T": number(row, "T"), "K": number(row, "H") * number(row, "D")},
             "attrs": {"heads": number(row, "H")},
@@ -67,7 +67,7 @@ def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
     inputs=[Input("x", "T H D", FLOATS, "heads")],
     results=[Result("y", "T K", "=x")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", {"T": 3, "H": 4, "D": 24}, {}, {"x": f}) for f in FLOATS),
         Case("no-tokens", {"T": 0, "H": 2, "D": 16}),
     ],
@@ -75,7 +75,7 @@ def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
     shape_env=lambda specs, attrs: {
         "K": _static("merge_heads", specs["x"].shape[1]) * _static("merge_heads", specs["x"].shape[2])
     },
-    space=_head_space(
+    space=lambda: _head_space(
         lambda row: {"dims": {n: number(row, n) for n in ("T", "H", "D")}, "formats": {"x": str(row["x"])}}
     ),
     view_start=lambda: 0,
@@ -111,13 +111,13 @@ def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
     ],
     results=[Result("y", "... N", "=x")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", {"...": (3,), "K": 96}, {"start": 5, "stop": 69}, {"x": f}) for f in FLOATS),
         Case("nothing", {"...": (3,), "K": 8}, {"start": 4, "stop": 4}),
     ],
     invariant_axes=("...",),
     shape_env=_slice_dims,
-    space=SLICE_SPACE,
+    space=lambda: SLICE_SPACE,
     view_start=lambda start, stop: start,
 )
 def slice_columns(x: np.ndarray, *, start: int = 0, stop: int = 0) -> np.ndarray:
@@ -143,7 +143,7 @@ CONCAT_SPACE = replace(
     inputs=[Input("a", "... K", FLOATS, "left columns"), Input("b", "... N", FLOATS, "right columns, same format")],
     results=[Result("y", "... M", "=a")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", {"...": (3,), "K": 40, "N": 24}, {}, {"a": f, "b": f}) for f in FLOATS),
         Case("no-rows", {"...": (0,), "K": 4, "N": 4}),
     ],
@@ -151,7 +151,7 @@ CONCAT_SPACE = replace(
     shape_env=lambda specs, attrs: {
         "M": _static("concat_columns", specs["a"].shape[-1]) + _static("concat_columns", specs["b"].shape[-1])
     },
-    space=CONCAT_SPACE,
+    space=lambda: CONCAT_SPACE,
 )
 def concat_columns(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The columns of a, then those of b."""

@@ -176,7 +176,7 @@ def _case(case_id: str, heads: int, head: int, rotary: int, attrs: dict[str, Any
     attrs=[Attr("interleave", bool, False, "pairs (2i, 2i+1) instead of (i, i+R)")],
     results=[Result("y", "T H D", "=x")],
     tolerance=Tolerance(2.0**-7, 1e-5, "two products and a sum, then one rounding (bf16: 2^-8)"),
-    cases=[
+    cases=lambda: [
         *(_case(f"small-{f}", 3, 16, 16, formats={"x": f}) for f in FLOATS),
         _case("interleave", 3, 16, 16, {"interleave": True}),
         _case("partial", 2, 32, 8),
@@ -190,7 +190,7 @@ def _case(case_id: str, heads: int, head: int, rotary: int, attrs: dict[str, Any
     invariant_axes=("T", "H"),
     check=_check,
     make_inputs=_inputs,
-    space=SPACE,
+    space=lambda: SPACE,
     smallest=-123,
 )
 def rope(x: np.ndarray, pos_ids: np.ndarray, table: np.ndarray, *, interleave: bool = False) -> np.ndarray:

@@ -75,7 +75,7 @@ def _cache_bytes(query: Any, **rest: Any) -> int:
     tolerance=Tolerance(
         2.0**-7, 1e-5, "rope and one rounding; a quantized code may fall on the other side of a tie", steps=1
     ),
-    cases=_cases(),
+    cases=lambda: _cases(),
     invariant_axes=("T",),
     check=_check,
     make_inputs=_inputs,
@@ -83,7 +83,7 @@ def _cache_bytes(query: Any, **rest: Any) -> int:
     equivalents=append_equivalents,
     cache_bytes=_cache_bytes,
     operations=lambda query, key, value, **_: 3 * (query.size + key.size) + value.size,
-    space=ROPE_BOTH_SPACE,
+    space=lambda: ROPE_BOTH_SPACE,
     smallest=-123,
 )
 def rope_both_and_append(

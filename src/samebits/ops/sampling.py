@@ -145,7 +145,7 @@ def _sizes(b: int, v: int) -> dict[str, int]:
     ],
     results=[Result("tokens", "B", "i32")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", _sizes(4, 100), {}, {"logits": f}) for f in FLOATS),
         Case("greedy", _sizes(4, 100), extra={"temperature": 0.0}),
         Case("top-k", _sizes(4, 100), extra={"top_k": 5}),
@@ -159,7 +159,7 @@ def _sizes(b: int, v: int) -> dict[str, int]:
     invariant_axes=("B",),
     check=_check,
     make_inputs=_inputs,
-    space=SAMPLE_SPACE,
+    space=lambda: SAMPLE_SPACE,
     smallest=-83,
 )
 def sample(

@@ -77,11 +77,11 @@ X = Input("x", "... K", FLOATS, "no NaN")
     attrs=[K_ATTR],
     results=[Result("values", "... k", "=x", "descending"), Result("indices", "... k", "i32")],
     tolerance=EXACT,
-    cases=_cases([{"k": 5}, {"k": 1}]),
+    cases=lambda: _cases([{"k": 5}, {"k": 1}]),
     invariant_axes=("...",),
     check=_check_top_k,
     make_inputs=_ties,
-    space=_with_k(_space(size("k", 5000), fits=lambda row: int(row.get("k", 1)) <= int(row.get("K", 1 << 20)))),
+    space=lambda: _with_k(_space(size("k", 5000), fits=lambda row: int(row.get("k", 1)) <= int(row.get("K", 1 << 20)))),
 )
 def top_k(x: np.ndarray, *, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """The k largest values of a row and their indices, largest first."""
@@ -95,11 +95,11 @@ def top_k(x: np.ndarray, *, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
     attrs=[K_ATTR],
     results=[Result("y", "... K", "=x")],
     tolerance=EXACT,
-    cases=_cases([{"k": 5}, {"k": 3}]),
+    cases=lambda: _cases([{"k": 5}, {"k": 3}]),
     invariant_axes=("...",),
     check=lambda x, k: check_no_nan("top_k_mask_logits", "x", x),
     make_inputs=_ties,
-    space=_with_k(_space(size("k", 300_000))),
+    space=lambda: _with_k(_space(size("k", 300_000))),
 )
 def top_k_mask_logits(x: np.ndarray, *, k: int = 1) -> np.ndarray:
     """All but the k largest values of a row become -Inf; a k beyond the row keeps it whole."""
@@ -119,11 +119,11 @@ def _check_argmax(x: np.ndarray) -> None:
     inputs=[X],
     results=[Result("indices", "...", "i32")],
     tolerance=EXACT,
-    cases=_cases([{}, {}]),
+    cases=lambda: _cases([{}, {}]),
     invariant_axes=("...",),
     check=_check_argmax,
     make_inputs=_ties,
-    space=_space(),
+    space=lambda: _space(),
 )
 def argmax(x: np.ndarray) -> np.ndarray:
     """The index of the largest value of a row, the lowest among equals."""

@@ -71,7 +71,7 @@ SIZES = {"T": 5, "H": 4, "D": 32}
     ],
     results=[Result("v", "T H D", "=v_a"), Result("s", "T H", "f32", "log-sum-exp of both, base 2")],
     tolerance=Tolerance(2.0**-7, 1e-5, "two exponentials and a quotient, then one rounding (bf16: 2^-8)"),
-    cases=[
+    cases=lambda: [
         *(Case(f"small-{f}", SIZES, {}, {"v_a": f, "v_b": f}) for f in FLOATS),
         Case("one-empty", SIZES, extra={"empty": ("a",)}),
         Case("both-empty", SIZES, extra={"empty": ("a", "b")}),
@@ -80,7 +80,7 @@ SIZES = {"T": 5, "H": 4, "D": 32}
     invariant_axes=("T", "H"),
     check=_check_merge,
     make_inputs=_merge_inputs,
-    space=MERGE_SPACE,
+    space=lambda: MERGE_SPACE,
     smallest=-124,
 )
 def merge_state(v_a: np.ndarray, s_a: np.ndarray, v_b: np.ndarray, s_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -137,7 +137,7 @@ CONVERT_SPACE = Space(
     ],
     results=[Result("converted", "... O I D", "=cache", "freshly written")],
     tolerance=EXACT,
-    cases=[
+    cases=lambda: [
         *(Case(f"split-{f}", {"...": (3,), "A": 4, "B": 2, "D": 64}, {}, {"cache": f}) for f in CACHES),
         Case("unified-back", {"...": (3, 2), "A": 2, "B": 16, "D": 32}, {"source": "HND", "target": "NHD"}),
         Case("same", {"...": (2,), "A": 4, "B": 2, "D": 32}, {"target": "NHD"}),
@@ -147,7 +147,7 @@ CONVERT_SPACE = Space(
     shape_env=lambda specs, attrs: dict(
         zip("OI", specs["cache"].shape[-3:-1][:: 1 if attrs["source"] == attrs["target"] else -1], strict=True)
     ),
-    space=CONVERT_SPACE,
+    space=lambda: CONVERT_SPACE,
 )
 def convert_kv_layout(cache: HostTensor, *, source: str = "NHD", target: str = "HND") -> HostTensor:
     """Slots and heads of every page exchanged, or a copy where the layouts agree."""

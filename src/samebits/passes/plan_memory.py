@@ -57,15 +57,12 @@ def plan_memory(
         buffer.last = ends.get(buffer.last, buffer.last)
     placed: list[tuple[int, int, _Buffer]] = []
     for buffer in sorted(buffers, key=lambda b: (-b.size, b.first)):
-        taken = sorted((at, end) for at, end, other in placed if _meet(buffer, other))
+        first, last = buffer.first, buffer.last  # the first token waits for this: no call for each pair
+        taken = sorted((at, end) for at, end, other in placed if first <= other.last and other.first <= last)
         start = _best_gap(taken, buffer.size)
         placed.append((start, start + buffer.size, buffer))
     offsets = {name: at for at, _, buffer in placed for name in buffer.values if name not in (shares or {})}
     return MemoryPlan(offsets, max((end for _, end, _ in placed), default=0))
-
-
-def _meet(a: _Buffer, b: _Buffer) -> bool:
-    return a.first <= b.last and b.first <= a.last
 
 
 def _best_gap(taken: list[tuple[int, int]], size: int) -> int:

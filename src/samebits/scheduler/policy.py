@@ -29,7 +29,7 @@ class Policy:
     priority_steps: int = 1000
 
     def __post_init__(self) -> None:
-        if isinstance(self.prefill_budget, str) and self.prefill_budget not in ("dynamic", "off"):
+        if self.prefill_budget not in ("dynamic", "off") and type(self.prefill_budget) is not int:
             raise BadInput("scheduler", "prefill_budget", self.prefill_budget, "'dynamic', 'off' or a number of tokens")
         sizes = {
             "prefill_budget": 1 if isinstance(self.prefill_budget, str) else self.prefill_budget,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -20,7 +17,6 @@ from rich.table import Table
 
 from samebits import __version__
 from samebits.backends.discovery import Found
-from samebits.core.errors import BadInput
 from samebits.core.numerics import NUMERICS_VERSION
 from samebits.core.tiers import Tier
 from samebits.ops import OPS
@@ -103,23 +99,6 @@ def certificate(run: Run) -> dict[str, Any]:
         "coverage": coverage_json(run.results),
         "verdicts_sha256": digest,
     }
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(content, indent=1) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes the whole file or nothing."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(text)
-        partial.replace(path)
-    except OSError as error:
-        raise BadInput("report", str(path), error.strerror, "a file that can be written") from error
-    finally:
-        with suppress(OSError):  # it is gone, or never was
-            partial.unlink()
 
 
 def print_summary(console: Console, run: Run) -> None:

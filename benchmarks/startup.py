@@ -1,0 +1,66 @@
+"""Seconds until something happens: `python benchmarks/startup.py [--rounds 9] [--against PYTHON] [--output F]`.
+
+Prints, for each way to start, the least wall time and the least processor time of all rounds. With --against, another
+environment's interpreter takes turns with this one, round by round, and the ratio of the two is printed: on a machine
+that is busy, only that means something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from samebits.core.files import write_json
+
+MAIN = ("-c", "from samebits.cli.main import main; main()")
+WAYS = {
+    "python itself": ("-c", "pass"),
+    "import numpy": ("-c", "import numpy"),
+    "samebits --version": (*MAIN, "--version"),
+    "import samebits; samebits.LLM": ("-c", "import samebits; samebits.LLM"),
+    "samebits chat --help": (*MAIN, "chat", "--help"),
+    "first token of samebits chat": (*MAIN, "chat", "Hello", "--max-tokens", "1"),
+}
+BARS = {"samebits --version": 0.15, "import samebits; samebits.LLM": 0.25, "first token of samebits chat": 1.0}
+
+
+def seconds(python: str, arguments: tuple[str, ...]) -> tuple[float, float]:
+    """(wall time, processor time) of one run."""
+    before, start = _processor_seconds(), time.perf_counter()
+    subprocess.run([python, *arguments], capture_output=True, check=True)
+    return time.perf_counter() - start, _processor_seconds() - before
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--against", help="another environment's interpreter, to take turns with")
+    parser.add_argument("--output", type=Path, help="write the figures here")
+    given = parser.parse_args()
+    pythons = [sys.executable, *([given.against] if given.against else [])]
+    figures = {}
+    print(
+        f"{'':32} {'wall s':>8} {'CPU s':>8} {'bar s':>6}"
+        + (f" {'other CPU s':>12} {'ratio':>6}" if given.against else "")
+    )
+    for way, arguments in WAYS.items():
+        runs = [[seconds(python, arguments) for python in pythons] for _ in range(given.rounds + 1)][1:]
+        least = [tuple(min(turn[i][k] for turn in runs) for k in (0, 1)) for i in range(len(pythons))]
+        figures[way] = {"wall_seconds": least[0][0], "cpu_seconds": least[0][1], "others": least[1:]}
+        line = f"{way:32} {least[0][0]:8.3f} {least[0][1]:8.3f} {BARS.get(way, ''):>6}"
+        print(line + (f" {least[1][1]:12.3f} {least[0][1] / least[1][1]:6.2f}" if given.against else ""), flush=True)
+    if given.output:
+        write_json(given.output, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Arguments that people give: read as they are meant, or refused in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import Any
+
+from samebits.core.errors import BadInput
+
+
+def whole_number(where: str, name: str, value: Any, low: int, high: int) -> int:
+    """An int within bounds, given as one or as numpy's; BadInput otherwise, for true and false too."""
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        kind = "a whole number, " if number is None else ""
+        raise BadInput(where, name, repr(value), f"{kind}{low} .. {high}")
+    return number
+
+
+def whole_numbers(where: str, name: str, values: Iterable[Any], low: int, high: int) -> tuple[int, ...]:
+    """Ints within bounds; BadInput for the first that is none."""
+    return tuple(whole_number(where, name, value, low, high) for value in values)
+
+
+def real_number(where: str, name: str, value: Any, low: float, high: float) -> float:
+    """A float within bounds, given as any number; BadInput otherwise, for true, false and texts too."""
+    try:
+        number = None if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or not low <= number <= high:
+        kind = "a number, " if number is None else ""
+        raise BadInput(where, name, repr(value), f"{kind}{low:g} .. {high:g}")
+    return number
+
+
+def flag(where: str, name: str, value: Any) -> bool:
+    """True or false; BadInput otherwise: "no" would count as true."""
+    if value is not True and value is not False:
+        raise BadInput(where, name, repr(value), "True or False")
+    return value
+
+
+def texts(where: str, name: str, value: Any) -> tuple[str, ...]:
+    """Texts that are not empty; a text alone is one, None is none. BadInput otherwise."""
+    given = (value,) if isinstance(value, str) else () if value is None else value
+    is_several = isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, Mapping))
+    found = tuple(given) if is_several else (given,)
+    wrong = [text for text in found if not isinstance(text, str) or not text]
+    if wrong:
+        raise BadInput(
+            where, name, "an empty text" if wrong[0] == "" else repr(wrong[0]), "texts of a character or more"
+        )
+    return found

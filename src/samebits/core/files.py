@@ -1,0 +1,35 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from samebits.core.errors import BadInput
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes the content as JSON, whole or not at all."""
+    write_atomically(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes the whole file or nothing; BadInput where it cannot be written."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise BadInput("report", str(path), error.strerror, "a file that can be written") from error
+    finally:
+        with suppress(OSError):  # it is gone, or never was
+            partial.unlink()
+
+
+def check_target(where: str, argument: str, path: Path | None) -> None:
+    """BadInput for a file that could not be written, before anything is run; nothing for None."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise BadInput(where, argument, path, "a file in a folder that exists")
