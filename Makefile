@@ -26,10 +26,10 @@ test: $(VENV)/.dev lint types
 	-@[ -d $(NAGA)/node_modules ] || ! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
 	@$(BIN)/pytest -n 2
 
-# Clients that people use, unchanged, against a server with the default model.
+# Clients that people use, unchanged, against a server with the default model; their warnings are theirs.
 clients: $(VENV)/.clients
 	-@$(BIN)/samebits pull
-	@$(BIN)/pytest -n 0 tests/clients
+	@$(BIN)/pytest -n 0 -W default tests/clients
 
 # Every target in tests/fuzz, two at a time: make fuzz SECONDS=600
 fuzz: $(VENV)/.dev
