@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from samebits.server.counting import bounded_text
 from samebits.server.errors import bad_request
 from samebits.server.output_format import OutputFormat
 from samebits.server.reasoning import ThinkMarks
@@ -84,4 +85,4 @@ def _json(tool: Tool, offer: Offer) -> str:
     schema: dict[str, Any] = {"type": "object", "x-guidance": SPACING}
     if offer.choice == "required" or tool.is_strict:
         schema |= closed(tool.parameters or {"properties": {}})
-    return f"%json {json.dumps(schema)}"
+    return f"%json {bounded_text(json.JSONEncoder().iterencode(schema), 'tools')}"
