@@ -101,8 +101,7 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
     params = replace(params, shown_ids=forms.shown_ids(offer))
     is_open = forms.marks is not None and opens_reasoning(prompt, tokenizer, forms.marks)
     asked, priority = turn.sampling.output_format, turn.sampling.given("priority", 0)
-    held = (offer, forms.call_form, asked, forms.marks, is_open, tokenizer.control_id)
-    wanted = await asyncio.to_thread(answer_format, *held)  # schemas may be long
+    wanted = answer_format(offer, forms.call_form, asked, forms.marks, is_open, tokenizer.control_id)
     started = await start_streams(request, served, [prompt], params, turn.param, wanted, priority)
     begins_open = is_open and (wanted is None or wanted is not asked)  # a format that leaves no room for reasoning
     job = started.streams[0].job
