@@ -13,7 +13,9 @@ from gguf_writer import STRING
 from live_server import Running, running
 from random_tiny import write_random_tiny
 
+from samebits.server.tools.in_text import as_text
 from samebits.server.tools.offer import NOTHING as NO_TOOLS
+from samebits.server.tools.offer import Tool
 
 CHAT = "/v1/chat/completions"
 SCHEMA = {
@@ -162,6 +164,16 @@ def test_a_history_with_calls_goes_through_a_template_without_tools(roomy: Runni
     assert told[2]["content"] == "<tool_response>\nsun\n</tool_response>"
 
 
+def test_our_section_goes_where_the_template_takes_it() -> None:
+    tools, hello = (Tool("f"),), {"role": "user", "content": "hi"}
+    assert [m["role"] for m in as_text([hello], tools, takes_system=True)] == ["system", "user"]
+    (only,) = as_text([hello], tools, takes_system=False)
+    assert only["content"].startswith("You can call functions.")
+    assert only["content"].endswith("as usual.\n\nhi")
+    first, _ = as_text([{"role": "system", "content": "Be kind."}, hello], tools, takes_system=True)
+    assert first["content"].startswith("Be kind.\n\nYou can call functions.")
+
+
 @pytest.fixture(scope="module")
 def knowing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     path = tmp_path_factory.mktemp("knowing") / "m.gguf"
@@ -211,12 +223,32 @@ def test_what_makes_no_sense_is_refused_in_a_line(roomy: Running, more: dict[str
     assert said in reply.json()["error"]["message"]
 
 
-def test_arguments_may_fill_no_more_than_the_answer(roomy: Running) -> None:
-    """A call that is cut is text, and the reason says so."""
-    (choice,) = choices(roomy, tool_choice=NAMED, max_tokens=30)
-    assert choice["finish_reason"] == "length"
-    assert "tool_calls" not in choice["message"]
-    assert choice["message"]["content"].startswith("<tool_call>")
+def test_a_forced_call_that_is_cut_is_there_as_far_as_it_came(roomy: Running) -> None:
+    (whole,) = choices(roomy, tool_choice=NAMED)
+    for max_tokens in (30, 60):  # in its name, and in its arguments
+        (choice,) = choices(roomy, tool_choice=NAMED, max_tokens=max_tokens)
+        assert choice["finish_reason"] == "length"
+        if max_tokens == 30:
+            assert "tool_calls" not in choice["message"]
+            assert choice["message"]["content"].startswith("<tool_call>")
+        else:
+            (call,) = choice["message"]["tool_calls"]
+            assert whole["message"]["tool_calls"][0]["function"]["arguments"].startswith(call["function"]["arguments"])
+
+
+def test_a_stop_string_in_a_forced_call_leaves_no_whole_call(roomy: Running) -> None:
+    (choice,) = choices(roomy, tool_choice=NAMED, stop=['"days"'])
+    assert choice["finish_reason"] == "stop"
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"].endswith(", ")
+
+
+def test_arguments_of_a_forced_call_come_in_parts(roomy: Running) -> None:
+    with roomy.client() as client:
+        lines = client.post(CHAT, json=asked(tool_choice=NAMED, stream=True)).text.splitlines()
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
+    parts = [d["tool_calls"][0]["function"]["arguments"] for d in deltas if "tool_calls" in d]
+    assert len(parts) > 5
+    assert json.loads("".join(parts))
 
 
 def test_hostile_schemas_cost_their_own_request_alone(roomy: Running) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from samebits.engine.answer import Piece
 from samebits.server.reasoning import THINK_MARKS, ReasoningSplitter
 from samebits.server.tools.forms import FORMS
-from samebits.server.tools.reading import ParsedCall
-from samebits.server.tools.scanner import CallScanner, Found
+from samebits.server.tools.reading import ArgumentsPart, CallOpened, Found, ParsedCall
+from samebits.server.tools.scanner import CallScanner
+from samebits.server.tools.written import WrittenCalls
+from samebits.server.turn_events import ChoiceAnswer
+from samebits.server.turn_reader import TurnReader
 
 NAMES = frozenset(("f", "get_weather", "ns.g"))
 PARIS = {"city": "Paris"}
@@ -129,6 +134,56 @@ def test_no_cut_of_a_text_changes_its_calls(cut: tuple[str, list[str]], form: st
         assert "".join(map(str, found)) == text
 
 
+def joined(found: list[Found]) -> list[Any]:
+    """Calls as [name, arguments], and texts."""
+    told: list[Any] = []
+    for one in found:
+        if isinstance(one, CallOpened):
+            told.append([one.name, ""])
+        elif isinstance(one, ArgumentsPart):
+            told[-1][1] += one.text
+        elif told and isinstance(told[-1], str):
+            told[-1] += one
+        else:
+            told.append(one)
+    return told
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[str, str, list[str], list[Any]]:
+    """A form, calls as a grammar writes them, pieces that they fall into, perhaps cut at the end, and those calls."""
+    form = draw(st.sampled_from(sorted(set(FORMS) - {"gpt_oss"})))
+    values = st.recursive(st.integers() | st.text(max_size=4) | st.booleans(), st.lists, max_leaves=4)
+    calls = draw(
+        st.lists(st.tuples(st.sampled_from(sorted(NAMES)), st.dictionaries(st.text(max_size=3), values)), max_size=3)
+    )
+    texts = [(name, json.dumps(arguments, ensure_ascii=draw(st.booleans()))) for name, arguments in calls]
+    parts = [[*FORMS[form].written(name)[0], text, *FORMS[form].written(name)[1]] for name, text in texts]
+    text = "".join(FORMS[form].between).join("".join(part) for part in parts)
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    return form, text, [text[a:b] for a, b in pairwise([0, *cuts, len(text)])], [list(call) for call in texts]
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=written())
+def test_calls_that_a_grammar_wrote_are_given_in_parts(case: tuple[str, str, list[str], list[Any]]) -> None:
+    form, text, pieces, calls = case
+    for cut in ([text], pieces, list(text)):
+        reader = WrittenCalls(FORMS[form], NAMES)
+        assert joined([one for piece in cut for one in reader.push(piece)] + reader.finish()) == calls
+
+
+@settings(max_examples=200, deadline=None)
+@given(cut=cut_texts(), form=st.sampled_from(sorted(FORMS)))
+def test_no_cut_changes_what_is_read_of_any_text(cut: tuple[str, list[str]], form: str) -> None:
+    text, pieces = cut
+    told = []
+    for part in ([text], pieces, list(text)):
+        reader = WrittenCalls(FORMS[form], NAMES)
+        told.append(joined([one for piece in part for one in reader.push(piece)] + reader.finish()))
+    assert told[0] == told[1] == told[2]
+
+
 def split(marks: str, is_open: bool, pieces: list[str]) -> tuple[str, str]:
     """Reasoning and answer."""
     splitter, told = ReasoningSplitter(THINK_MARKS[marks], is_open), {True: "", False: ""}
@@ -164,3 +219,23 @@ def test_reasoning_is_what_stands_between_marks_at_the_beginning(
     marks: str, is_open: bool, text: str, wanted: tuple[str, str]
 ) -> None:
     assert split(marks, is_open, [text]) == wanted
+
+
+def answered(form: str, is_open: bool, pieces: list[str]) -> ChoiceAnswer:
+    """What a choice comes to whose pieces have these texts."""
+    scanner, splitter = CallScanner(FORMS[form], NAMES), ReasoningSplitter(THINK_MARKS["think"], is_open)
+    reader, told = TurnReader(str, splitter, scanner), ChoiceAnswer()
+    for piece in [*(Piece(1, text) for text in pieces), Piece(2, "", finish_reason="stop")]:
+        for event in reader.push(piece):
+            told.add(event)
+    return told
+
+
+@settings(max_examples=200, deadline=None)
+@given(cut=cut_texts(), form=st.sampled_from(sorted(FORMS)), is_open=st.booleans())
+def test_no_cut_of_a_text_changes_an_answer(cut: tuple[str, list[str]], form: str, is_open: bool) -> None:
+    text, pieces = cut
+    whole, parts, letters = (answered(form, is_open, part) for part in ([text], pieces, list(text)))
+    for told in (parts, letters):
+        assert (told.text, told.reasoning, told.calls) == (whole.text, whole.reasoning, whole.calls)
+    assert whole.finish_reason == ("tool_calls" if whole.calls else "stop")
