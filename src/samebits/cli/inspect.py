@@ -18,9 +18,10 @@ from rich.table import Table
 
 from samebits.core.errors import SamebitsError
 from samebits.debug.text import size_text
-from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
+from samebits.loaders.obtain import obtain
 from samebits.loaders.safetensors_dir import SafetensorsDir
 from samebits.loaders.texts import Texts
 from samebits.models.checkpoint import FileCheckpoint, build_step, describe
@@ -208,12 +209,12 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
 
 def inspect(
     model: str = typer.Argument(
-        DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
+        DEFAULT_MODEL, help="The model: a short name, a GGUF file, a safetensors file or folder, or an address."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON for programs."),
 ) -> None:
     """Show what a model file holds: metadata, tensors, configuration, tokenizer, and the memory it needs."""
-    path: Path = resolve(model)
+    path: Path = obtain(model)
     found = facts(open_file(path))
     if as_json:
         typer.echo(json.dumps(found, indent=1))

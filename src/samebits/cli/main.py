@@ -33,6 +33,8 @@ COMMANDS = {
     "bench": ("bench", "app"),
     "golden": ("golden", "app"),
     "pull": ("pull", "pull"),
+    "list": ("pull", "list_models"),
+    "remove": ("pull", "remove"),
     "inspect": ("inspect", "inspect"),
     "tour": ("tour", "tour"),
     "explain": ("explain", "explain"),

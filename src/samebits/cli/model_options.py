@@ -19,8 +19,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from samebits.api.llm import LLM, SamplingParams
-from samebits.loaders.cache import DEFAULT_MODEL, cached_path
-from samebits.loaders.integrity import is_checked, known_sha256
+from samebits.loaders.cache import DEFAULT_MODEL, cached_path, pulled_path
+from samebits.loaders.obtain import is_at_hand, obtain
 
 Loader = Callable[[], LLM]
 MAX_SHOWN = 5  # fallbacks that are printed one by one
@@ -42,7 +42,7 @@ def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tup
 
 
 MODEL_OPTIONS = {
-    "model": _setting(str, DEFAULT_MODEL, "--model", "The model: smollm2, a path or an address."),
+    "model": _setting(str, DEFAULT_MODEL, "--model", "The model: a short name, a path, hf:owner/repo or an address."),
     "backend": _setting(
         str | None,
         None,
@@ -156,18 +156,13 @@ def progress_bar(console: Console) -> Progress:
 
 def fetch_model(model: str, progress: Progress) -> None:
     """Fetches a known model that is missing or damaged; a file is checked once, and a line says so."""
-    target = cached_path(model)
-    if target is None:
+    if is_at_hand(model):
         return
-    if target.exists():
-        sha256 = known_sha256(target)
-        if sha256 is None or is_checked(target, sha256):
-            return
-        progress.console.print(f"checking the SHA-256 of {target.name}, once", style="dim", highlight=False)
-    from samebits.loaders.pull import pull  # it imports network libraries, which a model at hand does not need
-
+    cached = cached_path(model)
+    if cached is not None and (pulled := pulled_path(cached)) is not None:
+        progress.console.print(f"checking the SHA-256 of {pulled.name}, once", style="dim", highlight=False)
     bar = progress.add_task(f"fetching {model}", total=None)
-    pull(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))
+    obtain(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))
 
 
 def make_llm(model: str, *, prefill_budget: str, **settings: Any) -> LLM:

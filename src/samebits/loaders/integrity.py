@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from samebits.core.errors import SamebitsError
-from samebits.loaders.cache import MODELS, cache_dir
+from samebits.loaders.cache import cache_dir
+from samebits.loaders.catalog import MODELS, PackagedModel
+from samebits.loaders.manifest import read_manifest
 
 log = logging.getLogger("samebits.loaders")
 CHUNK_BYTES = 1 << 20
@@ -33,14 +35,24 @@ def note_path(path: Path) -> Path:
 
 
 def known_sha256(path: Path) -> str | None:
-    """What a file of the cache must have: the default model's, or what it was pulled with. None elsewhere."""
+    """What a file of the cache must have: a packaged model's, or what it was pulled with. None elsewhere."""
+    if cache_dir() in path.parents[1:]:
+        return _listed_sha256(path)
     if path.parent != cache_dir():
         return None
     for model in MODELS.values():
-        if path.name == model.file_name:
+        if isinstance(model, PackagedModel) and path.name == model.file_name:
             return model.sha256
     stated = _read_note(path).get("sha256")
     return stated if isinstance(stated, str) else None
+
+
+def _listed_sha256(path: Path) -> str | None:
+    """Of a file in a folder of the cache, as the folder's manifest has it."""
+    folder = cache_dir() / path.relative_to(cache_dir()).parts[0]
+    manifest = read_manifest(folder)
+    file = manifest.file(path.relative_to(folder).as_posix()) if manifest else None
+    return file.sha256 if file else None
 
 
 def is_checked(path: Path, sha256: str) -> bool:
