@@ -33,8 +33,9 @@ _HEX = {40: re.compile(r"[0-9a-f]{40}"), 64: re.compile(r"[0-9a-f]{64}")}
 def listing(name: HubName) -> tuple[str, dict[str, PulledFile]]:
     """The commit that a name's revision is, and its files by path; FetchFailed for an answer that is none."""
     address = name.listing_address()
+    data = read_small(address, MAX_LISTING_BYTES)
     try:
-        found = json.loads(read_small(address, MAX_LISTING_BYTES))
+        found = json.loads(data)
         commit = _hex(found["sha"], 40)
         entries = [_entry(sibling) for sibling in found["siblings"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
