@@ -36,6 +36,8 @@ COMMANDS = {
     "list": ("pull", "list_models"),
     "remove": ("pull", "remove"),
     "inspect": ("inspect", "inspect"),
+    "convert": ("convert", "convert"),
+    "quantize": ("convert", "quantize"),
     "tour": ("tour", "tour"),
     "explain": ("explain", "explain"),
     "trace": ("trace", "trace"),

@@ -1,0 +1,66 @@
+"""`samebits convert` and `quantize`: a model as a GGUF file of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from samebits.cli.model_options import progress_bar
+from samebits.convert.quantize import converted, quantized
+from samebits.convert.types import FILE_TYPES, check_type
+from samebits.convert.writing import OutFile, write
+from samebits.debug.text import size_text
+from samebits.loaders.obtain import obtain
+
+SOURCE = typer.Argument(help="The model: a short name, a path, hf:owner/repo or an address.")
+OUT = typer.Argument(help="The GGUF file to write.", dir_okay=False)
+FORCE = typer.Option(False, "--force", help="Replace the file if it exists.")
+JSON = typer.Option(False, "--json", help="Print JSON for programs.")
+
+
+def convert(
+    source: str = SOURCE,
+    out: Path = OUT,
+    kind: str = typer.Option(
+        None, "--type", help="The format of matrices, f32, f16 or bf16; that of the folder if absent."
+    ),
+    force: bool = FORCE,
+    as_json: bool = JSON,
+) -> None:
+    """Write the GGUF file of a folder of safetensors: tensors, configuration, tokenizer and chat template."""
+    asked = None if kind is None else check_type(kind)
+    _save(converted(obtain(source), asked), out, force, as_json)
+
+
+def quantize(
+    source: str = SOURCE,
+    out: Path = OUT,
+    kind: str = typer.Option("q4_k", "--type", help=f"The format of matrices: {', '.join(FILE_TYPES)}."),
+    requantize: bool = typer.Option(False, "--requantize", help="Take a file that is quantized already."),
+    force: bool = FORCE,
+    as_json: bool = JSON,
+) -> None:
+    """Write a model with its matrices in another format, as a GGUF file; norms, embedding and head keep more bits."""
+    asked = check_type(kind)
+    _save(quantized(obtain(source), asked, requantize), out, force, as_json)
+
+
+def _save(file: OutFile, out: Path, force: bool, as_json: bool) -> None:
+    with progress_bar(Console(stderr=True)) as progress:
+        bar = progress.add_task("writing", total=None)
+
+        def report(name: str, done: int, total: int) -> None:
+            progress.update(bar, description=name, completed=done, total=total)
+
+        write(file, out, report, force)
+    counts: dict[str, int] = {}
+    for tensor in file.tensors:
+        counts[tensor.format] = counts.get(tensor.format, 0) + 1
+    if as_json:
+        typer.echo(json.dumps({"path": str(out), "bytes": out.stat().st_size, "tensors": counts}))
+    else:
+        shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+        typer.echo(f"{out}: {size_text(out.stat().st_size)}, {shown}")

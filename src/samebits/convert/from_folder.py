@@ -1,0 +1,84 @@
+"""A Hugging Face folder as a GGUF file: the architecture's table of tensors, read from one column to the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from samebits.convert.gguf_bytes import OutTensor, string, u32
+from samebits.convert.metadata import CONVERTED, Converted, model_metadata, rope_tensors
+from samebits.convert.types import FILE_TYPES, PLAIN
+from samebits.convert.vocab import vocab_metadata
+from samebits.convert.writing import OutFile
+from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor, Packed
+from samebits.models import ARCHITECTURES
+from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
+
+ROTATED = (".attn.q", ".attn.k", ".attn.q_bias", ".attn.k_bias")
+
+
+def from_folder(source: Path) -> OutFile:
+    """The model of a folder, matrices in the folder's own format, vectors in float32.
+
+    BadInput for an architecture whose conversion is not proven, and for what no GGUF file can say.
+    """
+    checkpoint = open_checkpoint(source)
+    how = CONVERTED.get(checkpoint.architecture.name)
+    if how is None:
+        needed = f"one of {', '.join(CONVERTED)}, whose conversion is proven"
+        raise BadInput("convert", "architecture", checkpoint.architecture.name, needed)
+    ours = _by_gguf_name(checkpoint, how)
+    extra = rope_tensors(checkpoint.config)
+    tensors = [_out(checkpoint, name, parts) for name, parts in ours.items()]
+    tensors += [OutTensor(name, array.shape, "f32") for name, array in extra.items()]
+    widest = next((t.format for t in tensors if len(t.shape) > 1), "f32")
+    metadata = {
+        "general.architecture": string(how.gguf),
+        "general.name": string(source.resolve().name),
+        "general.file_type": u32(FILE_TYPES[widest]),
+        **model_metadata(checkpoint.config, how),
+        **vocab_metadata(checkpoint),
+    }
+
+    def read(name: str) -> HostTensor:
+        return extra[name] if name in extra else _read(checkpoint, ours[name], how)
+
+    return OutFile(metadata, tensors, read)
+
+
+def _by_gguf_name(checkpoint: FileCheckpoint, how: Converted) -> dict[str, list[str]]:
+    """Our names of the tensors that a GGUF tensor holds, one behind another along its rows."""
+    target = ARCHITECTURES[how.gguf].tensors(checkpoint.config, is_gguf=True)
+    found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name, stored in target.items():
+        found[stored.name].append((stored.rows.taken[0] if stored.rows else 0, name))
+    return {gguf: [name for _, name in sorted(parts)] for gguf, parts in found.items()}
+
+
+def _out(checkpoint: FileCheckpoint, gguf: str, parts: list[str]) -> OutTensor:
+    shapes = [checkpoint.tensors[name].shape for name in parts]
+    formats = {spec.format for spec in map(checkpoint.spec, parts) if spec is not None}
+    if len(formats) != 1 or not formats <= set(PLAIN):
+        raise BadInput("convert", f"tensor {gguf}", " and ".join(sorted(formats)), "plain tensors of one format")
+    shape = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+    return OutTensor(gguf, shape, "f32" if len(shape) < 2 else formats.pop())
+
+
+def _read(checkpoint: FileCheckpoint, parts: list[str], how: Converted) -> np.ndarray:
+    arrays = [_oriented(checkpoint, name, how) for name in parts]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _oriented(checkpoint: FileCheckpoint, name: str, how: Converted) -> np.ndarray:
+    """A tensor with its rows in GGUF's order."""
+    array, config = checkpoint.tensor(name), checkpoint.config
+    if isinstance(array, Packed):
+        raise BadInput("convert", f"tensor {name}", array.format.name, "a plain tensor")
+    if not how.interleaves or not name.endswith(ROTATED):
+        return array
+    num_heads = config.num_heads if ".attn.q" in name else config.num_kv_heads
+    halves = array.reshape(num_heads, 2, config.head_size // 2, *array.shape[1:])
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(array.shape)
