@@ -16,7 +16,7 @@ TINY = np.float32(1e-30)  # of a divisor that is nothing
 # Steps tried around the one that just covers a block, in codes: a slightly smaller step often serves all but the ends.
 AFFINE_TRIES = tuple(np.float32(t) for t in (-0.9, -0.7, -0.5, -0.35, -0.2, -0.1, 0.0, 0.1, 0.2, 0.35, 0.5, 0.7))
 SIGNED_TRIES = tuple(np.float32(t) for t in (-1.2, -0.9, -0.7, -0.5, -0.3, -0.1, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2))
-NUM_ROUNDS = 3  # of choosing codes for scales, then scales for codes
+AFFINE_ROUNDS, SIGNED_ROUNDS = 6, 3  # of choosing codes for scales, then scales for codes
 
 
 @dataclass
@@ -67,10 +67,10 @@ def fit_affine(x: np.ndarray, top: int, top_scale: int) -> Affine:
     best = None
     d = as_f16(step.max(axis=0) / np.float32(top_scale))
     dmin = as_f16(offset.max(axis=0) / np.float32(top_scale))
-    for _ in range(NUM_ROUNDS):
+    for _ in range(AFFINE_ROUNDS):
         scales = np.clip(np.rint(over(step, d)), 0, top_scale)
         stored = d * scales
-        offsets = np.clip(np.rint(over(offset, dmin)), 0, top_scale)
+        offsets = np.clip(np.rint(over(_offset_of(x, stored, offset, top), dmin)), 0, top_scale)
         stored_offset = dmin * offsets
         q = np.clip(np.rint(over(np.float32(1), stored)[:, None] * (x + stored_offset[:, None])), 0, top)
         rest = x - (stored[:, None] * q - stored_offset[:, None])
@@ -81,6 +81,12 @@ def fit_affine(x: np.ndarray, top: int, top_scale: int) -> Affine:
     if best is None:
         raise ValueError("no round was made")
     return best
+
+
+def _offset_of(x: np.ndarray, step: np.ndarray, offset: np.ndarray, top: int) -> np.ndarray:
+    """The offset that suits a step once that is rounded, by the codes that both give."""
+    q = np.clip(np.rint((x + offset[:, None]) * over(np.float32(1), step)[:, None]), 0, top)
+    return (step * total(q, axis=1) - total(x, axis=1)) / np.float32(x.shape[1])
 
 
 def _affine_steps(x: np.ndarray, top: np.float32) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +156,7 @@ def fit_signed(x: np.ndarray, levels: np.ndarray, low_scale: int, high_scale: in
     largest = np.take_along_axis(step, np.abs(step).argmax(axis=0)[None], 0)[0]
     best = None
     d = as_f16(largest / np.float32(low_scale))
-    for _ in range(NUM_ROUNDS):
+    for _ in range(SIGNED_ROUNDS):
         scales = np.clip(np.rint(over(step, d)), low_scale, high_scale)
         stored = d * scales
         found_levels = nearest(x * over(np.float32(1), stored)[:, None])
