@@ -40,7 +40,7 @@ def from_folder(source: Path) -> OutFile:
         "general.name": string(source.resolve().name),
         "general.file_type": u32(FILE_TYPES[widest]),
         **model_metadata(checkpoint.config, how),
-        **vocab_metadata(checkpoint),
+        **vocab_metadata(source if source.is_dir() else source.parent, checkpoint.config.vocab_size),
     }
 
     def read(name: str) -> HostTensor:

@@ -7,6 +7,7 @@ GGUF cannot hold is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,12 @@ from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, stri
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
 from samebits.loaders.byte_level import byte_token_value
-from samebits.loaders.files import read_tokenizer
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
-from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template
+from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
 from samebits.loaders.source import read_json
 from samebits.loaders.texts import Texts
 from samebits.loaders.tokenizer import Tokenizer
-from samebits.models.checkpoint import FileCheckpoint
 
 PROBES = (
     "Hello, world! It's a test; don't you think they'LL agree? I'd SAY so.",
@@ -40,16 +39,19 @@ PROBES = (
 )
 
 
-def vocab_metadata(checkpoint: FileCheckpoint) -> dict[str, bytes]:
-    """The keys below tokenizer.; "no_vocab" where the folder holds none. BadInput for one that GGUF cannot hold."""
-    path = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
-    if not has_tokenizer(path):
+def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
+    """The keys below tokenizer., for a model of so many ids; BadInput for a tokenizer that GGUF cannot hold.
+
+    A folder that holds none gets "no_vocab".
+    """
+    if not has_tokenizer(folder):
         return {f"{PREFIX}model": string("no_vocab")}
-    tokenizer = read_tokenizer(checkpoint.file, checkpoint.config.vocab_size)
-    source = read_json(path / "tokenizer.json", MAX_TOKENIZER_BYTES)
-    values = _values(source, tokenizer, checkpoint.config.vocab_size, str(path))
-    _check(values, tokenizer, str(path))
-    template = read_hf_template(path)
+    tokenizer = tokenizer_from_folder(folder)
+    tokenizer.fit_model(num_ids)
+    source = read_json(folder / "tokenizer.json", MAX_TOKENIZER_BYTES)
+    values = _values(source, tokenizer, num_ids, str(folder))
+    _check(values, tokenizer, str(folder))
+    template = read_hf_template(folder)
     found = {PREFIX + key: _as_bytes(value) for key, value in values.items()}
     return found | ({"tokenizer.chat_template": string(template)} if template else {})
 
