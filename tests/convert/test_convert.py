@@ -24,6 +24,7 @@ from samebits.models import ARCHITECTURES
 from samebits.models.checkpoint import open_checkpoint
 
 FILES: dict[str, Any] = json.loads(FACTS.read_text())["files"]
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 # Rows of Q and K lie in another order in `llama` files, and factors of rotations are float32 in GGUF: near, not equal.
 NEAR = {"llama": 2e-6, "llama31": 2e-6, "mistral": 2e-6, "phi3": 2e-6}
 
@@ -72,6 +73,16 @@ def test_architectures_that_are_not_proven_are_refused(name: str) -> None:
         ("qwen3", {"use_sliding_window": True, "layer_types": None}, r"sliding window: got 9"),
         ("gemma2", {"query_pre_attn_scalar": 32}, r"query_pre_attn_scalar: got 32; needs 8, which GGUF's readers"),
         ("gemma2", {"layer_types": ["full_attention"] * 4}, r"sliding windows: got .*; needs one in every other layer"),
+        (
+            "llama",
+            {"hidden_act": "gelu_pytorch_tanh"},
+            r"activation: got gelu_tanh; needs silu, as a GGUF file would be",
+        ),
+        (
+            "yarn",
+            {"rope_scaling": {**YARN, "attention_factor": 2.0}, "rope_parameters": None},
+            r"got a yarn of its own",
+        ),
     ],
 )
 def test_what_no_gguf_file_can_say_is_refused(name: str, changes: dict[str, Any], refused: str, tmp_path: Path) -> None:

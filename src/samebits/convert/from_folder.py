@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
-from samebits.convert.gguf_bytes import OutTensor, string, u32
+from samebits.convert.gguf_bytes import OutTensor, header, string, u32
 from samebits.convert.metadata import CONVERTED, Converted, model_metadata, rope_tensors
 from samebits.convert.types import FILE_TYPES, PLAIN
 from samebits.convert.vocab import vocab_metadata
 from samebits.convert.writing import OutFile
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
+from samebits.loaders.fields import Fields
+from samebits.loaders.gguf import parse_gguf
+from samebits.loaders.source import TensorEntry
 from samebits.models import ARCHITECTURES
-from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
+from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
+from samebits.models.parts.decoder import Decoder
 
+STATED_ELSEWHERE = ("hf_root", "rope_is_interleaved")  # of names, and of rows that are laid out for it
 ROTATED = (".attn.q", ".attn.k", ".attn.q_bias", ".attn.k_bias")
 
 
@@ -42,11 +49,26 @@ def from_folder(source: Path) -> OutFile:
         **model_metadata(checkpoint.config, how),
         **vocab_metadata(source if source.is_dir() else source.parent, checkpoint.config.vocab_size),
     }
+    _check_config(checkpoint.config, metadata, tensors)
 
     def read(name: str) -> HostTensor:
         return extra[name] if name in extra else _read(checkpoint, ours[name], how)
 
     return OutFile(metadata, tensors, read)
+
+
+def _check_config(config: Decoder, metadata: dict[str, bytes], tensors: list[OutTensor]) -> None:
+    """BadInput unless the file's reader finds the folder's configuration in it; floats are float32 there."""
+    stored = parse_gguf(header(metadata, []), Path("the GGUF file")).metadata
+    entries = {t.name: TensorEntry(t.name, t.shape, t.format, t.num_bytes, True, "") for t in tensors}
+    _, after = read_config(Fields(stored, "convert"), True, entries)
+    for field in fields(Decoder):
+        ours, theirs = getattr(config, field.name), getattr(after, field.name)
+        if field.name == "ropes":
+            ours, theirs = ([(n, r.dims) for n, r in sorted(ropes.items())] for ropes in (ours, theirs))
+        is_same = math.isclose(ours, theirs, rel_tol=1e-6) if isinstance(ours, float) and theirs else ours == theirs
+        if not is_same and field.name not in STATED_ELSEWHERE:
+            raise BadInput("convert", field.name, str(ours)[:80], f"{str(theirs)[:80]}, as a GGUF file would be read")
 
 
 def _by_gguf_name(checkpoint: FileCheckpoint, how: Converted) -> dict[str, list[str]]:
