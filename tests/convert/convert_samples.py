@@ -27,6 +27,9 @@ FOLDERS: dict[str, dict[str, Any]] = {
     "gemma3": {"query_pre_attn_scalar": 8},
     "phi3": {},
     "yarn": {},
+    "mixtral": {},
+    "qwen3moe": {},
+    "lfm2": {},
 }
 
 

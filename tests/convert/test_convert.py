@@ -26,7 +26,7 @@ from samebits.models.checkpoint import open_checkpoint
 FILES: dict[str, Any] = json.loads(FACTS.read_text())["files"]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 # Rows of Q and K lie in another order in `llama` files, and factors of rotations are float32 in GGUF: near, not equal.
-NEAR = {"llama": 2e-6, "llama31": 2e-6, "mistral": 2e-6, "phi3": 2e-6}
+NEAR = {"llama": 2e-6, "llama31": 2e-6, "mistral": 2e-6, "phi3": 2e-6, "mixtral": 2e-6}
 
 
 @pytest.fixture(scope="module", params=FOLDERS)
@@ -59,7 +59,7 @@ def test_the_file_is_the_one_that_llama_cpp_gave_our_tokens_for(pair: tuple[str,
 def test_architectures_that_are_not_proven_are_refused(name: str) -> None:
     architecture = open_checkpoint(MODELS / name).architecture.name
     if architecture in CONVERTED:
-        assert {"mistral": "llama"}.get(architecture, architecture) == CONVERTED[architecture].gguf
+        assert CONVERTED[architecture].gguf == ("llama" if architecture in ("mistral", "mixtral") else architecture)
         return
     assert architecture in ARCHITECTURES
     with pytest.raises(BadInput, match=rf"architecture: got {architecture}; needs one of llama, .* is proven"):

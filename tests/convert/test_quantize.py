@@ -41,6 +41,9 @@ RULES = [
     ("blk.0.attn_norm.weight", (512,), "bf16", "q4_k", "f32"),
     ("blk.0.attn_q.bias", (512,), "f16", "q4_k", "f32"),
     ("blk.0.ssm_conv1d.weight", (64, 4), "f32", "q8_0", "f32"),
+    ("blk.0.ssm_in.weight", (64, 512), "f32", "q8_0", "q8_0"),
+    ("blk.0.shortconv.conv.weight", (64, 3), "f32", "q8_0", "f32"),
+    ("blk.0.shortconv.in_proj.weight", (64, 256), "f32", "q4_k", "q4_k"),
     ("rope_freqs.weight", (32,), "f32", "q8_0", "f32"),
 ]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 
 from samebits.convert.gguf_bytes import OutTensor, header, string, u32
 from samebits.convert.metadata import CONVERTED, Converted, model_metadata, rope_tensors
-from samebits.convert.types import FILE_TYPES, PLAIN
+from samebits.convert.types import FILE_TYPES, KEPT, PLAIN
 from samebits.convert.vocab import vocab_metadata
 from samebits.convert.writing import OutFile
 from samebits.core.errors import BadInput
@@ -37,9 +37,9 @@ def from_folder(source: Path) -> OutFile:
     if how is None:
         needed = f"one of {', '.join(CONVERTED)}, whose conversion is proven"
         raise BadInput("convert", "architecture", checkpoint.architecture.name, needed)
-    ours = _by_gguf_name(checkpoint, how)
+    ours = _held(checkpoint, how)
     extra = rope_tensors(checkpoint.config)
-    tensors = [_out(checkpoint, name, parts) for name, parts in ours.items()]
+    tensors = [_out(checkpoint, name, held) for name, held in ours.items()]
     tensors += [OutTensor(name, array.shape, "f32") for name, array in extra.items()]
     widest = next((t.format for t in tensors if len(t.shape) > 1), "f32")
     metadata = {
@@ -62,6 +62,7 @@ def _check_config(config: Decoder, metadata: dict[str, bytes], tensors: list[Out
     stored = parse_gguf(header(metadata, []), Path("the GGUF file")).metadata
     entries = {t.name: TensorEntry(t.name, t.shape, t.format, t.num_bytes, True, "") for t in tensors}
     _, after = read_config(Fields(stored, "convert"), True, entries)
+    config = _apart(config)
     for field in fields(Decoder):
         ours, theirs = getattr(config, field.name), getattr(after, field.name)
         if field.name == "ropes":
@@ -71,27 +72,40 @@ def _check_config(config: Decoder, metadata: dict[str, bytes], tensors: list[Out
             raise BadInput("convert", field.name, str(ours)[:80], f"{str(theirs)[:80]}, as a GGUF file would be read")
 
 
-def _by_gguf_name(checkpoint: FileCheckpoint, how: Converted) -> dict[str, list[str]]:
-    """Our names of the tensors that a GGUF tensor holds, one behind another along its rows."""
-    target = ARCHITECTURES[how.gguf].tensors(checkpoint.config, is_gguf=True)
+@dataclass(frozen=True)
+class Held:
+    """Our names of the tensors that a GGUF tensor holds, one behind another along its rows; and its shape there."""
+
+    parts: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
+def _held(checkpoint: FileCheckpoint, how: Converted) -> dict[str, Held]:
+    """By GGUF's names."""
+    target = ARCHITECTURES[how.gguf].tensors(_apart(checkpoint.config), is_gguf=True)
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name, stored in target.items():
         found[stored.name].append((stored.rows.taken[0] if stored.rows else 0, name))
-    return {gguf: [name for _, name in sorted(parts)] for gguf, parts in found.items()}
+    shapes = {stored.name: stored.needed for stored in target.values()}
+    return {gguf: Held(tuple(name for _, name in sorted(parts)), shapes[gguf]) for gguf, parts in found.items()}
 
 
-def _out(checkpoint: FileCheckpoint, gguf: str, parts: list[str]) -> OutTensor:
-    shapes = [checkpoint.tensors[name].shape for name in parts]
-    formats = {spec.format for spec in map(checkpoint.spec, parts) if spec is not None}
+def _apart(config: Decoder) -> Decoder:
+    """The configuration with gate and up of experts apart, as all GGUF files have them."""
+    return replace(config, mixture=replace(config.mixture, is_joined=False)) if config.mixture else config
+
+
+def _out(checkpoint: FileCheckpoint, gguf: str, held: Held) -> OutTensor:
+    formats = {spec.format for spec in map(checkpoint.spec, held.parts) if spec is not None}
     if len(formats) != 1 or not formats <= set(PLAIN):
         raise BadInput("convert", f"tensor {gguf}", " and ".join(sorted(formats)), "plain tensors of one format")
-    shape = (sum(shape[0] for shape in shapes), *shapes[0][1:])
-    return OutTensor(gguf, shape, "f32" if len(shape) < 2 else formats.pop())
+    is_small = len(held.shape) < 2 or KEPT.search(gguf) is not None
+    return OutTensor(gguf, held.shape, "f32" if is_small else formats.pop())
 
 
-def _read(checkpoint: FileCheckpoint, parts: list[str], how: Converted) -> np.ndarray:
-    arrays = [_oriented(checkpoint, name, how) for name in parts]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+def _read(checkpoint: FileCheckpoint, held: Held, how: Converted) -> np.ndarray:
+    arrays = [_oriented(checkpoint, name, how) for name in held.parts]
+    return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays)).reshape(held.shape)
 
 
 def _oriented(checkpoint: FileCheckpoint, name: str, how: Converted) -> np.ndarray:

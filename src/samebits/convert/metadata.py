@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.convert.gguf_bytes import f32, string, u32
+from samebits.convert.gguf_bytes import I32, f32, numbers, string, u32
 from samebits.core.errors import BadInput
 from samebits.models import gemma2, gemma3
 from samebits.models.parts.decoder import KEYS, Decoder
+from samebits.models.parts.experts import mixture_of
 from samebits.models.parts.keys import Key
+from samebits.models.parts.recurrence import ShortConv
 from samebits.models.parts.rope import ROPE_TABLE, Rope, yarn_magnitude
 
 
@@ -75,6 +77,19 @@ def _phi3(config: Decoder) -> dict[str, bytes]:
     return {} if window is None else {"attention.sliding_window": u32(window)}
 
 
+def _experts(config: Decoder) -> dict[str, bytes]:
+    c = mixture_of(config.mixture)
+    found = {"expert_count": c.num_experts, "expert_used_count": c.top_k, "expert_feed_forward_length": c.expert_size}
+    return {**_no_windows(config), **{key: u32(value) for key, value in found.items()}}
+
+
+def _lfm2(config: Decoder) -> dict[str, bytes]:
+    if not isinstance(config.recurrence, ShortConv):
+        raise BadInput("convert", "recurrence", config.recurrence, "short convolutions")
+    heads = [config.num_kv_heads if layer.kind == "attention" else 0 for layer in config.layers]
+    return {"attention.head_count_kv": numbers(heads, I32), "shortconv.l_cache": u32(config.recurrence.num_taps)}
+
+
 CONVERTED: Mapping[str, Converted] = {
     "llama": Converted("llama", interleaves=True, more=_no_windows),
     "mistral": Converted("llama", interleaves=True, more=_no_windows),
@@ -83,6 +98,9 @@ CONVERTED: Mapping[str, Converted] = {
     "gemma2": Converted("gemma2", more=_gemma2),
     "gemma3": Converted("gemma3", more=_gemma3),
     "phi3": Converted("phi3", more=_phi3),
+    "mixtral": Converted("llama", interleaves=True, more=_experts),
+    "qwen3moe": Converted("qwen3moe", more=_experts),
+    "lfm2": Converted("lfm2", more=_lfm2),
 }
 
 

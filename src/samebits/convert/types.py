@@ -1,8 +1,9 @@
 """Which format each tensor of a quantized file has: the one asked for, but for the tensors that this rule names.
 
 norms, biases, other vectors        as they are; float32 where they come from 16 bits
-routers, rotations, convolutions    as they are
-and what a state is made of
+routers, factors of rotations,      as they are; float32 where they come from a folder
+taps of convolutions, and what
+steers a state
 embedding and head                  q6_k; q8_0 where that was asked for
 rows of no whole super-block        the format below, of blocks of 32 with as many bits or more
 rows of no whole block              f16
@@ -32,7 +33,9 @@ FILE_TYPES = {
 FALLBACKS = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
 PLAIN = ("f32", "f16", "bf16")
 ENDS = re.compile(r"^(token_embd|output)\.weight$")
-KEPT = re.compile(r"(norm|_inp|_inp_shexp|rope_\w+|ssm_\w+|shortconv\.\w+|sinks|exp_probs_b)(\.weight)?$|\.bias$")
+KEPT = re.compile(
+    r"(norm|_inp|_inp_shexp|rope_\w+|ssm_(?!in\b|out\b)\w+|shortconv\.conv|sinks|exp_probs_b)(\.weight)?$|\.bias$"
+)
 
 
 def check_type(name: str) -> str:
