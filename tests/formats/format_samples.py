@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from samebits.formats import MXFP4, NVFP4, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0
+from samebits.formats import IQ4_NL, IQ4_XS, MXFP4, NVFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0
 
-GGML_FORMATS = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K]
+GGML_FORMATS = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, IQ4_NL, IQ4_XS]
 BLOCK_FORMATS = [*GGML_FORMATS, NVFP4, MXFP4]
 
 # Where each format keeps its float16 fields.
@@ -19,6 +19,10 @@ F16_FIELDS = {
     "q4_k": (0, 2),
     "q5_k": (0, 2),
     "q6_k": (208,),
+    "q2_k": (80, 82),
+    "q3_k": (108,),
+    "iq4_nl": (0,),
+    "iq4_xs": (0,),
 }
 
 # +-0, +-least and largest denormal, least normal, 1, -1.5, +-65504, +-Inf, quiet and signaling NaN

@@ -20,19 +20,26 @@ RANGES = {
     "q6_k": (-32, 31),
     "nvfp4": (-12, 12),
     "mxfp4": (-12, 12),
+    "q2_k": (0, 3),
+    "q3_k": (-4, 3),
+    "iq4_nl": (-127, 113),
+    "iq4_xs": (-127, 113),
 }
-NUM_SUB_SCALES = {"q4_k": 1, "q5_k": 1, "q6_k": 2, "nvfp4": 2}
-WITH_OFFSET = {"q4_1", "q5_1", "q4_k", "q5_k"}
+NUM_SUB_SCALES = {"q4_k": 1, "q5_k": 1, "q6_k": 2, "nvfp4": 2, "q2_k": 2, "q3_k": 2, "iq4_xs": 1}
+WITH_OFFSET = {"q4_1", "q5_1", "q4_k", "q5_k", "q2_k"}
+WITH_SUB_OFFSET = WITH_OFFSET & NUM_SUB_SCALES.keys()
 
 
 def exact_values(c) -> np.ndarray:
     """float64 of the formula in Codes: no operation of it rounds."""
-    sub = np.ones((*c.d.shape, 1)) if c.sub is None else c.sub.astype(np.float64)
-    sub = np.repeat(sub, 32 // sub.shape[-1], axis=-1)
-    v = c.d.astype(np.float64)[..., None] * sub * c.q
+
+    def of_elements(sub):
+        sub = np.ones((*c.d.shape, 1)) if sub is None else sub.astype(np.float64)
+        return np.repeat(sub, 32 // sub.shape[-1], axis=-1)
+
+    v = c.d.astype(np.float64)[..., None] * of_elements(c.sub) * c.q
     if c.m is not None:
-        msub = 1.0 if c.msub is None else c.msub.astype(np.float64)
-        v = v + (c.m.astype(np.float64) * msub)[..., None]
+        v = v + c.m.astype(np.float64)[..., None] * of_elements(c.msub)
     return v.reshape(*v.shape[:-2], -1)
 
 
@@ -69,18 +76,18 @@ def test_shapes_types_and_ranges(fmt):
     else:
         assert c.sub is None
     assert (c.m is not None) == (fmt.name in WITH_OFFSET)
-    assert (c.msub is not None) == (fmt.name in {"q4_k", "q5_k"})
+    assert (c.msub is not None) == (fmt.name in WITH_SUB_OFFSET)
     assert all(a is None or a.dtype == np.float32 for a in (c.d, c.sub, c.m, c.msub))
-    assert all(a is None or a.shape == c.d.shape for a in (c.m, c.msub))
+    assert c.m is None or c.m.shape == c.d.shape
+    assert c.msub is None or c.msub.shape == c.sub.shape
 
 
 @pytest.mark.parametrize("fmt", BLOCK_FORMATS, ids=name_of)
 def test_sub_scales_times_integer_sums_are_exact(fmt):
-    """The largest integer sum, with activations of 127, times the largest sub-scale is below 2^24."""
-    largest_sub = {"q4_k": 63, "q5_k": 63, "q6_k": 128}.get(fmt.name, 1)
-    width = 32 // NUM_SUB_SCALES.get(fmt.name, 1)
+    """The largest integer sum, with activations of 127, times the largest sub-scale stays below 2^24."""
+    largest_sub = {"q4_k": 63, "q5_k": 63, "q6_k": 128, "q2_k": 15, "q3_k": 32, "iq4_xs": 32}.get(fmt.name, 1)
     largest_q = max(-RANGES[fmt.name][0], RANGES[fmt.name][1])
-    assert largest_q * 127 * width * largest_sub < 2**24
+    assert largest_q * 127 * 32 * largest_sub < 2**24
 
 
 def test_nvfp4_sub_scales_have_four_bits():

@@ -45,23 +45,40 @@ def eight_bit_bound(x):
     return step / 2 + 127 * f16_error(step)
 
 
-def superblock_bound(x, top):
-    """Half a step; at the ends also what the 6-bit scale (half of d) and min (half of dmin) miss."""
-    b = blocks(x, 256).reshape(-1, 8, 32)
+def superblock_bound(x, top, num_sub_blocks=8, top_scale=63):
+    """Half a step; at the ends also what the integer scale (half of d) and min (half of dmin) miss."""
+    b = blocks(x, 256).reshape(-1, num_sub_blocks, 256 // num_sub_blocks)
     offset = np.maximum(-b.min(-1), 0)
     step = (b.max(-1) + offset) / top
-    missed_step = step.max(-1, keepdims=True) / 63 / 2 + 64 * f16_error(step.max(-1, keepdims=True) / 63)
-    missed_min = offset.max(-1, keepdims=True) / 63 / 2 + 64 * f16_error(offset.max(-1, keepdims=True) / 63)
+
+    def missed(largest):
+        return largest / top_scale / 2 + (top_scale + 1) * f16_error(largest / top_scale)
+
+    missed_step, missed_min = missed(step.max(-1, keepdims=True)), missed(offset.max(-1, keepdims=True))
     return ((step + missed_step) / 2 + top * missed_step + missed_min)[..., None]
 
 
-def six_bit_bound(x):
-    """A whole step at the saturated end, and 32 times what the 8-bit scale misses: at most one d."""
+def signed_scale_bound(x, half, half_scale):
+    """A whole step at the saturated end, and `half` times what the integer scale misses: at most one d."""
     b = blocks(x, 256).reshape(-1, 16, 16)
-    step = np.abs(b).max(-1) / 32
-    d = step.max(-1, keepdims=True) / 128
-    missed_step = d + 129 * f16_error(d)
-    return (step + 33 * missed_step)[..., None]
+    step = np.abs(b).max(-1) / half
+    d = step.max(-1, keepdims=True) / half_scale
+    missed_step = d + (half_scale + 1) * f16_error(d)
+    return (step + (half + 1) * missed_step)[..., None]
+
+
+def levels_bound(x):
+    """14 steps, from the last level to its opposite; half the widest gap is 12."""
+    step = np.abs(blocks(x, 32)).max(-1, keepdims=True) / 127
+    return 14 * step + 128 * f16_error(step)
+
+
+def scaled_levels_bound(x):
+    """The same, and what the 6-bit scale misses: at most one d."""
+    step = np.abs(blocks(x, 256).reshape(-1, 8, 32)).max(-1) / 127
+    d = step.max(-1, keepdims=True) / 32
+    missed_step = d + 33 * f16_error(d)
+    return (14 * step + 141 * missed_step)[..., None]
 
 
 def nvfp4_bound(x):
@@ -92,9 +109,13 @@ BOUNDS = {
     "q8_0": eight_bit_bound,
     "q4_k": lambda x: superblock_bound(x, 15),
     "q5_k": lambda x: superblock_bound(x, 31),
-    "q6_k": six_bit_bound,
+    "q6_k": lambda x: signed_scale_bound(x, 32, 128),
     "nvfp4": nvfp4_bound,
     "mxfp4": mxfp4_bound,
+    "q2_k": lambda x: superblock_bound(x, 3, 16, 15),
+    "q3_k": lambda x: signed_scale_bound(x, 4, 32),
+    "iq4_nl": levels_bound,
+    "iq4_xs": scaled_levels_bound,
 }
 
 
@@ -138,6 +159,10 @@ TYPICAL_ERROR = {
     "q6_k": 0.020,
     "nvfp4": 0.097,
     "mxfp4": 0.125,
+    "q2_k": 0.34,
+    "q3_k": 0.16,
+    "iq4_nl": 0.082,
+    "iq4_xs": 0.082,
 }
 
 

@@ -202,9 +202,9 @@ inline void check_bytes(const Inputs& in) {
         memcpy(&x, in.bytes + 256 - 4 * (i + 1), 4);
         add(hash, dot_small(shift_right<8>(load(in.ints + 16 * i)), weight(i) & set_bytes(127), x));
     });
-    each("dot_8bit", kVectors, [&](Hash& hash, int i) {
+    const auto four_of = [&](int i, int& total) {  // activations, of which none is -128, and their sum
         int8_t four[4];
-        int total = 0;
+        total = 0;
         for (int j = 0; j < 4; j++) {
             four[j] = int8_t(in.bytes[4 * i + j]);
             if (i == 0) four[j] = j & 1 ? -127 : 127;
@@ -213,7 +213,20 @@ inline void check_bytes(const Inputs& in) {
         }
         int32_t x;
         memcpy(&x, four, 4);
+        return x;
+    };
+    each("dot_8bit", kVectors, [&](Hash& hash, int i) {
+        int total;
+        const int32_t x = four_of(i, total);
         add(hash, dot_8bit(shift_right<8>(load(in.ints + 16 * i)), weight(i), x) - set(kBias8 * total));
+    });
+    int8_t biased[16];
+    for (int i = 0; i < 16; i++) biased[i] = int8_t(Levels::level[i] + kBias8);
+    each("dot_biased", kVectors, [&](Hash& hash, int i) {
+        int total;
+        const int32_t x = four_of(i, total);
+        const B w = lookup16(biased, weight(i) & low);
+        add(hash, dot_biased(shift_right<8>(load(in.ints + 16 * i)), w, x) - set(kBias8 * total));
     });
 }
 

@@ -57,7 +57,8 @@ struct Refused {};
 
 const char* name_of(int format) {
     static const char* const names[] = {"f32",  "f16",  "bf16", "i8",   "u8",   "i32",  "u32",  "bool", "q4_0",
-                                        "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4"};
+                                        "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4",
+                                        "q2_k", "q3_k", "iq4_nl", "iq4_xs"};
     return names[format];
 }
 const char* name_of(Layout layout) { return layout == Layout::k_lanes ? "k_lanes" : "v_rows"; }

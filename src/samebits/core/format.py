@@ -25,14 +25,14 @@ BLOCK = 32  # integer products are summed over blocks of 32 elements in every qu
 class Codes:
     """A block-quantized matrix taken apart for integer arithmetic, in blocks of 32 along K.
 
-    value[..., b, k] = d[b] * sub[b, half(k)] * q[b, k] + m[b] * msub[b]
+    value[..., b, k] = d[b] * sub[b, half(k)] * q[b, k] + m[b] * msub[b, half(k)]
 
     q     int8    [..., nb, 32]  integer codes
     d     float32 [..., nb]      scale of the block
     sub   float32 [..., nb, h]   sub-scales: h = 1 for the block, 2 for its 16-wide halves, or None for 1;
                                  f(isum) * sub is exact in float32
     m     float32 [..., nb]      offset of the block, or None
-    msub  float32 [..., nb]      sub-scale of the offset, f(asum) * msub is exact; None for 1
+    msub  float32 [..., nb, h]   sub-scales of the offset, alike: f(asum) * msub is exact; None for 1
     """
 
     q: np.ndarray
@@ -74,12 +74,14 @@ class BlockFormat(Format):
     decode(bytes, tensor scale) -> float32 [..., n]
     codes(bytes, tensor scale) -> Codes
     check(bytes, where, argument) -> BadInput for bytes that no op could compute with
+    f16_at: where in a block float16 scales begin, in bytes
     """
 
     encode: Callable[[np.ndarray], tuple[np.ndarray, np.float32]] = field(repr=False)
     decode: Callable[[np.ndarray, np.float32], np.ndarray] = field(repr=False)
     codes: Callable[[np.ndarray, np.float32], Codes] = field(repr=False)
     check: Callable[[np.ndarray, str, str], None] = field(default=_any_bytes, repr=False)
+    f16_at: tuple[int, ...] = (0,)
 
     def pack(self, x: np.ndarray) -> Packed:
         """x float32 [..., n] as a packed tensor; BadInput for a ragged row or a non-finite value."""

@@ -75,5 +75,7 @@ def check(data: np.ndarray, where: str, argument: str) -> None:
         raise BadInput(where, argument, f"a block scale of {given}", f"up to 2^{LARGEST_BYTE - BIAS}")
 
 
-MXFP4 = BlockFormat("mxfp4", block_len=32, block_bytes=17, encode=encode, decode=decode, codes=codes, check=check)
+MXFP4 = BlockFormat(
+    "mxfp4", block_len=32, block_bytes=17, encode=encode, decode=decode, codes=codes, check=check, f16_at=()
+)
 FORMATS.add(MXFP4.name, MXFP4)

@@ -93,5 +93,5 @@ def codes(data: np.ndarray, scale: np.float32) -> Codes:
     return Codes(q=q, d=np.full(sub.shape[:-1], HALF * scale, np.float32), sub=sub)
 
 
-NVFP4 = BlockFormat("nvfp4", block_len=16, block_bytes=9, encode=encode, decode=decode, codes=codes)
+NVFP4 = BlockFormat("nvfp4", block_len=16, block_bytes=9, encode=encode, decode=decode, codes=codes, f16_at=())
 FORMATS.add(NVFP4.name, NVFP4)

@@ -39,5 +39,5 @@ def codes(data: np.ndarray, scale: np.float32) -> Codes:
     return Codes(q=split_nibbles(block[..., 4:]).astype(np.int8), d=read_f16(block, 0), m=read_f16(block, 2))
 
 
-Q4_1 = BlockFormat("q4_1", block_len=32, block_bytes=20, encode=encode, decode=decode, codes=codes)
+Q4_1 = BlockFormat("q4_1", block_len=32, block_bytes=20, encode=encode, decode=decode, codes=codes, f16_at=(0, 2))
 FORMATS.add(Q4_1.name, Q4_1)

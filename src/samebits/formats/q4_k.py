@@ -43,5 +43,5 @@ def codes(data: np.ndarray, scale: np.float32) -> Codes:
     return affine_codes(block[..., :HEADER_BYTES], split_codes(block[..., HEADER_BYTES:]))
 
 
-Q4_K = BlockFormat("q4_k", block_len=256, block_bytes=144, encode=encode, decode=decode, codes=codes)
+Q4_K = BlockFormat("q4_k", block_len=256, block_bytes=144, encode=encode, decode=decode, codes=codes, f16_at=(0, 2))
 FORMATS.add(Q4_K.name, Q4_K)

@@ -41,5 +41,5 @@ def codes(data: np.ndarray, scale: np.float32) -> Codes:
     return Codes(q=q, d=read_f16(block, 0), m=read_f16(block, 2))
 
 
-Q5_1 = BlockFormat("q5_1", block_len=32, block_bytes=24, encode=encode, decode=decode, codes=codes)
+Q5_1 = BlockFormat("q5_1", block_len=32, block_bytes=24, encode=encode, decode=decode, codes=codes, f16_at=(0, 2))
 FORMATS.add(Q5_1.name, Q5_1)

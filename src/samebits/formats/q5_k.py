@@ -36,5 +36,5 @@ def codes(data: np.ndarray, scale: np.float32) -> Codes:
     return affine_codes(header, q)
 
 
-Q5_K = BlockFormat("q5_k", block_len=256, block_bytes=176, encode=encode, decode=decode, codes=codes)
+Q5_K = BlockFormat("q5_k", block_len=256, block_bytes=176, encode=encode, decode=decode, codes=codes, f16_at=(0, 2))
 FORMATS.add(Q5_K.name, Q5_K)

@@ -16,7 +16,6 @@ import numpy as np
 
 from samebits.core.format import BLOCK, FORMATS, BlockFormat, Codes
 from samebits.formats.bits import (
-    as_scale,
     byte_blocks,
     byte_rows,
     f16_bytes,
@@ -29,7 +28,8 @@ from samebits.formats.bits import (
     split_nibbles,
     value_blocks,
 )
-from samebits.formats.scaling import ONE, extreme, nearest_codes, quotient, values
+from samebits.formats.scaling import ONE, nearest_codes, values
+from samebits.formats.superblock import half_scales, signed_scales
 
 NUM_BLOCKS = 8  # of 32 elements
 NUM_SUB_BLOCKS = 16
@@ -37,22 +37,17 @@ HALF_RANGE = 32
 
 
 def encode(x: np.ndarray) -> tuple[np.ndarray, np.float32]:
-    """Ours, not GGML's search for the least error.
+    """The rule of superblock.signed_scales; q - 32 = rint(x / (d * scale)), half to even, saturated.
 
-    Per sub-block: step = extreme / -32, so the extreme gets code 0. d = (extreme step) / -128 in float16,
-    scale = rint(step / d) in -128..127, q - 32 = rint(x / (d * scale)) in -32..31: half to even,
-    saturated, and 0 over a zero divisor.
+    Ours, not GGML's search for the least error.
     """
     block = split_last(value_blocks(x, Q6_K), NUM_SUB_BLOCKS, 16)
-    step = extreme(block) / np.float32(-HALF_RANGE)
-    d = as_scale(extreme(step) / np.float32(-128), Q6_K)
-    scales = nearest_codes(quotient(step, d[..., None]), -128, 127).astype(np.int8)
-    stored_step = d[..., None] * scales.astype(np.float32)
-    centered = nearest_codes(quotient(block, stored_step[..., None]), -HALF_RANGE, HALF_RANGE - 1)
+    d, scales, ratio = signed_scales(block, -HALF_RANGE, 128, Q6_K)
+    centered = nearest_codes(ratio, -HALF_RANGE, HALF_RANGE - 1)
     q = merge(centered + HALF_RANGE, -2).astype(np.uint8)
     low = merge(pack_nibbles(split_last(q & np.uint8(15), 2, 128)), -2)
     high = merge(pack_fields(split_last(q >> np.uint8(4), 2, 4, BLOCK), 2), -2)
-    return byte_rows(low, high, scales.view(np.uint8), f16_bytes(d)), ONE
+    return byte_rows(low, high, scales.astype(np.uint8), f16_bytes(d)), ONE
 
 
 def decode(data: np.ndarray, scale: np.float32) -> np.ndarray:
@@ -64,13 +59,12 @@ def codes(data: np.ndarray, scale: np.float32) -> Codes:
     low = merge(split_nibbles(split_last(block[..., :128], 2, 64)), -2)
     high = merge(merge(split_fields(split_last(block[..., 128:192], 2, BLOCK), 2), -3), -2)
     q = (low | (high << np.uint8(4))).astype(np.int8) - np.int8(HALF_RANGE)
-    scales = block[..., 192:208].astype(np.int8).astype(np.float32)
     return Codes(
         q=merge(split_last(q, NUM_BLOCKS, BLOCK), -3),
         d=np.repeat(read_f16(block, 208), NUM_BLOCKS, axis=-1),
-        sub=merge(split_last(scales, NUM_BLOCKS, 2), -3),
+        sub=half_scales(block[..., 192:208].astype(np.int8)),
     )
 
 
-Q6_K = BlockFormat("q6_k", block_len=256, block_bytes=210, encode=encode, decode=decode, codes=codes)
+Q6_K = BlockFormat("q6_k", block_len=256, block_bytes=210, encode=encode, decode=decode, codes=codes, f16_at=(208,))
 FORMATS.add(Q6_K.name, Q6_K)

@@ -75,8 +75,14 @@ def values(c: Codes) -> np.ndarray:
     The products are exact for the GGML formats, so only the sum rounds.
     """
     d = c.d[..., None] if c.sub is None else c.d[..., None] * c.sub
-    num_parts = d.shape[-1]
-    v = merge(d[..., None] * split_last(c.q, num_parts, BLOCK // num_parts).astype(np.float32), -2)
+    v = _parts(c.q, d) * d[..., None]
     if c.m is not None:
-        v = v + (c.m if c.msub is None else c.m * c.msub)[..., None]
-    return merge(v, -2)
+        m = c.m[..., None] if c.msub is None else c.m[..., None] * c.msub
+        v = _parts(merge(v, -2), m) + m[..., None]
+    return merge(merge(v, -2), -2)
+
+
+def _parts(x: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """[..., nb, 32] as float32 [..., nb, h, 32 / h], to meet scales [..., nb, h]."""
+    num_parts = scales.shape[-1]
+    return split_last(x, num_parts, BLOCK // num_parts).astype(np.float32)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-OURS = frozenset(("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "mxfp4"))
+import samebits.formats  # noqa: F401  (fills FORMATS)
+from samebits.core.format import FORMATS
+
+PLAIN_WEIGHTS = ("f32", "f16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,12 @@ class GgmlType:
 
     @property
     def is_supported(self) -> bool:
-        return self.name in OURS  # ggml's nvfp4 is not in it: its bytes differ from ours
+        """Of the same name and sizes as one of ours; ggml's nvfp4 is not: its blocks differ from ours."""
+        if self.name not in FORMATS:
+            return False
+        ours = FORMATS[self.name]
+        same_size = (ours.block_len, ours.block_bytes) == (self.block_len, self.block_bytes)
+        return same_size and (ours.is_block or self.name in PLAIN_WEIGHTS)
 
 
 GGML_TYPES: dict[int, GgmlType] = {

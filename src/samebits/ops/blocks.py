@@ -8,10 +8,7 @@ from samebits.core.format import BlockFormat, Packed
 from samebits.core.numerics.counter import Stream
 
 ANY_BYTES = "any-bytes"
-# Bytes of a block that hold float16 scales; the first two elsewhere. NVFP4's first is its only scale, an
-# e4m3, and MXFP4's a power of two.
-SCALES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,)}
-E4M3_NAN = 0x7F
+E4M3_NAN = 0x7F  # NVFP4's first byte is its only scale, an e4m3, and MXFP4's a power of two
 MXFP4_QUARTER = np.uint8(125)
 TENSOR_SCALE = np.float32(0.37)
 
@@ -29,7 +26,7 @@ def any_blocks(fmt: BlockFormat, shape: tuple[int, int], stream: Stream) -> Pack
     if fmt.name == "mxfp4":
         blocks[..., 0] %= MXFP4_QUARTER
         return Packed(fmt, data)
-    for at in SCALES.get(fmt.name, (0,)):
+    for at in fmt.f16_at:
         bits = stream.child(f"scale {at}").integers(0, 1 << 16, blocks.shape[:2]).astype(np.uint16)
         exponent = (bits >> np.uint16(10) & np.uint16(31)) % np.uint16(13)
         halves = bits & np.uint16(0x83FF) | exponent << np.uint16(10)

@@ -42,23 +42,22 @@ def block_terms(codes: Codes, blocks: slice, x: np.ndarray, x_scale: np.ndarray)
     """
     a = x[:, blocks].swapaxes(0, 1).astype(np.float32)
     q = codes.q[:, blocks].swapaxes(0, 1).swapaxes(1, 2).astype(np.float32)
-    if codes.sub is None:
-        scaled = a @ q
-    elif codes.sub.shape[-1] == 1:
-        scaled = (a @ q) * _per_row(codes.sub[..., 0], blocks)
-    else:
-        half = BLOCK // 2
-        low = (a[..., :half] @ q[:, :half]) * _per_row(codes.sub[..., 0], blocks)
-        high = (a[..., half:] @ q[:, half:]) * _per_row(codes.sub[..., 1], blocks)
-        scaled = low + high
     scale = x_scale[:, blocks].T[:, :, None]
-    terms = scaled * (_per_row(codes.d, blocks) * scale)
+    terms = _sub_scaled(a, q, codes.sub, blocks) * (_per_row(codes.d, blocks) * scale)
     if codes.m is None:
         return terms
-    asum = a.sum(axis=-1, keepdims=True)  # integers below 2^12: exact
-    if codes.msub is not None:
-        asum = asum * _per_row(codes.msub, blocks)
-    return terms + asum * (_per_row(codes.m, blocks) * scale)
+    ones = np.ones((1, BLOCK, 1), np.float32)
+    return terms + _sub_scaled(a, ones, codes.msub, blocks) * (_per_row(codes.m, blocks) * scale)
+
+
+def _sub_scaled(a: np.ndarray, q: np.ndarray, sub: np.ndarray | None, blocks: slice) -> np.ndarray:
+    """a [blocks, T, 32] times q [blocks, 32, N], in parts of a block with a sub-scale each; exact for integers."""
+    if sub is None:
+        return a @ q
+    width = BLOCK // sub.shape[-1]
+    parts = [slice(start, start + width) for start in range(0, BLOCK, width)]
+    scaled = [(a[..., part] @ q[:, part]) * _per_row(sub[..., i], blocks) for i, part in enumerate(parts)]
+    return scaled[0] if len(scaled) == 1 else scaled[0] + scaled[1]
 
 
 def _per_row(field: np.ndarray, blocks: slice) -> np.ndarray:

@@ -28,7 +28,10 @@ from samebits.core.shapes import Env, TensorSpec, build_shape
 from samebits.ops.space import Space
 
 FLOATS = ("f32", "f16", "bf16")
-WEIGHTS = (*FLOATS, "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
+WEIGHTS = (
+    *(*FLOATS, "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4"),
+    *("q2_k", "q3_k", "iq4_nl", "iq4_xs"),
+)
 BLOCK_WEIGHTS = tuple(f for f in WEIGHTS if f not in FLOATS)
 CACHES = (*FLOATS, "q8_0", "q4_0")
 STATES = ("f32",)  # what a sequence keeps in its slot

@@ -13,7 +13,10 @@ from samebits.kernels.cpp.slabs import SLABS
 
 # Native numbers of formats, in the order of runtime/tensor.h.
 PLAIN_FORMATS = ("f32", "f16", "bf16", "i8", "u8", "i32", "u32", "bool")
-BLOCK_FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
+BLOCK_FORMATS = (
+    *("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4"),
+    *("q2_k", "q3_k", "iq4_nl", "iq4_xs"),
+)
 FORMAT_CODES = {name: code for code, name in enumerate((*PLAIN_FORMATS, *BLOCK_FORMATS))}
 
 

@@ -9,20 +9,19 @@ template <class W>
 inline void decode_row(const uint8_t* group, int row, int64_t blocks, float tensor_scale, float* to) {
     const uint8_t* codes = group + W::scales_bytes(blocks);
     for (int64_t b = 0; b < blocks; b++) {
-        alignas(64) float d[16], m[16], sub[16], min[16];
+        alignas(64) float d[16], m[16], sub[2][16], min[2][16];
         const BlockScales s = load_scales<W>(W::scales_at(group, b), int(b % W::span), 2.0f * tensor_scale);
-        store(d, s.d), store(m, s.m), store(sub, s.sub), store(min, s.min);
+        store(d, s.d), store(m, s.m);
+        for (int h = 0; h < 2; h++) store(sub[h], s.sub[h]), store(min[h], s.min[h]);
         for (int k = 0; k < kBlock; k++) {
-            const int code = W::get(codes + b * W::code_bytes, row, k);
+            const float q = float(W::get(codes + b * W::code_bytes, row, k) - W::bias);
+            const int h = is_halved(W::term) ? k / 16 : 0;
             float& x = to[b * kBlock + k];
-            if constexpr (W::term == Term::scale) x = d[row] * float(code - W::bias);
-            if constexpr (W::term == Term::offset) x = d[row] * float(code) + m[row];
-            if constexpr (W::term == Term::super_offset) x = (d[row] * sub[row]) * float(code) + m[row] * min[row];
-            if constexpr (W::term == Term::halves) {
-                const float half = k < 16 ? sub[row] : min[row];
-                if constexpr (W::span == 1) x = ((float(code - W::bias) * 0.5f) * half) * d[row];
-                else x = (d[row] * half) * float(code - W::bias);
-            }
+            if constexpr (W::term == Term::scale) x = d[row] * q;
+            else if constexpr (W::term == Term::offset) x = d[row] * q + m[row];
+            else if constexpr (has_offset(W::term)) x = (d[row] * sub[h][row]) * q + m[row] * min[h][row];
+            else if constexpr (W::span == 1) x = ((q * 0.5f) * sub[h][row]) * d[row];
+            else x = (d[row] * sub[h][row]) * q;
             x = settle(x);
         }
     }

@@ -36,23 +36,32 @@ struct OpenGroup {
     float* scales;  // [blocks][num_scales][16]: of d, m, sub, min
 };
 
+constexpr int kMostScales = 6;
 template <class W>
-constexpr int num_scales = W::term == Term::scale ? 1 : W::term == Term::offset ? 2 : W::term == Term::halves ? 3 : 4;
+constexpr int num_scales = W::term == Term::scale                                     ? 1
+                           : W::term == Term::offset || W::term == Term::sub_scale    ? 2
+                           : W::term == Term::halves                                  ? 3
+                           : W::term == Term::super_offset                            ? 4
+                                                                                      : kMostScales;
 
+// Calls f with each of the scales that the format has, in the order in which they are stored.
+template <class W, class Scales, class Fn>
+INLINE void each_scale(Scales& s, Fn f) {
+    f(s.d);
+    if constexpr (has_offset(W::term)) f(s.m);
+    if constexpr (W::term != Term::scale && W::term != Term::offset) f(s.sub[0]);
+    if constexpr (is_halved(W::term)) f(s.sub[1]);
+    if constexpr (has_offset(W::term) && W::term != Term::offset) f(s.min[0]);
+    if constexpr (W::term == Term::halves_offset) f(s.min[1]);
+}
 template <class W>
 INLINE void store_scales(const BlockScales& s, float* to) {
-    store(to, s.d);
-    if constexpr (W::term == Term::offset) store(to + 16, s.m);
-    if constexpr (W::term == Term::halves) store(to + 16, s.sub), store(to + 32, s.min);
-    if constexpr (W::term == Term::super_offset) store(to + 16, s.m), store(to + 32, s.sub), store(to + 48, s.min);
+    each_scale<W>(s, [&](const F& x) __attribute__((always_inline)) { store(to, x), to += 16; });
 }
 template <class W>
 INLINE BlockScales reload_scales(const float* from) {
     BlockScales s{};
-    s.d = load(from);
-    if constexpr (W::term == Term::offset) s.m = load(from + 16);
-    if constexpr (W::term == Term::halves) s.sub = load(from + 16), s.min = load(from + 32);
-    if constexpr (W::term == Term::super_offset) s.m = load(from + 16), s.sub = load(from + 32), s.min = load(from + 48);
+    each_scale<W>(s, [&](F& x) __attribute__((always_inline)) { x = load(from), from += 16; });
     return s;
 }
 
@@ -71,17 +80,17 @@ INLINE void open_group(const uint8_t* group, int64_t blocks, float tensor_scale,
 }
 
 // All tokens of a product in tiles of 16, the last one padded: for each tile and block 16 rows of 32 codes, and 16
-// scales, and 16 sums of codes for formats with an offset.
+// scales, and 16 sums of codes, of the blocks and of their lower halves, for formats with an offset.
 struct TokenTiles {
     const int8_t* codes;  // [tiles][blocks][16][32]
     const float* scales;  // [tiles][blocks][16]
-    const float* sums;    // likewise
+    const float *sums, *low_sums;  // likewise
     int64_t tokens;
 };
 
 // Products of a block, 1 or one for each half, and the int32 of each: 16 tokens x 16 rows.
 template <class W>
-constexpr int products_of_block = W::term == Term::halves ? 2 : 1;
+constexpr int products_of_block = is_halved(W::term) ? 2 : 1;
 constexpr int kTileSums = kTileTokens * 16;
 
 // All products of a chunk. Sums are stored when the operands of the next product are on their way; more tiles than one
@@ -103,19 +112,20 @@ INLINE void multiply_chunk(const int8_t* tokens, const int8_t* codes, int num_bl
 template <class W, int N>
 INLINE void chunks_of(const TokenTiles& x, const float* scales, int64_t at, int num_blocks, int t, const int32_t* sums,
                       F (&chunk)[N]) {
-    constexpr bool has_offset = W::term == Term::offset || W::term == Term::super_offset;
 #pragma GCC unroll 4
     for (int n = 0; n < N; n++) chunk[n] = zero();
-    const float *token_scales = x.scales + at * kTileTokens + t, *token_sums = x.sums + at * kTileTokens + t;
+    const int64_t first = at * kTileTokens + t;
 #pragma GCC unroll 2
     for (int i = 0; i < num_blocks; i++) {
         const BlockScales s = reload_scales<W>(scales + i * num_scales<W> * 16);
         const int32_t* from = sums + i * products_of_block<W> * kTileSums + t * 16;
 #pragma GCC unroll 4
         for (int n = 0; n < N; n++) {
-            const I high = W::term == Term::halves ? load(from + n * 16 + kTileSums) : set(0);
-            const float sum = has_offset ? token_sums[i * kTileTokens + n] : 0.0f;
-            chunk[n] = chunk[n] + term_of<W>(s, load(from + n * 16), high, token_scales[i * kTileTokens + n], sum);
+            const int64_t token = first + i * kTileTokens + n;
+            const I high = is_halved(W::term) ? load(from + n * 16 + kTileSums) : set(0);
+            const float sum = has_offset(W::term) ? x.sums[token] : 0.0f;
+            const float low_sum = W::term == Term::halves_offset ? x.low_sums[token] : 0.0f;
+            chunk[n] = chunk[n] + term_of<W>(s, {load(from + n * 16), high, x.scales[token], sum, low_sum});
         }
     }
 }

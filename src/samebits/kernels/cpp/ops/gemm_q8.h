@@ -56,13 +56,14 @@ struct BlockProduct {
 // Bytes of a token's block as kernels read it: side by side with others, and in AMX tiles with its scale and sum.
 constexpr int64_t kTokenBlockBytes = sizeof(TokenBlock<8>) / 8;
 static_assert(kTokenBlockBytes * 8 == sizeof(TokenBlock<8>) && kTokenBlockBytes == sizeof(TokenBlock<1>), "no padding");
-static_assert(kTokenBlockBytes >= kBlock + 4 + 4, "tiles fit the same room");
+static_assert(kTokenBlockBytes >= kBlock + 4 + 4 + 4, "tiles fit the same room");
 
 // Shared memory for the activations in the order that kernels read; per thread, the results of a unit, then an opened
 // group with its sums, or a few tokens.
 inline Scratch product_scratch(int64_t tokens, int64_t num_segments, int64_t blocks) {
-    const size_t opened = size_t(blocks) * (512 + 256) + kChunkBlocks * 512 * 4;
-    static_assert(kFewTokens * kTokenBlockBytes <= 512 + 256, "a few tokens fit");
+    constexpr size_t block_bytes = 512 + 6 * 16 * 4;  // codes, and the scales of the format that has most
+    const size_t opened = size_t(blocks) * block_bytes + kChunkBlocks * 512 * 4;
+    static_assert(kFewTokens * kTokenBlockBytes <= block_bytes, "a few tokens fit");
     return {opened + size_t(kPartTokens) * kUnitRows * 4,
             size_t(tokens_of_room(tokens, num_segments) * blocks * kTokenBlockBytes)};
 }
@@ -118,23 +119,23 @@ INLINE void dots_group(const BlockProduct& p, const Part& part, const uint8_t* g
 }
 
 #if SAMEBITS_HAS_AMX
-// The codes of a block added: as bytes above -128, which one instruction sums.
-INLINE float sum_of_codes(const int8_t* codes) {
-    const __m256i raised = _mm256_xor_si256(_mm256_loadu_si256((const __m256i*)codes), _mm256_set1_epi8(-128));
-    const __m256i quarters = _mm256_sad_epu8(raised, _mm256_setzero_si256());
-    const __m128i halves = _mm_add_epi64(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
-    return float(int(_mm_cvtsi128_si64(halves) + _mm_extract_epi64(halves, 1)) - kBias8 * kBlock);
+// Half the codes of a block added: as bytes above -128, which one instruction sums.
+INLINE float sum_of_half(const int8_t* codes) {
+    const __m128i raised = _mm_xor_si128(_mm_loadu_si128((const __m128i*)codes), _mm_set1_epi8(-128));
+    const __m128i quarters = _mm_sad_epu8(raised, _mm_setzero_si128());
+    return float(int(_mm_cvtsi128_si64(quarters) + _mm_extract_epi64(quarters, 1)) - kBias8 * kBlock / 2);
 }
 
-// A part's tokens in memory: codes of all tiles, then scales, then sums.
+// A part's tokens in memory: codes of all tiles, then scales, then sums, of blocks and of their lower halves.
 struct FilledTiles {
     int8_t* codes;
-    float *scales, *sums;
+    float *scales, *sums, *low_sums;
     FilledTiles(const BlockProduct& p, const Part& part, char* memory) {
         const int64_t padded = round_up(part.tokens, kTileTokens) * p.blocks;
         codes = reinterpret_cast<int8_t*>(memory);
         scales = reinterpret_cast<float*>(codes + padded * kBlock);
         sums = scales + padded;
+        low_sums = sums + padded;
     }
 };
 
@@ -150,7 +151,8 @@ INLINE bool fill_tiles(const BlockProduct& p, const Part& part, int64_t first, i
             if (given) memcpy(to.codes + at * kBlock, row.codes + b * kBlock, kBlock);
             else memset(to.codes + at * kBlock, 0, kBlock);
             to.scales[at] = given ? row.scales[b] : 0.0f;
-            to.sums[at] = given ? sum_of_codes(row.codes + b * kBlock) : 0.0f;
+            to.low_sums[at] = given ? sum_of_half(row.codes + b * kBlock) : 0.0f;
+            to.sums[at] = given ? to.low_sums[at] + sum_of_half(row.codes + b * kBlock + kBlock / 2) : 0.0f;
             if (given) fine &= is_quantized(row.codes + b * kBlock, row.scales[b]);
         }
     }
@@ -167,7 +169,7 @@ INLINE void tiles_group(const BlockProduct& p, const Part& part, const uint8_t* 
     const FilledTiles from(p, part, memory);
     open_group<W>(group, p.blocks, p.tensor_scale, open);
     const uint8_t* next = group + W::group_bytes(p.blocks);
-    amx_group<W>({from.codes, from.scales, from.sums, part.tokens}, open, p.blocks, products, next,
+    amx_group<W>({from.codes, from.scales, from.sums, from.low_sums, part.tokens}, open, p.blocks, products, next,
                  [&](int64_t t, F y) __attribute__((always_inline)) { store(p.target_of(part, t, g, i, results), settle(y)); });
 }
 #endif
@@ -233,7 +235,7 @@ inline void multiply_blocks(const BlockProduct& p, Worker& worker) {
         using W = decltype(f);
 #if SAMEBITS_HAS_AMX
         if (p.segments.num_places() >= kAmxTokens && enable_amx()) {
-            configure_tiles(W::term == Term::halves ? 16 : 32);
+            configure_tiles(is_halved(W::term) ? 16 : 32);
             multiply_blocks_as<W>(p, true, worker);
             return _tile_release();
         }

@@ -9,13 +9,14 @@ template <int T>
 struct TokenBlock {
     int8_t q[8][T][4];
     float scale[T];
-    int32_t start[2][T];  // - bias * sum of q (of each half), undoes unsigned codes exactly
+    // - bias * sum of q (of each half), undoes unsigned codes exactly; where there is no bias, the sums themselves
+    int32_t start[2][T];
     float sum[T];         // of q, for formats with an offset
 };
 
 // What is subtracted from a code after the dot product: an 8-bit code may have been made signed by the dot already.
 template <class W>
-constexpr int dot_bias = W::is_8bit ? kBias8 : W::bias;
+constexpr int dot_bias = W::operand == Operand::small ? W::bias : kBias8;
 
 // Whether quantize_q8 makes such a block: no code is -128, and its scale is finite.
 INLINE bool is_quantized(const int8_t* codes, float scale) {
@@ -47,40 +48,41 @@ INLINE bool fill_token_blocks(const TokenRow (&rows)[T], int64_t first, int64_t 
             for (int g = 0; g < 8; g++) memcpy(block.q[g][t], from + 4 * g, 4);
             block.scale[t] = scale;
             block.sum[t] = float(low + high);
-            const bool halves = W::term == Term::halves;
-            block.start[0][t] = -dot_bias<W> * (halves ? low : low + high);
-            block.start[1][t] = halves ? -dot_bias<W> * high : 0;
+            const int factor = dot_bias<W> ? -dot_bias<W> : 1;
+            block.start[0][t] = factor * (is_halved(W::term) ? low : low + high);
+            block.start[1][t] = is_halved(W::term) ? factor * high : 0;
         }
     return fine;
 }
 
 // Whether the two halves of a block are summed apart: for the format, or for two shorter chains of instructions.
 template <class W, int T>
-constexpr bool sums_apart = W::term == Term::halves || T <= 2;
+constexpr bool sums_apart = is_halved(W::term) || T <= 2;
 
 // The integer sums of a block; `high` is set only where halves are summed apart.
 template <class W, int T>
 INLINE void dots(const uint8_t* codes, const TokenBlock<T>& x, I (&low)[T], I (&high)[T]) {
 #pragma GCC unroll 8
     for (int t = 0; t < T; t++) {
-        low[t] = set(x.start[0][t]);
-        high[t] = W::term == Term::halves ? set(x.start[1][t]) : set(0);
+        low[t] = dot_bias<W> ? set(x.start[0][t]) : set(0);
+        high[t] = dot_bias<W> && is_halved(W::term) ? set(x.start[1][t]) : set(0);
     }
     W::each(codes, [&](int g, B w) __attribute__((always_inline)) {
         if (g < W::code_bytes / 64) prefetch(codes + 4096 + 64 * g);
         I(&sum)[T] = sums_apart<W, T> && g >= 4 ? high : low;
-        if constexpr (W::is_8bit) dot_8bit<T>(sum, w, x.q[g]);
+        if constexpr (W::operand == Operand::flipped) dot_8bit<T>(sum, w, x.q[g]);
+        else if constexpr (W::operand == Operand::biased) dot_biased<T>(sum, w, x.q[g]);
         else dot_small<T>(sum, w, x.q[g]);
     });
-    if (sums_apart<W, T> && W::term != Term::halves) {
+    if (sums_apart<W, T> && !is_halved(W::term)) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; t++) low[t] = low[t] + high[t];
     }
 }
 
-// What the terms of one block need of its scales.
+// What the terms of one block need of its scales: sub-scales of the codes and of the offset, [1] of the upper half.
 struct BlockScales {
-    F d, m, sub, min;  // min: the other sub-scale, of the offset or of the upper half
+    F d, m, sub[2], min[2];
 };
 
 template <class W>
@@ -88,35 +90,53 @@ INLINE BlockScales load_scales(const uint8_t* span, int at, float tensor_scale) 
     BlockScales s{};
     if constexpr (W::term == Term::halves && W::span == 1) {
         s.d = set(0.5f * tensor_scale);
-        s.sub = load_e4m3(span);
-        s.min = load_e4m3(span + 16);
+        s.sub[0] = load_e4m3(span);
+        s.sub[1] = load_e4m3(span + 16);
     } else if constexpr (W::has_exponents) {
         s.d = load_exponents(span);
     } else {
         s.d = load_f16(reinterpret_cast<const uint16_t*>(span));
         if constexpr (W::term == Term::offset) s.m = load_f16(reinterpret_cast<const uint16_t*>(span + 32));
+        else if constexpr (has_offset(W::term)) s.m = zero() - load_f16(reinterpret_cast<const uint16_t*>(span + 32));
         if constexpr (W::term == Term::super_offset) {
-            s.m = zero() - load_f16(reinterpret_cast<const uint16_t*>(span + 32));
-            s.sub = to_float(load_u8(span + 64 + 16 * at));
-            s.min = to_float(load_u8(span + 192 + 16 * at));
+            s.sub[0] = to_float(load_u8(span + 64 + 16 * at));
+            s.min[0] = to_float(load_u8(span + 192 + 16 * at));
         }
-        if constexpr (W::term == Term::halves) {
-            s.sub = to_float(load_i8(reinterpret_cast<const int8_t*>(span) + 32 + 32 * at));
-            s.min = to_float(load_i8(reinterpret_cast<const int8_t*>(span) + 48 + 32 * at));
-        }
+        if constexpr (W::term == Term::halves_offset)
+            for (int h = 0; h < 2; h++) {
+                const I both = load_u8(span + 64 + 32 * at + 16 * h);
+                s.sub[h] = to_float(both & set(15));
+                s.min[h] = to_float(shift_right<4>(both));
+            }
+        const int8_t* signed_scales = reinterpret_cast<const int8_t*>(span) + 32;
+        if constexpr (W::term == Term::sub_scale) s.sub[0] = to_float(load_i8(signed_scales + 16 * at));
+        if constexpr (W::term == Term::halves)
+            for (int h = 0; h < 2; h++) s.sub[h] = to_float(load_i8(signed_scales + 32 * at + 16 * h));
     }
     return s;
 }
 
-// The term of a block for one token: docs/numerics.md, section 4, with its parentheses. `isum` is the sum of the block,
-// or of its lower half where `high` holds the other.
+// Of a token's block, what its term needs: the integer sum with 16 rows, or those of its halves; scale and sums of codes.
+struct BlockSums {
+    I low, high;
+    float scale, sum, low_sum;  // low_sum: of the lower half
+};
+
+// The term of a block for one token: docs/numerics.md, section 4, with its parentheses.
 template <class W>
-INLINE F term_of(const BlockScales& s, I isum, I high, float scale, float sum) {
-    const F sa = set(scale), f = to_float(isum);
+INLINE F term_of(const BlockScales& s, const BlockSums& x) {
+    const F sa = set(x.scale), f = to_float(x.low);
     if constexpr (W::term == Term::scale) return f * (s.d * sa);
-    if constexpr (W::term == Term::offset) return (f * (s.d * sa)) + (set(sum) * (s.m * sa));
-    if constexpr (W::term == Term::super_offset) return ((f * s.sub) * (s.d * sa)) + ((set(sum) * s.min) * (s.m * sa));
-    if constexpr (W::term == Term::halves) return ((f * s.sub) + (to_float(high) * s.min)) * (s.d * sa);
+    if constexpr (W::term == Term::offset) return (f * (s.d * sa)) + (set(x.sum) * (s.m * sa));
+    if constexpr (W::term == Term::sub_scale) return (f * s.sub[0]) * (s.d * sa);
+    if constexpr (W::term == Term::super_offset)
+        return ((f * s.sub[0]) * (s.d * sa)) + ((set(x.sum) * s.min[0]) * (s.m * sa));
+    if constexpr (is_halved(W::term)) {
+        const F scaled = ((f * s.sub[0]) + (to_float(x.high) * s.sub[1])) * (s.d * sa);
+        if constexpr (W::term == Term::halves) return scaled;
+        const F offset = (set(x.low_sum) * s.min[0]) + (set(x.sum - x.low_sum) * s.min[1]);
+        return scaled + offset * (s.m * sa);
+    }
 }
 
 // 16 rows of the product for T tokens: chunks of 8 blocks, each from +0, in order.
@@ -137,8 +157,10 @@ INLINE void tile_product(const uint8_t* group, int64_t blocks, float tensor_scal
             prefetch(span + 4096);
             const BlockScales s = load_scales<W>(span, int(b % W::span), tensor_scale);
 #pragma GCC unroll 8
-            for (int t = 0; t < T; t++)
-                chunk[t] = chunk[t] + term_of<W>(s, low[t], high[t], x[b].scale[t], x[b].sum[t]);
+            for (int t = 0; t < T; t++) {
+                const float low_sum = W::term == Term::halves_offset ? float(x[b].start[0][t]) : 0.0f;
+                chunk[t] = chunk[t] + term_of<W>(s, {low[t], high[t], x[b].scale[t], x[b].sum[t], low_sum});
+            }
         }
 #pragma GCC unroll 8
         for (int t = 0; t < T; t++) total[t] = total[t] + chunk[t];

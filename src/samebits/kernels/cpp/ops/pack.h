@@ -113,6 +113,49 @@ struct Stored<Mxfp4> {
     static void scales(const uint8_t* p, int, int row, uint8_t* to) { to[row] = p[0] < smallest ? 0 : uint8_t(p[0] - 1); }
 };
 
+template <>
+struct Stored<Q2_K> {
+    static constexpr int bytes = 84;
+    static void codes(const uint8_t* p, int at, uint8_t* code) {
+        for (int k = 0; k < 32; k++) code[k] = (p[16 + 32 * (at / 4) + k] >> (2 * (at % 4))) & 3;
+    }
+    static void scales(const uint8_t* p, int at, int row, uint8_t* to) {
+        Stored<Q4_1>::scales(p + 80, 0, row, to);
+        for (int h = 0; h < 2; h++) to[64 + 16 * (2 * at + h) + row] = p[2 * at + h];
+    }
+};
+template <>
+struct Stored<Q3_K> {
+    static constexpr int bytes = 110;
+    static void codes(const uint8_t* p, int at, uint8_t* code) {
+        Stored<Q2_K>::codes(p + 16, at, code);  // the low bits lie alike, 16 bytes further on
+        for (int k = 0; k < 32; k++) code[k] |= uint8_t(((p[k] >> at) & 1) << 2);
+    }
+    static void scales(const uint8_t* p, int at, int row, uint8_t* to) {
+        memcpy(to + 2 * row, p + 108, 2);
+        for (int s = 2 * at; s < 2 * at + 2; s++) {
+            const int low = (p[96 + s % 8] >> (s < 8 ? 0 : 4)) & 15, high = (p[104 + s % 4] >> (s / 4 * 2)) & 3;
+            to[32 + 16 * s + row] = uint8_t((low | (high << 4)) - 32);
+        }
+    }
+};
+template <>
+struct Stored<Iq4_nl> {
+    static constexpr int bytes = 18;
+    static void codes(const uint8_t* p, int, uint8_t* code) { read_nibbles(p + 2, code); }
+    static void scales(const uint8_t* p, int, int row, uint8_t* to) { memcpy(to + 2 * row, p, 2); }
+};
+template <>
+struct Stored<Iq4_xs> {
+    static constexpr int bytes = 136;
+    static void codes(const uint8_t* p, int at, uint8_t* code) { read_nibbles(p + 8 + 16 * at, code); }
+    static void scales(const uint8_t* p, int at, int row, uint8_t* to) {
+        memcpy(to + 2 * row, p, 2);
+        const int low = (p[4 + at / 2] >> (at % 2 * 4)) & 15, high = (p[2 + at / 4] >> (at % 4 * 2)) & 3;
+        to[32 + 16 * at + row] = uint8_t((low | (high << 4)) - 32);
+    }
+};
+
 // One group: rows first .. first + 15 of a stored matrix, zeros where there are fewer.
 template <class W>
 inline void pack_group(const uint8_t* rows, size_t row_stride, int count, int64_t blocks, uint8_t* group) {

@@ -13,14 +13,24 @@ constexpr int kGroup = 16;
 
 // How a block's integer sum becomes a float32 term, docs/numerics.md section 4.
 enum class Term {
-    scale,         // f(isum) * (d * sa)
-    offset,        // ... + f(asum) * (m * sa)
-    super_offset,  // sub-scales of 6 bits on both
-    halves,        // two sub-scaled sums of 16
+    scale,          // f(isum) * (d * sa)
+    offset,         // ... + f(asum) * (m * sa)
+    sub_scale,      // a sub-scale on f(isum)
+    super_offset,   // sub-scales on both
+    halves,         // two sub-scaled sums of 16
+    halves_offset,  // ... + two sub-scaled sums of activations
 };
+constexpr bool is_halved(Term term) { return term == Term::halves || term == Term::halves_offset; }
+constexpr bool has_offset(Term term) {
+    return term == Term::offset || term == Term::super_offset || term == Term::halves_offset;
+}
+
+// What dot products take the registers of codes for: 0 .. 127, signed bytes xor 0x80, or signed bytes + kBias8.
+enum class Operand { small, flipped, biased };
 
 // Codes of a block in its registers: each(codes, f) calls f(g, 64 unsigned codes); put and get are for one row.
 struct Nibbles {  // what formats with 4 low bits share
+    static constexpr Operand operand = Operand::small;
     template <class Each>
     static INLINE void each(const uint8_t* codes, Each f) {
         const B mask = set_bytes(15);
@@ -41,34 +51,67 @@ struct Nibbles {  // what formats with 4 low bits share
     }
 };
 
-struct FiveBits {  // nibbles, then bit g of byte 4 r + k % 4 is the fifth bit of k = 4 g + k % 4
+struct TwoBits {  // two registers of pairs of bits: register g / 4, bits 2 (g % 4)
+    static constexpr Operand operand = Operand::small;
     template <class Each>
     static INLINE void each(const uint8_t* codes, Each f) {
-        const B fifth = load_bytes(codes + 256), top = set_bytes(16);
-        Nibbles::each(codes, [&](int g, B low) __attribute__((always_inline)) {
-            B bit = g == 0   ? byte_shift_left<4>(fifth)
-                    : g == 1 ? byte_shift_left<3>(fifth)
-                    : g == 2 ? byte_shift_left<2>(fifth)
-                    : g == 3 ? byte_shift_left<1>(fifth)
-                    : g == 4 ? fifth
-                    : g == 5 ? byte_shift_right<1>(fifth)
-                    : g == 6 ? byte_shift_right<2>(fifth)
-                             : byte_shift_right<3>(fifth);
+        const B mask = set_bytes(3);
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            const B four = load_bytes(codes + 64 * h);
+            f(4 * h, four & mask);
+            f(4 * h + 1, byte_shift_right<2>(four) & mask);
+            f(4 * h + 2, byte_shift_right<4>(four) & mask);
+            f(4 * h + 3, byte_shift_right<6>(four) & mask);
+        }
+    }
+    static void put(uint8_t* codes, int row, const uint8_t* code) {
+        uint8_t pairs[8] = {};
+        for (int k = 0; k < 32; k++) pairs[k / 16 * 4 + k % 4] |= uint8_t((code[k] & 3) << (2 * (k / 4 % 4)));
+        for (int h = 0; h < 2; h++) memcpy(codes + 64 * h + 4 * row, pairs + 4 * h, 4);
+    }
+    static int get(const uint8_t* codes, int row, int k) {
+        return (codes[64 * (k / 16) + 4 * row + k % 4] >> (2 * (k / 4 % 4))) & 3;
+    }
+};
+
+// Codes of some low bits, then a register with the bit above them: bit g of byte 4 r + k % 4 is that of k = 4 g + k % 4.
+template <class Low, int At, int LowBytes>
+struct OneMoreBit {
+    static constexpr Operand operand = Operand::small;
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        const B bits = load_bytes(codes + LowBytes), top = set_bytes(1 << At);
+        Low::each(codes, [&](int g, B low) __attribute__((always_inline)) {
+            const int left = At - g;
+            const B bit = left == 4    ? byte_shift_left<4>(bits)
+                          : left == 3  ? byte_shift_left<3>(bits)
+                          : left == 2  ? byte_shift_left<2>(bits)
+                          : left == 1  ? byte_shift_left<1>(bits)
+                          : left == 0  ? bits
+                          : left == -1 ? byte_shift_right<1>(bits)
+                          : left == -2 ? byte_shift_right<2>(bits)
+                          : left == -3 ? byte_shift_right<3>(bits)
+                          : left == -4 ? byte_shift_right<4>(bits)
+                                       : byte_shift_right<5>(bits);
             f(g, low | (bit & top));
         });
     }
     static void put(uint8_t* codes, int row, const uint8_t* code) {
-        Nibbles::put(codes, row, code);
-        uint8_t fifth[4] = {};
-        for (int k = 0; k < 32; k++) fifth[k % 4] |= uint8_t(((code[k] >> 4) & 1) << (k / 4));
-        memcpy(codes + 256 + 4 * row, fifth, 4);
+        Low::put(codes, row, code);
+        uint8_t bits[4] = {};
+        for (int k = 0; k < 32; k++) bits[k % 4] |= uint8_t(((code[k] >> At) & 1) << (k / 4));
+        memcpy(codes + LowBytes + 4 * row, bits, 4);
     }
     static int get(const uint8_t* codes, int row, int k) {
-        return Nibbles::get(codes, row, k) | (((codes[256 + 4 * row + k % 4] >> (k / 4)) & 1) << 4);
+        return Low::get(codes, row, k) | (((codes[LowBytes + 4 * row + k % 4] >> (k / 4)) & 1) << At);
     }
 };
+using ThreeBits = OneMoreBit<TwoBits, 2, 128>;
+using FiveBits = OneMoreBit<Nibbles, 4, 256>;
 
-struct SixBits {  // nibbles, then two registers of pairs of bits: register g / 4, bits 2 (g % 4)
+struct SixBits {  // nibbles, then the pairs of bits above them
+    static constexpr Operand operand = Operand::small;
     template <class Each>
     static INLINE void each(const uint8_t* codes, Each f) {
         const B low4 = load_bytes(codes + 256), high4 = load_bytes(codes + 320), top = set_bytes(48);
@@ -84,18 +127,17 @@ struct SixBits {  // nibbles, then two registers of pairs of bits: register g / 
     }
     static void put(uint8_t* codes, int row, const uint8_t* code) {
         Nibbles::put(codes, row, code);
-        uint8_t pairs[8] = {};
-        for (int k = 0; k < 32; k++) pairs[k / 16 * 4 + k % 4] |= uint8_t(((code[k] >> 4) & 3) << (2 * (k / 4 % 4)));
-        memcpy(codes + 256 + 4 * row, pairs, 4);
-        memcpy(codes + 320 + 4 * row, pairs + 4, 4);
+        uint8_t high[32];
+        for (int k = 0; k < 32; k++) high[k] = code[k] >> 4;
+        TwoBits::put(codes + 256, row, high);
     }
     static int get(const uint8_t* codes, int row, int k) {
-        const int pair = codes[256 + 64 * (k / 16) + 4 * row + k % 4] >> (2 * (k / 4 % 4));
-        return Nibbles::get(codes, row, k) | ((pair & 3) << 4);
+        return Nibbles::get(codes, row, k) | (TwoBits::get(codes + 256, row, k) << 4);
     }
 };
 
 struct Bytes {  // signed codes xor 0x80
+    static constexpr Operand operand = Operand::flipped;
     template <class Each>
     static INLINE void each(const uint8_t* codes, Each f) {
 #pragma GCC unroll 8
@@ -116,13 +158,24 @@ struct E2M1 : Nibbles {  // 4-bit floats; a code is twice one, plus 12
     static int get(const uint8_t* codes, int row, int k) { return twice_plus_12[Nibbles::get(codes, row, k)]; }
 };
 
+struct Levels : Nibbles {  // sixteen signed bytes (src/samebits/formats/iq4_nl.py); a code is one of them, plus 128
+    static constexpr Operand operand = Operand::biased;
+    static constexpr int8_t level[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        int8_t biased[16];
+        for (int i = 0; i < 16; i++) biased[i] = int8_t(level[i] + kBias8);
+        Nibbles::each(codes, [&](int g, B c) __attribute__((always_inline)) { f(g, lookup16(biased, c)); });
+    }
+    static int get(const uint8_t* codes, int row, int k) { return level[Nibbles::get(codes, row, k)] + 128; }
+};
+
 // A format in rows16: bits of a code, its term, what is subtracted from a code, and bytes of a block of 16 x 32.
 // `span` blocks share a piece of the scales of span_bytes.
 template <class Bits, Term T, int Bias, int CodeBytes, int Span, int SpanBytes>
 struct Rows16 : Bits {
     static constexpr Term term = T;
     static constexpr int bias = Bias, code_bytes = CodeBytes, span = Span, span_bytes = SpanBytes;
-    static constexpr bool is_8bit = CodeBytes == 512;
     static constexpr bool has_exponents = SpanBytes == kGroup;  // a byte per row: scales are powers of two
 
     static size_t scales_bytes(int64_t blocks) { return size_t(round_up(blocks / span * span_bytes, 64)); }
@@ -141,6 +194,10 @@ struct Q5_K : Rows16<FiveBits, Term::super_offset, 0, 320, 8, 320> {};
 struct Q6_K : Rows16<SixBits, Term::halves, 32, 384, 8, 288> {};  // d, int8 scale [16][16]
 struct Nvfp4 : Rows16<E2M1, Term::halves, 12, 256, 1, 32> {};     // e4m3 scale [2][16]
 struct Mxfp4 : Rows16<E2M1, Term::scale, 12, 256, 1, 16> {};      // exponent of d [16] as float32 has it, 0 for 0
+struct Q2_K : Rows16<TwoBits, Term::halves_offset, 0, 128, 8, 320> {};  // d, dmin, scale | min << 4 [16][16]
+struct Q3_K : Rows16<ThreeBits, Term::halves, 4, 192, 8, 288> {};       // d, int8 scale [16][16]
+struct Iq4_nl : Rows16<Levels, Term::scale, 128, 256, 1, 32> {};
+struct Iq4_xs : Rows16<Levels, Term::sub_scale, 128, 256, 8, 160> {};  // d, int8 scale [8][16]
 
 // Calls f with the format's type; nothing for a plain format.
 template <class Fn>
@@ -156,6 +213,10 @@ INLINE void with_block_format(Format format, Fn f) {
         case Format::q6_k: return f(Q6_K{});
         case Format::nvfp4: return f(Nvfp4{});
         case Format::mxfp4: return f(Mxfp4{});
+        case Format::q2_k: return f(Q2_K{});
+        case Format::q3_k: return f(Q3_K{});
+        case Format::iq4_nl: return f(Iq4_nl{});
+        case Format::iq4_xs: return f(Iq4_xs{});
         default: return;
     }
 }

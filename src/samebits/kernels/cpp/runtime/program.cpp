@@ -35,6 +35,10 @@ Block block_of(Format format) {
         case Format::q6_k: return {256, 210};
         case Format::nvfp4: return {16, 9};
         case Format::mxfp4: return {32, 17};
+        case Format::q2_k: return {256, 84};
+        case Format::q3_k: return {256, 110};
+        case Format::iq4_nl: return {32, 18};
+        case Format::iq4_xs: return {256, 136};
     }
     throw std::invalid_argument("unknown format");
 }

@@ -10,7 +10,7 @@ namespace samebits {
 
 enum class Format : int {
     f32, f16, bf16, i8, u8, i32, u32, boolean,
-    q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k, nvfp4, mxfp4
+    q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k, nvfp4, mxfp4, q2_k, q3_k, iq4_nl, iq4_xs
 };
 
 // How a tensor's elements lie. row_major: by shape and strides. The others are private to these kernels.

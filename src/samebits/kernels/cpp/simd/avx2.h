@@ -168,6 +168,7 @@ INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 // w is a signed byte xor 0x80. The sum is that of w as unsigned, which is the signed one + kBias8 * sum of x.
 constexpr int kBias8 = 128;
 INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
+INLINE I dot_biased(I sum, B w, int32_t x) { return dot_small(sum, w, x); }  // w a signed byte + kBias8
 #else
 // Pairs of products are added in 16 bits: unsigned w to 128 and signed x to 127 stay below 2^15.
 INLINE __m256i dot_pairs(__m256i sum, __m256i w, __m256i x) {
@@ -180,12 +181,15 @@ INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 // w is a signed byte xor 0x80. Its sign goes to x, which is no -128; the sum is that of w as signed.
 constexpr int kBias8 = 0;
 INLINE __m256i dot_signed(__m256i sum, __m256i w, __m256i x) {
-    w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
     return dot_pairs(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
 }
-INLINE I dot_8bit(I sum, B w, int32_t x) {
+INLINE I dot_biased(I sum, B w, int32_t x) {  // w a signed byte + kBias8
     const __m256i four = _mm256_set1_epi32(x);
     return {dot_signed(sum.low, w.low, four), dot_signed(sum.high, w.high, four)};
+}
+INLINE I dot_8bit(I sum, B w, int32_t x) {
+    const __m256i sign = _mm256_set1_epi8(-128);
+    return dot_biased(sum, {_mm256_xor_si256(w.low, sign), _mm256_xor_si256(w.high, sign)}, x);
 }
 #endif
 

@@ -104,6 +104,7 @@ INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 // w is a signed byte xor 0x80. The sum is that of w as unsigned, which is the signed one + kBias8 * sum of x.
 constexpr int kBias8 = 128;
 INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
+INLINE I dot_biased(I sum, B w, int32_t x) { return dot_small(sum, w, x); }  // w a signed byte + kBias8
 
 // Lane r: the 16 floats of row r of a block [16][16] added in order from +0.
 INLINE F row_chains(const float* block) {

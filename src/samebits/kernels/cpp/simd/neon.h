@@ -164,6 +164,7 @@ INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 }
 // w is a signed byte xor 0x80. The unit multiplies signed bytes, so the sum is that of w as signed: no bias.
 constexpr int kBias8 = 0;
+INLINE I dot_biased(I sum, B w, int32_t x) { return dot_small(sum, w, x); }  // w a signed byte + kBias8
 INLINE I dot_8bit(I sum, B w, int32_t x) {
     const B as_signed = SAMEBITS_WITH(veorq_u8, w, vdupq_n_u8(0x80));
     return dot_small(sum, as_signed, x);
@@ -198,6 +199,10 @@ template <int T>
 INLINE void dot_8bit(I (&sum)[T], B w, const int8_t (*x)[4]) {
     const B as_signed = SAMEBITS_WITH(veorq_u8, w, vdupq_n_u8(0x80));
     dot_small<T>(sum, as_signed, x);
+}
+template <int T>
+INLINE void dot_biased(I (&sum)[T], B w, const int8_t (*x)[4]) {
+    dot_small<T>(sum, w, x);
 }
 #define SAMEBITS_DOTS_BY_LANE
 #endif

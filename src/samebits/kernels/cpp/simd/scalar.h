@@ -210,6 +210,7 @@ SAMEBITS_LOOP I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 // w is a signed byte xor 0x80. The sum is that of w as unsigned, which is the signed one + kBias8 * sum of x.
 constexpr int kBias8 = 128;
 INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
+INLINE I dot_biased(I sum, B w, int32_t x) { return dot_small(sum, w, x); }  // w a signed byte + kBias8
 
 // Tokens of a matmul whose sums of 16 rows stay in registers.
 constexpr int kTile = 2;

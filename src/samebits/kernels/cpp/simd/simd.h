@@ -55,6 +55,15 @@ INLINE void dot_8bit(I (&sum)[T], B w, const int8_t (*x)[4]) {
         sum[t] = dot_8bit(sum[t], w, four);
     }
 }
+template <int T>
+INLINE void dot_biased(I (&sum)[T], B w, const int8_t (*x)[4]) {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; t++) {
+        int32_t four;
+        memcpy(&four, x[t], 4);
+        sum[t] = dot_biased(sum[t], w, four);
+    }
+}
 #endif
 #if !defined(SAMEBITS_USE_NEON)
 INLINE B high_nibbles(B a) { return byte_shift_right<4>(a) & set_bytes(15); }

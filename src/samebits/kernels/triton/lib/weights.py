@@ -5,16 +5,17 @@ the same for each expert, experts one after another. `Tiled.data` holds planes, 
 (tile, then block, then row of the tile, then bytes):
 
 codes   4-bit part: uint8 [tiles][nb][16][16], byte j holds element j in bits 0-3 and element 16 + j in bits 4-7,
-        codes as stored (unsigned; the low four bits of q5 and q6; E2M1 of nvfp4 and mxfp4).
+        codes as stored (unsigned; the low four bits of q5 and q6; E2M1 of nvfp4 and mxfp4); q3_k's plus 4, so that
+        they are around 8; q2_k's take four bits here too.
         q8_0: int8 [tiles][nb][2][16][16], half 0 holds elements 0..15.
 high    q5_0, q5_1, q5_k: uint8 [tiles][nb][16][4], bit g of byte i is bit 4 of element 4g + i, g in 0..7.
         q6_k: uint8 [tiles][nb][16][2][4], bits 2g and 2g + 1 of byte i of word h are bits 4-5 of element
         16h + 4g + i, g in 0..3. So a shift and a mask bring all high bits of a word of codes in place.
 d       float16 [tiles][nb][16]; k-quants: [tiles][nb / 8][16]; mxfp4: uint8 [tiles][nb][16], d's exponent as float32
         has it, 0 for a d of 0.
-m       q4_1, q5_1: m; q4_k, q5_k: dmin. As d.
-sub     q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit scales; q6_k: int8 [tiles][nb][16][2]; nvfp4: the e4m3 bytes,
-        uint8 [tiles][nb][16][2].
+m       q4_1, q5_1: m; q4_k, q5_k, q2_k: dmin. As d.
+sub     q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit scales; q6_k, q3_k: int8 [tiles][nb][16][2], iq4_xs: the same scale
+        twice; nvfp4: the e4m3 bytes, uint8 [tiles][nb][16][2]; q2_k: alike, scales in bits 0-3 and mins in bits 4-7.
 msub    q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit mins.
 """
 
@@ -24,7 +25,7 @@ import math
 
 import torch
 
-from samebits.core.format import BLOCK, BlockFormat
+from samebits.core.format import BLOCK, FORMATS, BlockFormat
 from samebits.formats.mxfp4 import SMALLEST_BYTE
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 
@@ -33,7 +34,6 @@ CHUNK = 8  # blocks that are summed in one chain: a super-block of the k-quants
 ALIGN = 256
 SLAB_TILES = 256  # tiles rearranged at once: what limits the memory a rearrangement takes beside its result
 
-SUPER = ("q4_k", "q5_k", "q6_k")
 # Bytes that a row has in a plane, a block of 32; d and m of the k-quants come once in CHUNK blocks.
 PLANES: dict[str, dict[str, int]] = {
     "q4_0": {"codes": 16, "d": 2},
@@ -46,6 +46,10 @@ PLANES: dict[str, dict[str, int]] = {
     "q6_k": {"codes": 16, "high": 8, "d": 2, "sub": 2},
     "nvfp4": {"codes": 16, "sub": 2},
     "mxfp4": {"codes": 16, "d": 1},
+    "q2_k": {"codes": 16, "d": 2, "m": 2, "sub": 2},
+    "q3_k": {"codes": 16, "d": 2, "sub": 2},
+    "iq4_nl": {"codes": 16, "d": 2},
+    "iq4_xs": {"codes": 16, "d": 2, "sub": 2},
 }
 
 
@@ -57,7 +61,7 @@ def num_tiles(shape: tuple[int, ...]) -> int:
 def _tile_bytes(format_name: str, plane: str, k: int) -> int:
     """Bytes of one tile in a plane."""
     groups = k // BLOCK
-    if format_name in SUPER and plane in ("d", "m"):
+    if FORMATS[format_name].block_len > BLOCK and plane in ("d", "m"):
         groups //= CHUNK
     return groups * TILE * PLANES[format_name][plane]
 
@@ -121,12 +125,8 @@ def _whole_tiles(rows: torch.Tensor) -> torch.Tensor:
 def _planes(fmt: BlockFormat, rows: torch.Tensor) -> dict[str, torch.Tensor]:
     """Planes [tiles, ...] of raw rows [tiles, 16, bytes]."""
     blocks = rows.reshape(rows.shape[0], TILE, -1, fmt.block_bytes).transpose(1, 2)  # [tiles, blocks, 16, bytes]
-    if fmt.name == "nvfp4":
-        return _planes_nvfp4(blocks)
-    if fmt.name == "q6_k":
-        return _planes_q6_k(blocks)
-    if fmt.name in SUPER:
-        return _planes_affine_super(blocks)
+    if fmt.name in OWN_PLANES:
+        return OWN_PLANES[fmt.name](blocks)
     if fmt.name == "q8_0":
         halves = blocks[..., 2:].unflatten(-1, (2, 16)).transpose(2, 3)
         return {"codes": halves, "d": blocks[..., :2]}
@@ -186,9 +186,42 @@ def _planes_affine_super(blocks: torch.Tensor) -> dict[str, torch.Tensor]:
     return planes
 
 
+def _pairs(packed: torch.Tensor) -> torch.Tensor:
+    """uint8 [..., 64] as fields of 2 bits [..., 8, 32], as Q2_K, Q3_K and Q6_K store them."""
+    return _unpack(packed.unflatten(-1, (2, 32)), 2, -2).flatten(-3, -2)
+
+
+def _planes_q2_k(blocks: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {
+        "codes": _sub_blocks(_pack_nibbles(_pairs(blocks[..., 16:80]))),
+        "d": blocks[..., 80:82],
+        "m": blocks[..., 82:84],
+        "sub": _sub_blocks(blocks[..., :16].unflatten(-1, (8, 2))),
+    }
+
+
+def _planes_q3_k(blocks: torch.Tensor) -> dict[str, torch.Tensor]:
+    q = _pairs(blocks[..., 32:96]) | (_unpack(blocks[..., :32], 1, -2) << 2)
+    scales = _unpack(blocks[..., 96:104], 4, -2).flatten(-2) | (_unpack(blocks[..., 104:108], 2, -2).flatten(-2) << 4)
+    return {
+        "codes": _sub_blocks(_pack_nibbles(q + 4)),
+        "d": blocks[..., 108:110],
+        "sub": _sub_blocks((scales - 32).unflatten(-1, (8, 2))),  # bytes wrap to int8
+    }
+
+
+def _planes_iq4_xs(blocks: torch.Tensor) -> dict[str, torch.Tensor]:
+    scales = _unpack(blocks[..., 4:8], 4, -1).flatten(-2) | (_unpack(blocks[..., 2:4], 2, -1).flatten(-2) << 4)
+    return {
+        "codes": _sub_blocks(blocks[..., 8:].unflatten(-1, (8, 16))),
+        "d": blocks[..., :2],
+        "sub": _sub_blocks(torch.stack([scales - 32] * 2, dim=-1)),
+    }
+
+
 def _planes_q6_k(blocks: torch.Tensor) -> dict[str, torch.Tensor]:
     low = _unpack(blocks[..., :128].unflatten(-1, (2, 64)), 4, -2).flatten(-3).unflatten(-1, (8, 32))
-    high = _unpack(blocks[..., 128:192].unflatten(-1, (2, 32)), 2, -2).flatten(-3, -2)
+    high = _pairs(blocks[..., 128:192])
     return {
         "codes": _sub_blocks(_pack_nibbles(low)),
         "high": _sub_blocks(_pack_high(high, 2)),
@@ -203,5 +236,15 @@ def _planes_nvfp4(blocks: torch.Tensor) -> dict[str, torch.Tensor]:
     elements = _unpack(pairs[..., 1:], 4, -1).flatten(-3)
     return {"codes": _pack_nibbles(elements), "sub": pairs[..., 0]}
 
+
+OWN_PLANES = {
+    "nvfp4": _planes_nvfp4,
+    "q4_k": _planes_affine_super,
+    "q5_k": _planes_affine_super,
+    "q6_k": _planes_q6_k,
+    "q2_k": _planes_q2_k,
+    "q3_k": _planes_q3_k,
+    "iq4_xs": _planes_iq4_xs,
+}
 
 PREPACK = {"weight": tile_weight}  # the one packing that all products and tied embeddings agree on

@@ -12,8 +12,17 @@ import triton.language as tl
 from samebits.core.tiers import Tier
 from samebits.formats.mxfp4 import SMALLEST_BYTE
 from samebits.kernels.record import OpCall
-from samebits.kernels.triton.lib.codes import block_scale, e4m3
+from samebits.kernels.triton.lib.codes import block_scale, e4m3, level
 from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.kinds import (
+    has_e2m1,
+    has_fifth_bits,
+    has_halves,
+    has_levels,
+    has_offset,
+    has_scaled_codes,
+    has_sub_offset,
+)
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.tensors import DTYPES, Blocks, Tiled
@@ -64,7 +73,7 @@ def raw_affine_super(ptr, e, keep, FORMAT: tl.constexpr):
 @triton.jit
 def raw_element(ptr, e, keep, FORMAT: tl.constexpr):
     """(code, d, m) of element e of a row as files store it; see formats/*.py. An element is worth d * code (+ m)."""
-    if (FORMAT == "q4_k") or (FORMAT == "q5_k"):
+    if has_sub_offset(FORMAT):
         return raw_affine_super(ptr, e, keep, FORMAT)
     elif FORMAT == "q6_k":
         at, i = e // 256 * 210, e % 256
@@ -73,6 +82,28 @@ def raw_element(ptr, e, keep, FORMAT: tl.constexpr):
         scale = signed_byte(byte_at(ptr, at + 192 + i // 16, keep)).to(tl.float32)
         d = f16_at(ptr, at + 208, keep) * scale
         return (low | (high << 4)) - 32, d, d
+    elif FORMAT == "q2_k":
+        at, i = e // 256 * 84, e % 256
+        code = byte_at(ptr, at + 16 + i // 128 * 32 + i % 32, keep) >> (i % 128 // 32 * 2) & 3
+        both = byte_at(ptr, at + i // 16, keep)
+        d, dmin = f16_at(ptr, at + 80, keep), f16_at(ptr, at + 82, keep)
+        return code, d * (both & 15).to(tl.float32), -dmin * (both >> 4).to(tl.float32)
+    elif FORMAT == "q3_k":
+        at, i = e // 256 * 110, e % 256
+        s = i // 16
+        code = byte_at(ptr, at + 32 + i // 128 * 32 + i % 32, keep) >> (i % 128 // 32 * 2) & 3
+        code |= (byte_at(ptr, at + i % 32, keep) >> (i // 32) & 1) << 2
+        scale = byte_at(ptr, at + 96 + s % 8, keep) >> (s // 8 * 4) & 15
+        scale |= (byte_at(ptr, at + 104 + s % 4, keep) >> (s // 4 * 2) & 3) << 4
+        d = f16_at(ptr, at + 108, keep) * (scale - 32).to(tl.float32)
+        return code - 4, d, d
+    elif FORMAT == "iq4_xs":
+        at, s, j = e // 256 * 136, e % 256 // 32, e % 32
+        code = byte_at(ptr, at + 8 + s * 16 + j % 16, keep) >> (j // 16 * 4) & 15
+        scale = byte_at(ptr, at + 4 + s // 2, keep) >> (s % 2 * 4) & 15
+        scale |= (byte_at(ptr, at + 2 + s // 4, keep) >> (s % 4 * 2) & 3) << 4
+        d = f16_at(ptr, at, keep) * (scale - 32).to(tl.float32)
+        return level(code), d, d
     elif FORMAT == "nvfp4":
         at = e // 16 * 9
         d = e4m3(byte_at(ptr, at, keep))
@@ -87,15 +118,17 @@ def raw_element(ptr, e, keep, FORMAT: tl.constexpr):
         d = f16_at(ptr, at, keep)
         return signed_byte(byte_at(ptr, at + 2 + e % 32, keep)), d, d
     else:
-        affine: tl.constexpr = (FORMAT == "q4_1") or (FORMAT == "q5_1")
-        fifth: tl.constexpr = (FORMAT == "q5_0") or (FORMAT == "q5_1")
+        affine: tl.constexpr = has_offset(FORMAT)
+        fifth: tl.constexpr = has_fifth_bits(FORMAT)
         head: tl.constexpr = 4 if affine else 2
         codes: tl.constexpr = head + 4 if fifth else head
         at, j = e // 32 * (codes + 16), e % 32
         code = byte_at(ptr, at + codes + j % 16, keep) >> (j // 16 * 4) & 15
         if fifth:
             code |= (byte_at(ptr, at + head + j // 8, keep) >> (j % 8) & 1) << 4
-        if not affine:
+        if FORMAT == "iq4_nl":
+            code = level(code)
+        elif not affine:
             code -= 16 if fifth else 8
         d = f16_at(ptr, at, keep)
         return code, d, f16_at(ptr, at + 2, keep) if affine else d
@@ -117,23 +150,31 @@ def tiled_element(ptr, offsets, tile, row, e, keep, NB: tl.constexpr, FORMAT: tl
     elif FORMAT == "mxfp4":
         d = block_scale(byte_at(ptr + offsets[2], at, keep), FORMAT)
         return code, d, d
-    elif FORMAT == "q6_k":
-        high = byte_at(ptr + offsets[1], at * 8 + j // 16 * 4 + j % 4, keep) >> (j % 16 // 4 * 2) & 3
+    group = ((tile * (NB // 8) + e // 256) * 16 + row) * 2
+    if has_scaled_codes(FORMAT):
+        both = byte_at(ptr + offsets[4], at * 2 + j // 16, keep)
+        d = f16_at(ptr + offsets[2], group, keep) * (both & 15).to(tl.float32)
+        return code, d, -f16_at(ptr + offsets[3], group, keep) * (both >> 4).to(tl.float32)
+    elif has_halves(FORMAT):
         scale = signed_byte(byte_at(ptr + offsets[4], at * 2 + j // 16, keep)).to(tl.float32)
-        d = f16_at(ptr + offsets[2], ((tile * (NB // 8) + e // 256) * 16 + row) * 2, keep) * scale
-        return (code | (high << 4)) - 32, d, d
+        d = f16_at(ptr + offsets[2], group, keep) * scale
+        if FORMAT == "q6_k":
+            high = byte_at(ptr + offsets[1], at * 8 + j // 16 * 4 + j % 4, keep) >> (j % 16 // 4 * 2) & 3
+            return (code | (high << 4)) - 32, d, d
+        return level(code) if has_levels(FORMAT) else code - 8, d, d
     else:
-        if (FORMAT == "q5_0") or (FORMAT == "q5_1") or (FORMAT == "q5_k"):
+        if has_fifth_bits(FORMAT):
             code |= (byte_at(ptr + offsets[1], at * 4 + j % 4, keep) >> (j // 4) & 1) << 4
-        if (FORMAT == "q4_k") or (FORMAT == "q5_k"):
-            group = ((tile * (NB // 8) + e // 256) * 16 + row) * 2
+        if has_sub_offset(FORMAT):
             scale = byte_at(ptr + offsets[4], at, keep).to(tl.float32)
             minimum = byte_at(ptr + offsets[5], at, keep).to(tl.float32)
             return code, f16_at(ptr + offsets[2], group, keep) * scale, -f16_at(ptr + offsets[3], group, keep) * minimum
         else:
             d = f16_at(ptr + offsets[2], at * 2, keep)
-            if (FORMAT == "q4_1") or (FORMAT == "q5_1"):
+            if has_offset(FORMAT):
                 return code, d, f16_at(ptr + offsets[3], at * 2, keep)
+            elif has_levels(FORMAT):
+                return level(code), d, d
             else:
                 return code - (8 if FORMAT == "q4_0" else 16), d, d
 
@@ -141,12 +182,12 @@ def tiled_element(ptr, offsets, tile, row, e, keep, NB: tl.constexpr, FORMAT: tl
 @triton.jit
 def value(code, d, m, scale, FORMAT: tl.constexpr):
     """float32: what an element is worth; the products are exact but nvfp4's last."""
-    if (FORMAT == "nvfp4") or (FORMAT == "mxfp4"):
+    if has_e2m1(FORMAT):
         low = code & 3
         twice = tl.where((code & 4) != 0, 4 + 2 * low + ((low & (low >> 1)) << 1), low).to(tl.float32)
         signed = (twice.to(tl.int32, bitcast=True) | ((code & 8) << 28)).to(tl.float32, bitcast=True)
         return signed * d if FORMAT == "mxfp4" else ((signed * 0.5) * d) * scale
-    elif (FORMAT == "q4_1") or (FORMAT == "q5_1") or (FORMAT == "q4_k") or (FORMAT == "q5_k"):
+    elif has_offset(FORMAT) or has_sub_offset(FORMAT) or has_scaled_codes(FORMAT):
         return (d * code.to(tl.float32)) + m
     else:
         return d * code.to(tl.float32)

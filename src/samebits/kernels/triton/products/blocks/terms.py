@@ -10,12 +10,32 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import NIBBLE_SIGNS, SIGNS, block_scale, e4m3, twice_e2m1
+from samebits.kernels.triton.lib.codes import (
+    E2M1_ASM,
+    NIBBLE_SIGNS,
+    ONES,
+    SIGNS,
+    block_scale,
+    e4m3,
+    nibble_levels,
+    twice_e2m1,
+)
+from samebits.kernels.triton.lib.kinds import (
+    has_e2m1,
+    has_fifth_bits,
+    has_halves,
+    has_levels,
+    has_offset,
+    has_scaled_codes,
+    has_sub_offset,
+    is_around_eight,
+    is_super,
+)
 
 FOUR_WORDS = tl.constexpr((tl.int32, tl.int32, tl.int32, tl.int32))  # types of an instruction's results
 
 # log2 of what the bytes of code_words are scaled by: q - 8, q - 16 and q - 32 in the upper bits of a byte.
-SHIFTS = {"q4_0": 4, "q5_0": 3, "q6_k": 2}
+SHIFTS = {"q4_0": 4, "q3_k": 4, "q5_0": 3, "q6_k": 2}
 MAGIC_BITS = tl.constexpr(0x4B400000)  # of 1.5 * 2^23
 MAGIC = tl.constexpr(1.5 * 2.0**23)
 
@@ -24,23 +44,6 @@ NO_MASK = tl.constexpr(0)
 CHUNK_MASK = tl.constexpr(1)
 BLOCK_MASK = tl.constexpr(2)
 
-E2M1_ASM = tl.constexpr("""{
-    .reg .b32 code, pick, pos, neg, even, odd;
-    and.b32 code, $2, 0x77777777;
-    shr.u32 pick, $2, 1;
-    lop3.b32 pick, pick, 0x44444444, 0x32103210, 0xEA;
-    prmt.b32 pos, 0x03020100, 0x0C080604, code;
-    prmt.b32 neg, 0xFDFEFF00, 0xF4F8FAFC, code;
-    prmt.b32 even, pos, neg, pick;
-    shr.u32 code, code, 16;
-    shr.u32 pick, pick, 16;
-    prmt.b32 pos, 0x03020100, 0x0C080604, code;
-    prmt.b32 neg, 0xFDFEFF00, 0xF4F8FAFC, code;
-    prmt.b32 odd, pos, neg, pick;
-    prmt.b32 $0, even, odd, 0x6420;
-    prmt.b32 $1, even, odd, 0x7531;
-}""")
-
 
 @triton.jit
 def plane_pointers(data_ptr, offsets, tile, NB: tl.constexpr, FORMAT: tl.constexpr):
@@ -48,7 +51,7 @@ def plane_pointers(data_ptr, offsets, tile, NB: tl.constexpr, FORMAT: tl.constex
     tile = tile.to(tl.int64)
     rows = tile * NB * 16
     groups = rows
-    if (FORMAT == "q4_k") or (FORMAT == "q5_k") or (FORMAT == "q6_k"):
+    if is_super(FORMAT):
         groups = tile * (NB // 8) * 16
     words = tl.pointer_type(tl.int32)
     halves = tl.pointer_type(tl.float16)
@@ -57,7 +60,7 @@ def plane_pointers(data_ptr, offsets, tile, NB: tl.constexpr, FORMAT: tl.constex
     d = data_ptr + offsets[2] + groups if FORMAT == "mxfp4" else (data_ptr + offsets[2]).to(halves) + groups
     m = (data_ptr + offsets[3]).to(halves) + groups
     sub = data_ptr + offsets[4]
-    if (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
+    if has_halves(FORMAT) or has_scaled_codes(FORMAT):
         return codes, high, d, m, sub.to(tl.pointer_type(tl.int16)) + rows, sub
     else:
         return codes, high, d, m, sub + rows, data_ptr + offsets[5] + rows
@@ -83,13 +86,13 @@ def kept(chunk, i, NB: tl.constexpr, MASK: tl.constexpr):
 def load_scales(planes, at, keep, FORMAT: tl.constexpr, MASK: tl.constexpr):
     """What a block has beside its codes, as stored, at offsets of a plane with one entry a row and block: a tuple.
 
-    (d), (d, m), (sub, msub) of q4_k and q5_k, the two scales of q6_k and nvfp4 in one number.
+    (d), (d, m), (sub, msub) of q4_k and q5_k, the scales of two halves in one number.
     """
-    if (FORMAT == "q4_k") or (FORMAT == "q5_k"):
+    if has_sub_offset(FORMAT):
         return load_each(planes[4], at, keep, MASK), load_each(planes[5], at, keep, MASK)
-    elif (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
+    elif has_halves(FORMAT) or has_scaled_codes(FORMAT):
         return (load_each(planes[4], at, keep, MASK),)
-    elif (FORMAT == "q4_1") or (FORMAT == "q5_1"):
+    elif has_offset(FORMAT):
         return load_each(planes[2], at, keep, MASK), load_each(planes[3], at, keep, MASK)
     else:
         return (load_each(planes[2], at, keep, MASK),)
@@ -99,29 +102,29 @@ def load_scales(planes, at, keep, FORMAT: tl.constexpr, MASK: tl.constexpr):
 def block_scales(stored, d, m, FORMAT: tl.constexpr):
     """(d, m, sub, msub) as block_term wants them, of what load_scales and chunk_scales gave."""
     sub, msub = d, m
-    if FORMAT == "q6_k":
-        pair = stored[0].to(tl.int32)
-        sub, msub = ((pair << 24) >> 24).to(tl.float32), (pair >> 8).to(tl.float32)
-    elif FORMAT == "nvfp4":
+    if FORMAT == "nvfp4":
         pair = stored[0].to(tl.int32)
         sub, msub = e4m3(pair & 0xFF), e4m3((pair >> 8) & 0xFF)
-    elif (FORMAT == "q4_k") or (FORMAT == "q5_k"):
+    elif has_halves(FORMAT):
+        pair = stored[0].to(tl.int32)
+        sub, msub = ((pair << 24) >> 24).to(tl.float32), (pair >> 8).to(tl.float32)
+    elif has_sub_offset(FORMAT):
         sub, msub = stored[0].to(tl.float32), stored[1].to(tl.float32)
-    else:
+    elif not is_super(FORMAT):
         d = block_scale(stored[0], FORMAT)
-        if (FORMAT == "q4_1") or (FORMAT == "q5_1"):
+        if has_offset(FORMAT):
             m = stored[1].to(tl.float32)
     return d, m, sub, msub
 
 
 @triton.jit
 def load_chunk_scales(planes, tile, chunk, row, NB: tl.constexpr, FORMAT: tl.constexpr, MASK: tl.constexpr):
-    """What the blocks of a chunk share, as stored: (d, dmin) of q4_k and q5_k, (d) of q6_k, nothing elsewhere."""
+    """What the blocks of a chunk share, as stored: (d, dmin) or (d) of the k-quants, nothing elsewhere."""
     at = (tile * (NB // 8) + chunk) * 16 + row
     keep = chunk < NB // 8
-    if (FORMAT == "q4_k") or (FORMAT == "q5_k"):
+    if has_sub_offset(FORMAT) or has_scaled_codes(FORMAT):
         return load_each(planes[2], at, keep, MASK), load_each(planes[3], at, keep, MASK)
-    elif FORMAT == "q6_k":
+    elif is_super(FORMAT):
         return (load_each(planes[2], at, keep, MASK),)
     else:
         return ()
@@ -130,9 +133,9 @@ def load_chunk_scales(planes, tile, chunk, row, NB: tl.constexpr, FORMAT: tl.con
 @triton.jit
 def chunk_scales(stored, scale, like, FORMAT: tl.constexpr):
     """(d, m) of a chunk: d and -dmin of the k-quants, the tensor's scale of nvfp4; nothing of use elsewhere."""
-    if (FORMAT == "q4_k") or (FORMAT == "q5_k"):
+    if has_sub_offset(FORMAT) or has_scaled_codes(FORMAT):
         return stored[0].to(tl.float32), -stored[1].to(tl.float32)
-    elif FORMAT == "q6_k":
+    elif is_super(FORMAT):
         d = stored[0].to(tl.float32)
         return d, d
     else:
@@ -145,7 +148,7 @@ def high_bits(high_ptr, at, keep, FORMAT: tl.constexpr, MASK: tl.constexpr):
     """A tuple: the word of fifth bits, the two words of high bits of q6_k, or nothing."""
     if FORMAT == "q6_k":
         return load_each(high_ptr, at * 2, keep, MASK), load_each(high_ptr, at * 2 + 1, keep, MASK)
-    elif (FORMAT == "q5_0") or (FORMAT == "q5_1") or (FORMAT == "q5_k"):
+    elif has_fifth_bits(FORMAT):
         return (load_each(high_ptr, at, keep, MASK),)
     else:
         return ()
@@ -200,7 +203,7 @@ def code_words(w, high, G: tl.constexpr, FORMAT: tl.constexpr, PTX: tl.constexpr
 
     high: of high_bits
     """
-    if FORMAT == "q4_0":
+    if is_around_eight(FORMAT):
         signed = w ^ NIBBLE_SIGNS
         return (signed << 4) & ~0x0F0F0F0F, signed & ~0x0F0F0F0F
     elif FORMAT == "q5_0":
@@ -212,12 +215,26 @@ def code_words(w, high, G: tl.constexpr, FORMAT: tl.constexpr, PTX: tl.constexpr
     elif FORMAT == "q6_k":
         low = ((w << 2) & 0x3C3C3C3C) | ((moved(high[0], 6 - 2 * G) & ~0x3F3F3F3F) ^ SIGNS)
         return low, ((w >> 2) & 0x3C3C3C3C) | ((moved(high[1], 6 - 2 * G) & ~0x3F3F3F3F) ^ SIGNS)
-    elif (FORMAT == "nvfp4") or (FORMAT == "mxfp4"):
+    elif has_levels(FORMAT):
+        return nibble_levels(w, PTX)
+    elif has_e2m1(FORMAT):
         if PTX:
             return tl.inline_asm_elementwise(E2M1_ASM, "=&r,=&r,r", [w], (tl.int32, tl.int32), True, 1)
         return twice_e2m1(w & 0x0F0F0F0F), twice_e2m1((w >> 4) & 0x0F0F0F0F)
     else:
         return w & 0x0F0F0F0F, (w >> 4) & 0x0F0F0F0F
+
+
+@triton.jit
+def scaled_words(first, second, pair):
+    """Words of q2_k's codes times the scales of their halves, which lie in one number: bytes up to 45."""
+    return first * (pair & 15), second * ((pair >> 8) & 15)
+
+
+@triton.jit
+def minimum_words(pair):
+    """The minimums of q2_k's halves, four times each: what they are multiplied by is summed like codes."""
+    return ((pair >> 4) & 15) * ONES, ((pair >> 12) & 15) * ONES
 
 
 @triton.jit
@@ -238,14 +255,15 @@ def block_term(isum, hsum, asum, d, m, sub, msub, sa, FORMAT: tl.constexpr):
 
     d    the block's or super-block's; (0.5 * scale) of nvfp4
     m    m of q4_1 and q5_1, -dmin of the k-quants
-    sub, msub   the 6-bit scale and minimum; the scales of the two halves of q6_k and nvfp4
+    sub, msub   the 6-bit scale and minimum; the scales of the two halves
+    isum, asum  of q2_k are of scaled_words and minimum_words
     """
-    if (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
+    if has_halves(FORMAT):
         # The products are exact, so fma rounds as their sum does.
         return tl.fma(hsum, msub, isum * sub) * (d * sa)
-    elif (FORMAT == "q4_k") or (FORMAT == "q5_k"):
+    elif has_sub_offset(FORMAT):
         return ((isum * sub) * (d * sa)) + ((asum * msub) * (m * sa))
-    elif (FORMAT == "q4_1") or (FORMAT == "q5_1"):
+    elif has_offset(FORMAT) or has_scaled_codes(FORMAT):
         return (isum * (d * sa)) + (asum * (m * sa))
     else:
         return isum * (d * sa)

@@ -16,6 +16,7 @@ from samebits.kernels.triton.lib.registry import FUSED
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import TILE, num_tiles, plane_offsets
 
+SERVED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4")
 ROWS, BLOCKS = 16, 8  # of a program that fills memory
 
 # 1024 + code is code | 0x6400 in float16, and one fma takes 1024 and the format's own offset away.

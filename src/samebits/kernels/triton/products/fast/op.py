@@ -24,7 +24,7 @@ from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
 from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.fast.activations import widened
-from samebits.kernels.triton.products.fast.dequant import dequantized, planes_of, values
+from samebits.kernels.triton.products.fast.dequant import SERVED, dequantized, planes_of, values
 
 MOST_ALONE = 8
 SILU_BLOCKS = 64  # of a program that ends gemm_silu_q8
@@ -182,8 +182,11 @@ def _product(
 
 
 def within_float16(call: OpCall) -> str | None:
-    """Values become float16 here, and a power of two may be none."""
-    return "mxfp4's scales go beyond float16" if call.inputs["weight"].format == "mxfp4" else None
+    """Values become float16 here, and a power of two may be none; some formats have only the portable kernels."""
+    name = call.inputs["weight"].format
+    if name == "mxfp4":
+        return "mxfp4's scales go beyond float16"
+    return None if name in SERVED else f"{name} has no values in float16 here"
 
 
 def _tiled(weight: Tiled | Blocks) -> Tiled:

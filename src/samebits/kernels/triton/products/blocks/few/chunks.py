@@ -10,6 +10,13 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.codes import ONES
+from samebits.kernels.triton.lib.kinds import (
+    has_fifth_bits,
+    has_halves,
+    has_offset,
+    has_scaled_codes,
+    has_sub_offset,
+)
 from samebits.kernels.triton.products.blocks.few.shared import read_words
 from samebits.kernels.triton.products.blocks.terms import (
     BLOCK_MASK,
@@ -24,6 +31,8 @@ from samebits.kernels.triton.products.blocks.terms import (
     load_chunk_scales,
     load_each,
     load_scales,
+    minimum_words,
+    scaled_words,
     split4,
     sum_start,
     sum_value,
@@ -111,8 +120,10 @@ def integer_sums(block, a0, a1, FORMAT: tl.constexpr, SHIFT: tl.constexpr, PTX: 
             low = dp4a(block[4 + g], a1[g], dp4a(block[g], a0[g], low, PTX), PTX)
         else:
             w_low, w_high = code_words(block[g], block[4:], g, FORMAT, PTX)
+            if has_scaled_codes(FORMAT):
+                w_low, w_high = scaled_words(w_low, w_high, block[4].to(tl.int32))
             low = dp4a(w_low, a0[g], low, PTX)
-            if (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
+            if has_halves(FORMAT):
                 upper = dp4a(w_high, a1[g], upper, PTX)
             else:
                 low = dp4a(w_high, a1[g], low, PTX)
@@ -120,12 +131,11 @@ def integer_sums(block, a0, a1, FORMAT: tl.constexpr, SHIFT: tl.constexpr, PTX: 
 
 
 @triton.jit
-def code_sum(a0, a1, PTX: tl.constexpr):
-    """float32: the sum of a block's activation codes."""
+def code_sum(a0, a1, by0, by1, PTX: tl.constexpr):
+    """float32: the sum of a block's activation codes, each times its byte of the word for its half."""
     total = sum_start(a0[0], 0)
-    ones = tl.full(total.shape, ONES, tl.int32)
     for g in tl.static_range(4):
-        total = dp4a(a1[g], ones, dp4a(a0[g], ones, total, PTX), PTX)
+        total = dp4a(a1[g], by1, dp4a(a0[g], by0, total, PTX), PTX)
     return sum_value(total, 0)
 
 
@@ -161,9 +171,8 @@ def chunk_sums(
     that registers are few and memory is never idle.
     """
     words: tl.constexpr = 8 if FORMAT == "q8_0" else 4
-    fifth: tl.constexpr = (FORMAT == "q5_0") or (FORMAT == "q5_1") or (FORMAT == "q5_k")
-    offset: tl.constexpr = (FORMAT == "q4_1") or (FORMAT == "q5_1") or (FORMAT == "q4_k") or (FORMAT == "q5_k")
-    scales_at: tl.constexpr = words + (1 if fifth else (2 if FORMAT == "q6_k" else 0))
+    offset: tl.constexpr = has_offset(FORMAT) or has_sub_offset(FORMAT)
+    scales_at: tl.constexpr = words + (1 if has_fifth_bits(FORMAT) else (2 if FORMAT == "q6_k" else 0))
     size: tl.constexpr = scales_at + (2 if offset else 1)
     d, m = chunk_scales(parts[8 * size :], scale, chunk, FORMAT)
     sa = activation_scales(sa_ptr, shared, chunk, NB, MASK, SHARED)
@@ -175,7 +184,11 @@ def chunk_sums(
         isum, hsum = integer_sums(block, a0, a1, FORMAT, SHIFT, PTX)
         asum = isum
         if offset:
-            asum = code_sum(a0, a1, PTX)
+            ones = tl.full(chunk.shape, ONES, tl.int32)
+            asum = code_sum(a0, a1, ones, ones, PTX)
+        elif has_scaled_codes(FORMAT):
+            by0, by1 = minimum_words(block[scales_at].to(tl.int32))
+            asum = code_sum(a0, a1, by0, by1, PTX)
         d, m, sub, msub = block_scales(block[scales_at:], d, m, FORMAT)
         sums = sums + block_term(isum, hsum, asum, d, m, sub, msub, sa[i], FORMAT)
         if NEXT:

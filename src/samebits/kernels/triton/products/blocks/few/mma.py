@@ -13,6 +13,13 @@ import triton.language as tl
 
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.codes import ONES
+from samebits.kernels.triton.lib.kinds import (
+    has_fifth_bits,
+    has_halves,
+    has_offset,
+    has_scaled_codes,
+    has_sub_offset,
+)
 from samebits.kernels.triton.lib.registry import EMULATE
 from samebits.kernels.triton.products.blocks.few.chunks import token_scales
 from samebits.kernels.triton.products.blocks.terms import (
@@ -26,6 +33,8 @@ from samebits.kernels.triton.products.blocks.terms import (
     load_chunk_scales,
     load_each,
     load_scales,
+    minimum_words,
+    scaled_words,
     sum_start,
     sum_value,
     word_sums,
@@ -62,7 +71,7 @@ def mma_half(a0, a1, b, start):
 @triton.jit
 def lane_words(w, high, word, FORMAT: tl.constexpr):
     """code_words for a word that differs between lanes: high bits are shifted so that those of word 0 stand right."""
-    if (FORMAT == "q5_0") or (FORMAT == "q5_1") or (FORMAT == "q5_k"):
+    if has_fifth_bits(FORMAT):
         high = (high[0] >> word,)
     elif FORMAT == "q6_k":
         high = high[0] >> (word * 2), high[1] >> (word * 2)
@@ -93,7 +102,10 @@ def tile_sums(top, bottom, word, b0, b1, FORMAT: tl.constexpr, SHIFT: tl.constex
     else:
         top0, top1 = lane_words(top[0][0], top[1], word, FORMAT)
         bottom0, bottom1 = lane_words(bottom[0][0], bottom[1], word, FORMAT)
-        if (FORMAT == "q6_k") or (FORMAT == "nvfp4"):
+        if has_scaled_codes(FORMAT):
+            top0, top1 = scaled_words(top0, top1, top[2][0].to(tl.int32))
+            bottom0, bottom1 = scaled_words(bottom0, bottom1, bottom[2][0].to(tl.int32))
+        if has_halves(FORMAT):
             return mma_half(top0, bottom0, b0, start), mma_half(top1, bottom1, b1, start)
         else:
             sums = mma(top0, bottom0, top1, bottom1, b0, b1, start)
@@ -113,11 +125,16 @@ def row_terms(
 
 
 @triton.jit
-def code_sums(b0, b1):
-    """Sums of the codes of a lane's two tokens."""
-    ones = tl.full(b0.shape, ONES, tl.int32)
-    sums = mma(ones, ones, ones, ones, b0, b1, sum_start(b0, 0))
-    return sum_value(sums[0], 0), sum_value(sums[1], 0)
+def code_sums(top, bottom, b0, b1, FORMAT: tl.constexpr):
+    """What offsets are multiplied by: per row, sums of the codes of a lane's two tokens, times minimums of q2_k."""
+    if has_scaled_codes(FORMAT):
+        top0, top1 = minimum_words(top[2][0].to(tl.int32))
+        bottom0, bottom1 = minimum_words(bottom[2][0].to(tl.int32))
+    else:
+        ones = tl.full(b0.shape, ONES, tl.int32)
+        top0, top1, bottom0, bottom1 = ones, ones, ones, ones
+    s0, s1, s2, s3 = mma(top0, bottom0, top1, bottom1, b0, b1, sum_start(b0, 0))
+    return (sum_value(s0, 0), sum_value(s1, 0)), (sum_value(s2, 0), sum_value(s3, 0))
 
 
 @triton.jit
@@ -163,11 +180,11 @@ def chunk_sums_mma(
         b0 = load_each(a_ptr, (own + i) * 8 + word, keep, MASK)
         b1 = load_each(a_ptr, (own + i) * 8 + word + 4, keep, MASK)
         isums, hsums = tile_sums(tops[i], bottoms[i], word, b0, b1, FORMAT, SHIFT)
-        asums = (zero, zero)
-        if (FORMAT == "q4_1") or (FORMAT == "q5_1") or (FORMAT == "q4_k") or (FORMAT == "q5_k"):
-            asums = code_sums(b0, b1)
-        top = row_terms(sums, isums, hsums, asums, tops[i][2], d0, m0, sa0[i], sa1[i], 0, FORMAT, SHIFT)
-        bottom = row_terms(sums, isums, hsums, asums, bottoms[i][2], d1, m1, sa0[i], sa1[i], 2, FORMAT, SHIFT)
+        asums = ((zero, zero), (zero, zero))
+        if has_offset(FORMAT) or has_sub_offset(FORMAT) or has_scaled_codes(FORMAT):
+            asums = code_sums(tops[i], bottoms[i], b0, b1, FORMAT)
+        top = row_terms(sums, isums, hsums, asums[0], tops[i][2], d0, m0, sa0[i], sa1[i], 0, FORMAT, SHIFT)
+        bottom = row_terms(sums, isums, hsums, asums[1], bottoms[i][2], d1, m1, sa0[i], sa1[i], 2, FORMAT, SHIFT)
         sums = top + bottom
     return sums
 

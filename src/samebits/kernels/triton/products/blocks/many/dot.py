@@ -8,28 +8,31 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import block_scale, e4m3
+from samebits.kernels.triton.lib.codes import block_scale, e4m3, level
+from samebits.kernels.triton.lib.kinds import has_e2m1, has_fifth_bits, has_levels, is_around_eight, is_super
 from samebits.kernels.triton.lib.rows import fault_where
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.blocks.checks import not_finite
-from samebits.kernels.triton.products.blocks.many.terms import HALVES, OFFSET, SUPER, term
+from samebits.kernels.triton.products.blocks.many.terms import HALVES, MINIMUMS, OFFSET, SUPER, term
 
 
 @triton.jit
 def _elements(nibble, high_ptr, j, mask, SECOND: tl.constexpr, FORMAT: tl.constexpr):
     """int8 [BN, 16]: elements j of a half of a block from their four low bits, uint8."""
     q = nibble.to(tl.int32)
-    if (FORMAT == "nvfp4") | (FORMAT == "mxfp4"):
+    if has_levels(FORMAT):
+        q = level(q)
+    if has_e2m1(FORMAT):
         m = q & 7
         twice = tl.where(m < 2, m, (2 + (m & 1)) << tl.maximum((m >> 1) - 1, 0))
         q = tl.where(q > 7, -twice, twice)
-    if (FORMAT == "q5_0") | (FORMAT == "q5_1") | (FORMAT == "q5_k"):
+    if has_fifth_bits(FORMAT):
         byte = tl.load(high_ptr[:, None] + j % 4, mask=mask, other=0).to(tl.int32)
         q += ((byte >> (j // 4 + 4 * SECOND)) & 1) << 4
     if FORMAT == "q6_k":
         byte = tl.load(high_ptr[:, None] + 4 * SECOND + j % 4, mask=mask, other=0).to(tl.int32)
         q += ((byte >> (j // 4 * 2)) & 3) << 4
-    OFFSETS: tl.constexpr = 8 if FORMAT == "q4_0" else 16 if FORMAT == "q5_0" else 32 if FORMAT == "q6_k" else 0
+    OFFSETS: tl.constexpr = 8 if is_around_eight(FORMAT) else 16 if FORMAT == "q5_0" else 32 if FORMAT == "q6_k" else 0
     return (q - OFFSETS).to(tl.int8)
 
 
@@ -52,6 +55,14 @@ def _codes(codes_ptr, high_ptr, block, r, inside, FORMAT: tl.constexpr):
 
 
 @triton.jit
+def _half_scales(sub_ptr, block, r, inside):
+    """int8 [BN, 32]: scales of q2_k's elements, and their minimums."""
+    at = sub_ptr + ((block * 16 + r) * 2)[:, None] + tl.arange(0, 32)[None, :] // 16
+    byte = tl.load(at, mask=inside[:, None], other=0)
+    return (byte & 15).to(tl.int8), (byte >> 4).to(tl.int8)
+
+
+@triton.jit
 def _row_scales(planes, block, shared, r, inside, scale, FORMAT: tl.constexpr, KIND: tl.constexpr):
     """d, m, sub, second: float32 [1, BN]; what a format lacks repeats d."""
     d_ptr, m_ptr, sub_ptr, msub_ptr = planes
@@ -61,10 +72,11 @@ def _row_scales(planes, block, shared, r, inside, scale, FORMAT: tl.constexpr, K
     else:
         d = block_scale(tl.load(d_ptr + common, mask=inside, other=0), FORMAT)
     m, sub, second = d, d, d
-    if (KIND == OFFSET) | (KIND == SUPER):
+    if (KIND == OFFSET) | (KIND == SUPER) | (KIND == MINIMUMS):
         m = tl.load(m_ptr + common, mask=inside, other=0.0).to(tl.float32)
-    if KIND == SUPER:
+    if (KIND == SUPER) | (KIND == MINIMUMS):
         m = -m
+    if KIND == SUPER:
         sub = tl.load(sub_ptr + row, mask=inside, other=0).to(tl.float32)
         second = tl.load(msub_ptr + row, mask=inside, other=0).to(tl.float32)
     if KIND == HALVES:
@@ -87,7 +99,7 @@ def _block_term(
     codes_ptr, high_ptr, d_ptr, m_ptr, sub_ptr, msub_ptr = planes
     block = first_block + b
     shared = block
-    if (FORMAT == "q4_k") | (FORMAT == "q5_k") | (FORMAT == "q6_k"):
+    if is_super(FORMAT):
         shared = first_block // 8 + b // 8
     k = tl.arange(0, 32)[None, :]
     a = tl.load(acts_ptr + (token * acts_stride)[:, None] + b * 32 + k, mask=token_inside[:, None], other=0)
@@ -97,6 +109,10 @@ def _block_term(
     asum = sa
     if (KIND == OFFSET) | (KIND == SUPER):
         asum = tl.sum(a.to(tl.int32), axis=1).to(tl.float32)[:, None]
+    if KIND == MINIMUMS:
+        scales, minimums = _half_scales(sub_ptr, block, r, inside)
+        w = w * scales
+        asum = tl.dot(a, tl.trans(minimums), out_dtype=tl.int32).to(tl.float32)
     # no device multiplies 16 int8 deep: where halves count apart, the other half of the tokens' codes is zero
     low = tl.dot(tl.where(k < 16, a, 0).to(tl.int8) if KIND == HALVES else a, tl.trans(w), out_dtype=tl.int32)
     high = tl.zeros([1, 1], tl.int32)

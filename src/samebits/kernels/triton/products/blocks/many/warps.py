@@ -11,6 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from samebits.kernels.triton.lib.kinds import has_halves, is_super
 from samebits.kernels.triton.products.blocks.many.results import store_totals
 from samebits.kernels.triton.products.blocks.many.terms import OFFSET, SUPER, add_terms
 from samebits.kernels.triton.products.blocks.many.tiles import (
@@ -54,7 +55,7 @@ def _lines(acts, planes, first_tile, last_tile, nb, lane, FORMAT: tl.constexpr, 
     if FORMAT == "mxfp4":
         where = tl.where(scale < SCALES, where, planes[2].to(BYTE) + tile * 16)
         step = tl.where(scale < SCALES, step, 16)
-    elif (FORMAT == "q8_0") | (FORMAT == "q4_0") | (FORMAT == "q5_0") | (FORMAT == "q4_1") | (FORMAT == "q5_1"):
+    elif not is_super(FORMAT) and not has_halves(FORMAT):
         where = tl.where(scale < SCALES, where, planes[2].to(BYTE) + tile * 32)
         step = tl.where(scale < SCALES, step, 32)
     else:
@@ -109,7 +110,7 @@ def _add_block(
     added = ()
     for i in tl.static_range(MT):
         words, high, scales = rows[i]
-        a = fragment(words, high, t, FORMAT)
+        a = fragment(words, high, scales, t, FORMAT)
         d, m, sub, second = row_scales(scales, shared[i], scale, FORMAT)
         for n in tl.static_range(NT):
             b, sa, asum = pair(tokens[n][0]), _float_pair(tokens[n][1]), _float_pair(tokens[n][2])

@@ -8,7 +8,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.codes import NIBBLE_SIGNS, ONES, SIGNS, twice_e2m1
+from samebits.kernels.triton.lib.codes import NIBBLE_SIGNS, ONES, SIGNS, nibble_levels, twice_e2m1
+from samebits.kernels.triton.lib.kinds import has_e2m1, has_fifth_bits, has_levels, is_around_eight
+from samebits.kernels.triton.lib.registry import EMULATE
 
 UPPER = tl.constexpr(0xF0F0F0F0 - (1 << 32))
 
@@ -33,18 +35,20 @@ def less(word, CONSTANT: tl.constexpr):
 
 @triton.jit
 def nibble_words(low, high_low, high_high, FORMAT: tl.constexpr):
-    """int8 words of the low and the high nibbles of `low`; times 16 for q4_0 (see terms.py).
+    """int8 words of the low and the high nibbles of `low`; times 16 where those are around 8 (see terms.py).
 
     high_low, high_high: words whose bytes hold the bits above the nibble in place, for q5 and q6.
     """
-    if FORMAT == "q4_0":
+    if is_around_eight(FORMAT):
         # bit 3 flipped makes a nibble two's complement; in the upper half of a byte it needs no sign extension
         flipped = low ^ NIBBLE_SIGNS
         return (flipped << 4) & UPPER, flipped & UPPER
     first, second = low & 0x0F0F0F0F, (low >> 4) & 0x0F0F0F0F
-    if (FORMAT == "nvfp4") | (FORMAT == "mxfp4"):
+    if has_levels(FORMAT):
+        return nibble_levels(low, not EMULATE)
+    if has_e2m1(FORMAT):
         return twice_e2m1(first), twice_e2m1(second)
-    if (FORMAT == "q5_0") | (FORMAT == "q5_1") | (FORMAT == "q5_k") | (FORMAT == "q6_k"):
+    if has_fifth_bits(FORMAT) or (FORMAT == "q6_k"):
         first, second = first | high_low, second | high_high
     if FORMAT == "q5_0":
         return less(first, 16), less(second, 16)
