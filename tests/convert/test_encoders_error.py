@@ -57,7 +57,7 @@ def test_neither_threads_nor_neighbours_move_a_byte(name: str, monkeypatch: pyte
     x = merge(np.stack(list(samples().values())), 0)
     whole = encode(x, name)
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    monkeypatch.setattr(encoders, "CHUNK_BLOCKS", 5)
+    monkeypatch.setattr(encoders, "CHUNK_ELEMENTS", 1280)
     np.testing.assert_array_equal(encode(x, name), whole)
     np.testing.assert_array_equal(encode(x[3:4], name), whole[3:4])
 

@@ -193,16 +193,19 @@ def _signed_steps(x: np.ndarray, nearest: Nearest) -> np.ndarray:
 
 
 class Nearest:
-    """The nearest of some levels, by arithmetic where they are whole numbers in a row, else by thresholds."""
+    """The nearest of some whole numbers: by rounding where they follow one another, else by a table of half steps."""
 
     def __init__(self, levels: np.ndarray) -> None:
         self.levels = levels.astype(np.float32)
         self.low, self.high = self.levels[0], self.levels[-1]
         self.gap = (self.high - self.low) / np.float32(len(levels) - 1)
         self._is_even = bool((np.diff(self.levels) == 1).all())
-        self._edges = (self.levels[1:] + self.levels[:-1]) / np.float32(2)
+        edges = (self.levels[1:] + self.levels[:-1]) / np.float32(2)  # at half steps: the level is one within each
+        steps = np.arange(2 * self.low, 2 * self.high + 1, dtype=np.float32)
+        self._table = self.levels[np.searchsorted(edges, steps / np.float32(2), side="right")]
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         if self._is_even:
             return np.clip(np.rint(x), self.low, self.high)
-        return self.levels[np.searchsorted(self._edges, x)]
+        steps = np.clip(np.floor(x * np.float32(2)), 2 * self.low, 2 * self.high) - 2 * self.low
+        return np.take(self._table, steps.astype(np.int32))

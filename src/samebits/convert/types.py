@@ -29,8 +29,12 @@ FILE_TYPES = {
     "q4_k": 14,
     "q5_k": 16,
     "q6_k": 18,
+    "q2_k": 10,
+    "q3_k": 11,
+    "iq4_nl": 25,
+    "iq4_xs": 30,
 }
-FALLBACKS = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
+FALLBACKS = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0", "q2_k": "iq4_nl", "q3_k": "iq4_nl", "iq4_xs": "iq4_nl"}
 PLAIN = ("f32", "f16", "bf16")
 ENDS = re.compile(r"^(token_embd|output)\.weight$")
 KEPT = re.compile(
