@@ -95,7 +95,7 @@ def test_every_type_is_written_and_read_by_others(wide: Path, tmp_path: Path, as
         mine: Any = ours.read(tensor.name)
         mine = mine.unpack() if hasattr(mine, "unpack") else mine.astype(np.float32)
         np.testing.assert_array_equal(theirs.reshape(mine.shape), mine)
-        np.testing.assert_allclose(mine, source.read(tensor.name), atol=0.5)
+        assert np.sqrt(np.mean((mine - source.read(tensor.name)) ** 2)) < 0.3  # of numbers around 1
 
 
 def test_folders_are_converted_on_the_way(tmp_path: Path) -> None:
