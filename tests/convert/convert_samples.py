@@ -29,7 +29,12 @@ FOLDERS: dict[str, dict[str, Any]] = {
     "yarn": {},
     "mixtral": {},
     "qwen3moe": {},
+    "glm4moe": {},
+    "granitemoe": {},
     "lfm2": {},
+    "mamba2": {},
+    "granitehybrid": {},
+    "granitehybrid_moe": {},
 }
 
 

@@ -68,7 +68,8 @@ def _check_config(config: Decoder, metadata: dict[str, bytes], tensors: list[Out
         if field.name == "ropes":
             ours, theirs = ([(n, r.dims) for n, r in sorted(ropes.items())] for ropes in (ours, theirs))
         is_same = math.isclose(ours, theirs, rel_tol=1e-6) if isinstance(ours, float) and theirs else ours == theirs
-        if not is_same and field.name not in STATED_ELSEWHERE:
+        is_unused = field.name == "ffn_size" and all(layer.ffn == "experts" for layer in config.layers)
+        if not is_same and not is_unused and field.name not in STATED_ELSEWHERE:
             raise BadInput("convert", field.name, str(ours)[:80], f"{str(theirs)[:80]}, as a GGUF file would be read")
 
 

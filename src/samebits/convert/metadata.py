@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.convert.gguf_bytes import I32, f32, numbers, string, u32
+from samebits.convert.gguf_bytes import I32, boolean, f32, numbers, string, u32
 from samebits.core.errors import BadInput
 from samebits.models import gemma2, gemma3
 from samebits.models.parts.decoder import KEYS, Decoder
 from samebits.models.parts.experts import mixture_of
 from samebits.models.parts.keys import Key
-from samebits.models.parts.recurrence import ShortConv
+from samebits.models.parts.recurrence import ShortConv, Ssm
 from samebits.models.parts.rope import ROPE_TABLE, Rope, yarn_magnitude
+from samebits.models.parts.ssm import GGUF_KEYS as SSM_KEYS
+
+SIGMOID = 2  # GGUF's expert_gating_func
+OF_HEADS = ("attention.head_count_kv", "attention.key_length")  # left out where there is no attention
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,48 @@ def _experts(config: Decoder) -> dict[str, bytes]:
     return {**_no_windows(config), **{key: u32(value) for key, value in found.items()}}
 
 
+def _glm4moe(config: Decoder) -> dict[str, bytes]:
+    c = mixture_of(config.mixture)
+    found = {
+        "leading_dense_block_count": sum(layer.ffn == "dense" for layer in config.layers),
+        "expert_shared_count": c.shared_size // c.expert_size,
+        "expert_group_count": c.num_groups,
+        "expert_group_used_count": c.num_groups_kept,
+        "expert_gating_func": SIGMOID,
+    }
+    how = {"expert_weights_norm": boolean(c.is_normalized), "expert_weights_scale": f32(c.scale)}
+    return {**_experts(config), **{key: u32(value) for key, value in found.items()}, **how}
+
+
+def _granite(config: Decoder) -> dict[str, bytes]:
+    """Multipliers, and experts where there are any, whose size is that of all feed-forward parts then."""
+    found = {
+        "attention.scale": config.query_scalar**-0.5,
+        "embedding_scale": config.embed_scale,
+        "residual_scale": config.factors["residual"],
+        "logit_scale": 1 / config.logit_scale,
+    }
+    scales = {key: f32(value) for key, value in found.items()}
+    if config.mixture is None:
+        return scales
+    experts = _experts(config)
+    experts["feed_forward_length"] = experts.pop("expert_feed_forward_length")
+    return {**scales, **experts, "expert_shared_feed_forward_length": u32(config.mixture.shared_size)}
+
+
+def _ssm(config: Decoder) -> dict[str, bytes]:
+    if not isinstance(config.recurrence, Ssm):
+        raise BadInput("convert", "recurrence", config.recurrence, "state spaces")
+    found = {key.gguf: getattr(config.recurrence, name) for name, key in SSM_KEYS.items() if key.gguf}
+    return {key: u32(value) for key, value in found.items()}
+
+
+def _granitehybrid(config: Decoder) -> dict[str, bytes]:
+    heads = [config.num_kv_heads if layer.kind == "attention" else 0 for layer in config.layers]
+    found = {"attention.head_count_kv": numbers(heads, I32), "rope.scaling.finetuned": boolean(bool(config.ropes))}
+    return {**_granite(config), **_ssm(config), **found}
+
+
 def _lfm2(config: Decoder) -> dict[str, bytes]:
     if not isinstance(config.recurrence, ShortConv):
         raise BadInput("convert", "recurrence", config.recurrence, "short convolutions")
@@ -100,19 +146,24 @@ CONVERTED: Mapping[str, Converted] = {
     "phi3": Converted("phi3", more=_phi3),
     "mixtral": Converted("llama", interleaves=True, more=_experts),
     "qwen3moe": Converted("qwen3moe", more=_experts),
+    "glm4moe": Converted("glm4moe", more=_glm4moe),
+    "granitemoe": Converted("granitemoe", interleaves=True, more=_granite),
     "lfm2": Converted("lfm2", more=_lfm2),
+    "mamba2": Converted("mamba2", more=_ssm),
+    "granitehybrid": Converted("granitehybrid", interleaves=True, more=_granitehybrid),
 }
 
 
 def model_metadata(config: Decoder, how: Converted) -> dict[str, bytes]:
     """The keys below the architecture's name."""
-    found = {key.gguf: _number(key, getattr(config, name)) for name, key in KEYS.items() if key.gguf}
-    rope = config.ropes[ROPE_TABLE]
-    found["attention.value_length"] = u32(config.head_size)
-    found["rope.dimension_count"] = u32(rope.dims)
-    found["rope.freq_base"] = f32(rope.theta)
+    stated = {key.gguf: _number(key, getattr(config, name)) for name, key in KEYS.items() if key.gguf}
+    found = {key: value for key, value in stated.items() if config.num_heads or key not in OF_HEADS}
+    if config.num_heads:
+        found["attention.value_length"] = u32(config.head_size)
+    if (rope := config.ropes.get(ROPE_TABLE)) is not None:
+        found |= {"rope.dimension_count": u32(rope.dims), "rope.freq_base": f32(rope.theta), **_scaling(rope)}
     found["vocab_size"] = u32(config.vocab_size)
-    return {f"{how.gguf}.{key}": value for key, value in {**found, **_scaling(rope), **how.more(config)}.items()}
+    return {f"{how.gguf}.{key}": value for key, value in {**found, **how.more(config)}.items()}
 
 
 def _number(key: Key, value: int | float) -> bytes:
@@ -142,7 +193,9 @@ def _scaling(rope: Rope) -> dict[str, bytes]:
 
 def rope_tensors(config: Decoder) -> dict[str, np.ndarray]:
     """Tensors of a GGUF file that a folder states as numbers: divisors of frequencies."""
-    s, rope = config.ropes[ROPE_TABLE].scaling, config.ropes[ROPE_TABLE]
+    if (rope := config.ropes.get(ROPE_TABLE)) is None:
+        return {}
+    s = rope.scaling
     if s.kind == "longrope":
         return {
             "rope_factors_short.weight": np.array(s.short, np.float32),
