@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 import pytest
 from convert_samples import prepared
+from gguf_writer import U32, tiny_model
 
 from samebits.convert import writing
 from samebits.convert.gguf_bytes import OutTensor, string
@@ -116,6 +117,20 @@ def test_what_is_quantized_is_left_alone_unless_asked(wide: Path, tmp_path: Path
     assert second.read_bytes() == first.read_bytes()
     write(quantized(first, "q4_0", may_requantize=True), second, quiet, may_replace=True)
     assert open_gguf(second).tensors["a.weight"].format == "q4_0"
+
+
+def test_parts_become_one_file(tmp_path: Path) -> None:
+    whole = tiny_model()
+    for number, tensors in enumerate((whole.tensors[:-1], whole.tensors[-1:])):
+        part = tiny_model(**{"split.count": (U32, 2), "split.no": (U32, number)})
+        part.tensors = tensors
+        part.write(tmp_path / f"m-0000{number + 1}-of-00002.gguf")
+    out = tmp_path / "o.gguf"
+    write(quantized(tmp_path / "m-00002-of-00002.gguf", "q8_0", may_requantize=True), out, quiet)
+    before, after = open_checkpoint(tmp_path / "m-00001-of-00002.gguf"), open_checkpoint(out)
+    assert after.file.tensors.keys() == before.file.tensors.keys()
+    assert not [key for key in raw_metadata(out) if key.startswith("split.")]
+    assert after.tokenizer().encode("hi aaaa") == before.tokenizer().encode("hi aaaa")
 
 
 @pytest.mark.parametrize("fault", ["NaN", "interrupt"])

@@ -90,6 +90,7 @@ def test_a_repository_of_one_gguf_file(hub: Hub, name: str) -> None:
 def test_a_type_picks_a_file_and_others_are_listed(hub: Hub) -> None:
     assert pull("hf:many/model-GGUF:q4_k_m", quiet).name == "m.Q4_K_M.gguf"
     assert pull("hf:many/model-GGUF:BF16", quiet).name == "m.bf16.gguf"
+    assert pull("hf:many/model-GGUF:Bf16", quiet) == pull("hf:many/model-GGUF:BF16", quiet)
     with pytest.raises(
         BadInput, match=r"got 3 GGUF models; needs one of bf16, Q4_K_M, q8_0, as in hf:many/model-GGUF:bf16"
     ):

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from samebits.cli.model_options import progress_bar
 from samebits.convert.quantize import converted, quantized
-from samebits.convert.types import FILE_TYPES, check_type
+from samebits.convert.types import FILE_TYPES, PLAIN, check_type
 from samebits.convert.writing import OutFile, write
+from samebits.core.errors import BadInput
 from samebits.debug.text import size_text
 from samebits.loaders.obtain import obtain
 
@@ -31,8 +32,10 @@ def convert(
     as_json: bool = JSON,
 ) -> None:
     """Write the GGUF file of a folder of safetensors: tensors, configuration, tokenizer and chat template."""
-    asked = None if kind is None else check_type(kind)
-    _save(converted(obtain(source), asked), out, force, as_json)
+    if kind not in (None, *PLAIN):
+        needed = f"{', '.join(PLAIN[:-1])} or {PLAIN[-1]}; `samebits quantize` writes others"
+        raise BadInput("convert", "--type", repr(kind[:40]), needed)
+    _save(converted(obtain(source), kind), out, force, as_json)
 
 
 def quantize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import os
 import re
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ class HubName:
     def folder(self) -> str:
         """The name of its folder in the cache: readable, and another one for every hub, revision and type."""
         whole = f"{endpoint()} {self.owner}/{self.repo} {(self.kind or '').lower()} {self.revision}"
-        shown = "--".join((self.owner, self.repo, *([self.kind] if self.kind else [])))
+        shown = "--".join((self.owner, self.repo, *([self.kind.lower()] if self.kind else [])))
         return f"{shown[:100]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
 
     def file_address(self, file: str, revision: str | None = None) -> str:
@@ -87,13 +86,15 @@ def endpoint() -> str:
 
 def is_here(address: str) -> bool:
     """Whether it is an http address of this machine, which no one listens to on the way."""
+    if not address.startswith("http://"):
+        return False
+    import ipaddress  # few addresses need it, and every start would wait for it
+
     try:
-        parts = urlsplit(address)
-        host = parts.hostname or ""
-        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-    return parts.scheme == "http" and is_local
 
 
 def hub_headers(address: str) -> dict[str, str]:
