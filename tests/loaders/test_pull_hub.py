@@ -248,6 +248,13 @@ def test_a_damaged_file_is_found_and_fetched_again(hub: Hub) -> None:
     with pytest.raises(Damaged):
         open_checkpoint(path)
     assert pull("hf:one/model-GGUF", quiet).read_bytes() == GGUF
+    folder = pull("a/folder", quiet)
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(Damaged, match="`samebits pull` fetches it anew"):
+        open_checkpoint(folder)
+    open_checkpoint(obtain("a/folder", quiet))
     path.unlink()
     with pytest.raises(BadInput, match="nothing in the cache"):
         resolve("hf:one/model-GGUF")

@@ -13,7 +13,7 @@ from samebits.core.errors import BadInput, SamebitsError
 from samebits.loaders.cache import cache_dir, cached_path, pulled_path, resolve
 from samebits.loaders.catalog import MODELS, HubModel
 from samebits.loaders.files import open_file
-from samebits.loaders.integrity import Progress, is_checked, known_sha256, note_path
+from samebits.loaders.integrity import Progress, is_checked, known_files, note_path
 from samebits.loaders.manifest import read_manifest
 
 NOTES = (".lock", ".used", ".part", ".part.json", ".checked.json")  # behind the name of what they are about
@@ -47,8 +47,7 @@ def is_at_hand(model: str) -> bool:
     pulled = pulled_path(cached)
     if pulled is None:
         return False
-    sha256 = known_sha256(pulled)
-    return sha256 is None or is_checked(pulled, sha256)
+    return all(is_checked(file, sha256) for file, sha256 in known_files(pulled))
 
 
 @dataclass(frozen=True)

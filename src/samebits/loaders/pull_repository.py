@@ -31,10 +31,6 @@ def pull_repository(name: HubName, progress: Progress) -> Path:
         if (manifest := _whole(folder)) is None:  # else another pull was faster
             manifest = _fetch(name, folder, progress)
             write_manifest(folder, manifest)
-            for file in manifest.files:
-                if file.sha256 is not None:
-                    path = folder / file.path
-                    note_checked(path, file.sha256, path.stat())
         return manifest.path(folder)
 
 
@@ -101,6 +97,8 @@ class _Fetcher:
             check = partial(_check, file)
             address = self._name.file_address(file.path, self._commit)
             download(address, target, report, check, file.num_bytes)
+            if file.sha256 is not None:
+                note_checked(target, file.sha256, target.stat())
             done += file.num_bytes
 
     def _report(self, before: int, all_bytes: int, step: str, num_bytes: int, total: int | None) -> None:
