@@ -115,7 +115,7 @@ def gpu_cases(cache_bytes: int) -> Iterator[GpuCase]:
         yield attention((length,) * batch, (length,) * batch, f"prefill, {batch} x {length}", cache_bytes)
     for tokens in (1, 16, 64, 256, 1024, 8192):
         yield product("bf16", tokens)
-    for fmt in ("q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "nvfp4", "mxfp4"):
+    for fmt in ("q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "nvfp4", "mxfp4", "q2_k", "q3_k", "iq4_xs"):
         for tokens in (1, 8, 64, 4096):
             yield product(fmt, tokens)
     many = 8192

@@ -23,7 +23,7 @@ from samebits.ops.kv_cases import attention_case
 from samebits.verify.perf import Timing, time_call
 
 HIDDEN, FFN, KV_HEADS, GROUP, HEAD = 2048, 5632, 4, 8, 64
-WEIGHT_FORMATS = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16", "bf16")
+WEIGHT_FORMATS = ("q4_0", "q4_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "f16", "bf16")
 CACHE_FORMATS = ("f16", "bf16", "q8_0")
 PREFILL_TOKENS, DEPTH = 512, 2048
 

@@ -9,10 +9,10 @@ template <class W>
 inline void decode_row(const uint8_t* group, int row, int64_t blocks, float tensor_scale, float* to) {
     const uint8_t* codes = group + W::scales_bytes(blocks);
     for (int64_t b = 0; b < blocks; b++) {
-        alignas(64) float d[16], m[16], sub[2][16], min[2][16];
+        alignas(64) float d[16], m[16], e[2][16], sub[2][16], min[2][16];
         const BlockScales s = load_scales<W>(W::scales_at(group, b), int(b % W::span), 2.0f * tensor_scale);
         store(d, s.d), store(m, s.m);
-        for (int h = 0; h < 2; h++) store(sub[h], s.sub[h]), store(min[h], s.min[h]);
+        for (int h = 0; h < 2; h++) store(e[h], s.e[h]), store(sub[h], to_float(s.sub[h])), store(min[h], s.min[h]);
         for (int k = 0; k < kBlock; k++) {
             const float q = float(W::get(codes + b * W::code_bytes, row, k) - W::bias);
             const int h = is_halved(W::term) ? k / 16 : 0;
@@ -20,7 +20,7 @@ inline void decode_row(const uint8_t* group, int row, int64_t blocks, float tens
             if constexpr (W::term == Term::scale) x = d[row] * q;
             else if constexpr (W::term == Term::offset) x = d[row] * q + m[row];
             else if constexpr (has_offset(W::term)) x = (d[row] * sub[h][row]) * q + m[row] * min[h][row];
-            else if constexpr (W::span == 1) x = ((q * 0.5f) * sub[h][row]) * d[row];
+            else if constexpr (W::has_e4m3) x = ((q * 0.5f) * e[h][row]) * d[row];
             else x = (d[row] * sub[h][row]) * q;
             x = settle(x);
         }

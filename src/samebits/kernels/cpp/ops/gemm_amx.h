@@ -49,6 +49,7 @@ template <class W, class Scales, class Fn>
 INLINE void each_scale(Scales& s, Fn f) {
     f(s.d);
     if constexpr (has_offset(W::term)) f(s.m);
+    if constexpr (W::has_e4m3) return f(s.e[0]), f(s.e[1]);
     if constexpr (W::term != Term::scale && W::term != Term::offset) f(s.sub[0]);
     if constexpr (is_halved(W::term)) f(s.sub[1]);
     if constexpr (has_offset(W::term) && W::term != Term::offset) f(s.min[0]);

@@ -11,7 +11,7 @@ struct TokenBlock {
     float scale[T];
     // - bias * sum of q (of each half), undoes unsigned codes exactly; where there is no bias, the sums themselves
     int32_t start[2][T];
-    float sum[T];         // of q, for formats with an offset
+    float sum[T];  // of q, for formats with an offset
 };
 
 // What is subtracted from a code after the dot product: an 8-bit code may have been made signed by the dot already.
@@ -80,18 +80,20 @@ INLINE void dots(const uint8_t* codes, const TokenBlock<T>& x, I (&low)[T], I (&
     }
 }
 
-// What the terms of one block need of its scales: sub-scales of the codes and of the offset, [1] of the upper half.
+// What the terms of one block need of its scales: d, m (minus dmin of super-blocks), the e4m3 scales of NVFP4's halves;
+// sub-scales of the codes and of the offset, [1] of the upper half.
 struct BlockScales {
-    F d, m, sub[2], min[2];
+    F d, m, e[2], min[2];
+    Whole sub[2];
 };
 
 template <class W>
 INLINE BlockScales load_scales(const uint8_t* span, int at, float tensor_scale) {
     BlockScales s{};
-    if constexpr (W::term == Term::halves && W::span == 1) {
+    if constexpr (W::has_e4m3) {
         s.d = set(0.5f * tensor_scale);
-        s.sub[0] = load_e4m3(span);
-        s.sub[1] = load_e4m3(span + 16);
+        s.e[0] = load_e4m3(span);
+        s.e[1] = load_e4m3(span + 16);
     } else if constexpr (W::has_exponents) {
         s.d = load_exponents(span);
     } else {
@@ -99,19 +101,20 @@ INLINE BlockScales load_scales(const uint8_t* span, int at, float tensor_scale) 
         if constexpr (W::term == Term::offset) s.m = load_f16(reinterpret_cast<const uint16_t*>(span + 32));
         else if constexpr (has_offset(W::term)) s.m = zero() - load_f16(reinterpret_cast<const uint16_t*>(span + 32));
         if constexpr (W::term == Term::super_offset) {
-            s.sub[0] = to_float(load_u8(span + 64 + 16 * at));
+            s.sub[0] = whole(load_u8(span + 64 + 16 * at));
             s.min[0] = to_float(load_u8(span + 192 + 16 * at));
         }
-        if constexpr (W::term == Term::halves_offset)
-            for (int h = 0; h < 2; h++) {
-                const I both = load_u8(span + 64 + 32 * at + 16 * h);
-                s.sub[h] = to_float(both & set(15));
-                s.min[h] = to_float(shift_right<4>(both));
-            }
+        if constexpr (W::term == Term::halves_offset) {
+            const I low = load_u8(span + 64 + 32 * at), high = load_u8(span + 80 + 32 * at);
+            s.sub[0] = whole(low & set(15)), s.sub[1] = whole(high & set(15));
+            s.min[0] = to_float(shift_right<4>(low)), s.min[1] = to_float(shift_right<4>(high));
+        }
         const int8_t* signed_scales = reinterpret_cast<const int8_t*>(span) + 32;
-        if constexpr (W::term == Term::sub_scale) s.sub[0] = to_float(load_i8(signed_scales + 16 * at));
-        if constexpr (W::term == Term::halves)
-            for (int h = 0; h < 2; h++) s.sub[h] = to_float(load_i8(signed_scales + 32 * at + 16 * h));
+        if constexpr (W::term == Term::sub_scale) s.sub[0] = whole(load_i8(signed_scales + 16 * at));
+        if constexpr (W::term == Term::halves) {
+            s.sub[0] = whole(load_i8(signed_scales + 32 * at));
+            s.sub[1] = whole(load_i8(signed_scales + 32 * at + 16));
+        }
     }
     return s;
 }
@@ -125,17 +128,18 @@ struct BlockSums {
 // The term of a block for one token: docs/numerics.md, section 4, with its parentheses.
 template <class W>
 INLINE F term_of(const BlockScales& s, const BlockSums& x) {
-    const F sa = set(x.scale), f = to_float(x.low);
-    if constexpr (W::term == Term::scale) return f * (s.d * sa);
-    if constexpr (W::term == Term::offset) return (f * (s.d * sa)) + (set(x.sum) * (s.m * sa));
-    if constexpr (W::term == Term::sub_scale) return (f * s.sub[0]) * (s.d * sa);
+    const F sa = set(x.scale);
+    if constexpr (W::term == Term::scale) return to_float(x.low) * (s.d * sa);
+    if constexpr (W::term == Term::offset) return (to_float(x.low) * (s.d * sa)) + (set(x.sum) * (s.m * sa));
+    if constexpr (W::term == Term::sub_scale) return scaled(x.low, s.sub[0]) * (s.d * sa);
     if constexpr (W::term == Term::super_offset)
-        return ((f * s.sub[0]) * (s.d * sa)) + ((set(x.sum) * s.min[0]) * (s.m * sa));
-    if constexpr (is_halved(W::term)) {
-        const F scaled = ((f * s.sub[0]) + (to_float(x.high) * s.sub[1])) * (s.d * sa);
-        if constexpr (W::term == Term::halves) return scaled;
-        const F offset = (set(x.low_sum) * s.min[0]) + (set(x.sum - x.low_sum) * s.min[1]);
-        return scaled + offset * (s.m * sa);
+        return (scaled(x.low, s.sub[0]) * (s.d * sa)) + ((set(x.sum) * s.min[0]) * (s.m * sa));
+    if constexpr (W::has_e4m3) return ((to_float(x.low) * s.e[0]) + (to_float(x.high) * s.e[1])) * (s.d * sa);
+    else if constexpr (is_halved(W::term)) {
+        const F codes = scaled(x.low, s.sub[0], x.high, s.sub[1]) * (s.d * sa);
+        if constexpr (W::term == Term::halves) return codes;
+        const F offset = fma_exact(set(x.sum - x.low_sum), s.min[1], set(x.low_sum) * s.min[0]);
+        return codes + (offset * (s.m * sa));
     }
 }
 

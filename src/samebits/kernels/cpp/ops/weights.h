@@ -62,7 +62,7 @@ struct TwoBits {  // two registers of pairs of bits: register g / 4, bits 2 (g %
             f(4 * h, four & mask);
             f(4 * h + 1, byte_shift_right<2>(four) & mask);
             f(4 * h + 2, byte_shift_right<4>(four) & mask);
-            f(4 * h + 3, byte_shift_right<6>(four) & mask);
+            f(4 * h + 3, top_pairs(four));
         }
     }
     static void put(uint8_t* codes, int row, const uint8_t* code) {
@@ -75,40 +75,66 @@ struct TwoBits {  // two registers of pairs of bits: register g / 4, bits 2 (g %
     }
 };
 
-// Codes of some low bits, then a register with the bit above them: bit g of byte 4 r + k % 4 is that of k = 4 g + k % 4.
-template <class Low, int At, int LowBytes>
-struct OneMoreBit {
+// Three registers: bits 0-2 and 3-5 of register i hold k-groups 2 i and 2 i + 1; groups 6 and 7 have their low bits in
+// bits 6-7 of registers 0 and 1, their third bits in bits 6 and 7 of register 2.
+struct ThreeBits {
     static constexpr Operand operand = Operand::small;
     template <class Each>
     static INLINE void each(const uint8_t* codes, Each f) {
-        const B bits = load_bytes(codes + LowBytes), top = set_bytes(1 << At);
-        Low::each(codes, [&](int g, B low) __attribute__((always_inline)) {
-            const int left = At - g;
-            const B bit = left == 4    ? byte_shift_left<4>(bits)
-                          : left == 3  ? byte_shift_left<3>(bits)
-                          : left == 2  ? byte_shift_left<2>(bits)
-                          : left == 1  ? byte_shift_left<1>(bits)
-                          : left == 0  ? bits
-                          : left == -1 ? byte_shift_right<1>(bits)
-                          : left == -2 ? byte_shift_right<2>(bits)
-                          : left == -3 ? byte_shift_right<3>(bits)
-                          : left == -4 ? byte_shift_right<4>(bits)
-                                       : byte_shift_right<5>(bits);
+        const B mask = set_bytes(7), third = set_bytes(4);
+        const B r0 = load_bytes(codes), r1 = load_bytes(codes + 64), r2 = load_bytes(codes + 128);
+        f(0, r0 & mask);
+        f(1, byte_shift_right<3>(r0) & mask);
+        f(2, r1 & mask);
+        f(3, byte_shift_right<3>(r1) & mask);
+        f(4, r2 & mask);
+        f(5, byte_shift_right<3>(r2) & mask);
+        f(6, top_pairs(r0) | (byte_shift_right<4>(r2) & third));
+        f(7, top_pairs(r1) | (byte_shift_right<5>(r2) & third));
+    }
+    static void put(uint8_t* codes, int row, const uint8_t* code) {
+        uint8_t byte[3][4] = {};
+        for (int k = 0; k < 24; k++) byte[k / 8][k % 4] |= uint8_t(code[k] << (k / 4 % 2 * 3));
+        for (int k = 24; k < 32; k++) {
+            byte[k / 4 - 6][k % 4] |= uint8_t((code[k] & 3) << 6);
+            byte[2][k % 4] |= uint8_t((code[k] >> 2) << (k / 4));
+        }
+        for (int i = 0; i < 3; i++) memcpy(codes + 64 * i + 4 * row, byte[i], 4);
+    }
+    static int get(const uint8_t* codes, int row, int k) {
+        const uint8_t* p = codes + 4 * row + k % 4;
+        if (k < 24) return (p[64 * (k / 8)] >> (k / 4 % 2 * 3)) & 7;
+        return (p[64 * (k / 4 - 6)] >> 6) | (((p[128] >> (k / 4)) & 1) << 2);
+    }
+};
+
+struct FiveBits {  // nibbles, then bit g of byte 4 r + k % 4 is the fifth bit of k = 4 g + k % 4
+    static constexpr Operand operand = Operand::small;
+    template <class Each>
+    static INLINE void each(const uint8_t* codes, Each f) {
+        const B fifth = load_bytes(codes + 256), top = set_bytes(16);
+        Nibbles::each(codes, [&](int g, B low) __attribute__((always_inline)) {
+            B bit = g == 0   ? byte_shift_left<4>(fifth)
+                    : g == 1 ? byte_shift_left<3>(fifth)
+                    : g == 2 ? byte_shift_left<2>(fifth)
+                    : g == 3 ? byte_shift_left<1>(fifth)
+                    : g == 4 ? fifth
+                    : g == 5 ? byte_shift_right<1>(fifth)
+                    : g == 6 ? byte_shift_right<2>(fifth)
+                             : byte_shift_right<3>(fifth);
             f(g, low | (bit & top));
         });
     }
     static void put(uint8_t* codes, int row, const uint8_t* code) {
-        Low::put(codes, row, code);
-        uint8_t bits[4] = {};
-        for (int k = 0; k < 32; k++) bits[k % 4] |= uint8_t(((code[k] >> At) & 1) << (k / 4));
-        memcpy(codes + LowBytes + 4 * row, bits, 4);
+        Nibbles::put(codes, row, code);
+        uint8_t fifth[4] = {};
+        for (int k = 0; k < 32; k++) fifth[k % 4] |= uint8_t(((code[k] >> 4) & 1) << (k / 4));
+        memcpy(codes + 256 + 4 * row, fifth, 4);
     }
     static int get(const uint8_t* codes, int row, int k) {
-        return Low::get(codes, row, k) | (((codes[LowBytes + 4 * row + k % 4] >> (k / 4)) & 1) << At);
+        return Nibbles::get(codes, row, k) | (((codes[256 + 4 * row + k % 4] >> (k / 4)) & 1) << 4);
     }
 };
-using ThreeBits = OneMoreBit<TwoBits, 2, 128>;
-using FiveBits = OneMoreBit<Nibbles, 4, 256>;
 
 struct SixBits {  // nibbles, then the pairs of bits above them
     static constexpr Operand operand = Operand::small;
@@ -177,6 +203,7 @@ struct Rows16 : Bits {
     static constexpr Term term = T;
     static constexpr int bias = Bias, code_bytes = CodeBytes, span = Span, span_bytes = SpanBytes;
     static constexpr bool has_exponents = SpanBytes == kGroup;  // a byte per row: scales are powers of two
+    static constexpr bool has_e4m3 = T == Term::halves && Span == 1;
 
     static size_t scales_bytes(int64_t blocks) { return size_t(round_up(blocks / span * span_bytes, 64)); }
     static size_t group_bytes(int64_t blocks) { return scales_bytes(blocks) + size_t(blocks) * code_bytes; }

@@ -122,11 +122,29 @@ INLINE I load_i8(const int8_t* p) {
     return {{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
              vmovl_s16(vget_high_s16(high))}};
 }
-INLINE I load_u8(const uint8_t* p) { return load_i8(reinterpret_cast<const int8_t*>(p)) & set(0xFF); }
+INLINE I load_u8(const uint8_t* p) {
+    const uint8x16_t x = vld1q_u8(p);
+    const uint16x8_t low = vmovl_u8(vget_low_u8(x)), high = vmovl_u8(vget_high_u8(x));
+    const uint32x4_t wide[4] = {vmovl_u16(vget_low_u16(low)), vmovl_u16(vget_high_u16(low)),
+                                vmovl_u16(vget_low_u16(high)), vmovl_u16(vget_high_u16(high))};
+    return {{vreinterpretq_s32_u32(wide[0]), vreinterpretq_s32_u32(wide[1]), vreinterpretq_s32_u32(wide[2]),
+             vreinterpretq_s32_u32(wide[3])}};
+}
 INLINE void store_i8(int8_t* p, I x) {
     const int16x8_t low = vcombine_s16(vmovn_s32(x.v[0]), vmovn_s32(x.v[1]));
     const int16x8_t high = vcombine_s16(vmovn_s32(x.v[2]), vmovn_s32(x.v[3]));
     vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+
+// Sub-scales: integers, in the type by which this set multiplies integer sums best. Products stay below 2^24.
+using Whole = I;
+INLINE Whole whole(I x) { return x; }
+INLINE F scaled(I sum, Whole by) { return to_float(sum * by); }
+// The sums of two halves, each by its own.
+INLINE F scaled(I low, Whole by_low, I high, Whole by_high) {
+    const I first = low * by_low;
+    const I both = SAMEBITS_EACH3(vmlaq_s32, first, high, by_high);
+    return to_float(both);
 }
 
 // Integer dot products: lane r adds the 4 products of row r's bytes with the 4 bytes of x.
@@ -143,6 +161,7 @@ INLINE B byte_shift_left(B a) { return SAMEBITS_WITH(vshlq_n_u8, a, N); }
 template <int N>
 INLINE B byte_shift_right(B a) { return SAMEBITS_WITH(vshrq_n_u8, a, N); }
 INLINE B high_nibbles(B a) { return byte_shift_right<4>(a); }
+INLINE B top_pairs(B a) { return byte_shift_right<6>(a); }
 INLINE B lookup16(const int8_t* table, B index) {  // table[index] for each byte, index 0 .. 15
     const uint8x16_t t = vreinterpretq_u8_s8(vld1q_s8(table));
     return {{vqtbl1q_u8(t, index.v[0]), vqtbl1q_u8(t, index.v[1]), vqtbl1q_u8(t, index.v[2]),

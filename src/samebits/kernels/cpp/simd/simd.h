@@ -67,6 +67,15 @@ INLINE void dot_biased(I (&sum)[T], B w, const int8_t (*x)[4]) {
 #endif
 #if !defined(SAMEBITS_USE_NEON)
 INLINE B high_nibbles(B a) { return byte_shift_right<4>(a) & set_bytes(15); }
+INLINE B top_pairs(B a) { return byte_shift_right<6>(a) & set_bytes(3); }
+
+// Sub-scales: integers, in the type by which this set multiplies integer sums best. Products stay below 2^24.
+using Whole = F;
+INLINE Whole whole(I x) { return to_float(x); }
+INLINE F to_float(Whole x) { return x; }
+INLINE F scaled(I sum, Whole by) { return to_float(sum) * by; }
+// The sums of two halves, each by its own.
+INLINE F scaled(I low, Whole by_low, I high, Whole by_high) { return fma_exact(to_float(high), by_high, scaled(low, by_low)); }
 #endif
 
 // bfloat16: the upper half of a float32, to nearest even. A NaN stays one.
