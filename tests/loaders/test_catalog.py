@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from gguf_writer import tiny_model
 from hub_server import running
+from hypothesis import given
+from hypothesis import strategies as st
 from test_inspect_and_pull_commands import cli  # noqa: F401  (a fixture)
 
 from samebits.core.errors import BadInput
@@ -18,6 +20,7 @@ from samebits.loaders.catalog import MODELS, HubModel, PackagedModel
 from samebits.loaders.files import open_file
 from samebits.loaders.hub_files import kind_of
 from samebits.loaders.hub_names import hub_name
+from samebits.loaders.manifest import is_inside
 from samebits.models import ARCHITECTURES
 from samebits.models.checkpoint import open_checkpoint
 
@@ -53,6 +56,23 @@ def test_packages_are_stated_in_full() -> None:
             assert re.fullmatch(r"[\w.-]+==[\w.]+", model.requirement)
             assert re.fullmatch(r"[0-9a-f]{64}", model.sha256)
             assert model.member.endswith(model.file_name)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"(hf:)?[\w./:@-]{1,40}"))
+def test_whatever_a_text_says_its_folder_is_one_in_the_cache(text: str) -> None:
+    try:
+        found = hub_name(text)
+    except BadInput:
+        return
+    if found is not None:
+        assert re.fullmatch(r"[\w.-]+", found.folder, re.ASCII)
+        assert hub_name(found.text) == found
+
+
+@given(st.text(max_size=40) | st.from_regex(r"[\w./\\-]{1,40}"))
+def test_a_path_inside_stays_inside(path: str) -> None:
+    if is_inside(path):
+        assert Path("/cache/x") in Path(f"/cache/x/{path}").resolve().parents
 
 
 @pytest.mark.parametrize(

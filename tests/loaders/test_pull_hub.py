@@ -122,6 +122,12 @@ def test_a_folder_of_safetensors(hub: Hub) -> None:
     assert open_checkpoint(obtain("a/folder")).architecture.name == "llama"
 
 
+def test_a_tokenizer_that_we_do_not_read_is_not_taken_for_none(hub: Hub) -> None:
+    hub.files["a/folder"]["tokenizer.model"] = b"sentencepiece"
+    with pytest.raises(BadInput, match=r"tokenizer\.json"):
+        open_checkpoint(pull("a/folder", quiet)).tokenizer()
+
+
 def test_shards_are_those_of_the_index(hub: Hub) -> None:
     from safetensors.numpy import load_file, save
 

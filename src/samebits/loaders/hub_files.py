@@ -26,6 +26,7 @@ BESIDE = (  # read beside the weights, where a repository has them
     "chat_template.jinja",
     "hf_quant_config.json",
 )
+NOT_OURS = ("tokenizer.model", "vocab.json")  # tokenizers that a loader refuses; without them it would find none
 _KIND = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|B?F16|F32|MXFP4\w*|NVFP4\w*))$", re.ASCII | re.IGNORECASE)
 _HEX = {40: re.compile(r"[0-9a-f]{40}"), 64: re.compile(r"[0-9a-f]{64}")}
 
@@ -62,6 +63,12 @@ def _hex(value: Any, num_digits: int) -> str | None:
 def is_folder(name: HubName, files: Iterable[str]) -> bool:
     """Whether the safetensors files of a repository are meant."""
     return name.kind is None and CONFIG in files and (SINGLE in files or INDEX in files)
+
+
+def beside(files: Iterable[str]) -> list[str]:
+    """The files that are read beside the weights, of those that there are."""
+    names = BESIDE if "tokenizer.json" in files else (*BESIDE, *NOT_OURS)
+    return [name for name in names if name in files]
 
 
 def gguf_files(name: HubName, files: Iterable[str]) -> list[str]:

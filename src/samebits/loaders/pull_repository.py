@@ -10,7 +10,7 @@ from pathlib import Path
 from samebits.core.errors import BadInput
 from samebits.loaders.cache import cache_dir
 from samebits.loaders.download import FetchFailed, download, locked
-from samebits.loaders.hub_files import BESIDE, gguf_files, is_folder, listing
+from samebits.loaders.hub_files import beside, gguf_files, is_folder, listing
 from samebits.loaders.hub_names import HubName
 from samebits.loaders.integrity import Damaged, Progress, is_checked, note_checked
 from samebits.loaders.manifest import Manifest, PulledFile, read_manifest, write_manifest
@@ -68,7 +68,7 @@ def _fetch(name: HubName, folder: Path, progress: Progress) -> Manifest:
         wanted = gguf_files(name, files)
         fetcher.fetch([files[path] for path in wanted])
         return Manifest(name.text, commit, wanted[0], tuple(files[path] for path in wanted))
-    small = [files[path] for path in (*BESIDE, INDEX) if path in files]
+    small = [files[path] for path in (*beside(files), INDEX) if path in files]
     fetcher.fetch(small)
     shards = shard_names(folder) if INDEX in files else [SINGLE]
     if absent := next((shard for shard in shards if shard not in files), None):
