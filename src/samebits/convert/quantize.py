@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from samebits.convert.from_folder import from_folder
@@ -49,7 +50,7 @@ def _from_gguf(file: GgufFile) -> OutFile:
     metadata = {key: value for key, value in raw_metadata(first).items() if not key.startswith("split.")}
     metadata.pop("general.alignment", None)
     tensors = [_as_is(entry, file.read) for entry in file.tensors.values()]
-    return OutFile(metadata, tensors, file.read)
+    return OutFile(metadata, tensors, file.read, file.release)
 
 
 def _as_is(entry: TensorEntry, read: Callable[[str], object]) -> OutTensor:
@@ -64,4 +65,4 @@ def _typed(whole: OutFile, asked: str | None) -> OutFile:
         return whole
     tensors = [OutTensor(t.name, t.shape, format_for(t.name, t.shape, t.format, asked)) for t in whole.tensors]
     facts = {"general.file_type": u32(FILE_TYPES[asked]), "general.quantization_version": u32(QUANTIZATION_VERSION)}
-    return OutFile({**whole.metadata, **facts}, tensors, whole.read)
+    return replace(whole, metadata={**whole.metadata, **facts}, tensors=tensors)

@@ -22,11 +22,13 @@ Report = Callable[[str, int, int], None]  # a tensor's name, bytes written so fa
 
 @dataclass(frozen=True)
 class OutFile:
-    """What a file will hold: metadata as bytes by key, tensors, and what reads one of them."""
+    """What a file will hold: metadata as bytes by key, tensors, what reads one of them, and what gives back the memory
+    that reading took."""
 
     metadata: Mapping[str, bytes]
     tensors: Sequence[OutTensor]
     read: Callable[[str], HostTensor]
+    release: Callable[[str], None] = lambda name: None
 
     @property
     def num_bytes(self) -> int:
@@ -71,6 +73,8 @@ def _write(out: OutFile, stream: IO[bytes], report: Report) -> None:
             stream.write(data)
             done += len(data)
             report(tensor.name, done, total)
+        del source, rows
+        out.release(tensor.name)
         stream.write(bytes(aligned(tensor.num_bytes) - tensor.num_bytes))
         done += aligned(tensor.num_bytes) - tensor.num_bytes
 
