@@ -15,7 +15,7 @@ from samebits.core.numerics.rounding import F16, rounded
 TINY = np.float32(1e-30)  # of a divisor that is nothing
 # Steps tried around the one that just covers a block, in codes: a slightly smaller step often serves all but the ends.
 AFFINE_TRIES = tuple(np.float32(t) for t in (-0.9, -0.7, -0.5, -0.35, -0.2, -0.1, 0.0, 0.1, 0.2, 0.35, 0.5, 0.7))
-SIGNED_TRIES = tuple(np.float32(t) for t in (-1.2, -0.9, -0.7, -0.5, -0.3, -0.1, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2))
+SIGNED_TRIES = tuple(np.float32(t) for t in (-0.9, -0.6, -0.3, 0.0, 0.3, 0.6))
 AFFINE_ROUNDS, SIGNED_ROUNDS = 6, 3  # of choosing codes for scales, then scales for codes
 
 
