@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "backends": {"graph", "ops", "formats", "kernels", "passes"},
     "loaders": {"formats"},
     "models": {"graph", "ops", "loaders", "cache"},
+    "convert": {"formats", "loaders", "models"},
     "cache": set(),
     "scheduler": {"cache"},
     "engine": {"formats", "graph", "ops", "passes", "kernels", "backends", "loaders", "models", "cache", "scheduler"},

@@ -114,7 +114,8 @@ def test_inspect_shows_what_it_can_and_says_what_is_wrong(cli: Any, tmp_path: Pa
     assert "general.architecture: got 'mamba'" in err
 
 
-def test_mistakes_are_one_line_and_status_2(cli: Any, tmp_path: Path) -> None:
+def test_mistakes_are_one_line_and_status_2(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     half = tmp_path / "half.gguf"
     half.write_bytes(tiny_model().build()[:5000])
     short = tiny_model()
@@ -122,7 +123,8 @@ def test_mistakes_are_one_line_and_status_2(cli: Any, tmp_path: Path) -> None:
     cases = {
         ("inspect", str(half)): "half.gguf: ",
         ("inspect", str(tmp_path / "none.gguf")): "path or name",
-        ("inspect", "smollm2"): "`samebits pull smollm2` once",
+        ("inspect", "hf:a/b"): "is the network there",
+        ("inspect", "hf:a/b/../c"): "needs hf:owner/repo, hf:owner/repo:Q4_K_M or hf:owner/repo/file",
         (
             "inspect",
             str(short.write(tmp_path / "short.gguf")),

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from samebits import LLM
-from samebits.cli import model_options
 from samebits.cli.main import main
 from samebits.loaders import integrity
 from samebits.loaders import pull as pull_module
-from samebits.loaders.cache import MODELS, PackagedModel
+from samebits.loaders.catalog import MODELS, PackagedModel
+from samebits.loaders.download import FetchFailed
 from samebits.loaders.integrity import Damaged, check_known, is_checked, note_path
 from samebits.models.checkpoint import open_checkpoint
 
@@ -54,9 +54,11 @@ def test_any_flipped_bit_is_noticed(cached: Path, bit: int) -> None:
 def test_a_damaged_model_is_refused_wherever_it_is_loaded(cached: Path) -> None:
     assert LLM("tiny", context_len=16).tokenizer.vocab_size > 0
     cached.write_bytes(DATA[:-1] + bytes([DATA[-1] ^ 1]))
-    for model in ("tiny", str(cached), cached):
+    for model in (str(cached), cached):
         with pytest.raises(Damaged, match="damaged"):
             LLM(model, context_len=16)
+    with pytest.raises(FetchFailed, match=f"needs {SHA256}; and a new one cannot be had"):
+        LLM("tiny", context_len=16)
 
 
 def reads_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -135,4 +137,4 @@ def test_the_command_line_says_that_it_checks_and_fetches_what_is_damaged(
     monkeypatch.setattr(pull_module, "_from_package", lambda package, target, progress: target.write_bytes(DATA))
     assert command(monkeypatch, capsys) == (0, line + "tiny on cpu, numerics portable\n")
     assert cached.read_bytes() == DATA
-    assert model_options.is_checked(cached, SHA256)
+    assert is_checked(cached, SHA256)

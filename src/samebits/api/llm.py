@@ -31,8 +31,9 @@ from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_jobs import Score
 from samebits.engine.weights import Progress
-from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.loaders.chat import PromptEnd
+from samebits.loaders.obtain import obtain
 from samebits.loaders.tokenizer import TextTooLong
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
@@ -47,7 +48,8 @@ __all__ = ["LLM", "Completion", "Piece", "RequestFailed", "SamplingParams", "Sco
 class LLM:
     """A model on a backend.
 
-    model       "smollm2", a path to a GGUF file or a Hugging Face folder, or an address that was pulled
+    model       a short name such as "smollm2", "hf:owner/repo:Q4_K_M", a path to a GGUF file or a Hugging Face folder,
+                or an address; what is not here yet is fetched
     backend     a name, or module:Class; if absent, the native CPU backend where it is built, else the reference
     numerics    "fast", "invariant" or "portable"; if absent, the strongest of the last two that every op has here
     threads     host threads that kernels may use; all of them if absent
@@ -90,7 +92,7 @@ class LLM:
         flag("LLM", "share_prefixes", share_prefixes)
         policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
         with collector_paused():
-            checkpoint = open_checkpoint(resolve(str(model)))
+            checkpoint = open_checkpoint(obtain(model))
             self.chat_template = checkpoint.chat_template()
             longest = checkpoint.config.context_len
             length = min(longest if context_len is None else context_len, longest)

@@ -15,7 +15,7 @@ from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
 from samebits.core.step import StepBatch, lay_out
 from samebits.engine.runner import Runner
-from samebits.loaders.cache import resolve
+from samebits.loaders.obtain import obtain
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
 from samebits.models.parts import Limits
 
@@ -32,7 +32,7 @@ class Settings:
     v_format: str = "f16"
 
     def open(self) -> FileCheckpoint:
-        return open_checkpoint(resolve(self.model))
+        return open_checkpoint(obtain(self.model))
 
     def device(self) -> Found:
         """The backend with its threads set; Unavailable carries the reason."""

@@ -19,9 +19,10 @@ from samebits.cli import flags
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import SamebitsError
 from samebits.debug.text import size_text
-from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
+from samebits.loaders.obtain import obtain
 from samebits.loaders.safetensors_dir import SafetensorsDir
 from samebits.loaders.texts import Texts
 from samebits.models.checkpoint import FileCheckpoint, build_step, describe
@@ -209,14 +210,14 @@ def print_facts(console: Console, found: dict[str, Any]) -> None:
 
 def inspect(
     model: str = flags.Argument(
-        DEFAULT_MODEL, help="The model: smollm2, a GGUF file, a safetensors file or folder, or an address."
+        DEFAULT_MODEL, help="The model: a short name, a GGUF file, a safetensors file or folder, or an address."
     ),
     as_json: AsJson = False,
     output: Output = None,
 ) -> None:
     """Show what a model file holds: metadata, tensors, configuration, tokenizer, and the memory it needs."""
     console = console_for("inspect", as_json, output=output)
-    path: Path = resolve(model)
+    path: Path = obtain(model)
     found = facts(open_file(path))
     emit(found, as_json, output)
     if not as_json:

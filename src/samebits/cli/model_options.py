@@ -18,8 +18,8 @@ from click.core import ParameterSource
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
 from samebits.engine.sampling import SamplingParams
-from samebits.loaders.cache import DEFAULT_MODEL, cached_path
-from samebits.loaders.integrity import is_checked, known_sha256
+from samebits.loaders.cache import DEFAULT_MODEL, cached_path, pulled_path
+from samebits.loaders.obtain import is_at_hand, obtain
 
 if TYPE_CHECKING:  # imported when a model is loaded, and where something is fetched
     from rich.console import Console
@@ -47,7 +47,7 @@ def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tup
 
 
 MODEL_OPTIONS = {
-    "model": _setting(str, DEFAULT_MODEL, "--model", "The model: smollm2, a path or an address."),
+    "model": _setting(str, DEFAULT_MODEL, "--model", "The model: a short name, a path, hf:owner/repo or an address."),
     "backend": _setting(
         str | None,
         None,
@@ -179,25 +179,15 @@ def progress_bar(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def is_at_hand(model: str) -> bool:
-    """Whether nothing has to be fetched or checked: a path, or a file that was."""
-    target = cached_path(model)
-    if target is None:
-        return True
-    sha256 = known_sha256(target) if target.exists() else None
-    return target.exists() and (sha256 is None or is_checked(target, sha256))
-
-
 def fetch_model(model: str, progress: Progress) -> None:
     """Fetches a known model that is missing or damaged; a file is checked once, and a line says so."""
     if is_at_hand(model):
         return
-    if (target := cached_path(model)) is not None and target.exists():
-        progress.console.print(f"checking the SHA-256 of {target.name}, once", style="dim", highlight=False)
-    from samebits.loaders.pull import pull  # it imports network libraries, which a model at hand does not need
-
+    cached = cached_path(model)
+    if cached is not None and (pulled := pulled_path(cached)) is not None:
+        progress.console.print(f"checking the SHA-256 of {pulled.name}, once", style="dim", highlight=False)
     bar = progress.add_task(f"fetching {model}", total=None)
-    pull(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))
+    obtain(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))
 
 
 def make_llm(model: str, *, prefill_budget: str, **settings: Any) -> LLM:

@@ -18,7 +18,7 @@ from samebits.core.tiers import Tier
 from samebits.engine.plan import tiers_to_try
 from samebits.engine.weights import load_weight
 from samebits.graph import Graph
-from samebits.loaders.cache import resolve
+from samebits.loaders.obtain import obtain
 from samebits.models.checkpoint import FileCheckpoint, build_step, open_checkpoint
 from samebits.models.parts import Limits
 from samebits.passes import run_pipeline
@@ -30,7 +30,7 @@ DEFAULT_PROMPT = "The capital of France is"
 
 def open_model(model: str) -> FileCheckpoint:
     """The checkpoint that a name, a path or an address in the cache means; BadInput otherwise."""
-    return open_checkpoint(resolve(model))
+    return open_checkpoint(obtain(model))
 
 
 def parse_tokens(where: str, text: str) -> list[int]:

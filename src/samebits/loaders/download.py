@@ -15,7 +15,8 @@ from typing import IO, Any
 
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.loaders.cache import check_address
-from samebits.loaders.integrity import CHUNK_BYTES, Damaged, Progress, check_file
+from samebits.loaders.hub_names import hub_headers
+from samebits.loaders.integrity import CHUNK_BYTES, Damaged, Progress
 
 MAX_FILE_BYTES = 1 << 40
 TIMEOUT_S = 30.0
@@ -26,30 +27,42 @@ class FetchFailed(SamebitsError):
 
 
 class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects only to addresses we would have accepted in the first place."""
+    """Follows redirects only to addresses we would have accepted in the first place; no token goes to another host."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         try:
             check_address(newurl)
         except BadInput:
             raise FetchFailed(f"{req.full_url}: it redirects to {newurl[:120]!r}; needs an https address") from None
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        return None if request is None else _with_token(request)
+
+
+def _with_token(request: urllib.request.Request) -> urllib.request.Request:
+    """The request, with the user's token where its address is the hub's own. A redirect does not carry it on."""
+    for name, value in hub_headers(request.full_url).items():
+        request.add_unredirected_header(name, value)
+    return request
 
 
 def download(
-    address: str, target: Path, progress: Progress, sha256: str | None = None, max_bytes: int = MAX_FILE_BYTES
+    address: str,
+    target: Path,
+    progress: Progress,
+    check: Callable[[Path], None] | None = None,
+    max_bytes: int = MAX_FILE_BYTES,
 ) -> None:
     """Puts the file at `address` in `target`, from where an earlier try stopped; the caller holds the lock.
 
-    The part so far stays in `target`.part when the connection breaks, and goes when its checksum is wrong.
+    The part so far stays in `target`.part when the connection breaks, and goes when `check` finds it Damaged.
     FetchFailed for what the network or the server did; OSError is about files here.
     """
     part = target.with_name(target.name + ".part")
     notes = target.with_name(target.name + ".part.json")
     _fetch(address, part, notes, progress, max_bytes)
     try:
-        if sha256 is not None:
-            check_file(part, sha256, progress)
+        if check is not None:
+            check(part)
     except Damaged as error:
         part.unlink()
         notes.unlink(missing_ok=True)
@@ -65,10 +78,38 @@ def _network(address: str) -> Iterator[None]:
         yield
     except urllib.error.HTTPError as error:
         error.close()
-        raise FetchFailed(f"{address}: the server says {error.code} {error.reason}") from None
+        raise FetchFailed(f"{address}: {_refusal(error)}") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise FetchFailed(f"{address}: {reason}; is the network there? Run the same command to go on") from None
+
+
+def _refusal(error: urllib.error.HTTPError) -> str:
+    """What the server said; the hub says more in a header."""
+    said = f"the server says {error.code} {error.reason}"
+    why = error.headers.get("X-Error-Code", "") if error.headers else ""
+    if why in ("RepoNotFound", "GatedRepo") or error.code in (401, 403):
+        return f"{said}; needs the name of a model that is there, and an HF_TOKEN where it asks for one"
+    return f"{said}; needs a revision that is there" if why == "RevisionNotFound" else said
+
+
+def read_small(address: str, max_bytes: int) -> bytes:
+    """What is at an address, whole; FetchFailed for more than `max_bytes`."""
+    with _network(address), _open(_request(address)) as response:
+        data = response.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise FetchFailed(f"{address}: more than {max_bytes} bytes; needs an answer within that limit")
+    return bytes(data)
+
+
+def _request(address: str) -> urllib.request.Request:
+    return _with_token(
+        urllib.request.Request(address, headers={"User-Agent": "samebits", "Accept-Encoding": "identity"})
+    )
+
+
+def _open(request: urllib.request.Request) -> Any:
+    return urllib.request.build_opener(_CheckedRedirects).open(request, timeout=TIMEOUT_S)
 
 
 class _Body:
@@ -85,13 +126,13 @@ class _Body:
 def _fetch(address: str, part: Path, notes: Path, progress: Progress, max_bytes: int) -> None:
     validator = _validator_of(notes, address) if part.is_file() else None
     offset = part.stat().st_size if validator else 0
-    request = urllib.request.Request(address, headers={"User-Agent": "samebits", "Accept-Encoding": "identity"})
+    request = _request(address)
     if offset and validator:
         request.add_header("Range", f"bytes={offset}-")
         request.add_header("If-Range", validator)
     with _network(address):
         try:
-            response = urllib.request.build_opener(_CheckedRedirects).open(request, timeout=TIMEOUT_S)
+            response = _open(request)
         except urllib.error.HTTPError as error:
             if error.code != 416 or not offset:
                 raise

@@ -9,24 +9,26 @@ from samebits.core.errors import BadInput
 from samebits.loaders.chat import ChatTemplate
 from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import GgufFile, is_gguf
-from samebits.loaders.gguf_parts import open_gguf_model
+from samebits.loaders.gguf_parts import open_gguf_model, part_names
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_tokenizer import has_tokenizer, read_hf_template, tokenizer_from_folder
 from samebits.loaders.mxfp4_dir import join_mxfp4
 from samebits.loaders.no_tokenizer import NoTokenizer, end_ids
 from samebits.loaders.nvfp4_dir import join_nvfp4
 from samebits.loaders.quantization import quantization_in, quantization_of
-from samebits.loaders.safetensors_dir import SafetensorsDir, open_safetensors
+from samebits.loaders.safetensors_dir import INDEX, SINGLE, SafetensorsDir, open_safetensors
 from samebits.loaders.source import read_json
 from samebits.loaders.tokenizer import SpecialTokens, Tokenizer
 
 MAX_CONFIG_BYTES = 4 << 20
+MAX_SHOWN = 8
 ModelFile = GgufFile | SafetensorsDir
 
 
 def open_file(path: Path) -> ModelFile:
-    """The tensors at `path`: a GGUF file or any part of one, a .safetensors file or a folder."""
+    """The tensors at `path`: a GGUF file or any part of one, a .safetensors file, or a folder of either."""
     try:
+        path = _one_gguf(path) or path
         if path.is_dir() or (path.suffix == ".safetensors" and path.exists()):
             return open_safetensors(path)
         if is_gguf(path):
@@ -36,6 +38,17 @@ def open_file(path: Path) -> ModelFile:
             raise
         raise BadInput(str(path), "file", error, "a readable file") from None
     raise BadInput(str(path), "file", "an unknown kind of file", "a GGUF file, a .safetensors file or their folder")
+
+
+def _one_gguf(path: Path) -> Path | None:
+    """The GGUF file, or the first part of it, that a folder without safetensors holds; BadInput for several."""
+    if not path.is_dir() or (path / SINGLE).exists() or (path / INDEX).exists():
+        return None
+    found = {part_names(entry.name)[0] for entry in path.iterdir() if entry.suffix == ".gguf"}
+    if len(found) > 1:
+        shown = ", ".join(sorted(found)[:MAX_SHOWN]) + (" and others" if len(found) > MAX_SHOWN else "")
+        raise BadInput(str(path), "folder", f"{len(found)} GGUF models", f"one of them: {shown}")
+    return path / found.pop() if found else None
 
 
 def configuration(file: ModelFile) -> Fields:

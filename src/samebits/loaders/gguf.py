@@ -115,6 +115,22 @@ def parse_gguf(data: bytes | mmap.mmap, path: Path) -> GgufFile:
     return GgufFile(path, version, metadata, tensors, places)
 
 
+def raw_metadata(path: Path) -> dict[str, bytes]:
+    """Every key's value as the file has it, its type before it: copies keep what readers do not tell apart."""
+    with path.open("rb") as stream:
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    cursor = Cursor(data, str(path))
+    _version(cursor)
+    cursor.u64("tensor count")
+    found: dict[str, bytes] = {}
+    for i in range(cursor.count("metadata count", MAX_KEYS, MIN_KEY_BYTES)):
+        key = cursor.string(f"name of metadata key {i}", MAX_KEY_BYTES)
+        start = cursor.position
+        cursor.value(cursor.u32(key), key)
+        found[key] = bytes(data[start : cursor.position])
+    return found
+
+
 def _version(cursor: Cursor) -> int:
     start = cursor.take(4, "magic")
     magic = bytes(cursor.data[start : start + 4])

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from samebits.core.errors import SamebitsError
-from samebits.loaders.cache import MODELS, cache_dir
+from samebits.loaders.cache import cache_dir
+from samebits.loaders.catalog import MODELS, PackagedModel
+from samebits.loaders.manifest import read_manifest
 
 log = logging.getLogger("samebits.loaders")
 CHUNK_BYTES = 1 << 20
@@ -33,14 +35,24 @@ def note_path(path: Path) -> Path:
 
 
 def known_sha256(path: Path) -> str | None:
-    """What a file of the cache must have: the default model's, or what it was pulled with. None elsewhere."""
+    """What a file of the cache must have: a packaged model's, or what it was pulled with. None elsewhere."""
     if path.parent != cache_dir():
         return None
     for model in MODELS.values():
-        if path.name == model.file_name:
+        if isinstance(model, PackagedModel) and path.name == model.file_name:
             return model.sha256
     stated = _read_note(path).get("sha256")
     return stated if isinstance(stated, str) else None
+
+
+def known_files(path: Path) -> list[tuple[Path, str]]:
+    """The files of the model at `path` whose SHA-256 is known, and what it is: of a pulled folder, all large ones."""
+    if cache_dir() in path.parents:
+        folder = cache_dir() / path.relative_to(cache_dir()).parts[0]
+        if (manifest := read_manifest(folder)) is not None:
+            return [(folder / file.path, file.sha256) for file in manifest.files if file.sha256]
+    sha256 = known_sha256(path)
+    return [] if sha256 is None else [(path, sha256)]
 
 
 def is_checked(path: Path, sha256: str) -> bool:
@@ -71,14 +83,14 @@ def check_once(path: Path, sha256: str, progress: Progress | None = None) -> Non
 
 def check_known(path: Path) -> None:
     """Damaged for a file of the cache that is not what it must be; reads one only if it has not been checked yet."""
-    sha256 = known_sha256(path)
-    if sha256 is None or not path.is_file() or is_checked(path, sha256):
-        return
-    log.info("checking the SHA-256 of %s, once", path)
-    try:
-        check_once(path, sha256)
-    except Damaged as error:
-        raise Damaged(f"{error}: it is damaged; `samebits pull` fetches it anew") from None
+    for file, sha256 in known_files(path):
+        if not file.is_file() or is_checked(file, sha256):
+            continue
+        log.info("checking the SHA-256 of %s, once", file)
+        try:
+            check_once(file, sha256)
+        except Damaged as error:
+            raise Damaged(f"{error}: it is damaged; `samebits pull` fetches it anew") from None
 
 
 def note_checked(path: Path, sha256: str, stat: os.stat_result) -> None:

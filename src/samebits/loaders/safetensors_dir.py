@@ -100,14 +100,8 @@ def _entry(path: Path, name: str, shape: tuple[int, ...], dtype: str) -> TensorE
 
 def _sharded(folder: Path) -> dict[str, TensorEntry]:
     """The tensors that the index names, each in the shard it names, which must lie in the folder."""
-    index = folder / INDEX
-    weight_map = read_json(index, MAX_INDEX_BYTES).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        raise BadInput(str(index), "weight_map", type(weight_map).__name__, "an object of tensor names to file names")
-    names = sorted(set(weight_map.values()))
-    if len(names) > MAX_SHARDS:
-        raise BadInput(str(index), "weight_map", f"{len(names)} files", f"at most {MAX_SHARDS}")
-    shards = {name: _entries(_inside(folder, name, index)) for name in names}
+    weight_map = _weight_map(folder)
+    shards = {name: _entries(folder / name) for name in shard_names(folder)}
     entries: dict[str, TensorEntry] = {}
     for tensor, name in weight_map.items():
         if tensor not in shards[name]:
@@ -118,11 +112,23 @@ def _sharded(folder: Path) -> dict[str, TensorEntry]:
     return entries
 
 
-def _inside(folder: Path, name: str, index: Path) -> Path:
-    """The shard's path; BadInput when it leaves the folder or is no .safetensors file."""
-    if "\0" in name or not name.endswith(".safetensors"):
-        raise BadInput(str(index), "weight_map", repr(name[:80]), "the name of a .safetensors file")
-    path = folder / name
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise BadInput(str(index), "weight_map", repr(name[:80]), "a file inside the folder")
-    return path
+def shard_names(folder: Path) -> list[str]:
+    """The files that a folder's index names; BadInput for one that leaves the folder or is no .safetensors file."""
+    index, names = folder / INDEX, sorted(set(_weight_map(folder).values()))
+    if len(names) > MAX_SHARDS:
+        raise BadInput(str(index), "weight_map", f"{len(names)} files", f"at most {MAX_SHARDS}")
+    for name in names:
+        if "\0" in name or not name.endswith(".safetensors"):
+            raise BadInput(str(index), "weight_map", repr(name[:80]), "the name of a .safetensors file")
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise BadInput(str(index), "weight_map", repr(name[:80]), "a file inside the folder")
+    return names
+
+
+def _weight_map(folder: Path) -> dict[str, str]:
+    """The file of every tensor, as the index has it."""
+    index = folder / INDEX
+    weight_map = read_json(index, MAX_INDEX_BYTES).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise BadInput(str(index), "weight_map", type(weight_map).__name__, "an object of tensor names to file names")
+    return weight_map

@@ -16,18 +16,20 @@ _MARKS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
 _MARKS_SLASH = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
 
 
-def _words(numbers: str) -> str:
+def words(numbers: str) -> str:
     """Llama 3's pattern and its kin, which differ in how many digits stay together."""
     return rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{numbers}|{_MARKS}{_SPACES}"
 
 
+QWEN35 = words(r"\p{N}").replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"\s\p{L}", r"\s\p{L}\p{M}")
+GPT4O = _CASED.replace("{0}", f"{_CONTRACTIONS}?") + rf"|\p{{N}}{{1,3}}|{_MARKS_SLASH}{_SPACES}"
 SPLIT_PATTERNS = frozenset(
     [
-        _words(r"\p{N}{1,3}"),  # Llama 3, GPT-4
-        _words(r"\p{N}"),  # Qwen 2 and 3
-        _words(r"\p{N}").replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"\s\p{L}", r"\s\p{L}\p{M}"),  # Qwen 3.5
+        words(r"\p{N}{1,3}"),  # Llama 3, GPT-4
+        words(r"\p{N}"),  # Qwen 2 and 3
+        QWEN35,
         _CASED.replace("{0}", "") + rf"|\p{{N}}|{_MARKS_SLASH}{_SPACES}",  # Mistral Nemo
-        _CASED.replace("{0}", f"{_CONTRACTIONS}?") + rf"|\p{{N}}{{1,3}}|{_MARKS_SLASH}{_SPACES}",  # GPT-4o
+        GPT4O,
         *(pattern for patterns in pre_tokenizers.PATTERNS.values() for pattern in patterns),
         r"\p{N}{1,3}",
         r"\d",

@@ -1,0 +1,1 @@
+"""Model files written: converted from safetensors to GGUF, and quantized."""

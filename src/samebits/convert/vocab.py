@@ -1,0 +1,153 @@
+"""A folder's tokenizer as GGUF metadata: tokens, types, merges or scores, the way words are cut, and the chat template.
+
+What is written is read again and compared with the folder's own tokenizer on texts of many kinds: a tokenizer that
+GGUF cannot hold is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, strings, u32
+from samebits.core.errors import BadInput
+from samebits.loaders import split_patterns
+from samebits.loaders.byte_level import byte_token_value
+from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
+from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
+from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.source import read_json
+from samebits.loaders.texts import Texts
+from samebits.loaders.tokenizer import Tokenizer
+
+PROBES = (
+    "Hello, world! It's a test; don't you think they'LL agree? I'd SAY so.",
+    "  two spaces,\ttabs\t\tand\n\nnew lines \r\n at   the end   ",
+    "1234567890 3.14159 x1y22z333 2024-11-16T12:34:56Z $1,000.00 ½ ²",
+    "def f(x: int) -> int:\n    return x**2 + {'a': [1, 2]}['a'][0]  # ok\n\n\n",
+    "Zürich naïve café Ærøskøbing Łódź İstanbul ß",
+    "Привет, мир! Γεια. שלום עולם. مرحبا بالعالم. नमस्ते दुनिया",
+    "日本語のテキスト、漢字とかな。 中文文本没有空格。 한국어 텍스트입니다.",
+    "emoji 😀👩‍👩‍👧‍👦🇨🇭 and “quotes” — dashes … …",
+    "CamelCaseWords HTTPServer iPhone snake_case_word kebab-case/and\\slashes",
+    "",
+    " ",
+    "a",
+)
+
+
+def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
+    """The keys below tokenizer., for a model of so many ids; BadInput for a tokenizer that GGUF cannot hold.
+
+    A folder that holds none gets "no_vocab".
+    """
+    if not has_tokenizer(folder):
+        return {f"{PREFIX}model": string("no_vocab")}
+    tokenizer = tokenizer_from_folder(folder)
+    tokenizer.fit_model(num_ids)
+    source = read_json(folder / "tokenizer.json", MAX_TOKENIZER_BYTES)
+    values = _values(source, tokenizer, num_ids, str(folder))
+    _check(values, tokenizer, str(folder))
+    template = read_hf_template(folder)
+    found = {PREFIX + key: _as_bytes(value) for key, value in values.items()}
+    return found | ({"tokenizer.chat_template": string(template)} if template else {})
+
+
+def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where: str) -> dict[str, Any]:
+    """The metadata as values, below tokenizer.ggml."""
+    model, added = source["model"], source.get("added_tokens") or []
+    texts = [f"[PAD{i}]" for i in range(num_ids)]
+    types = np.full(num_ids, UNUSED)
+    for text, i in model["vocab"].items():
+        if i < num_ids:
+            texts[i], types[i] = text, NORMAL
+    for token in added:
+        if token["id"] < num_ids:
+            texts[token["id"]] = token["content"]
+            types[token["id"]] = CONTROL if token.get("special") else USER_DEFINED
+    merges = [" ".join(merge) if isinstance(merge, list) else merge for merge in model["merges"]]
+    is_scored = bool(model.get("byte_fallback"))
+    values: dict[str, Any] = {"model": "llama" if is_scored else "gpt2"}
+    if is_scored:
+        for i, text in enumerate(texts):
+            if types[i] == NORMAL and byte_token_value(text) is not None:
+                types[i] = BYTE
+        if (unknown := model.get("unk_token")) is not None and unknown in model["vocab"]:
+            types[model["vocab"][unknown]] = UNKNOWN
+        values |= {"scores": _scores(texts, merges), "add_space_prefix": _adds_space(tokenizer)}
+    else:
+        values |= {"pre": pre_tokenizer(source, where), "merges": merges}
+    return {**values, "tokens": texts, "token_type": types, **_special(tokenizer)}
+
+
+def _adds_space(tokenizer: Tokenizer) -> bool:
+    return bool(getattr(tokenizer, "adds_space_prefix", False))
+
+
+def _scores(texts: list[str], merges: list[str]) -> np.ndarray:
+    """What SentencePiece merges by: the earlier a merge, the higher its join's score."""
+    ranks: dict[str, int] = {}
+    for rank, merge in enumerate(merges):
+        left, _, right = merge.partition(" ")
+        ranks.setdefault(left + right, rank)
+    return np.array([-float(ranks[text] + 1) if text in ranks else -1e6 for text in texts], np.float32)
+
+
+def _special(tokenizer: Tokenizer) -> dict[str, Any]:
+    special = tokenizer.special
+    ids = {"bos": special.bos, "eos": special.eos, "eot": special.eot, "padding": special.pad, "unknown": special.unk}
+    found: dict[str, Any] = {f"{name}_token_id": i for name, i in ids.items() if i is not None}
+    fenced = tokenizer.encode("a")
+    found["add_bos_token"] = special.bos is not None and fenced[:1] == [special.bos]
+    found["add_eos_token"] = special.eos is not None and fenced[-1:] == [special.eos]
+    return found
+
+
+def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
+    """GGUF's name for the way a byte-level tokenizer.json cuts words; BadInput for one that has none."""
+    part = source.get("pre_tokenizer") or {}
+    steps = part.get("pretokenizers", [part]) if part.get("type") == "Sequence" else [part]
+    patterns = [str((step.get("pattern") or {}).get("Regex")) for step in steps if step.get("type") == "Split"]
+    has_digits = any(step.get("type") == "Digits" and step.get("individual_digits") for step in steps)
+    uses_gpt2 = any(step.get("type") == "ByteLevel" and step.get("use_regex", True) for step in steps)
+    takes_whole = bool(source["model"].get("ignore_merges"))
+    if not patterns and uses_gpt2:
+        return "smollm" if has_digits else "gpt-2"
+    known = {
+        split_patterns.words(r"\p{N}{1,3}"): "llama-bpe" if takes_whole else "glm4",
+        split_patterns.words(r"\p{N}"): "qwen2",
+        split_patterns.QWEN35: "qwen35",
+        split_patterns.GPT4O: "gpt-4o",
+    }
+    if len(patterns) != 1 or patterns[0] not in known or uses_gpt2 or has_digits:
+        raise BadInput(where, "pre_tokenizer", patterns[:2] or part.get("type"), "one that GGUF files have a name for")
+    return known[patterns[0]]
+
+
+def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
+    """BadInput unless the metadata's tokenizer gives the folder's tokens."""
+    texts = [text.encode("utf-8") for text in values["tokens"]]
+    read = {PREFIX + key: value for key, value in values.items()}
+    read[f"{PREFIX}tokens"] = Texts(b"".join(texts), np.array(list(map(len, texts)), np.int64))
+    if "merges" in values:
+        merges = [text.encode("utf-8") for text in values["merges"]]
+        read[f"{PREFIX}merges"] = Texts(b"".join(merges), np.array(list(map(len, merges)), np.int64))
+    ours = tokenizer_from_gguf(read, where)
+    for text in PROBES:
+        if ours.encode(text) != tokenizer.encode(text):
+            raise BadInput(where, "tokenizer", f"other tokens for {text[:40]!r}", "one that a GGUF file can hold")
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, bool):
+        return boolean(value)
+    if isinstance(value, int):
+        return u32(value)
+    if isinstance(value, str):
+        return string(value)
+    if isinstance(value, np.ndarray):
+        return numbers(value, F32 if value.dtype.kind == "f" else I32)
+    return strings(value)

@@ -1,0 +1,118 @@
+"""Folders as GGUF files: the bits of logits before and after, and the very files that llama.cpp has answered to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoint_runs import expected, make_runner, run_prompt
+from convert_samples import FACTS, FOLDERS, MODELS, convert_sample, prepared
+
+from samebits.cli.main import main
+from samebits.convert.metadata import CONVERTED
+from samebits.convert.quantize import converted
+from samebits.core.errors import BadInput
+from samebits.models import ARCHITECTURES
+from samebits.models.checkpoint import open_checkpoint
+
+FILES: dict[str, Any] = json.loads(FACTS.read_text())["files"]
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+# Rows of Q and K lie in another order in `llama` files, and factors of rotations are float32 in GGUF: near, not equal.
+NEAR = ("llama", "llama31", "mistral", "phi3", "mixtral", "granitemoe", "granitehybrid", "granitehybrid_moe")
+
+
+@pytest.fixture(scope="module", params=FOLDERS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
+    name = request.param
+    return name, *convert_sample(name, tmp_path_factory.mktemp(name))
+
+
+def logits(path: Path, name: str) -> np.ndarray:
+    return run_prompt(make_runner(open_checkpoint(path)), expected(name).token_ids)
+
+
+def test_bits_of_logits_before_and_after(pair: tuple[str, Path, Path]) -> None:
+    name, source, out = pair
+    before, after = logits(source, name), logits(out, name)
+    if name in NEAR:
+        assert np.abs(after - before).max() <= 2e-6 * np.abs(before).max()
+    else:
+        np.testing.assert_array_equal(after.view(np.uint32), before.view(np.uint32))
+
+
+def test_the_file_is_the_one_that_llama_cpp_gave_our_tokens_for(pair: tuple[str, Path, Path]) -> None:
+    name, source, out = pair
+    assert hashlib.sha256(out.read_bytes()).hexdigest() == FILES[name]["sha256"], "run tools/ask_llama_cpp.py"
+    tokens = list(map(int, FILES[name]["tokens"].split()))
+    np.testing.assert_array_equal(logits(source, name).argmax(axis=-1), tokens)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in MODELS.iterdir() if (path / "config.json").is_file()))
+def test_architectures_that_are_not_proven_are_refused(name: str) -> None:
+    architecture = open_checkpoint(MODELS / name).architecture.name
+    if architecture in CONVERTED:
+        assert CONVERTED[architecture].gguf == ("llama" if architecture in ("mistral", "mixtral") else architecture)
+        return
+    assert architecture in ARCHITECTURES
+    with pytest.raises(BadInput, match=rf"architecture: got {architecture}; needs one of llama, .* is proven"):
+        converted(MODELS / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "refused"),
+    [
+        ("mistral", {"sliding_window": 9}, r"sliding window: got 9; needs none"),
+        ("qwen3", {"use_sliding_window": True, "layer_types": None}, r"sliding window: got 9"),
+        ("gemma2", {"query_pre_attn_scalar": 32}, r"query_pre_attn_scalar: got 32; needs 8, which GGUF's readers"),
+        ("gemma2", {"layer_types": ["full_attention"] * 4}, r"sliding windows: got .*; needs one in every other layer"),
+        (
+            "llama",
+            {"hidden_act": "gelu_pytorch_tanh"},
+            r"activation: got gelu_tanh; needs silu, as a GGUF file would be",
+        ),
+        (
+            "yarn",
+            {"rope_scaling": {**YARN, "attention_factor": 2.0}, "rope_parameters": None},
+            r"got a yarn of its own",
+        ),
+    ],
+)
+def test_what_no_gguf_file_can_say_is_refused(name: str, changes: dict[str, Any], refused: str, tmp_path: Path) -> None:
+    folder = prepared(name, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(BadInput, match=refused):
+        converted(folder)
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["samebits", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    source, out = str(prepared("qwen2", tmp_path)), tmp_path / "o.gguf"
+    status, said, _ = run("convert", source, str(out), "--type", "bf16", "--json")
+    assert status == 0
+    assert json.loads(said) == {"path": str(out), "bytes": out.stat().st_size, "tensors": {"bf16": 16, "f32": 11}}
+    assert {e.format for e in open_checkpoint(out).file.tensors.values() if len(e.shape) > 1} == {"bf16"}
+    for args, needed in (
+        (("convert", source, str(out)), "got a file that exists; needs a new name, or --force"),
+        (("convert", str(out), str(tmp_path / "x.gguf")), "got the GGUF file o.gguf; needs a folder"),
+        (("convert", source, str(tmp_path / "none" / "x.gguf")), "a folder that exists"),
+        (
+            ("convert", source, str(out), "--type", "q9"),
+            "--type: got 'q9'; needs f32, f16 or bf16; `samebits quantize` writes others",
+        ),
+    ):
+        status, _, said = run(*args)
+        assert (status, said.count("\n")) == (2, 1), said
+        assert needed in said
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.gguf", "qwen2"]

@@ -1,0 +1,151 @@
+"""Tokenizers in GGUF metadata: the default model's own comes out as its file has it, and others with their tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from tokenizers import Regex, decoders, models, pre_tokenizers, processors
+
+from samebits.convert.gguf_bytes import header
+from samebits.convert.vocab import PROBES, pre_tokenizer, vocab_metadata
+from samebits.core.errors import BadInput
+from samebits.loaders import split_patterns
+from samebits.loaders.byte_level import BYTE_OF_CHAR
+from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.gguf import open_gguf, parse_gguf, raw_metadata
+from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
+from samebits.loaders.hf_tokenizer import tokenizer_from_folder
+from samebits.loaders.pre_tokenizers import PATTERNS
+from samebits.loaders.tokenizer import Tokenizer
+
+LLAMA3, QWEN2 = split_patterns.words(r"\p{N}{1,3}"), split_patterns.words(r"\p{N}")
+
+
+def read_back(metadata: dict[str, bytes]) -> Tokenizer:
+    """The tokenizer that a reader of the file has."""
+    file = parse_gguf(header(metadata, []), Path("x.gguf"))
+    return tokenizer_from_gguf(file.metadata, "x.gguf")
+
+
+def write_folder(folder: Path, library: tokenizers.Tokenizer, **config: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "tokenizer.json").write_text(library.to_str())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def byte_level(pre: Any, ignore_merges: bool = False) -> tokenizers.Tokenizer:
+    """A byte-level tokenizer with some merges and two special tokens."""
+    pairs = [("h", "e"), ("l", "l"), ("he", "ll"), ("1", "2"), ("12", "3"), ("Ġ", "t"), ("Ġ", "Ġ"), ("Ċ", "Ċ")]
+    texts = [*BYTE_OF_CHAR, *(a + b for a, b in pairs)]
+    library = tokenizers.Tokenizer(
+        models.BPE({text: i for i, text in enumerate(texts)}, pairs, ignore_merges=ignore_merges)
+    )
+    library.pre_tokenizer, library.decoder = pre, decoders.ByteLevel()
+    library.add_special_tokens(["<s>", "</s>"])
+    library.add_tokens(["<tool>"])
+    return library
+
+
+def split(pattern: str) -> Any:
+    bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), bytes_only])
+
+
+GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
+WAYS = {
+    "gpt-2": byte_level(GPT2),
+    "smollm": byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT2])),
+    "llama-bpe": byte_level(split(LLAMA3), ignore_merges=True),
+    "glm4": byte_level(split(LLAMA3)),
+    "qwen2": byte_level(split(QWEN2)),
+    "qwen35": byte_level(split(split_patterns.QWEN35)),
+    "gpt-4o": byte_level(split(split_patterns.GPT4O)),
+}
+
+
+def test_every_way_that_we_read_can_be_written() -> None:
+    assert set(WAYS) == set(PATTERNS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_byte_level_tokenizers(way: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m", WAYS[way], bos_token="<s>", eos_token="</s>", chat_template="{{ messages }}")
+    metadata = vocab_metadata(folder, 300)
+    assert metadata["tokenizer.ggml.pre"][12:].decode() == way
+    assert metadata["tokenizer.chat_template"].endswith(b"{{ messages }}")
+    ours, theirs = read_back(metadata), tokenizer_from_folder(folder)
+    for text in (*PROBES, "<s>hello<tool> 123</s>"):
+        assert ours.encode(text) == theirs.encode(text)
+    assert (ours.special.bos, ours.special.eos) == (theirs.special.bos, theirs.special.eos)
+    assert ours.decode(ours.encode("hello 123")) == theirs.decode(theirs.encode("hello 123"))
+
+
+def test_a_first_token_that_the_folder_adds_is_added(tmp_path: Path) -> None:
+    library = byte_level(split(QWEN2))
+    first = library.token_to_id("<s>")
+    library.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", first)])
+    ours = read_back(vocab_metadata(write_folder(tmp_path / "m", library, bos_token="<s>", eos_token="</s>"), 300))
+    assert ours.encode("hi")[0] == first
+
+
+def test_sentence_piece_tokenizers(tmp_path: Path) -> None:
+    """Merges become scores, bytes for what has no token stay bytes."""
+    pairs = [("▁", "h"), ("▁h", "e"), ("l", "l"), ("▁he", "ll"), ("a", "a"), ("aa", "a"), ("▁", "a"), ("▁", "▁")]
+    letters = ["▁", *"ehlloab,.!123"]
+    texts = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *dict.fromkeys(letters)]
+    texts += [a + b for a, b in pairs]
+    model = models.BPE(
+        {text: i for i, text in enumerate(texts)}, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True
+    )
+    library = tokenizers.Tokenizer(model)
+    library.normalizer = tokenizers.normalizers.Sequence(
+        [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    library.decoder = decoders.Sequence(steps)
+    library.add_special_tokens(["<unk>", "<s>", "</s>"])
+    library.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    folder = write_folder(tmp_path / "m", library, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    ours, theirs = read_back(vocab_metadata(folder, len(texts) + 2)), tokenizer_from_folder(folder)
+    for text in ("hello aaaa aaa, 321!", "héllo", *PROBES[2:5]):
+        assert ours.encode(text) == theirs.encode(text)
+
+
+def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Path) -> None:
+    try:
+        path = resolve(DEFAULT_MODEL)
+    except BadInput as error:
+        pytest.skip(f"the default model is not here: {error}")
+    stored, raw = open_gguf(path), raw_metadata(path)
+    texts, types = list(stored.metadata["tokenizer.ggml.tokens"]), stored.metadata["tokenizer.ggml.token_type"]
+    merges = [tuple(merge.split(" ")) for merge in stored.metadata["tokenizer.ggml.merges"]]
+    library = tokenizers.Tokenizer(models.BPE({text: i for i, text in enumerate(texts)}, merges))
+    library.pre_tokenizer = WAYS["smollm"].pre_tokenizer
+    library.decoder = decoders.ByteLevel()
+    library.add_special_tokens([texts[i] for i in np.flatnonzero(types == 3)])
+    named = {key: texts[stored.metadata[f"tokenizer.ggml.{key}_token_id"]] for key in ("bos", "eos")}
+    folder = write_folder(tmp_path / "m", library, **{f"{key}_token": text for key, text in named.items()})
+    metadata = vocab_metadata(folder, len(texts))
+    for key in ("model", "pre", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"):
+        assert metadata[f"tokenizer.ggml.{key}"] == raw[f"tokenizer.ggml.{key}"], key
+
+
+def test_ways_without_a_name_are_refused(tmp_path: Path) -> None:
+    odd = byte_level(split(r"\s+"))
+    with pytest.raises(BadInput, match=r"pre_tokenizer: got .*; needs one that GGUF files have a name for"):
+        vocab_metadata(write_folder(tmp_path / "m", odd), 300)
+    with pytest.raises(BadInput):
+        pre_tokenizer({"model": {}, "pre_tokenizer": None}, "x")
+
+
+def test_a_tokenizer_that_the_metadata_does_not_give_is_refused(tmp_path: Path) -> None:
+    library = byte_level(split(QWEN2))
+    library.normalizer = tokenizers.normalizers.Lowercase()
+    with pytest.raises(BadInput, match=r"tokenizer: got other tokens for .Hello, world.*; needs one that a GGUF file"):
+        vocab_metadata(write_folder(tmp_path / "m", library), 300)
