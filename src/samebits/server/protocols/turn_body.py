@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from samebits.server.base_body import says
 from samebits.server.protocol import Sampling
@@ -12,7 +14,7 @@ from samebits.server.turn_events import ChoiceAnswer
 class TurnBody(Sampling):
     """How tokens are drawn may be said in the words of /v1/chat/completions too."""
 
-    n: Literal[1] | None = says("these protocols have one answer")
+    n: Annotated[int, Field(ge=1, le=1)] | None = says("these protocols have one answer")
     prompt_logprobs: None = says("these protocols have no place for them")
     stream_options: Any = says("streams always tell their usage")
 
