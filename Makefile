@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run test fuzz test-triton lint types docs golden format native-test asan tsan clean
+.PHONY: run test clients fuzz test-triton lint types docs golden format native-test asan tsan clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -25,6 +25,11 @@ test: $(VENV)/.dev lint types
 	-@$(BIN)/samebits pull
 	-@[ -d $(NAGA)/node_modules ] || ! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
 	@$(BIN)/pytest -n 2
+
+# Clients that people use, unchanged, against a server with the default model; their warnings are theirs.
+clients: $(VENV)/.clients
+	-@$(BIN)/samebits pull
+	@$(BIN)/pytest -n 0 -W default tests/clients
 
 # Every target in tests/fuzz, two at a time: make fuzz SECONDS=600
 fuzz: $(VENV)/.dev
@@ -77,6 +82,11 @@ $(VENV)/.core: $(BIN)/python $(NATIVE)
 $(VENV)/.dev: $(VENV)/.core
 	@echo "installing the test tools"
 	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.clients: $(VENV)/.dev
+	@echo "installing clients"
+	@$(PIP) -e '.[clients]'
 	@touch $@
 
 # torch first: its own requirements must not choose another Triton

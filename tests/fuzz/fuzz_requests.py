@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 
+from gguf_writer import STRING
 from hostile_formats import HOSTILE
 from random_tiny import write_random_tiny
 
@@ -54,10 +55,16 @@ ANYTHING = st.recursive(
 IDS = st.lists(st.integers(0, 270), max_size=20)
 PROMPTS = st.one_of(TEXTS, st.lists(TEXTS, max_size=5), IDS, st.lists(IDS, max_size=5))
 PARTS = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS}), max_size=3)
+FUNCTIONS = st.sampled_from(["f", "g", "a.b", ""])
+CALLED = st.fixed_dictionaries({"name": FUNCTIONS, "arguments": TEXTS | st.just('{"a": [1]}')})
+CALLS = st.lists(st.fixed_dictionaries({"id": TEXTS, "type": st.just("function"), "function": CALLED}), max_size=2)
 MESSAGES = st.lists(
     st.fixed_dictionaries(
-        {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool"]), "content": TEXTS | PARTS},
-        optional={"name": TEXTS},
+        {
+            "role": st.sampled_from(["system", "developer", "user", "assistant", "tool"]),
+            "content": TEXTS | PARTS | st.none(),
+        },
+        optional={"name": TEXTS, "tool_calls": CALLS, "tool_call_id": TEXTS, "reasoning_content": TEXTS},
     ),
     max_size=4,
 )
@@ -75,6 +82,21 @@ FORMATS = st.one_of(
     st.sampled_from([{"type": "text"}, {"type": "json_object"}, HOSTILE["a reference to itself"]]),
     st.builds(lambda s: {"type": "json_schema", "json_schema": {"name": "s", "schema": s}}, SCHEMAS | ANYTHING),
     st.builds(lambda p: {"type": "regex", "pattern": p}, st.sampled_from(["(ab|cd)+", "[0-9]{3}", "("]) | TEXTS),
+)
+TOOLS = st.lists(
+    st.builds(
+        lambda name, schema, strict: {
+            "type": "function",
+            "function": {"name": name, "parameters": schema, "strict": strict},
+        },
+        FUNCTIONS,
+        SCHEMAS | ANYTHING,
+        st.booleans(),
+    ),
+    max_size=3,
+)
+CHOICES = st.sampled_from(["none", "auto", "required"]) | st.builds(
+    lambda name: {"type": "function", "function": {"name": name}}, FUNCTIONS
 )
 SAMPLING = {
     "n": st.integers(1, 4),
@@ -94,10 +116,19 @@ SAMPLING = {
     "priority": NUMBERS,
     "response_format": FORMATS,
     "model": st.sampled_from(["tiny", "other"]),
-    "tools": st.just([]) | ANYTHING,
     "mood": ANYTHING,
 }
-CHAT = {**SAMPLING, "max_completion_tokens": st.integers(1, 8), "logprobs": st.booleans(), "top_logprobs": NUMBERS}
+CHAT = {
+    **SAMPLING,
+    "max_completion_tokens": st.integers(1, 8),
+    "logprobs": st.booleans(),
+    "top_logprobs": NUMBERS,
+    "tools": TOOLS | ANYTHING,
+    "tool_choice": CHOICES,
+    "parallel_tool_calls": st.booleans(),
+}
+# A short one that knows tools: the section that we would write for it does not fit into the context here.
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools | length if tools }}"
 ROUTES = {
     "/v1/chat/completions": ({"messages": MESSAGES, "max_tokens": st.integers(1, 8)}, CHAT),
     "/v1/completions": (
@@ -150,7 +181,7 @@ class Target:
     """The application over a tiny model, on a loop of its own; faults that it logs are kept."""
 
     def __init__(self, folder: Path) -> None:
-        path = write_random_tiny(folder / "random.gguf")
+        path = write_random_tiny(folder / "random.gguf", **{"tokenizer.chat_template": (STRING, TEMPLATE)})
         limits = Limits(deadline_seconds=3, grammar_seconds=0.3, max_body_bytes=1 << 20)
         self.served, self.loop = ServedModel("tiny", limits, is_deterministic=False), asyncio.new_event_loop()
         self.app = build_app(self.served, Metrics(), Door())
@@ -185,7 +216,7 @@ class Target:
         reply = self.wait(self.post(path, data))
         assert time.monotonic() - start < MAX_SECONDS, f"{time.monotonic() - start:.1f} s"
         if reply.status_code == 500:  # a format may turn out impossible in the midst of an answer, and nothing else
-            assert "response_format" in reply.json()["error"]["message"], self.faults
+            assert "response_format" in reply.json()["error"]["message"], (reply.text, self.faults)
         elif reply.status_code != 200:
             assert reply.status_code in STATUSES, reply.text
             error = reply.json()["error"]

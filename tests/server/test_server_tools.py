@@ -211,12 +211,26 @@ def test_what_makes_no_sense_is_refused_in_a_line(roomy: Running, more: dict[str
     assert said in reply.json()["error"]["message"]
 
 
-def test_arguments_may_fill_no_more_than_the_answer(roomy: Running) -> None:
-    """A call that is cut is text, and the reason says so."""
-    (choice,) = choices(roomy, tool_choice=NAMED, max_tokens=30)
-    assert choice["finish_reason"] == "length"
-    assert "tool_calls" not in choice["message"]
-    assert choice["message"]["content"].startswith("<tool_call>")
+def test_a_forced_call_that_is_cut_is_there_as_far_as_it_came(roomy: Running) -> None:
+    (whole,) = choices(roomy, tool_choice=NAMED)
+    for max_tokens in (30, 60):  # in its name, and in its arguments
+        (choice,) = choices(roomy, tool_choice=NAMED, max_tokens=max_tokens)
+        assert choice["finish_reason"] == "length"
+        if max_tokens == 30:
+            assert "tool_calls" not in choice["message"]
+            assert choice["message"]["content"].startswith("<tool_call>")
+        else:
+            (call,) = choice["message"]["tool_calls"]
+            assert whole["message"]["tool_calls"][0]["function"]["arguments"].startswith(call["function"]["arguments"])
+
+
+def test_arguments_of_a_forced_call_come_in_parts(roomy: Running) -> None:
+    with roomy.client() as client:
+        lines = client.post(CHAT, json=asked(tool_choice=NAMED, stream=True)).text.splitlines()
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
+    parts = [d["tool_calls"][0]["function"]["arguments"] for d in deltas if "tool_calls" in d]
+    assert len(parts) > 5
+    assert json.loads("".join(parts))
 
 
 def test_hostile_schemas_cost_their_own_request_alone(roomy: Running) -> None:

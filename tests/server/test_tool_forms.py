@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from samebits.server.reasoning import THINK_MARKS, ReasoningSplitter
 from samebits.server.tools.forms import FORMS
-from samebits.server.tools.reading import ParsedCall
-from samebits.server.tools.scanner import CallScanner, Found
+from samebits.server.tools.reading import ArgumentsPart, CallOpened, Found, ParsedCall
+from samebits.server.tools.scanner import CallScanner
+from samebits.server.tools.written import WrittenCalls
 
 NAMES = frozenset(("f", "get_weather", "ns.g"))
 PARIS = {"city": "Paris"}
@@ -127,6 +129,56 @@ def test_no_cut_of_a_text_changes_its_calls(cut: tuple[str, list[str]], form: st
     assert all(call.name in NAMES and json.loads(json.dumps(call.arguments)) == call.arguments for call in calls)
     if not calls:
         assert "".join(map(str, found)) == text
+
+
+def joined(found: list[Found]) -> list[Any]:
+    """Calls as [name, arguments], and texts."""
+    told: list[Any] = []
+    for one in found:
+        if isinstance(one, CallOpened):
+            told.append([one.name, ""])
+        elif isinstance(one, ArgumentsPart):
+            told[-1][1] += one.text
+        elif told and isinstance(told[-1], str):
+            told[-1] += one
+        else:
+            told.append(one)
+    return told
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[str, str, list[str], list[Any]]:
+    """A form, calls as a grammar writes them, pieces that they fall into, perhaps cut at the end, and those calls."""
+    form = draw(st.sampled_from(sorted(set(FORMS) - {"gpt_oss"})))
+    values = st.recursive(st.integers() | st.text(max_size=4) | st.booleans(), st.lists, max_leaves=4)
+    calls = draw(
+        st.lists(st.tuples(st.sampled_from(sorted(NAMES)), st.dictionaries(st.text(max_size=3), values)), max_size=3)
+    )
+    texts = [(name, json.dumps(arguments, ensure_ascii=draw(st.booleans()))) for name, arguments in calls]
+    parts = [[*FORMS[form].written(name)[0], text, *FORMS[form].written(name)[1]] for name, text in texts]
+    text = "".join(FORMS[form].between).join("".join(part) for part in parts)
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    return form, text, [text[a:b] for a, b in pairwise([0, *cuts, len(text)])], [list(call) for call in texts]
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=written())
+def test_calls_that_a_grammar_wrote_are_given_in_parts(case: tuple[str, str, list[str], list[Any]]) -> None:
+    form, text, pieces, calls = case
+    for cut in ([text], pieces, list(text)):
+        reader = WrittenCalls(FORMS[form], NAMES)
+        assert joined([one for piece in cut for one in reader.push(piece)] + reader.finish()) == calls
+
+
+@settings(max_examples=200, deadline=None)
+@given(cut=cut_texts(), form=st.sampled_from(sorted(FORMS)))
+def test_no_cut_changes_what_is_read_of_any_text(cut: tuple[str, list[str]], form: str) -> None:
+    text, pieces = cut
+    told = []
+    for part in ([text], pieces, list(text)):
+        reader = WrittenCalls(FORMS[form], NAMES)
+        told.append(joined([one for piece in part for one in reader.push(piece)] + reader.finish()))
+    assert told[0] == told[1] == told[2]
 
 
 def split(marks: str, is_open: bool, pieces: list[str]) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from samebits.server.tools.in_text import as_text
 from samebits.server.tools.offer import Offer
 from samebits.server.tools.reading import Broken, parse_json
 from samebits.server.tools.scanner import CallScanner
+from samebits.server.tools.written import WrittenCalls
 from samebits.server.turn_reader import TurnReader
 
 AUTO = "auto"
@@ -89,7 +90,8 @@ class ModelForms:
         """What reads one choice; `is_open` where its reasoning has begun in the prompt."""
         splitter = ReasoningSplitter(self.marks, is_open) if self.marks else None
         names = frozenset(tool.name for tool in offer.callable_tools)
-        scanner = CallScanner(self.call_form, names) if offer.is_open else None
+        kind = WrittenCalls if offer.choice == "required" else CallScanner
+        scanner = kind(self.call_form, names) if offer.is_open else None
         return TurnReader(make_id, splitter, scanner, self._message_ends)
 
 

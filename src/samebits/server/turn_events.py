@@ -1,7 +1,8 @@
 """What happens in an answer, in no protocol's words: text, reasoning and calls as they come, and the end.
 
 The events of a choice stand in this order: any of `TextDelta`, `ReasoningDelta` and calls, each call a `CallStarted`
-followed by its `CallArguments`, which joined are a JSON object; last one `Finished`. No delta is empty.
+followed by its `CallArguments`, which joined are a JSON object; last one `Finished`. No delta is empty. Where an answer
+is cut, "length", its last call may be as far as it had come.
 """
 
 from __future__ import annotations

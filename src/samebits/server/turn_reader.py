@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 from samebits.engine.answer import Piece
 from samebits.server.reasoning import ReasoningSplitter, Span
-from samebits.server.tools.gpt_oss import addressed_call
-from samebits.server.tools.reading import Broken, ParsedCall, arguments_text
+from samebits.server.tools.gpt_oss import NAMESPACE, addressed_call
+from samebits.server.tools.reading import ArgumentsPart, Broken, CallOpened, Found, arguments_text
 from samebits.server.tools.scanner import CallScanner
+from samebits.server.tools.written import WrittenCalls
 from samebits.server.turn_events import CallArguments, CallStarted, Event, Finished, ReasoningDelta, TextDelta
 
 FINISH = {"deadline": "length", "cancelled": "length", "error": "length"}  # our reasons in the words that clients know
@@ -19,7 +20,7 @@ class TurnReader:
 
     make_id   the id of a choice's call, from its number
     splitter  finds reasoning in the text; None for a model that has none there
-    scanner   finds calls in the text; None where none may come
+    scanner   finds calls in the text, as the model or a grammar writes them; None where none may come
     ends      tokens that end a message, of a model whose turn has several
     """
 
@@ -27,17 +28,17 @@ class TurnReader:
         self,
         make_id: Callable[[int], str] = str,
         splitter: ReasoningSplitter | None = None,
-        scanner: CallScanner | None = None,
+        scanner: CallScanner | WrittenCalls | None = None,
         ends: frozenset[int] = frozenset(),
     ) -> None:
         self._make_id, self._splitter, self._scanner, self._ends = make_id, splitter, scanner, ends
-        self._recipient, self._message = "", ""  # of a message to a function, as far as it has come
+        self._recipient, self._message = "", ""  # of a message to a function, as far as it has come and is not given
         self._num_calls = 0
 
     def push(self, piece: Piece) -> list[Event]:
         events: list[Event] = []
         if piece.recipient is not None and self._scanner is not None:
-            self._recipient, self._message = piece.recipient, self._message + piece.text
+            events += self._to_function(self._scanner, piece.recipient, piece.text)
         elif not piece.is_answer:
             events += [ReasoningDelta(piece.text)] if piece.text else []
         else:
@@ -63,14 +64,25 @@ class TurnReader:
                 events += self._found(self._scanner.push(span.text) if self._scanner else [span.text])
         return events
 
+    def _to_function(self, scanner: CallScanner | WrittenCalls, recipient: str, text: str) -> list[Event]:
+        """Text of a message to a function: given at once where a grammar wrote it, else when the message has ended."""
+        if isinstance(scanner, CallScanner):
+            self._recipient, self._message = recipient, self._message + text
+            return []
+        if not text:
+            return []
+        opened: list[Found] = [] if self._recipient else [CallOpened(recipient.removeprefix(NAMESPACE))]
+        self._recipient = recipient
+        return self._found([*opened, ArgumentsPart(text)])
+
     def _addressed(self) -> list[Event]:
-        """A message to a function, when it has ended: a call, or text."""
-        text, self._message = self._message, ""
+        """The end of a message, perhaps to a function: a call, or text."""
+        text, recipient, self._message, self._recipient = self._message, self._recipient, "", ""
         if not text:
             return []
         try:
-            call = addressed_call(self._recipient, text)
-            is_call = self._scanner is not None and self._scanner.takes(call)
+            call = addressed_call(recipient, text)
+            is_call = isinstance(self._scanner, CallScanner) and self._scanner.takes(call)
         except Broken:
             is_call = False
         return self._found([call if is_call else text])
@@ -79,13 +91,20 @@ class TurnReader:
         events = self._spans(self._splitter.finish()) if self._splitter else []
         return events + (self._found(self._scanner.finish()) if self._scanner else [])
 
-    def _found(self, found: Iterable[str | ParsedCall]) -> list[Event]:
+    def _found(self, found: Iterable[Found]) -> list[Event]:
         events: list[Event] = []
         for one in found:
             if isinstance(one, str):
                 events.append(TextDelta(one))
-                continue
-            number, self._num_calls = self._num_calls, self._num_calls + 1
-            events.append(CallStarted(number, self._make_id(number), one.name))
-            events.append(CallArguments(number, arguments_text(one)))
+            elif isinstance(one, ArgumentsPart):
+                events.append(CallArguments(self._num_calls - 1, one.text))
+            elif isinstance(one, CallOpened):
+                events.append(self._started(one.name))
+            else:
+                events.append(self._started(one.name))
+                events.append(CallArguments(self._num_calls - 1, arguments_text(one)))
         return events
+
+    def _started(self, name: str) -> Event:
+        number, self._num_calls = self._num_calls, self._num_calls + 1
+        return CallStarted(number, self._make_id(number), name)

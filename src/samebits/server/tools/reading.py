@@ -25,6 +25,23 @@ class ParsedCall:
     arguments: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class CallOpened:
+    """A call whose arguments follow in parts."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ArgumentsPart:
+    """Text of the last call's arguments, which are JSON when all parts have come."""
+
+    text: str
+
+
+Found = str | ParsedCall | CallOpened | ArgumentsPart  # in an answer's text, where a str is the text that remains
+
+
 def after_blanks() -> Reader[str]:
     """The next character that is no blank; "" at the end."""
     character = yield

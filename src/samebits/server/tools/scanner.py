@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from samebits.server.tools.form import CallForm
-from samebits.server.tools.reading import Broken, ParsedCall, Reader, arguments_text
-
-Found = str | ParsedCall
+from samebits.server.tools.reading import Broken, Found, ParsedCall, Reader, arguments_text
 
 
 class CallScanner:
@@ -102,8 +100,9 @@ class CallScanner:
         return text
 
     def _give(self, text: str) -> None:
-        if text and self._found and isinstance(self._found[-1], str):
-            self._found[-1] += text
+        last = self._found[-1] if self._found else None
+        if text and isinstance(last, str):
+            self._found[-1] = last + text
         elif text:
             self._found.append(text)
 
