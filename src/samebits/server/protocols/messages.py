@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from samebits.server.protocols.messages_body import MessagesBody
 from samebits.server.protocols.turn_body import receipt
 from samebits.server.request_body import read_body
 from samebits.server.server_events import MESSAGES, event_stream
+from samebits.server.tools.reading import Broken, parse_json
 from samebits.server.turn_events import ChoiceAnswer
 from samebits.server.turns import Turn, TurnStream, start_turn
 
@@ -71,9 +71,16 @@ def turn_of(served: ServedModel, body: MessagesBody) -> Turn:
 
 
 def block_shape(block: Block) -> dict[str, Any]:
-    """A whole block; reasoning has no signature, since nobody but the client keeps it."""
+    """A whole block; reasoning has no signature, since nobody but the client keeps it.
+
+    A call that was cut is no object, and comes as text.
+    """
     if block.kind == "call":
-        return {"type": "tool_use", "id": block.id, "name": block.name, "input": json.loads(block.text or "{}")}
+        try:
+            given = parse_json(block.text or "{}")
+        except Broken:
+            return {"type": "text", "text": block.text}
+        return {"type": "tool_use", "id": block.id, "name": block.name, "input": given}
     if block.kind == "reasoning":
         return {"type": "thinking", "thinking": block.text, "signature": ""}
     return {"type": "text", "text": block.text}
