@@ -224,6 +224,12 @@ def test_a_forced_call_that_is_cut_is_there_as_far_as_it_came(roomy: Running) ->
             assert whole["message"]["tool_calls"][0]["function"]["arguments"].startswith(call["function"]["arguments"])
 
 
+def test_a_stop_string_in_a_forced_call_leaves_no_whole_call(roomy: Running) -> None:
+    (choice,) = choices(roomy, tool_choice=NAMED, stop=['"days"'])
+    assert choice["finish_reason"] == "stop"
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"].endswith(", ")
+
+
 def test_arguments_of_a_forced_call_come_in_parts(roomy: Running) -> None:
     with roomy.client() as client:
         lines = client.post(CHAT, json=asked(tool_choice=NAMED, stream=True)).text.splitlines()

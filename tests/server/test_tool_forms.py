@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from samebits.engine.answer import Piece
 from samebits.server.reasoning import THINK_MARKS, ReasoningSplitter
 from samebits.server.tools.forms import FORMS
 from samebits.server.tools.reading import ArgumentsPart, CallOpened, Found, ParsedCall
 from samebits.server.tools.scanner import CallScanner
 from samebits.server.tools.written import WrittenCalls
+from samebits.server.turn_events import ChoiceAnswer
+from samebits.server.turn_reader import TurnReader
 
 NAMES = frozenset(("f", "get_weather", "ns.g"))
 PARIS = {"city": "Paris"}
@@ -216,3 +219,23 @@ def test_reasoning_is_what_stands_between_marks_at_the_beginning(
     marks: str, is_open: bool, text: str, wanted: tuple[str, str]
 ) -> None:
     assert split(marks, is_open, [text]) == wanted
+
+
+def answered(form: str, is_open: bool, pieces: list[str]) -> ChoiceAnswer:
+    """What a choice comes to whose pieces have these texts."""
+    scanner, splitter = CallScanner(FORMS[form], NAMES), ReasoningSplitter(THINK_MARKS["think"], is_open)
+    reader, told = TurnReader(str, splitter, scanner), ChoiceAnswer()
+    for piece in [*(Piece(1, text) for text in pieces), Piece(2, "", finish_reason="stop")]:
+        for event in reader.push(piece):
+            told.add(event)
+    return told
+
+
+@settings(max_examples=200, deadline=None)
+@given(cut=cut_texts(), form=st.sampled_from(sorted(FORMS)), is_open=st.booleans())
+def test_no_cut_of_a_text_changes_an_answer(cut: tuple[str, list[str]], form: str, is_open: bool) -> None:
+    text, pieces = cut
+    whole, parts, letters = (answered(form, is_open, part) for part in ([text], pieces, list(text)))
+    for told in (parts, letters):
+        assert (told.text, told.reasoning, told.calls) == (whole.text, whole.reasoning, whole.calls)
+    assert whole.finish_reason == ("tool_calls" if whole.calls else "stop")

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable
 from samebits.engine.answer import Piece
 from samebits.server.reasoning import ReasoningSplitter, Span
 from samebits.server.tools.gpt_oss import NAMESPACE, addressed_call
-from samebits.server.tools.reading import ArgumentsPart, Broken, CallOpened, Found, arguments_text
+from samebits.server.tools.reading import (
+    ArgumentsPart,
+    Broken,
+    CallOpened,
+    Found,
+    ParsedCall,
+    arguments_text,
+    parse_json,
+)
 from samebits.server.tools.scanner import CallScanner
 from samebits.server.tools.written import WrittenCalls
 from samebits.server.turn_events import CallArguments, CallStarted, Event, Finished, ReasoningDelta, TextDelta
@@ -34,6 +42,7 @@ class TurnReader:
         self._make_id, self._splitter, self._scanner, self._ends = make_id, splitter, scanner, ends
         self._recipient, self._message = "", ""  # of a message to a function, as far as it has come and is not given
         self._num_calls = 0
+        self._arguments: list[str] = []  # of the last call
 
     def push(self, piece: Piece) -> list[Event]:
         events: list[Event] = []
@@ -48,7 +57,7 @@ class TurnReader:
         if piece.finish_reason is not None:
             events += self._rest()
             reason = FINISH.get(piece.finish_reason, piece.finish_reason)
-            events.append(Finished("tool_calls" if self._num_calls and reason == "stop" else reason))
+            events.append(Finished("tool_calls" if reason == "stop" and self._ends_whole() else reason))
         return events
 
     def _answer(self, text: str) -> list[Event]:
@@ -91,20 +100,27 @@ class TurnReader:
         events = self._spans(self._splitter.finish()) if self._splitter else []
         return events + (self._found(self._scanner.finish()) if self._scanner else [])
 
+    def _ends_whole(self) -> bool:
+        """Whether there are calls and the last one is not cut, by a stop string for instance."""
+        try:
+            return self._num_calls > 0 and isinstance(parse_json("".join(self._arguments)), dict)
+        except Broken:
+            return False
+
     def _found(self, found: Iterable[Found]) -> list[Event]:
         events: list[Event] = []
         for one in found:
             if isinstance(one, str):
                 events.append(TextDelta(one))
             elif isinstance(one, ArgumentsPart):
-                events.append(CallArguments(self._num_calls - 1, one.text))
-            elif isinstance(one, CallOpened):
-                events.append(self._started(one.name))
+                events.append(self._argument(one.text))
             else:
-                events.append(self._started(one.name))
-                events.append(CallArguments(self._num_calls - 1, arguments_text(one)))
+                events.append(CallStarted(self._num_calls, self._make_id(self._num_calls), one.name))
+                self._num_calls, self._arguments = self._num_calls + 1, []
+                if isinstance(one, ParsedCall):
+                    events.append(self._argument(arguments_text(one)))
         return events
 
-    def _started(self, name: str) -> Event:
-        number, self._num_calls = self._num_calls, self._num_calls + 1
-        return CallStarted(number, self._make_id(number), name)
+    def _argument(self, text: str) -> Event:
+        self._arguments.append(text)
+        return CallArguments(self._num_calls - 1, text)
