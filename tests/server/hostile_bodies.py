@@ -103,6 +103,11 @@ def _most(field: str, item: str) -> bytes:
     return filled(f'{{"{field}":[', item, "]}", (MAX_VALUES - 8) // marks)
 
 
+def _forced(schema: dict[str, Any]) -> bytes:
+    function = {"name": "f", "parameters": {"type": "object"} | schema}
+    return _with(CHAT, tools=[{"type": "function", "function": function}], tool_choice="required")
+
+
 def _answers() -> Iterator[Row]:
     yield Row("all log-probabilities", COMPLETE, lambda: _with(COMPLETE, prompt=["hi"] * 8, n=16, logprobs=20))
     yield Row("4096 messages", CHAT, lambda: _with(CHAT, messages=HELLO * 4096))
@@ -113,6 +118,8 @@ def _answers() -> Iterator[Row]:
     yield Row("many stops", CHAT, lambda: _with(CHAT, stop=["x"] * 200_000))
     yield Row("empty stops", CHAT, lambda: _with(CHAT, stop=[""] * 200_000))
     yield Row("tools", CHAT, lambda: _with(CHAT, tools=[{"type": "function"}] * 50_000))
+    yield Row("a tool of many values", CHAT, lambda: _forced({"properties": {"a": {"enum": ["a"] * 60_000}}}))
+    yield Row("a tool of many parameters", CHAT, lambda: _forced({"properties": {f"{i}": {} for i in range(40_000)}}))
     yield Row("128 texts to embed", EMBED, lambda: _with(EMBED, input=["hello hi"] * 128))
     yield Row("ids to embed", EMBED, lambda: _with(EMBED, input=[[5] * 50] * 128))
     yield Row("ids to decode", "/detokenize", lambda: _with("/detokenize", tokens=[5] * (1 << 16)))

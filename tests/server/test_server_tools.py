@@ -13,7 +13,9 @@ from gguf_writer import STRING
 from live_server import Running, running
 from random_tiny import write_random_tiny
 
+from samebits.server.tools.in_text import as_text
 from samebits.server.tools.offer import NOTHING as NO_TOOLS
+from samebits.server.tools.offer import Tool
 
 CHAT = "/v1/chat/completions"
 SCHEMA = {
@@ -160,6 +162,16 @@ def test_a_history_with_calls_goes_through_a_template_without_tools(roomy: Runni
     assert [m["role"] for m in told] == ["user", "assistant", "user"]
     assert told[1]["content"] == '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
     assert told[2]["content"] == "<tool_response>\nsun\n</tool_response>"
+
+
+def test_our_section_goes_where_the_template_takes_it() -> None:
+    tools, hello = (Tool("f"),), {"role": "user", "content": "hi"}
+    assert [m["role"] for m in as_text([hello], tools, takes_system=True)] == ["system", "user"]
+    (only,) = as_text([hello], tools, takes_system=False)
+    assert only["content"].startswith("You can call functions.")
+    assert only["content"].endswith("as usual.\n\nhi")
+    first, _ = as_text([{"role": "system", "content": "Be kind."}, hello], tools, takes_system=True)
+    assert first["content"].startswith("Be kind.\n\nYou can call functions.")
 
 
 @pytest.fixture(scope="module")

@@ -170,3 +170,13 @@ def test_objects_of_a_forced_call_have_the_properties_that_are_named() -> None:
     both = grammar("hermes", Tool("f", None, merged), choice="required")
     assert both is not None
     assert fits(both, call("hermes", "f", '{"a": 1, "b": 2}'))
+
+
+def test_schemas_are_bounded_in_all() -> None:
+    tools = [
+        Tool(f"f{i}", None, {"type": "object", "properties": {"a": {"enum": ["x" * 100] * 1000}}}) for i in range(3)
+    ]
+    with pytest.raises(ApiError, match="tools: got a longer one; needs at most 262144 characters"):
+        grammar("hermes", *tools, choice="required")
+    assert grammar("hermes", *tools[:2], choice="required") is not None
+    assert grammar("hermes", *tools) is None

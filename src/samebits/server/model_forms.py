@@ -27,6 +27,7 @@ from samebits.server.tools.written import WrittenCalls
 from samebits.server.turn_reader import TurnReader
 
 AUTO = "auto"
+NO_SYSTEM = "System role not supported"  # what the templates of Gemma 1 and 2 say
 ID_CHARS, ID_DIGITS = 9, "0123456789abcdefghijklmnopqrstuvwxyz"  # Mistral's templates take ids of this length alone
 
 
@@ -58,6 +59,7 @@ class ModelForms:
             else THINK_MARKS.get(choice.reasoning_form)
         )
         self.knows_tools = llm.chat_template is not None and llm.chat_template.names("tools")
+        self._takes_system = NO_SYSTEM not in template
         self._names_thinking = llm.chat_template is not None and llm.chat_template.names("thinking")
         message_marks = llm.tokenizer.special.marks
         self._message_ends = frozenset((message_marks.end, message_marks.start) if message_marks else ())
@@ -77,7 +79,9 @@ class ModelForms:
                 given["thinking"] = given["reasoning_content"]
             told.append(given)
         has_tools = offer.is_open or any(m["role"] == "tool" or "tool_calls" in m for m in told)
-        return as_text(told, offer.callable_tools) if has_tools and not self.knows_tools else told
+        if self.knows_tools or not has_tools:
+            return told
+        return as_text(told, offer.callable_tools, self._takes_system)
 
     def shown_ids(self, offer: Offer) -> frozenset[int]:
         """Control tokens that stand for something in the text of an answer."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from samebits.server.counting import bounded_text
 from samebits.server.errors import bad_request
 from samebits.server.output_format import OutputFormat
 from samebits.server.reasoning import ThinkMarks
@@ -40,6 +41,9 @@ def answer_format(
         if wanted is None or not is_open or wanted.kind == "lark":
             return wanted
         return rules.format(f"{rules.reasoning(marks, is_open)} {part_of(wanted)}", wanted.param)
+    if not is_forced and wanted is None and offer.is_parallel and not any(t.is_strict for t in offer.callable_tools):
+        return None
+    _check_size(offer)
     if is_forced:
         lead = rules.reasoning(marks, is_open) or form.lead(rules)
         return rules.format(f"{lead} {_calls(rules, offer, form)}", "tools")
@@ -48,9 +52,13 @@ def answer_format(
             raise bad_request(wanted.param, "a grammar beside tools", "no tools, or a JSON schema")
         lead = rules.reasoning(marks, is_open)
         return rules.format(f"{lead} ({part_of(wanted)} | {_calls(rules, offer, form)})", "tools")
-    if offer.is_parallel and not any(tool.is_strict for tool in offer.callable_tools):
-        return None
     return rules.format(_free(rules, offer, form), "tools")
+
+
+def _check_size(offer: Offer) -> None:
+    """ApiError for schemas that are too long in all, before any work is done on them."""
+    encoder = json.JSONEncoder()
+    bounded_text((part for tool in offer.callable_tools for part in encoder.iterencode(tool.parameters)), "tools")
 
 
 def _num_calls(offer: Offer, form: CallForm) -> int:

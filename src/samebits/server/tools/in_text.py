@@ -21,8 +21,11 @@ The result comes in the next message, between <tool_response> and </tool_respons
 usual."""
 
 
-def as_text(messages: Sequence[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """The same conversation of system, user and assistant messages alone; results that follow each other are one."""
+def as_text(messages: Sequence[dict[str, Any]], tools: Sequence[Tool], takes_system: bool) -> list[dict[str, Any]]:
+    """The same conversation of system, user and assistant messages alone; results that follow each other are one.
+
+    takes_system   whether the template takes a system message; else the section stands before the first message
+    """
     told: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "tool":
@@ -39,6 +42,8 @@ def as_text(messages: Sequence[dict[str, Any]], tools: Sequence[Tool]) -> list[d
         )
         if told and told[0]["role"] == "system":
             told[0]["content"] += "\n\n" + section
+        elif told and not takes_system:
+            told[0]["content"] = section + "\n\n" + told[0]["content"]
         else:
             told.insert(0, {"role": "system", "content": section})
     return [{"role": m["role"], "content": m["content"]} for m in told]
