@@ -157,6 +157,13 @@ def test_reasoning_is_a_block_of_its_own(thinking_client: Any) -> None:
     assert "thinking" in kinds
 
 
+def test_reasoning_that_cannot_be_turned_off_is_not_turned_off_quietly(client: Any, thinking_client: Any) -> None:
+    wishes: dict[str, Any] = {"model": NAME, "messages": HELLO, "max_tokens": 2, "thinking": {"type": "disabled"}}
+    assert client.messages.create(**wishes).role == "assistant"
+    with pytest.raises(anthropic.BadRequestError, match="thinking: got reasoning turned off"):
+        thinking_client.messages.create(**wishes)
+
+
 def test_the_assistants_last_words_go_on(thinking: Running, thinking_client: Any) -> None:
     begun = [*HELLO, {"role": "assistant", "content": "I say"}]
     reply = thinking_client.messages.create(model=NAME, messages=begun, max_tokens=5)

@@ -15,7 +15,7 @@ from samebits.server.json_output import json_response
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Grown, Opened, blocks_of
 from samebits.server.protocols.messages_body import MessagesBody
-from samebits.server.protocols.turn_body import receipt
+from samebits.server.protocols.turn_body import receipt, thinking_variables
 from samebits.server.request_body import read_body
 from samebits.server.server_events import MESSAGES, event_stream
 from samebits.server.tools.reading import Broken, parse_json
@@ -54,11 +54,11 @@ async def messages(request: Request) -> Response:
 def turn_of(served: ServedModel, body: MessagesBody) -> Turn:
     """The body as a turn. A conversation that ends with the assistant's words goes on from them."""
     told = body.conversation()
-    template, variables = served.llm.chat_template, {}
-    if body.thinking and template is not None and template.names("enable_thinking"):
-        variables["enable_thinking"] = body.thinking.type == "adaptive"
+    variables: dict[str, Any] = {}
+    if body.thinking and body.thinking.type == "disabled":
+        variables |= thinking_variables(served, "thinking", False)
     if body.output_config and body.output_config.effort:
-        variables["reasoning_effort"] = body.output_config.effort  # type: ignore[assignment]
+        variables["reasoning_effort"] = body.output_config.effort
     is_continued = told[-1]["role"] == "assistant" and "tool_calls" not in told[-1]
     return Turn(
         messages=told,
