@@ -51,7 +51,7 @@ class FusedStream(TextStream):
     """The tokenizer's own stream, until it breaks."""
 
     def __init__(self, tokenizer: Tokenizer, fuse: Fuse, at_end: bool) -> None:
-        super().__init__(tokenizer, True)
+        super().__init__(tokenizer, True, frozenset())
         self._fuse, self._at_end = fuse, at_end
 
     def push(self, *ids: int) -> str:

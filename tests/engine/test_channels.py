@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from samebits.engine.answer import Answer, Completion, Piece
+from samebits.engine.job import Generation
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
-from samebits.server.answers import CompletionShape
 from samebits.server.chat_answers import ChatShape
+from samebits.server.completion_answers import ChoiceShape
+from samebits.server.protocol import CompletionBody
 from samebits.server.turn_events import ChoiceAnswer, Step
 from samebits.server.turn_reader import TurnReader
 
@@ -113,9 +115,11 @@ def test_the_servers_answers_keep_thinking_apart() -> None:
     told, pieces = completion(tokenizer, TURN)
     message, streamed = choice_of(tokenizer, pieces)
     assert (message["content"], message["reasoning_content"]) == ("Four \u00e9.", "Two and two.{}")
-    assert CompletionShape(False).choice(tokenizer, 0, told)["text"] == "Four \u00e9."
+    job = Generation(tokenizer, np.zeros(1, np.int32), SamplingParams(), 2000, None, None)
+    shape = ChoiceShape(tokenizer, 0, job, CompletionBody.model_validate({"prompt": "x"}), None)
+    assert shape.whole(told)["text"] == "Four \u00e9."
     assert streamed == {"content": "Four \u00e9.", "reasoning_content": "Two and two.{}"}
-    parts = [CompletionShape(False).part(tokenizer, 0, piece, 0)["text"] for piece in pieces]
+    parts = [shape.part(piece)["text"] for piece in pieces]
     assert "".join(parts) == "Four \u00e9."
     _, plain = completion(tokenizer, "Hi<|return|>")
     assert "reasoning_content" not in choice_of(tokenizer, plain)[0]

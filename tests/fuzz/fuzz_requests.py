@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import sys
 import tempfile
 import threading
@@ -38,6 +39,7 @@ from samebits.server.model import ServedModel
 
 MAX_SECONDS = 20.0  # for one answer, on a machine that does other things too
 STATUSES = {200, 400, 404, 413, 503}
+OWN_FAULTS = re.compile("response_format|none that is allowed")  # of a request, found in the midst of its answer
 
 TEXTS = st.one_of(st.text(max_size=20), st.sampled_from(["", "hello hi", "\x00", "<|im_end|>", "{" * 50, "a" * 3000]))
 NUMBERS = st.one_of(
@@ -98,6 +100,7 @@ TOOLS = st.lists(
 CHOICES = st.sampled_from(["none", "auto", "required"]) | st.builds(
     lambda name: {"type": "function", "function": {"name": name}}, FUNCTIONS
 )
+GRAMMARS = st.sampled_from(['root ::= "a" | "b"', 'start: "a"', 'root ::= "\\x41"', "root ::= root"])
 SAMPLING = {
     "n": st.integers(1, 4),
     "seed": NUMBERS,
@@ -114,6 +117,21 @@ SAMPLING = {
     "logit_bias": st.dictionaries(st.integers(-1, 300).map(str) | TEXTS, NUMBERS, max_size=4),
     "ignore_eos": st.booleans(),
     "priority": NUMBERS,
+    "min_tokens": st.integers(0, 9),
+    "stop_token_ids": IDS,
+    "allowed_token_ids": IDS,
+    "bad_words": st.lists(TEXTS, max_size=3),
+    "skip_special_tokens": st.booleans(),
+    "include_stop_str_in_output": st.booleans(),
+    "prompt_logprobs": st.integers(-1, 21),
+    "truncate_prompt_tokens": st.integers(-2, 200),
+    "logits_sha256": st.booleans(),
+    "cache_salt": TEXTS,
+    "guided_choice": st.lists(TEXTS, max_size=3),
+    "grammar": TEXTS
+    | st.sampled_from(['root ::= "a" | "b"', 'start: "a"', 'root ::= "' + "\\x41" + '"', "root ::= root"]),
+    "structured_outputs": ANYTHING | st.just({"regex": "a+"}),
+    "typical_p": NUMBERS,
     "response_format": FORMATS,
     "model": st.sampled_from(["tiny", "other"]),
     "mood": ANYTHING,
@@ -129,12 +147,64 @@ CHAT = {
 }
 # A short one that knows tools: the section that we would write for it does not fit into the context here.
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools | length if tools }}"
+INPUT_PARTS = st.lists(st.fixed_dictionaries({"type": st.just("input_text"), "text": TEXTS}), max_size=2)
+ITEMS = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["message", "function_call", "function_call_output", "reasoning", "x"])},
+        optional={
+            "role": st.sampled_from(["user", "assistant", "developer"]),
+            "content": TEXTS
+            | st.lists(st.fixed_dictionaries({"type": st.just("input_text"), "text": TEXTS}), max_size=2),
+            "call_id": TEXTS,
+            "name": FUNCTIONS,
+            "arguments": TEXTS,
+            "output": TEXTS,
+        },
+    ),
+    max_size=4,
+)
+BLOCKS = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["text", "tool_use", "tool_result", "thinking", "image"])},
+        optional={
+            "text": TEXTS,
+            "id": TEXTS,
+            "name": FUNCTIONS,
+            "input": ANYTHING,
+            "tool_use_id": TEXTS,
+            "thinking": TEXTS,
+        },
+    ),
+    max_size=3,
+)
+BLOCK_MESSAGES = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": TEXTS | BLOCKS}), max_size=4
+)
+OPTIONS = st.fixed_dictionaries({"num_predict": st.integers(-1, 8)}, optional={**SAMPLING, "num_ctx": NUMBERS})
+OLLAMA = {"stream": st.booleans(), "format": ANYTHING | st.just("json"), "think": ANYTHING, "logprobs": st.booleans()}
 ROUTES = {
     "/v1/chat/completions": ({"messages": MESSAGES, "max_tokens": st.integers(1, 8)}, CHAT),
     "/v1/completions": (
         {"prompt": PROMPTS, "max_tokens": st.integers(1, 8)},
         {**SAMPLING, "logprobs": NUMBERS, "echo": st.booleans(), "suffix": TEXTS, "best_of": NUMBERS},
     ),
+    "/v1/responses": (
+        {"input": TEXTS | ITEMS, "max_output_tokens": st.integers(0, 8)},
+        {**SAMPLING, "instructions": TEXTS, "text": ANYTHING, "reasoning": ANYTHING, "store": st.booleans()},
+    ),
+    "/v1/messages": (
+        {"messages": BLOCK_MESSAGES, "max_tokens": st.integers(0, 8)},
+        {
+            **SAMPLING,
+            "system": TEXTS | PARTS,
+            "thinking": ANYTHING,
+            "tool_choice": ANYTHING,
+            "stop_sequences": st.lists(TEXTS),
+        },
+    ),
+    "/api/chat": ({"messages": MESSAGES, "options": OPTIONS}, OLLAMA),
+    "/api/generate": ({"prompt": TEXTS, "options": OPTIONS}, {**OLLAMA, "raw": st.booleans(), "system": TEXTS}),
+    "/v1/rerank": ({"query": TEXTS, "documents": st.lists(TEXTS, max_size=3)}, {"top_n": NUMBERS}),
     "/v1/embeddings": (
         {"input": PROMPTS},
         {"encoding_format": st.sampled_from(["float", "base64", "x"]), "pooling": TEXTS, "dimensions": NUMBERS},
@@ -216,17 +286,20 @@ class Target:
         reply = self.wait(self.post(path, data))
         assert time.monotonic() - start < MAX_SECONDS, f"{time.monotonic() - start:.1f} s"
         if reply.status_code == 500:  # a format may turn out impossible in the midst of an answer, and nothing else
-            assert "response_format" in reply.json()["error"]["message"], (reply.text, self.faults)
+            assert OWN_FAULTS.search(reply.text), (reply.text, self.faults)
         elif reply.status_code != 200:
             assert reply.status_code in STATUSES, reply.text
             error = reply.json()["error"]
-            assert error["message"].isprintable(), error
-            assert len(error["message"]) < 500, error
+            message = error if isinstance(error, str) else error["message"]
+            assert message.isprintable(), error
+            assert len(message) < 500, error
+        elif reply.headers["content-type"] == "application/x-ndjson":
+            assert all(json.loads(line) for line in reply.text.splitlines())
         elif not reply.headers["content-type"].startswith("text/event-stream"):
             assert reply.json()
-        else:
+        elif not reply.text.startswith("event: "):
             assert reply.text.endswith("data: [DONE]\n\n"), reply.text[-200:]
-        assert all("response_format" in fault for fault in self.faults), self.faults
+        assert all(OWN_FAULTS.search(fault) for fault in self.faults), self.faults
         pages, deadline = self.served.llm.engine.scheduler.pages, time.monotonic() + 5
         while pages.num_used and time.monotonic() < deadline:
             time.sleep(0.002)

@@ -119,6 +119,17 @@ def test_a_forced_call_and_its_result(roomy_client: Any, is_streamed: bool) -> N
     )
 
 
+def test_a_call_that_is_cut_loses_no_text(roomy_client: Any) -> None:
+    wishes: dict[str, Any] = {"model": NAME, "tools": [TOOL], "messages": HELLO, "extra_body": {"seed": 1}}
+    for max_tokens in (1, 3, 6):
+        reply = roomy_client.messages.create(**wishes, max_tokens=max_tokens, tool_choice={"type": "any"})
+        assert reply.stop_reason == "max_tokens"
+        with roomy_client.messages.stream(**wishes, max_tokens=max_tokens, tool_choice={"type": "any"}) as stream:
+            deltas = [e.delta for e in stream if e.type == "content_block_delta"]
+        told = "".join(getattr(d, "partial_json", None) or getattr(d, "text", "") for d in deltas)
+        assert "".join(getattr(block, "text", "") for block in reply.content) in (told, "")
+
+
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if not loop.last or m.role != 'assistant' %}"
     "</{{ m.role }}>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant><think>{% endif %}"
@@ -144,6 +155,13 @@ def test_reasoning_is_a_block_of_its_own(thinking_client: Any) -> None:
         kinds = {event.type for event in stream}
         assert stream.get_final_message().content[0].thinking == reply.content[0].thinking
     assert "thinking" in kinds
+
+
+def test_reasoning_that_cannot_be_turned_off_is_not_turned_off_quietly(client: Any, thinking_client: Any) -> None:
+    wishes: dict[str, Any] = {"model": NAME, "messages": HELLO, "max_tokens": 2, "thinking": {"type": "disabled"}}
+    assert client.messages.create(**wishes).role == "assistant"
+    with pytest.raises(anthropic.BadRequestError, match="thinking: got reasoning turned off"):
+        thinking_client.messages.create(**wishes)
 
 
 def test_the_assistants_last_words_go_on(thinking: Running, thinking_client: Any) -> None:

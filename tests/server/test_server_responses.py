@@ -112,6 +112,14 @@ def test_a_forced_call_and_its_result(roomy_client: openai.OpenAI, is_streamed: 
     assert roomy_client.responses.create(**wishes, input=history, tool_choice="none").usage.output_tokens <= 5
 
 
+def test_a_call_that_is_cut_is_incomplete(roomy_client: openai.OpenAI) -> None:
+    wishes: dict[str, Any] = {"model": NAME, "tools": [TOOL], "input": "hello", "extra_body": {"seed": 1}}
+    for max_tokens in (1, 4):
+        reply = roomy_client.responses.create(**wishes, tool_choice="required", max_output_tokens=max_tokens)
+        assert reply.status == "incomplete"
+        assert {item.status for item in reply.output} <= {"incomplete"}
+
+
 def test_text_held_to_a_schema(client: openai.OpenAI) -> None:
     schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
     form = {"format": {"type": "json_schema", "name": "s", "schema": schema, "strict": True}}

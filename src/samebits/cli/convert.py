@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from samebits.cli import flags
-from samebits.cli.output import AsJson
 from samebits.cli.model_options import progress_bar
+from samebits.cli.output import AsJson
 from samebits.convert.quantize import converted, quantized
 from samebits.convert.types import FILE_TYPES, PLAIN, check_type
 from samebits.convert.writing import OutFile, write

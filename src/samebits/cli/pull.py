@@ -21,7 +21,6 @@ from samebits.loaders.pull import pull as pull_model
 from samebits.loaders.pull_bar import PullBar
 
 
-
 def pull(
     model: str = flags.Argument(
         DEFAULT_MODEL, help="A short name, hf:owner/repo, hf:owner/repo:Q4_K_M, an https address, or a local path."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
 from samebits.server.errors import bad_request
 from samebits.server.limits import MAX_NAME_CHARS
@@ -13,6 +13,17 @@ from samebits.server.limits import MAX_NAME_CHARS
 Item = TypeVar("Item")
 Text = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: the others are not examined
+
+
+def _refuse_true(value: bool) -> bool:
+    if value:
+        raise ValueError("Value should be false")
+    return value
+
+
+Off = Annotated[
+    bool, AfterValidator(_refuse_true), Field(json_schema_extra={"const": False})
+]  # what cannot be turned on
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from samebits.server.base_body import Body, Few, Text
+from samebits.server.base_body import Body, Few, Off, Text
 from samebits.server.counting import at_most, bounded_text
 from samebits.server.errors import bad_request
 from samebits.server.limits import MAX_CHOICES
@@ -65,8 +65,8 @@ class StructuredOutputs(Body, extra="forbid"):
     choice: Choices | None = None
     grammar: str | None = None
     json_object: bool | None = None
-    disable_any_whitespace: Literal[False] | None = None
-    disable_additional_properties: Literal[False] | None = None
+    disable_any_whitespace: Off | None = None
+    disable_additional_properties: Off | None = None
 
     def wanted(self, param: str) -> list[OutputFormat]:
         found = [

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, model_validator
 
-from samebits.server.base_body import Body, Few, Text, says
+from samebits.server.base_body import Body, Few, Off, Text, says
 from samebits.server.constraints import Choices, ResponseFormat, Schema, StructuredOutputs, constraint, only_one
 from samebits.server.counting import END_OF_IDS, at_most, check_id_list, check_prompts, few_parts
 from samebits.server.errors import bad_request
@@ -49,7 +49,7 @@ FORMS = {  # fields that hold an answer to a form of some kind
 class StreamOptions(Body, extra="forbid"):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
-    continuous_usage_stats: Literal[False] | None = None
+    continuous_usage_stats: Off | None = None
 
 
 class Sampling(Body):
@@ -220,8 +220,8 @@ class ChatBody(Sampling):
     )
     add_generation_prompt: bool | None = says("whether the template opens the answer, as it does if absent")
     continue_final_message: bool | None = says("the answer goes on from the last message, which is the assistant's")
-    add_special_tokens: Literal[False] | None = says("a template adds them by itself")
-    echo: Literal[False] | None = says("the conversation is not part of the answer")
+    add_special_tokens: Off | None = says("a template adds them by itself")
+    echo: Off | None = says("the conversation is not part of the answer")
     tools: Annotated[Few[ToolBody], at_most(MAX_TOOLS)] | None = says("functions that the model may call")
     tool_choice: Literal["none", "auto", "required"] | ChosenFunction | None = says(
         "`none`, `auto`, `required`, or the one function to call"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,9 +15,10 @@ from samebits.server.json_output import json_response
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Grown, Opened, blocks_of
 from samebits.server.protocols.messages_body import MessagesBody
-from samebits.server.protocols.turn_body import receipt
+from samebits.server.protocols.turn_body import receipt, thinking_variables
 from samebits.server.request_body import read_body
 from samebits.server.server_events import MESSAGES, event_stream
+from samebits.server.tools.reading import Broken, parse_json
 from samebits.server.turn_events import ChoiceAnswer
 from samebits.server.turns import Turn, TurnStream, start_turn
 
@@ -54,11 +54,11 @@ async def messages(request: Request) -> Response:
 def turn_of(served: ServedModel, body: MessagesBody) -> Turn:
     """The body as a turn. A conversation that ends with the assistant's words goes on from them."""
     told = body.conversation()
-    template, variables = served.llm.chat_template, {}
-    if body.thinking and template is not None and template.names("enable_thinking"):
-        variables["enable_thinking"] = body.thinking.type == "adaptive"
+    variables: dict[str, Any] = {}
+    if body.thinking and body.thinking.type == "disabled":
+        variables |= thinking_variables(served, "thinking", False)
     if body.output_config and body.output_config.effort:
-        variables["reasoning_effort"] = body.output_config.effort  # type: ignore[assignment]
+        variables["reasoning_effort"] = body.output_config.effort
     is_continued = told[-1]["role"] == "assistant" and "tool_calls" not in told[-1]
     return Turn(
         messages=told,
@@ -71,9 +71,16 @@ def turn_of(served: ServedModel, body: MessagesBody) -> Turn:
 
 
 def block_shape(block: Block) -> dict[str, Any]:
-    """A whole block; reasoning has no signature, since nobody but the client keeps it."""
+    """A whole block; reasoning has no signature, since nobody but the client keeps it.
+
+    A call that was cut is no object, and comes as text.
+    """
     if block.kind == "call":
-        return {"type": "tool_use", "id": block.id, "name": block.name, "input": json.loads(block.text or "{}")}
+        try:
+            given = parse_json(block.text or "{}")
+        except Broken:
+            return {"type": "text", "text": block.text}
+        return {"type": "tool_use", "id": block.id, "name": block.name, "input": given}
     if block.kind == "reasoning":
         return {"type": "thinking", "thinking": block.text, "signature": ""}
     return {"type": "text", "text": block.text}

@@ -81,7 +81,9 @@ class MessagesBody(TurnBody):
     stop_sequences: Annotated[list[Stop], at_most(1024)] | None = says("texts that end the answer")
     tools: Annotated[Few[CustomTool], at_most(MAX_TOOLS)] | None = says("functions that the model may call")
     tool_choice: ToolChoice | None = says("`auto`, `any`, `tool` with a `name`, or `none`")
-    thinking: Thinking | None = says("`disabled` or `adaptive`, for templates that name enable_thinking")
+    thinking: Thinking | None = says(
+        "`adaptive`, as the model does by itself, or `disabled` where it can be turned off"
+    )
     output_config: OutputConfig | None = says("`format` with a JSON schema; `effort`, for templates that name it")
 
     refused: ClassVar[dict[str, Refused]] = {

@@ -16,7 +16,7 @@ from samebits.server.errors import bad_request
 from samebits.server.json_output import json_response
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocols.ollama_body import GenerationBody, OllamaChatBody, OllamaGenerateBody, ShowBody
-from samebits.server.protocols.turn_body import receipt
+from samebits.server.protocols.turn_body import receipt, thinking_variables
 from samebits.server.request_body import read_body
 from samebits.server.server_events import OLLAMA, event_stream
 from samebits.server.tools.offer import NOTHING, Offer
@@ -87,16 +87,10 @@ async def _answered(
 
 
 def _thinking(served: ServedModel, body: GenerationBody) -> dict[str, Any]:
-    """The variable of the model's template that `think` sets; ApiError where there is none to turn reasoning on."""
-    template = served.llm.chat_template
-    if body.think is None or template is None:
-        return {}
-    for name, is_own in (("reasoning_effort", isinstance(body.think, str)), ("enable_thinking", True)):
-        if is_own and template.names(name):
-            return {name: body.think if name == "reasoning_effort" else bool(body.think)}
-    if body.think is False:
-        return {}
-    raise bad_request("think", str(body.think).lower(), "false: the model's chat template names no variable for it")
+    """The variable of the model's template that `think` sets; ApiError where there is none for it."""
+    if isinstance(body.think, str):
+        return {"reasoning_effort": body.think}
+    return {} if body.think is None else thinking_variables(served, "think", body.think)
 
 
 async def _lines(

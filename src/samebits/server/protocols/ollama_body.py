@@ -87,7 +87,9 @@ class GenerationBody(Body):
     stream: bool | None = says("the answer as it comes, which it does if absent")
     options: dict[str, Any] | None = says("how tokens are drawn; each option is honoured or refused by name")
     format: Literal["", "json"] | dict[str, Any] | None = says("`json`, or a JSON schema")
-    think: bool | Literal["low", "medium", "high"] | None = says("for templates that name what it sets")
+    think: bool | Literal["low", "medium", "high"] | None = says(
+        "whether the model reasons, where that can be chosen, or how much"
+    )
     logprobs: bool | None = says("log-probabilities of the answer's tokens")
     top_logprobs: TopCount | None = says("so many alternatives to each of them")
     logits_sha256: bool | None = says("a hash over the logits of all drawn tokens")
