@@ -234,6 +234,53 @@ class SmallestScaleOfMxfp4(InFormat):
         blocks[..., 0][blocks[..., 0] < 78] = 78
 
 
+class MinimumsOfQ2KInPairs(InFormat):
+    """Takes the minimum of q2_k's lower halves for the upper ones too."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "q2_k"
+    witness = shown_by(product, 1, 2, 256, "q2_k")
+    twin = shown_by(product, 1, 2, 256, "q3_k")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        blocks[..., 1:16:2] = (blocks[..., 1:16:2] & 15) | (blocks[..., 0:16:2] & 240)
+
+
+class LowestScaleOfQ3K(InFormat):
+    """Saturates the scales of q3_k at -31, as a format around zero might."""
+
+    ops, fmt, argument = ("embedding",), "q3_k", "table"
+    witness = shown_by(embedded, "q3_k", 256)
+    twin = shown_by(embedded, "q2_k", 256)
+
+    def edit(self, blocks: np.ndarray) -> None:
+        low, high = blocks[..., 96:100], blocks[..., 104:108]  # of scales 0 to 3
+        low[((low & 15) == 0) & ((high & 3) == 0)] |= 1
+
+
+class LastLevelOfIq4(InFormat):
+    """Looks up one level too few of iq4_nl: 113 becomes 89."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "iq4_nl"
+    witness = shown_by(product, 1, 2, 64, "iq4_nl")
+    twin = shown_by(product, 1, 2, 64, "q4_0")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        codes = blocks[..., 2:]
+        codes[(codes & 15) == 15] &= 254
+
+
+class ScalesOfIq4XsWithoutHighBits(InFormat):
+    """Reads the scales of iq4_xs from their low four bits alone in rows of more than one super-block."""
+
+    ops, fmt = ("gemm", "gemm_q8"), "iq4_xs"
+    witness = shown_by(product, 1, 2, 512, "iq4_xs")
+    twin = shown_by(product, 1, 2, 256, "iq4_xs")
+
+    def edit(self, blocks: np.ndarray) -> None:
+        if blocks.shape[-2] > 1:
+            blocks[..., 2:4] = 0
+
+
 class QuietBlocksSkipped(Defect):
     """Takes activation blocks with a scale below 2^-20 for empty ones."""
 
