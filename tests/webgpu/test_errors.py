@@ -182,3 +182,11 @@ def test_nothing_is_printed_but_what_was_asked_for() -> None:
     assert finished.returncode == 0
     assert "webgpu" in finished.stdout
     assert finished.stderr == ""
+
+
+def test_a_machine_without_a_driver_is_told_in_plain_words() -> None:
+    nowhere = dict.fromkeys(("VK_DRIVER_FILES", "VK_ICD_FILENAMES"), "/nonexistent.json")
+    command = [sys.executable, "-c", "from samebits.backends.webgpu.device import open_device; open_device()"]
+    done = subprocess.run(command, env={**os.environ, **nowhere}, capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert "no WebGPU device: no driver for Vulkan, Metal or D3D12 was found" in last

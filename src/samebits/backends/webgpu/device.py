@@ -25,6 +25,8 @@ GRANTED = {
 }
 PIECE_BYTES = 4 << 20  # of one write: wgpu copies it, and a device that has no room for the copy is lost
 MAX_PENDING_BYTES = 32 << 20  # written and not yet on the device
+NO_ADAPTER = "No suitable graphics adapter"  # as wgpu words it
+NO_DRIVER = "no driver for Vulkan, Metal or D3D12 was found; Debian's mesa-vulkan-drivers has one that needs no GPU"
 
 
 class Gpu:
@@ -121,7 +123,8 @@ def open_device() -> Gpu:
     try:
         return Gpu(wgpu.gpu.request_adapter_sync(power_preference="high-performance"))
     except Exception as error:
-        raise Unavailable(f"no WebGPU device: {one_line(error)}") from None
+        reason = NO_DRIVER if NO_ADAPTER in str(error) else one_line(error)
+        raise Unavailable(f"no WebGPU device: {reason}") from None
 
 
 @cache

@@ -31,6 +31,7 @@ fn join(tile: Tile, kv_head: u32, lane: u32) {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    nothing = lane & P.zero;
     let kv_head = group.y;
     let tile = tile_in(group.x, 0u);
     // no early return: some compilers run what follows with all lanes off

@@ -30,6 +30,7 @@ fn score(tile: Tile, kv_head: u32, cut: Cut, lane: u32) {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    nothing = lane & P.zero;
     let kv_head = group.y;
     let tile = tile_in(sequence_of_cut(group.x), 0u);
     let cut = cut_of(tile, group.x);

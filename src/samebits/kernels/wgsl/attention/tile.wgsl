@@ -7,21 +7,11 @@ var<workgroup> weights: array<vec4<f32>, LANES * G>;  // P by position, rounded 
 var<workgroup> probabilities: array<vec4<f32>, LANES * G>;  // p
 var<workgroup> cells: array<u32, LANES>;  // where values lie; NO_PAGE where no pair looks
 
-// The pairs' maxima over positions first .. last, and their sinks.
-fn find_maxima(tile: Tile, kv_head: u32, lane: u32, first: i32, last: i32) {
-    var found = same_for_quads(minus_inf());
-    for (var chunk = first; chunk <= last; chunk += i32(LANES)) {
-        var page: u32;
-        found = max_quads(found, logits_at(tile, kv_head, chunk + i32(lane), &page));
-    }
-    store_weights(lane, found);
-    workgroupBarrier();
-    if (lane < G) {
-        var largest = sinks_of(tile, kv_head, lane);
-        for (var other = 0u; other < LANES; other++) { largest = max(largest, weights[other * G + lane]); }
-        maxima[lane] = largest;
-    }
-    workgroupBarrier();
+// The pairs' maxima from those of all lanes, and their sinks: lane g < G has four pairs.
+fn note_maxima(tile: Tile, kv_head: u32, g: u32) {
+    var largest = sinks_of(tile, kv_head, g);
+    for (var other = 0u; other < opaque(LANES); other++) { largest = max(largest, weights[other * G + g]); }
+    maxima[g] = largest;
 }
 
 // p and P of the lane's position, for all lanes to read.
@@ -42,7 +32,16 @@ fn attend(tile: Tile, kv_head: u32, lane: u32) {
     let last = high_of(tile, place_of(tile, tile.num_pairs - 1u));
     workgroupBarrier();
     take_queries();
-    find_maxima(tile, kv_head, lane, first, last);
+
+    var largest = same_for_quads(minus_inf());
+    for (var chunk = first; chunk <= last; chunk += i32(LANES)) {
+        var page: u32;
+        largest = max_quads(largest, logits_at(tile, kv_head, chunk + i32(lane), &page));
+    }
+    store_weights(lane, largest);
+    workgroupBarrier();
+    if (lane < G) { note_maxima(tile, kv_head, lane); }
+    workgroupBarrier();
 
     var sums = no_sums();
     var cut = no_sums();
@@ -52,14 +51,14 @@ fn attend(tile: Tile, kv_head: u32, lane: u32) {
         note_weights(tile, kv_head, lane, chunk + i32(lane));
         workgroupBarrier();
         if (lane < G) {
-            for (var start = 0u; start < LANES; start += 16u) {
+            for (var start = 0u; start < opaque(LANES); start += 16u) {
                 var run = vec4<f32>();
                 for (var i = start; i < start + 16u; i++) { run = add4(run, probabilities[i * G + lane]); }
                 cut_total = add4(cut_total, run);
             }
         }
         if (lane < OCTETS) {
-            for (var start = 0u; start < LANES; start += 16u) {
+            for (var start = 0u; start < opaque(LANES); start += 16u) {
                 var run = no_sums();
                 for (var i = start; i < start + 16u; i++) {
                     run = add_values(run, load_weights(i), octet_at(cells[i], lane));
@@ -81,14 +80,8 @@ fn attend(tile: Tile, kv_head: u32, lane: u32) {
     workgroupBarrier();
     if (lane < OCTETS) {
         let found = add_sums(sums, cut);
-        store_column(tile, kv_head, column_of(lane, 0u), found.a);
-        store_column(tile, kv_head, column_of(lane, 1u), found.b);
-        store_column(tile, kv_head, column_of(lane, 2u), found.c);
-        store_column(tile, kv_head, column_of(lane, 3u), found.d);
-        store_column(tile, kv_head, column_of(lane, 4u), found.e);
-        store_column(tile, kv_head, column_of(lane, 5u), found.f);
-        store_column(tile, kv_head, column_of(lane, 6u), found.g);
-        store_column(tile, kv_head, column_of(lane, 7u), found.h);
+        var columns = array<Quads, 8>(found.a, found.b, found.c, found.d, found.e, found.f, found.g, found.h);
+        for (var c = 0u; c < opaque(8u); c++) { store_column(tile, kv_head, column_of(lane, c), columns[c]); }
     }
     if (loops_were_ended()) { refuse(TOO_LONG); }
 }
@@ -99,6 +92,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    nothing = lane & P.zero;
     let kv_head = group.y;
     let tile = tile_of(group.z * groups.x + group.x);
     if (tile.num_pairs == 0u || (SKIPS_SINGLE && tile.num_rows == 1)) { return; }

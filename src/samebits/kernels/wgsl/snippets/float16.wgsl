@@ -1,10 +1,16 @@
 // float16 by integer operations: a device's own conversions may flush subnormals or round otherwise.
 fn widen_f16(half: u32) -> f32 {
+    let beyond = ((half & 0x8000u) << 16u) | ((half & 0x7fffu) << 13u) | 0x7f800000u;  // NaN and Inf
+    let number = bitcast<u32>(widen_finite_f16(half));
+    return bitcast<f32>(select(number, beyond, (half & 0x7fffu) >= 0x7c00u));
+}
+
+// Of numbers that are checked elsewhere to be neither NaN nor Inf.
+fn widen_finite_f16(half: u32) -> f32 {
     let sign = (half & 0x8000u) << 16u;
     let rest = half & 0x7fffu;
     let tiny = f32(rest) * 5.9604644775390625e-8;  // a subnormal: its integer times 2^-24, exact
-    let normal = select((rest << 13u) + 0x38000000u, (rest << 13u) | 0x7f800000u, rest >= 0x7c00u);
-    return bitcast<f32>(select(normal, bitcast<u32>(tiny), rest < 0x0400u) | sign);
+    return bitcast<f32>(select((rest << 13u) + 0x38000000u, bitcast<u32>(tiny), rest < 0x0400u) | sign);
 }
 
 // A settled float32 to float16, to nearest even; what rounds to zero is +0. Beyond 65504 it is Inf, NaN stays NaN.

@@ -1,5 +1,6 @@
 // Every float operation of the portable tier is written with these. A compiler may contract a product with a sum, or
 // reorder sums; it cannot see that P.zero is 0, so what passes through the exclusive or has been rounded before.
+// P.zero is used for nothing else: lavapipe puts the values of uniform words on which conditions depend into the shader.
 fn rounded(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ P.zero); }
 fn mul(a: f32, b: f32) -> f32 { return rounded(a * b); }
 fn add(a: f32, b: f32) -> f32 { return rounded(a + b); }

@@ -12,7 +12,7 @@ fn key_is_bad() -> bool { return false; }  // a score says it
 
 fn four_of_query(start: u32, e: u32) -> vec4<f32> {
     var four = vec4<f32>();
-    for (var j = 0u; j < 4u; j++) {
+    for (var j = 0u; j < opaque(4u); j++) {
         if (e + j < D) { four[j] = q_at(start + e + j); }
     }
     return four;
@@ -21,27 +21,28 @@ fn four_of_query(start: u32, e: u32) -> vec4<f32> {
 // All lanes put the tile's queries down.
 fn note_queries(tile: Tile, kv_head: u32, lane: u32) {
     for (var nth = lane; nth < BLOCKS; nth += LANES) {
-        var codes = array<vec4<u32>, 8>();
         var sums = vec4<i32>();
         var scales = vec4<f32>();
-        for (var j = 0u; j < 4u; j++) {
-            if (j >= tile.num_pairs) { continue; }
+        for (var j = 0u; j < opaque(4u); j++) {
+            if (j >= tile.num_pairs) {
+                for (var w = 0u; w < opaque(8u); w++) { query_codes[nth * 8u + w][j] = 0u; }
+                continue;
+            }
             let row = tile.first_row + (tile.first_pair + j) / GROUP;
             let start = q_row(row) + head_of(tile, kv_head, j) * D;
             var amax = 0u;
-            for (var w = 0u; w < 8u; w++) {
+            for (var w = 0u; w < opaque(8u); w++) {
                 amax = max(amax, magnitude_of_four(four_of_query(start, nth * 32u + w * 4u)));
             }
             if (amax > LARGEST_AMAX) { refuse(BAD_QUERY); }
             let factor = code_factor(amax);
             scales[j] = block_scale(amax);
-            for (var w = 0u; w < 8u; w++) {
+            for (var w = 0u; w < opaque(8u); w++) {
                 let word = four_codes(four_of_query(start, nth * 32u + w * 4u), factor);
-                codes[w][j] = word;
+                query_codes[nth * 8u + w][j] = word;
                 sums[j] += dot4I8Packed(word, 0x01010101u);
             }
         }
-        for (var w = 0u; w < 8u; w++) { query_codes[nth * 8u + w] = codes[w]; }
         query_sums[nth] = sums;
         query_scales[nth] = scales;
     }
@@ -75,7 +76,7 @@ fn take_queries() {}
 fn scores_at(cell: u32) -> Quads {
     var total = vec4<f32>();
     var chunk = vec4<f32>();
-    for (var nth = 0u; nth < BLOCKS; nth++) {
+    for (var nth = 0u; nth < opaque(BLOCKS); nth++) {
         let scale = bitcast<f32>(k[P.k_scales + cell + nth]);
         let factor = mul4(vec4(scale), query_scales[nth]);
         chunk = add4(chunk, mul4(vec4<f32>(block_sums(cell + nth, nth)), factor));

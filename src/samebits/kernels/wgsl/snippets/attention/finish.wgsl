@@ -28,16 +28,12 @@ fn store_one(tile: Tile, kv_head: u32, column: u32, pair: u32, value: f32) {
 
 fn store4(tile: Tile, kv_head: u32, column: u32, g: u32, sum: vec4<f32>) {
     let x = settle4(mul4(sum, factors[g]));
-    store_one(tile, kv_head, column, g * 4u, x.x);
-    store_one(tile, kv_head, column, g * 4u + 1u, x.y);
-    store_one(tile, kv_head, column, g * 4u + 2u, x.z);
-    store_one(tile, kv_head, column, g * 4u + 3u, x.w);
+    for (var j = 0u; j < opaque(4u); j++) { store_one(tile, kv_head, column, g * 4u + j, x[j]); }
 }
 
 // Lane g < G, with the sums of p of its pairs.
 fn note_factors(tile: Tile, kv_head: u32, g: u32, l: vec4<f32>) {
-    factors[g] = vec4(
-        finish_totals(tile, kv_head, g, l.x, 0u), finish_totals(tile, kv_head, g, l.y, 1u),
-        finish_totals(tile, kv_head, g, l.z, 2u), finish_totals(tile, kv_head, g, l.w, 3u),
-    );
+    var found = vec4<f32>();
+    for (var j = 0u; j < opaque(4u); j++) { found[j] = finish_totals(tile, kv_head, g, l[j], j); }
+    factors[g] = found;
 }

@@ -5,7 +5,10 @@ const QUADS = (RUNS + 3u) / 4u;  // of runs
 const LARGEST_HALF = select(0x5f00u, 0x7bffu, K_F16);  // 2^63 as bfloat16, 65504
 
 var<workgroup> queries: array<vec4<f32>, QUADS * 32u * G>;  // [element][four pairs], rounded to the keys' type
-var<private> own: array<Quads, QUADS * 32u>;  // the same, the lane's own: indices are constants, so it is registers
+// The same, the lane's own, which is read faster, and is registers where all indices are constants. It is written full of
+// zeros, element by element: for larger heads compilers take many seconds.
+const OWNS = QUADS <= 8u;
+var<private> own: array<Quads, select(1u, QUADS * 32u, OWNS)>;
 var<private> largest_key: u32;  // pattern of a magnitude, of the keys at one position
 
 fn key_is_bad() -> bool { return largest_key > select(LARGEST_HALF, 0x7f7fffffu, K_F32); }
@@ -25,7 +28,7 @@ fn note_queries(tile: Tile, kv_head: u32, lane: u32) {
     for (var i = lane; i < QUADS * 32u * G; i += LANES) {
         let e = i / G;
         var four = vec4<f32>();
-        for (var j = 0u; j < 4u; j++) {
+        for (var j = 0u; j < opaque(4u); j++) {
             let pair = (i % G) * 4u + j;
             if (e < D && pair < tile.num_pairs) {
                 let row = tile.first_row + (tile.first_pair + pair) / GROUP;
@@ -37,7 +40,7 @@ fn note_queries(tile: Tile, kv_head: u32, lane: u32) {
 }
 
 fn widen_key(half: u32) -> f32 {
-    if (K_F16) { return widen_f16(half); }
+    if (K_F16) { return widen_finite_f16(half); }
     return widen_bf16(half);
 }
 
@@ -61,6 +64,7 @@ fn own_32(e: u32) {
 
 // A lane takes the queries that all lanes put down.
 fn take_queries() {
+    if (!OWNS) { return; }
     if (QUADS <= 2u || QUADS == 4u) {
         own_32(0u);
         if (QUADS > 1u) { own_32(32u); }
@@ -71,6 +75,11 @@ fn take_queries() {
     } else {
         for (var quad = 0u; quad < QUADS; quad++) { own_32(quad * 32u); }
     }
+}
+
+fn query_at(e: u32) -> Quads {
+    if (OWNS) { return own[e]; }
+    return query_quads(e);
 }
 
 fn add_term(sum: Quads, query: Quads, key: f32) -> Quads {
@@ -101,14 +110,14 @@ fn run_at(cell: u32, run: u32) -> Quads {
         );
     }
     let e = run * 8u;
-    var sum = add_term(none_of_quads(), own[e], keys[0]);
-    sum = add_term(sum, own[e + 1u], keys[1]);
-    sum = add_term(sum, own[e + 2u], keys[2]);
-    sum = add_term(sum, own[e + 3u], keys[3]);
-    sum = add_term(sum, own[e + 4u], keys[4]);
-    sum = add_term(sum, own[e + 5u], keys[5]);
-    sum = add_term(sum, own[e + 6u], keys[6]);
-    return add_term(sum, own[e + 7u], keys[7]);
+    var sum = add_term(none_of_quads(), query_at(e), keys[0]);
+    sum = add_term(sum, query_at(e + 1u), keys[1]);
+    sum = add_term(sum, query_at(e + 2u), keys[2]);
+    sum = add_term(sum, query_at(e + 3u), keys[3]);
+    sum = add_term(sum, query_at(e + 4u), keys[4]);
+    sum = add_term(sum, query_at(e + 5u), keys[5]);
+    sum = add_term(sum, query_at(e + 6u), keys[6]);
+    return add_term(sum, query_at(e + 7u), keys[7]);
 }
 
 // The tree above four runs; those behind the last are +0.

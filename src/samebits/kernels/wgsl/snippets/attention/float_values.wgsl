@@ -13,7 +13,7 @@ fn weight_of(p: f32) -> f32 {
 fn weight4(p: vec4<f32>) -> vec4<f32> { return vec4(weight_of(p.x), weight_of(p.y), weight_of(p.z), weight_of(p.w)); }
 
 fn widen_value(half: u32) -> f32 {
-    if (V_F16) { return widen_f16(half); }
+    if (V_F16) { return widen_finite_f16(half); }
     return widen_bf16(half);
 }
 

@@ -1,4 +1,4 @@
-//: needs pages
+//: needs pages, opaque
 // A tile is up to PAIRS pairs of a query and a head that share a KV head, of one sequence; four pairs are a vec4.
 // Pair i of a sequence is query i / GROUP and head i % GROUP of the KV head's.
 const PAIRS = 4u * G;
@@ -93,7 +93,7 @@ fn note_pairs(tile: Tile, kv_head: u32, g: u32) {
     var mask_row = vec4<u32>();
     var start = 0u;
     if (HAS_MASK) { start = mask_start(tile.sequence); }
-    for (var j = 0u; j < 4u; j++) {
+    for (var j = 0u; j < opaque(4u); j++) {
         let pair = g * 4u + j;
         place[j] = place_of(tile, pair);
         low[j] = low_of(place[j]);

@@ -10,9 +10,7 @@ fn sink_of(tile: Tile, kv_head: u32, pair: u32) -> f32 {
 }
 
 fn sinks_of(tile: Tile, kv_head: u32, g: u32) -> vec4<f32> {
-    let pair = g * 4u;
-    return vec4(
-        sink_of(tile, kv_head, pair), sink_of(tile, kv_head, pair + 1u),
-        sink_of(tile, kv_head, pair + 2u), sink_of(tile, kv_head, pair + 3u),
-    );
+    var found = vec4<f32>();
+    for (var j = 0u; j < opaque(4u); j++) { found[j] = sink_of(tile, kv_head, g * 4u + j); }
+    return found;
 }
