@@ -186,12 +186,12 @@ def shipped_model(recipe: Recipe, folder: Path) -> Any:
 
 
 def is_expected(path: Path, arrays: dict[str, np.ndarray]) -> bool:
-    """Whether a file holds these arrays, but for what another order of sums does to float32, and it to rounded inputs."""
+    """Whether a file holds these arrays, but for rounding, of sums and then of what enters products in 16 bits."""
     if not path.exists():
         return False
     stored = np.load(path)
     return set(stored.files) - {"versions"} == set(arrays) and all(
-        np.allclose(stored[name], array, rtol=0, atol=1e-3) for name, array in arrays.items()
+        np.allclose(stored[name], array, rtol=0, atol=5e-3) for name, array in arrays.items()
     )
 
 
