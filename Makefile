@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run test fuzz test-triton lint types docs golden format native-test asan tsan clean
+.PHONY: run test fuzz test-triton lint types docs golden format native-test asan tsan wheels site clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -60,6 +60,16 @@ asan: $(VENV)/.core
 tsan: $(VENV)/.core
 	@$(BIN)/python tests/native/native_bits.py --sanitize thread
 
+# Wheels of this architecture and the sdist, into dist/, each tried in an environment of its own.
+wheels: $(VENV)/.core
+	@$(PIP) -e '.[wheels]'
+	@$(BIN)/python packaging/build_wheels.py
+
+# The pages of docs/ as a site with search, into build/site.
+site: $(VENV)/.core
+	@$(PIP) -e '.[site]'
+	@$(BIN)/mkdocs build --strict
+
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -90,4 +100,4 @@ $(TRITON_VENV)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(TRITON_VENV) $(NAGA)/node_modules build
+	rm -rf $(VENV) $(TRITON_VENV) $(NAGA)/node_modules build dist
