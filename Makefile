@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# What an extra requires: `pip install -e '.[extra]'` would compile the native part once more.
+INSTALL = $(BIN)/python packaging/requirements.py $(1) > $(VENV)/$(1).txt && $(PIP) -r $(VENV)/$(1).txt
 CPP := src/samebits/kernels/cpp
 TRITON_VENV := .venv-triton
 TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
@@ -62,12 +64,12 @@ tsan: $(VENV)/.core
 
 # Wheels of this architecture and the sdist, into dist/, each tried in an environment of its own.
 wheels: $(VENV)/.core
-	@$(PIP) -e '.[wheels]'
+	@$(call INSTALL,wheels)
 	@$(BIN)/python packaging/build_wheels.py
 
 # The pages of docs/ as a site with search, into build/site.
 site: $(VENV)/.core
-	@$(PIP) -e '.[site]'
+	@$(call INSTALL,site)
 	@$(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev
@@ -85,7 +87,7 @@ $(VENV)/.core: $(BIN)/python $(NATIVE)
 
 $(VENV)/.dev: $(VENV)/.core
 	@echo "installing the test tools"
-	@$(PIP) -e '.[dev]'
+	@$(call INSTALL,dev)
 	@touch $@
 
 # torch first: its own requirements must not choose another Triton

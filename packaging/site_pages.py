@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: pages that lie beside docs/ are on it too, and links to what is not are plain text."""
+"""Hooks of the documentation site: pages beside docs/ are on it too, and links to files that are not are plain text."""
 
 from __future__ import annotations
 
