@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# What an extra requires: `pip install -e '.[extra]'` would compile the native part once more.
+INSTALL = $(BIN)/python packaging/requirements.py $(1) > $(VENV)/$(1).txt && $(PIP) -r $(VENV)/$(1).txt
 CPP := src/samebits/kernels/cpp
 TRITON_VENV := .venv-triton
 TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
@@ -12,7 +14,7 @@ TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run serve test clients fuzz test-triton lint types docs man golden format native-test asan tsan clean
+.PHONY: run serve test clients fuzz test-triton lint types docs man golden format native-test asan tsan wheels site clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -75,6 +77,16 @@ asan: $(VENV)/.core
 tsan: $(VENV)/.core
 	@$(BIN)/python tests/native/native_bits.py --sanitize thread
 
+# Wheels of this architecture and the sdist, into dist/, each tried in an environment of its own.
+wheels: $(VENV)/.core
+	@$(call INSTALL,wheels)
+	@$(BIN)/python packaging/build_wheels.py
+
+# The pages of docs/ as a site with search, into build/site.
+site: $(VENV)/.core
+	@$(call INSTALL,site)
+	@$(BIN)/mkdocs build --strict
+
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -90,12 +102,12 @@ $(VENV)/.core: $(BIN)/python $(NATIVE)
 
 $(VENV)/.dev: $(VENV)/.core
 	@echo "installing the test tools"
-	@$(PIP) -e '.[dev]'
+	@$(call INSTALL,dev)
 	@touch $@
 
 $(VENV)/.clients: $(VENV)/.dev
 	@echo "installing clients"
-	@$(PIP) -e '.[clients]'
+	@$(call INSTALL,clients)
 	@touch $@
 
 # torch first: its own requirements must not choose another Triton
@@ -110,4 +122,4 @@ $(TRITON_VENV)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(TRITON_VENV) $(NAGA)/node_modules build
+	rm -rf $(VENV) $(TRITON_VENV) $(NAGA)/node_modules build dist

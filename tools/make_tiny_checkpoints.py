@@ -5,8 +5,11 @@
 
 Each folder: config.json and model.safetensors as `save_pretrained` writes them, expected.npz (token_ids, float32
 logits of every position by eager attention, `rounded`: see `rounded_logits`, versions), and for some the same
-weights as a GGUF file laid out as llama.cpp's converter lays it out. The files are made once and shipped: other
-versions may draw other weights.
+weights as a GGUF file laid out as llama.cpp's converter lays it out.
+
+Weights are drawn once and shipped: torch's normal draws differ in their last bits from one kind of CPU to another, and
+so do its logits. A folder that has weights keeps them, and keeps its logits where new ones differ by rounding alone.
+All the rest is made from them anew, and comes out byte for byte. Delete a folder's model.safetensors to draw again.
 """
 
 from __future__ import annotations
@@ -147,8 +150,15 @@ RECIPES |= {
     for name, family in tiny_latent.FAMILIES.items()
 }
 
+# What each folder was drawn with; a new recipe takes the next number, wherever it stands among the others.
+SEEDS = dict(llama=1, llama31=2, mistral=3, qwen2=4, qwen3=5, qwen3_bf16=6, gemma2=7, gemma3=8, phi3=9, phi3_short=10)
+SEEDS |= dict(yarn=11, qwen3next=12, qwen35=13, mamba2=14, lfm2=15, granitehybrid=16, falcon_h1=17, falcon_h1_norm=18)
+SEEDS |= dict(nemotron_h=19, mixtral=20, qwen3moe=21, qwen3moe_mixed=22, granitemoe=23, glm4moe=24, gpt_oss=25)
+SEEDS |= dict(qwen3next_moe=26, qwen35moe=27, granitehybrid_moe=28, nemotron_h_moe=29, nemotron_h_latent=30)
+SEEDS |= dict(deepseek_dense=30, deepseek2=31, deepseek3=32)
 
-def make_model(recipe: Recipe, seed: int) -> Any:
+
+def drawn_model(recipe: Recipe, seed: int) -> Any:
     """A model in float32 whose every parameter is random and exact in the recipe's dtype."""
     torch.manual_seed(seed)
     config = getattr(transformers, CONFIGS.get(recipe.family, f"{recipe.family}Config"))(
@@ -166,6 +176,23 @@ def make_model(recipe: Recipe, seed: int) -> Any:
             parameter.copy_(parameter.to(torch.float16 if is_halved else recipe.dtype).float())
     tiny_mixtures.draw(model, recipe.family)
     return model
+
+
+def shipped_model(recipe: Recipe, folder: Path) -> Any:
+    """The model that lies in a folder, in float32."""
+    kind = getattr(transformers, f"{recipe.family}ForCausalLM")
+    settings = dict(attn_implementation="eager", experts_implementation="eager", dtype=torch.float32)
+    return kind.from_pretrained(folder, **settings).eval()
+
+
+def is_expected(path: Path, arrays: dict[str, np.ndarray]) -> bool:
+    """Whether a file holds these arrays, but for rounding, of sums and then of what enters products in 16 bits."""
+    if not path.exists():
+        return False
+    stored = np.load(path)
+    return set(stored.files) - {"versions"} == set(arrays) and all(
+        np.allclose(stored[name], array, rtol=0, atol=5e-3) for name, array in arrays.items()
+    )
 
 
 def logits_of(model: Any, token_ids: np.ndarray) -> np.ndarray:
@@ -298,17 +325,20 @@ def write_gguf(path: Path, model: Any, family: str, matrix_type: str) -> None:
 
 
 def make(name: str, recipe: Recipe, folder: Path) -> None:
-    """Writes one folder."""
-    seed = list(RECIPES).index(name) + 1
-    model = make_model(recipe, seed)
-    token_ids = np.random.default_rng(seed).integers(0, SIZES["vocab_size"], recipe.num_tokens).astype(np.int32)
+    """Writes one folder, from the weights that lie there, or from new ones."""
+    model = (
+        shipped_model(recipe, folder) if (folder / "model.safetensors").exists() else drawn_model(recipe, SEEDS[name])
+    )
+    draw = np.random.default_rng(SEEDS[name])
+    token_ids = draw.integers(0, SIZES["vocab_size"], recipe.num_tokens).astype(np.int32)
     expected = {"token_ids": token_ids, "logits": logits_of(model, token_ids)}
     half = torch.float16 if "f16" in recipe.gguf_types else recipe.dtype
     if half != torch.float32:
         expected["rounded"] = rounded_logits(model, token_ids, half)
-    versions = [f"{m.__name__} {m.__version__}" for m in (torch, transformers, np)]
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / "expected.npz", versions=np.array(versions), **expected)
+    if not is_expected(folder / "expected.npz", expected):
+        versions = [f"{m.__name__} {m.__version__}" for m in (torch, transformers, np)]
+        np.savez_compressed(folder / "expected.npz", versions=np.array(versions), **expected)
     for matrix_type in recipe.gguf_types:
         write_gguf(folder / f"model-{matrix_type}.gguf", model, recipe.family, matrix_type)
     model.to(recipe.dtype).save_pretrained(folder)

@@ -85,9 +85,18 @@ INLINE I load(const int32_t* p) { return SAMEBITS_READ(vld1q_s32, p, 4); }
 INLINE void store(int32_t* p, I x) {
     for (int i = 0; i < 4; i++) vst1q_s32(p + 4 * i, x.v[i]);
 }
-INLINE I operator+(I a, I b) { return SAMEBITS_EACH2(vaddq_s32, a, b); }
-INLINE I operator-(I a, I b) { return SAMEBITS_EACH2(vsubq_s32, a, b); }
-INLINE I operator*(I a, I b) { return SAMEBITS_EACH2(vmulq_s32, a, b); }
+// Integers wrap. The same instructions on unsigned lanes, because gcc's arm_neon.h writes the signed ones as a + b, where
+// wrapping is undefined.
+#define SAMEBITS_WRAPPING(name, f) \
+    INLINE int32x4_t name(int32x4_t a, int32x4_t b) { \
+        return vreinterpretq_s32_u32(f(vreinterpretq_u32_s32(a), vreinterpretq_u32_s32(b))); \
+    }
+SAMEBITS_WRAPPING(add_4, vaddq_u32)
+SAMEBITS_WRAPPING(subtract_4, vsubq_u32)
+SAMEBITS_WRAPPING(multiply_4, vmulq_u32)
+INLINE I operator+(I a, I b) { return SAMEBITS_EACH2(add_4, a, b); }
+INLINE I operator-(I a, I b) { return SAMEBITS_EACH2(subtract_4, a, b); }
+INLINE I operator*(I a, I b) { return SAMEBITS_EACH2(multiply_4, a, b); }
 INLINE I operator&(I a, I b) { return SAMEBITS_EACH2(vandq_s32, a, b); }
 INLINE I operator|(I a, I b) { return SAMEBITS_EACH2(vorrq_s32, a, b); }
 INLINE I operator^(I a, I b) { return SAMEBITS_EACH2(veorq_s32, a, b); }

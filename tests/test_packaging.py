@@ -1,0 +1,85 @@
+"""What installs and runs the package names things that exist; a wheel with too much or too little in it is found."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from samebits.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+PACKAGING = ROOT / "packaging"
+CACHE_VARIABLE = "SAMEBITS_CACHE"  # read where models are kept
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+
+
+def script(name: str) -> ModuleType:
+    """A script of packaging/ as a module; the folder is no package, and another one has its name."""
+    spec = importlib.util.spec_from_file_location(f"packaging_{name}", PACKAGING / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def files_of_the_package() -> list[str]:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: which files are the package's is not known")
+    tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [n.removeprefix("src/") for n in tracked.stdout.split() if not n.endswith((".cpp", ".h"))]
+
+
+def wheel_with(folder: Path, names: list[str]) -> Path:
+    path = folder / "samebits-0.1.0-cp312-abi3-linux_aarch64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in [*names, "samebits-0.1.0.dist-info/METADATA"]:
+            archive.writestr(name, "")
+    return path
+
+
+def test_a_wheel_holds_the_package_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check, whole = script("check_wheel"), files_of_the_package()
+    check.check_contents(wheel_with(tmp_path, whole))
+    assert f"{len(whole)} files" in capsys.readouterr().out
+    for odd in ("tests/test_docs.py", "samebits/kernels/cpp/module.cpp", "benchmarks/bars.py"):
+        with pytest.raises(check.BadWheel, match=f"holds {odd}"):
+            check.check_contents(wheel_with(tmp_path, [*whole, odd]))
+    with pytest.raises(check.BadWheel, match=f"lacks {whole[-1]}"):
+        check.check_contents(wheel_with(tmp_path, whole[:-1]))
+
+
+def test_an_extra_brings_the_extras_that_it_names() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = script("requirements").requirements_of("dev")
+    assert set(extras["server"]) < set(wanted)
+    assert not [line for line in wanted if line.startswith("samebits")]
+
+
+def test_the_recipe_runs_targets_that_exist_and_pins_its_actions() -> None:
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
+    steps = [step for job in jobs for step in job["steps"]]
+    asked = {target for step in steps for target in re.findall(r"^make ([\w-]+)", step.get("run", ""), re.M)}
+    rules = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert {"test", "wheels", "site"} <= asked <= rules
+    actions = [step["uses"] for step in steps if "uses" in step]
+    assert actions
+    assert [action for action in actions if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action)] == []
+
+
+@pytest.mark.parametrize("file", ["Containerfile", "samebits.service"])
+def test_settings_of_a_service_are_settings_of_ours(file: str) -> None:
+    named = set(re.findall(r"SAMEBITS_[A-Z_]+", (PACKAGING / file).read_text()))
+    shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).output
+    assert CACHE_VARIABLE in named
+    assert [name for name in named - {CACHE_VARIABLE} if name not in shown] == []
