@@ -14,11 +14,11 @@ from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
-from samebits.server.chat_answers import ChatShape
-from samebits.server.completion_answers import ChoiceShape
-from samebits.server.protocol import CompletionBody
-from samebits.server.turn_events import ChoiceAnswer, Step
-from samebits.server.turn_reader import TurnReader
+from samebits.server.answers.chat import ChatShape
+from samebits.server.answers.completions import ChoiceShape
+from samebits.server.bodies.openai import CompletionBody
+from samebits.server.turns.events import ChoiceAnswer, Step
+from samebits.server.turns.reader import TurnReader
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
 ENDS = ("<|return|>", "<|call|>")

@@ -30,10 +30,10 @@ from random_tiny import write_random_tiny
 
 from samebits.core.errors import BadInput
 from samebits.models.checkpoint import open_checkpoint
-from samebits.server.errors import ApiError
-from samebits.server.grammar import MAX_KEPT, Grammars
+from samebits.server.bodies.openai import ResponseFormat
+from samebits.server.grammar.grammars import MAX_KEPT, Grammars
+from samebits.server.http.errors import ApiError
 from samebits.server.model import vocabulary_of
-from samebits.server.protocol import ResponseFormat
 
 COMPILE_SECONDS = 0.3
 MAX_SECONDS = 15.0  # for one format and the tokens that follow, on a machine that does other things too

@@ -19,12 +19,12 @@ from samebits.core.errors import BadInput
 from samebits.engine.answer import Answer
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
-from samebits.server.model_forms import FormChoice
-from samebits.server.reasoning import THINK_MARKS, marks_for
 from samebits.server.tools.forms import FORMS, form_for
 from samebits.server.tools.scanner import CallScanner
-from samebits.server.turn_events import ChoiceAnswer
-from samebits.server.turn_reader import TurnReader
+from samebits.server.turns.events import ChoiceAnswer
+from samebits.server.turns.model_forms import FormChoice
+from samebits.server.turns.reader import TurnReader
+from samebits.server.turns.reasoning import THINK_MARKS, marks_for
 
 CHAT = "/v1/chat/completions"
 CONTROL, USER_DEFINED = 3, 4

@@ -16,9 +16,9 @@ from live_server import NAME, Running, running
 from random_tiny import write_random_tiny
 
 from samebits import LLM
+from samebits.server.http.security import Door
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
-from samebits.server.security import Door
 
 CHAT = "/v1/chat/completions"
 COMPLETE = "/v1/completions"

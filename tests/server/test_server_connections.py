@@ -19,8 +19,8 @@ from live_server import Running, free_port, running
 from raw_client import open_socket, read_to_end
 from test_server_process import COMMAND, wait_healthy
 
-from samebits.server import engine_streams
-from samebits.server.connection import address_of
+from samebits.server.answers import engine_streams
+from samebits.server.http.connection import address_of
 from samebits.server.limits import KEEP_ALIVE_SECONDS, MIN_BODY_BYTES_PER_SECOND, Limits
 
 resource = pytest.importorskip("resource")

@@ -12,15 +12,15 @@ from live_server import Running
 from pydantic import ValidationError
 
 from samebits.cli.request_docs import requests_markdown
-from samebits.server.base_body import Body
-from samebits.server.errors import ApiError, from_exception
-from samebits.server.fields import accepted_by, refused_by
-from samebits.server.protocol import ChatBody, CompletionBody, EmbeddingBody
+from samebits.server.bodies.base import Body
+from samebits.server.bodies.fields import accepted_by, refused_by
+from samebits.server.bodies.openai import ChatBody, CompletionBody, EmbeddingBody
+from samebits.server.bodies.reading import checked_body
+from samebits.server.http.errors import ApiError, from_exception
 from samebits.server.protocols.messages_body import MessagesBody
 from samebits.server.protocols.ollama_body import OllamaChatBody, OllamaGenerateBody, Options
 from samebits.server.protocols.rerank import RerankBody
 from samebits.server.protocols.responses_body import ResponsesBody
-from samebits.server.request_body import checked_body
 
 CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
 MESSAGES = [{"role": "user", "content": "hello hi"}]

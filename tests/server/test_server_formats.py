@@ -18,7 +18,7 @@ from live_server import Running, free_port, running
 from processes import cpu_seconds, descendants
 from test_server_process import process, wait_healthy
 
-from samebits.server import grammar
+from samebits.server.grammar import grammars
 from samebits.server.limits import Limits
 
 CHAT = "/v1/chat/completions"
@@ -51,7 +51,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
 
 def workers(pid: int) -> list[int]:
     """Processes of grammars below one."""
-    return [p for p in descendants(pid) if "grammar_worker" in command_line(p)]
+    return [p for p in descendants(pid) if "grammar.worker" in command_line(p)]
 
 
 def command_line(pid: int) -> str:
@@ -81,7 +81,7 @@ def test_hostile_formats_cost_their_own_request_alone(hasty: Running) -> None:
 
 
 def test_a_flood_of_bad_formats_delays_no_chat_and_is_sent_away(hasty: Running) -> None:
-    most = grammar.MAX_COMPILING + grammar.MAX_WAITING + 24
+    most = grammars.MAX_COMPILING + grammars.MAX_WAITING + 24
     many = httpx.Limits(max_connections=most)
     with ThreadPoolExecutor(most) as pool, hasty.client() as client, hasty.client(limits=many) as flooding:
         assert client.post(CHAT, json=asking(GOOD)).status_code == 200
@@ -105,7 +105,7 @@ def test_nobody_compiles_for_a_client_that_has_gone(server: Running) -> None:
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(leave, range(12)))
-    wait_until(lambda: server.served.grammars.num_compiling <= grammar.MAX_COMPILING, seconds=1.5)
+    wait_until(lambda: server.served.grammars.num_compiling <= grammars.MAX_COMPILING, seconds=1.5)
     wait_until(lambda: server.served.grammars.num_compiling == 0)
 
 
@@ -187,6 +187,6 @@ def test_a_signal_during_a_bad_compilation_leaves_nothing(model_path: Path, numb
         server.send_signal(number)
         assert server.wait(30) == (0 if number == signal.SIGTERM else -number)
         assert time.monotonic() - start < 15
-        wait_until(lambda: not any("grammar_worker" in command_line(p) for p in theirs))
+        wait_until(lambda: not any("grammar.worker" in command_line(p) for p in theirs))
         for thread in threads:
             thread.join()

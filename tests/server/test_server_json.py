@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_server import Running
 
-from samebits.server.errors import ApiError
-from samebits.server.json_input import CONTAINER_VALUES, PART_BYTES, Scan, parse_object, scan_part
-from samebits.server.json_output import json_text
+from samebits.server.http.errors import ApiError
+from samebits.server.http.json_input import CONTAINER_VALUES, PART_BYTES, Scan, parse_object, scan_part
+from samebits.server.http.json_output import json_text
 from samebits.server.limits import MAX_DEPTH, MAX_VALUES
 
 REFUSALS = [

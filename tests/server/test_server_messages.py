@@ -12,7 +12,7 @@ from gguf_writer import STRING
 from live_server import NAME, Running, running
 from random_tiny import write_random_tiny
 
-from samebits.server.security import Door
+from samebits.server.http.security import Door
 
 anthropic = pytest.importorskip("anthropic", reason="needs pip install 'samebits[dev]'")
 

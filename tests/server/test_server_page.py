@@ -11,7 +11,7 @@ import pytest
 from browsers import opened, posted, real_browser, say, wait_until_done
 from live_server import Running, running
 
-from samebits.server.security import Door
+from samebits.server.http.security import Door
 
 CHAT = "/v1/chat/completions"
 

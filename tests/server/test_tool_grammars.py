@@ -10,15 +10,15 @@ import pytest
 from test_channels import tokenizer_with
 
 from samebits.loaders import Tokenizer
-from samebits.server.errors import ApiError
-from samebits.server.grammar_worker import LIMITS, _Vocabulary
-from samebits.server.output_format import OutputFormat
-from samebits.server.reasoning import THINK_MARKS, ThinkMarks
+from samebits.server.grammar.output_format import OutputFormat
+from samebits.server.grammar.worker import LIMITS, _Vocabulary
+from samebits.server.http.errors import ApiError
 from samebits.server.tools.forms import FORMS
 from samebits.server.tools.grammar import MAX_CALLS, answer_format
 from samebits.server.tools.offer import NOTHING, Choice, Offer, Tool
 from samebits.server.tools.reading import ParsedCall
 from samebits.server.tools.scanner import CallScanner
+from samebits.server.turns.reasoning import THINK_MARKS, ThinkMarks
 
 CONTROLS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
 CONTROLS += ("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]", "<|python_tag|>")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from samebits.server.base_body import Body
-from samebits.server.fields import ACCEPTED, REFUSED, accepted_by, refused_by
-from samebits.server.protocol import ChatBody, CompletionBody, Sampling
+from samebits.server.bodies.base import Body
+from samebits.server.bodies.fields import ACCEPTED, REFUSED, accepted_by, refused_by
+from samebits.server.bodies.openai import ChatBody, CompletionBody, Sampling
 from samebits.server.protocols.messages_body import MessagesBody
 from samebits.server.protocols.ollama_body import OllamaChatBody, OllamaGenerateBody, Options
 from samebits.server.protocols.rerank import RerankBody

@@ -76,12 +76,12 @@ def serve(
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
     flags = dict(locals())  # those of the panel have the names of Limits' fields
     try:
+        from samebits.server.http.security import Door
         from samebits.server.limits import Limits
         from samebits.server.logs import log_to_stderr
         from samebits.server.model import ServedModel
-        from samebits.server.model_forms import FormChoice
         from samebits.server.run import make_server
-        from samebits.server.security import Door
+        from samebits.server.turns.model_forms import FormChoice
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[server]'") from None

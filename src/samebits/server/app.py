@@ -15,11 +15,9 @@ from starlette.routing import Route
 from starlette.types import Lifespan
 
 from samebits.core.errors import BadInput
-from samebits.server import page_routes, status_routes, text_routes
-from samebits.server.chat_route import chat_completions
-from samebits.server.completion_routes import completions
-from samebits.server.error_shapes import error_response, handle_http_exception
-from samebits.server.errors import from_exception
+from samebits.server.http.error_shapes import error_response, handle_http_exception
+from samebits.server.http.errors import from_exception
+from samebits.server.http.security import Door, Gate
 from samebits.server.logs import printable
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
@@ -28,7 +26,9 @@ from samebits.server.protocols import ollama
 from samebits.server.protocols.messages import messages
 from samebits.server.protocols.rerank import rerank
 from samebits.server.protocols.responses import responses
-from samebits.server.security import Door, Gate
+from samebits.server.routes import page, status, texts
+from samebits.server.routes.chat import chat_completions
+from samebits.server.routes.completions import completions
 
 log = logging.getLogger("samebits.server")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -65,25 +65,25 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/v1/responses", responses),
     ("POST", "/v1/messages", messages),
     ("POST", "/v1/rerank", rerank),
-    ("GET", "/version", status_routes.version),
-    ("GET", "/props", status_routes.props),
+    ("GET", "/version", status.version),
+    ("GET", "/props", status.props),
     ("POST", "/api/chat", ollama.chat),
     ("POST", "/api/generate", ollama.generate),
     ("GET", "/api/tags", ollama.tags),
     ("GET", "/api/ps", ollama.running_models),
-    ("GET", "/api/version", status_routes.version),
+    ("GET", "/api/version", status.version),
     ("POST", "/api/show", ollama.show),
-    ("POST", "/v1/embeddings", text_routes.embeddings),
-    ("GET", "/v1/models", status_routes.models),
-    ("GET", "/v1/models/{name:path}", status_routes.model),
-    ("POST", "/tokenize", text_routes.tokenize),
-    ("POST", "/detokenize", text_routes.detokenize),
-    ("GET", "/health", status_routes.health),
-    ("GET", "/metrics", status_routes.metrics),
-    ("GET", "/state", status_routes.state),
+    ("POST", "/v1/embeddings", texts.embeddings),
+    ("GET", "/v1/models", status.models),
+    ("GET", "/v1/models/{name:path}", status.model),
+    ("POST", "/tokenize", texts.tokenize),
+    ("POST", "/detokenize", texts.detokenize),
+    ("GET", "/health", status.health),
+    ("GET", "/metrics", status.metrics),
+    ("GET", "/state", status.state),
     ("GET", "/openapi.json", openapi),
-    ("GET", "/", page_routes.page),
-    ("GET", "/page/{name}", page_routes.page_file),
+    ("GET", "/", page.page),
+    ("GET", "/page/{name}", page.page_file),
 )
 
 

@@ -17,11 +17,11 @@ from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.faults import reason_of
 from samebits.engine.observer import Observer
 from samebits.loaders import SpecialTokens
-from samebits.server.errors import ApiError, busy
-from samebits.server.grammar import Grammars
-from samebits.server.grammar_process import Vocabulary
+from samebits.server.grammar.grammars import Grammars
+from samebits.server.grammar.process import Vocabulary
+from samebits.server.http.errors import ApiError, busy
 from samebits.server.limits import Limits
-from samebits.server.model_forms import FormChoice, ModelForms
+from samebits.server.turns.model_forms import FormChoice, ModelForms
 
 LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
 log = logging.getLogger("samebits.server")

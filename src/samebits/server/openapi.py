@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from samebits import __version__
-from samebits.server.base_body import Body
-from samebits.server.error_shapes import Shape, messages_error, ollama_error, openai_error, shape_for
-from samebits.server.protocol import ChatBody, CompletionBody, DetokenizeBody, EmbeddingBody, TokenizeBody
+from samebits.server.bodies.base import Body
+from samebits.server.bodies.openai import ChatBody, CompletionBody, DetokenizeBody, EmbeddingBody, TokenizeBody
+from samebits.server.http.error_shapes import Shape, messages_error, ollama_error, openai_error, shape_for
 from samebits.server.protocols.messages_body import MessagesBody
 from samebits.server.protocols.ollama_body import OllamaChatBody, OllamaGenerateBody, ShowBody
 from samebits.server.protocols.rerank import RerankBody

@@ -16,12 +16,12 @@ from starlette.applications import Starlette
 from samebits.api.llm import LLM
 from samebits.core.errors import BadInput
 from samebits.server.app import build_app
-from samebits.server.guard import ACCEPT_BACKLOG, Guard
+from samebits.server.http.guard import ACCEPT_BACKLOG, Guard
+from samebits.server.http.security import Door
 from samebits.server.limits import KEEP_ALIVE_SECONDS, Limits
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
-from samebits.server.model_forms import FormChoice
-from samebits.server.security import Door
+from samebits.server.turns.model_forms import FormChoice
 
 log = logging.getLogger("samebits.server")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from samebits.server.turn_events import (
+from samebits.server.turns.events import (
     CallArguments,
     CallStarted,
     ChoiceAnswer,

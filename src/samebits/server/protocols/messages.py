@@ -10,17 +10,17 @@ from starlette.responses import Response
 
 from samebits.engine.answer import Completion
 from samebits.loaders.chat import PromptEnd
-from samebits.server.answers import answer_size
-from samebits.server.json_output import json_response
+from samebits.server.answers.common import answer_size
+from samebits.server.bodies.reading import read_body
+from samebits.server.http.json_output import json_response
+from samebits.server.http.server_events import MESSAGES, event_stream
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Grown, Opened, blocks_of
 from samebits.server.protocols.messages_body import MessagesBody
 from samebits.server.protocols.turn_body import receipt, thinking_variables
-from samebits.server.request_body import read_body
-from samebits.server.server_events import MESSAGES, event_stream
 from samebits.server.tools.reading import Broken, parse_json
-from samebits.server.turn_events import ChoiceAnswer
-from samebits.server.turns import Turn, TurnStream, start_turn
+from samebits.server.turns.events import ChoiceAnswer
+from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 DELTAS = {"text": ("text_delta", "text"), "reasoning": ("thinking_delta", "thinking")}

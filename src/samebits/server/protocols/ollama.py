@@ -10,19 +10,19 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from samebits.server.answers import answer_size
-from samebits.server.chat_answers import chat_logprobs
-from samebits.server.errors import bad_request
-from samebits.server.json_output import json_response
+from samebits.server.answers.chat import chat_logprobs
+from samebits.server.answers.common import answer_size
+from samebits.server.bodies.reading import read_body
+from samebits.server.http.errors import bad_request
+from samebits.server.http.json_output import json_response
+from samebits.server.http.server_events import OLLAMA, event_stream
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocols.ollama_body import GenerationBody, OllamaChatBody, OllamaGenerateBody, ShowBody
 from samebits.server.protocols.turn_body import receipt, thinking_variables
-from samebits.server.request_body import read_body
-from samebits.server.server_events import OLLAMA, event_stream
 from samebits.server.tools.offer import NOTHING, Offer
 from samebits.server.tools.reading import parse_json
-from samebits.server.turn_events import CallArguments, CallStarted, ChoiceAnswer, ReasoningDelta, TextDelta
-from samebits.server.turns import Turn, TurnStream, start_turn
+from samebits.server.turns.events import CallArguments, CallStarted, ChoiceAnswer, ReasoningDelta, TextDelta
+from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
 DONE_REASONS = {"tool_calls": "stop"}
 LATEST = ":latest"

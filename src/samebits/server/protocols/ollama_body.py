@@ -6,14 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from samebits.server.base_body import Body, Few, Refused, Text, says
-from samebits.server.constraints import constraint, only_one
-from samebits.server.counting import at_most, few_parts
-from samebits.server.errors import bad_request
-from samebits.server.fields import check_fields
+from samebits.server.bodies.base import Body, Few, Refused, Text, says
+from samebits.server.bodies.fields import check_fields
+from samebits.server.bodies.openai import CountOrAll, ToolBody, TopCount
+from samebits.server.grammar.constraints import constraint, only_one
+from samebits.server.grammar.output_format import OutputFormat
+from samebits.server.http.counting import at_most, few_parts
+from samebits.server.http.errors import bad_request
 from samebits.server.limits import MAX_CALLS, MAX_TOOLS
-from samebits.server.output_format import OutputFormat
-from samebits.server.protocol import CountOrAll, ToolBody, TopCount
 from samebits.server.protocols.turn_body import TurnBody
 from samebits.server.tools.offer import Offer, Tool, make_offer
 

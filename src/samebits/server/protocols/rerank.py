@@ -12,15 +12,15 @@ from starlette.responses import Response
 
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.chat import FROZEN_TIME
-from samebits.server.base_body import Body, Few, Refused, Text, says
-from samebits.server.counting import at_most
-from samebits.server.engine_streams import all_completions, start_streams, usage
-from samebits.server.errors import bad_request
-from samebits.server.json_output import json_response
+from samebits.server.answers.engine_streams import all_completions, start_streams, usage
+from samebits.server.bodies.base import Body, Few, Refused, Text, says
+from samebits.server.bodies.openai import Sampling
+from samebits.server.bodies.prompts import short_enough
+from samebits.server.bodies.reading import read_body
+from samebits.server.http.counting import at_most
+from samebits.server.http.errors import bad_request
+from samebits.server.http.json_output import json_response
 from samebits.server.model import ServedModel
-from samebits.server.prompts import short_enough
-from samebits.server.protocol import Sampling
-from samebits.server.request_body import read_body
 
 RERANKER = "rerank"  # stands in the names of models that were made for it
 VERDICTS = ("yes", "no")

@@ -9,17 +9,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from samebits.server.answers import answer_size
-from samebits.server.chat_answers import chat_logprobs
-from samebits.server.json_output import json_response
+from samebits.server.answers.chat import chat_logprobs
+from samebits.server.answers.common import answer_size
+from samebits.server.bodies.reading import read_body
+from samebits.server.http.json_output import json_response
+from samebits.server.http.server_events import RESPONSES, event_stream
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Closed, Grown, Opened, blocks_of
 from samebits.server.protocols.responses_body import LOGPROBS, ResponsesBody
 from samebits.server.protocols.turn_body import receipt
-from samebits.server.request_body import read_body
-from samebits.server.server_events import RESPONSES, event_stream
-from samebits.server.turn_events import ChoiceAnswer
-from samebits.server.turns import Turn, TurnStream, start_turn
+from samebits.server.turns.events import ChoiceAnswer
+from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
 PREFIXES = {"reasoning": "rs_", "text": "msg_", "call": "fc_"}
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from samebits.server.base_body import Body, Few, Refused, Text, says
-from samebits.server.constraints import constraint, only_one, schema_format
-from samebits.server.counting import at_most
-from samebits.server.errors import bad_request
+from samebits.server.bodies.base import Body, Few, Refused, Text, says
+from samebits.server.bodies.openai import Count, TopCount
+from samebits.server.grammar.constraints import constraint, only_one, schema_format
+from samebits.server.grammar.output_format import OutputFormat
+from samebits.server.http.counting import at_most
+from samebits.server.http.errors import bad_request
 from samebits.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOLS
-from samebits.server.output_format import OutputFormat
-from samebits.server.protocol import Count, TopCount
 from samebits.server.protocols.turn_body import TurnBody
 from samebits.server.tools.offer import Offer, Tool, make_offer
 

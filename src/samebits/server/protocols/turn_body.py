@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from samebits.server.base_body import says
-from samebits.server.errors import bad_request
+from samebits.server.bodies.base import says
+from samebits.server.bodies.openai import Sampling
+from samebits.server.http.errors import bad_request
 from samebits.server.model import ServedModel
-from samebits.server.protocol import Sampling
-from samebits.server.turn_events import ChoiceAnswer
+from samebits.server.turns.events import ChoiceAnswer
 
 
 class TurnBody(Sampling):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from samebits.server.errors import bad_request
+from samebits.server.http.errors import bad_request
 
 Choice = Literal["none", "auto", "required"]
 

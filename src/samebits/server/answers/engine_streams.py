@@ -1,0 +1,141 @@
+"""An HTTP request's streams of the engine: started together, their pieces in one order, ended with the client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from samebits.core.errors import BadInput
+from samebits.engine.answer import Completion, Piece
+from samebits.engine.async_engine import QueueFull, Stream
+from samebits.engine.sampling import SamplingParams
+from samebits.server.bodies.openai import Sampling
+from samebits.server.grammar.masks import Follower
+from samebits.server.grammar.output_format import OutputFormat
+from samebits.server.http.errors import ApiError, busy
+from samebits.server.limits import MAX_UNREAD_PIECES
+from samebits.server.model import ServedModel
+
+Result = TypeVar("Result")
+POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
+
+
+@dataclass(frozen=True)
+class Started:
+    """The streams of one HTTP request, one per prompt, and what follows their format."""
+
+    streams: list[Stream]
+    follower: Follower | None
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        for stream in self.streams:
+            stream.close()
+        if self.follower:
+            self.follower.end()
+
+
+async def start_streams(
+    request: Request,
+    served: ServedModel,
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams,
+    param: str,
+    sampling: Sampling,
+    wanted: OutputFormat | None,
+) -> Started:
+    """A stream for each prompt, or none: a mistake in one ends those that were started.
+
+    param     the field that prompts came in
+    sampling  how urgent answers are, and with whom they share prompts
+    wanted    what answers are held to
+    """
+    params = params.with_seed()  # one for all prompts, which the answer names
+    follower: Follower | None = None
+    if wanted is not None:
+        follower = await while_connected(request, served.grammars.follower(wanted))
+    deadline = served.llm.engine.clock() + served.limits.deadline_seconds
+    started, make_mask = Started([], follower), follower.new_mask if follower else None
+    try:
+        for prompt in prompts:
+            options = {"priority": sampling.given("priority", 0), "salt": sampling.given("cache_salt", "").encode()}
+            options |= {"deadline": deadline, "make_mask": make_mask}
+            started.streams.append(await served.engine.generate(prompt, params, **options))
+    except BaseException as error:
+        started.close()
+        if isinstance(error, QueueFull):
+            raise busy(f"the server is busy: {error}") from None
+        if isinstance(error, BadInput) and error.argument == "prompt":
+            code = "context_length_exceeded" if all(prompts) else "invalid_value"
+            raise ApiError(400, str(error), param, code) from None
+        raise
+    return started
+
+
+async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
+    """(stream, sample, piece) of all streams as they come; leaving early ends them all, and so does falling behind."""
+    pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
+
+    async def forward(number: int, stream: Stream) -> None:
+        try:
+            async for sample, piece in stream:
+                if pieces.qsize() >= MAX_UNREAD_PIECES:
+                    raise ApiError(408, "the client reads its answer too slowly")
+                pieces.put_nowait((number, sample, piece))
+            pieces.put_nowait(None)
+        except Exception as error:
+            stream.close()
+            pieces.put_nowait(error)
+
+    tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(started.streams)]
+    try:
+        num_open = len(tasks)
+        while num_open:
+            event = await pieces.get()
+            if isinstance(event, Exception):
+                raise event
+            if event is None:
+                num_open -= 1
+            else:
+                yield event
+    finally:
+        for task in tasks:
+            task.cancel()
+        started.close()
+
+
+async def all_completions(request: Request, started: Started) -> list[list[Completion]]:
+    """Every stream's answers; a client that goes away ends them."""
+
+    async def wait() -> list[list[Completion]]:
+        async for _ in merged(started):
+            pass
+        return [stream.job.completions() for stream in started.streams]
+
+    return await while_connected(request, wait())
+
+
+async def while_connected(request: Request, work: Awaitable[Result]) -> Result:
+    """The result of some work, which is cancelled when the client goes away."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait([task], timeout=POLL_SECONDS))[0]:
+            if await request.is_disconnected():
+                raise ApiError(499, "the client has gone")
+        return task.result()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+def usage(streams: Sequence[Stream]) -> dict[str, Any]:
+    """Tokens of all prompts and answers."""
+    prompt = sum(len(s.job.prompt) for s in streams)
+    completion = sum(len(a.token_ids) for s in streams for a in s.job.answers)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

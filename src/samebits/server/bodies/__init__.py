@@ -1,0 +1,1 @@
+"""What clients send: OpenAI's bodies and their fields, read within bounds; prompts of them as token ids."""

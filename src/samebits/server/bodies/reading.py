@@ -1,0 +1,77 @@
+"""What a client's body asks for: read within bounds, checked, and turned into the engine's parameters."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from samebits.engine.sampling import SamplingParams
+from samebits.server.bodies.base import Body, check_names
+from samebits.server.bodies.fields import check_fields
+from samebits.server.bodies.openai import Sampling
+from samebits.server.http.errors import ApiError, bad_request
+from samebits.server.http.json_input import parse_object
+from samebits.server.http.threads import off_loop
+from samebits.server.limits import Limits
+
+DRAW_A_SEED = -1  # in the words of vLLM and llama-server
+AnyBody = TypeVar("AnyBody", bound=Body)
+SEED_BITS = (1 << 64) - 1
+
+
+async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> AnyBody:
+    """The checked body; ApiError for one that is too long, not JSON, wrong, or with fields that are not honoured."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > max_bytes:
+            raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
+    return await off_loop(checked_body, len(data), data, kind)
+
+
+def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> AnyBody:
+    """The body; ApiError or ValidationError for a wrong one."""
+    content = {name: value for name, value in parse_object(data).items() if value is not None}
+    check_fields(kind, content)
+    check_names(kind, content)
+    return kind.model_validate(content)
+
+
+def sampling_params(
+    body: Sampling, limits: Limits, max_tokens: int, logprobs: int | None, is_deterministic: bool
+) -> SamplingParams:
+    """The engine's parameters; without a seed a deterministic server takes 0."""
+    n, stops = body.given("n", 1), body.stops()
+    if n > limits.max_samples:
+        raise bad_request("n", n, f"at most {limits.max_samples}")
+    if body.stream and body.prompt_logprobs is not None:
+        raise bad_request("prompt_logprobs", "a stream", "a whole answer")
+    if len(stops) > limits.max_stops:
+        raise bad_request("stop", f"{len(stops)} strings", f"at most {limits.max_stops}")
+    seed = None if body.seed == DRAW_A_SEED else body.seed
+    seed = 0 if seed is None and is_deterministic else seed
+    return SamplingParams(
+        max_tokens=max_tokens,
+        temperature=body.given("temperature", 1.0),
+        top_k=max(body.given("top_k", 0), 0),
+        top_p=max(body.given("top_p", 1.0), 2.0**-16),
+        min_p=body.given("min_p", 0.0),
+        repetition_penalty=body.given("repetition_penalty", 1.0),
+        presence_penalty=body.given("presence_penalty", 0.0),
+        frequency_penalty=body.given("frequency_penalty", 0.0),
+        logit_bias={int(token): value for token, value in body.given("logit_bias", {}).items()},
+        seed=None if seed is None else seed & SEED_BITS,
+        n=n,
+        stop=stops,
+        logprobs=logprobs,
+        ignore_eos=body.given("ignore_eos", False),
+        min_tokens=body.given("min_tokens", 0),
+        stop_token_ids=tuple(body.given("stop_token_ids", ())),
+        include_stop=body.given("include_stop_str_in_output", False),
+        skip_special=body.given("skip_special_tokens", True),
+        allowed_token_ids=None if body.allowed_token_ids is None else tuple(body.allowed_token_ids),
+        bad_words=tuple(body.given("bad_words", ())),
+        prompt_logprobs=body.prompt_logprobs,
+        hash_logits=body.given("logits_sha256", False),
+    )

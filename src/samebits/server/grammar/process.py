@@ -1,0 +1,158 @@
+"""The server's side of the processes of grammars: starting them, asking for masks, ending them all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from samebits.core.errors import SamebitsError
+from samebits.server.grammar.wire import (
+    FORK,
+    HEAD,
+    HELLO,
+    REFUSED,
+    Bounds,
+    frame,
+)
+from samebits.server.http.errors import one_line
+
+COMMAND = (sys.executable, "-P", "-m", "samebits.server.grammar.worker")
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # it forks
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the processes read: the model's file or folder, its number of logits, and the token that ends an answer."""
+
+    path: Path
+    vocab_size: int
+    end: int
+
+
+class Nursery:
+    """The process that holds the vocabulary, and through it all processes of grammars.
+
+    All that descend from it are in one process group, which `close` ends.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, bounds: Bounds) -> None:
+        self._settings = {**asdict(vocabulary), "path": str(vocabulary.path), "bounds": asdict(bounds)}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._is_closed, self._lock = False, threading.Lock()
+
+    def child(self) -> socket.socket:
+        """A socket to a new process that waits for a format; SamebitsError where there can be none.
+
+        The first call starts the first process, as does one that finds it dead.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise SamebitsError("the server is shutting down")
+            try:
+                if self._process is None or self._control is None or self._process.poll() is not None:
+                    self._end()
+                    self._control = self._start()
+                return fork_through(self._control)
+            except OSError as error:
+                raise SamebitsError(f"the process for response formats cannot be started: {error}") from None
+
+    def close(self) -> None:
+        """Ends every process of a grammar; there will be no others."""
+        with self._lock:
+            self._is_closed = True
+            self._end()
+
+    def _start(self) -> socket.socket:
+        control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [*COMMAND, str(theirs.fileno()), json.dumps(self._settings)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **ONE_THREAD},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # a group of its own, which no Ctrl-C at the terminal reaches
+            )
+        return control
+
+    def _end(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            with suppress(ProcessLookupError):  # they have all ended
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._process = self._control = None
+
+
+def fork_through(control: socket.socket) -> socket.socket:
+    """A socket to a new child of the process behind `control`; OSError where that has gone."""
+    mine, theirs = socket.socketpair()
+    with theirs:
+        try:
+            socket.send_fds(control, [FORK], [theirs.fileno()])
+        except OSError:
+            mine.close()
+            raise
+    return mine
+
+
+class Ended(Exception):
+    """A process ended without a reply: it broke a bound, or never came up."""
+
+
+async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
+    """Kind, number and text of the next reply, without a thread that waits for it; Ended where none will come."""
+    loop = asyncio.get_running_loop()
+
+    async def exactly(num_bytes: int) -> bytes:
+        data = b""
+        while len(data) < num_bytes:
+            try:
+                part = await loop.sock_recv(stream, num_bytes - len(data))
+            except ConnectionError:
+                part = b""
+            if not part:
+                raise Ended
+            data += part
+        return data
+
+    kind, number, num_bytes = HEAD.unpack(await exactly(HEAD.size))
+    return kind, number, (await exactly(num_bytes)).decode("utf-8", "replace")
+
+
+class Refused(Exception):
+    """A format that does not compile; the text is the compiler's reason."""
+
+
+async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
+    """Has a new process compile a format; returns the bytes of memory that it takes there.
+
+    Refused with the reason, Ended where it broke a bound, SamebitsError where the process did not come up.
+    """
+    stream.setblocking(False)
+    try:
+        hello, _, _ = await read_frame(stream)
+    except Ended:
+        raise SamebitsError("the process for response formats did not start") from None
+    if hello != HELLO:
+        raise SamebitsError("the process for response formats is of another version")
+    try:
+        await asyncio.get_running_loop().sock_sendall(stream, frame(kind, payload=text.encode("utf-8")))
+    except ConnectionError:
+        raise Ended from None
+    verdict, num_bytes, reason = await read_frame(stream)
+    if verdict == REFUSED:
+        raise Refused(one_line(reason))
+    return num_bytes

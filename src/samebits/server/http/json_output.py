@@ -1,0 +1,33 @@
+"""Answers as JSON, however long, without holding the interpreter, as `json.dumps` would from beginning to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import Response
+
+from samebits.server.http.threads import off_loop
+
+BATCH = 256  # items that are encoded in one call
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def json_text(value: Any) -> str:
+    """`value` as JSON without blanks; ValueError for NaN and infinities."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_encoder.encode(name)}:{json_text(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if isinstance(value, list):
+        parts = (_encoder.encode(value[i : i + BATCH])[1:-1] for i in range(0, len(value), BATCH))
+        return "[" + ",".join(parts) + "]"
+    return _encoder.encode(value)
+
+
+async def json_response(make: Callable[[], Any], size: int) -> Response:
+    """What `make` returns, made and encoded on another thread where `size`, in characters or so, is not small."""
+    data = await off_loop(lambda: json_text(make()).encode("utf-8"), size)
+    return Response(data, media_type="application/json")

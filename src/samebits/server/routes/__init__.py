@@ -1,0 +1,1 @@
+"""Routes of OpenAI's API and of our own; protocols/ has those of others."""

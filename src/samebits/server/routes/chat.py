@@ -1,0 +1,76 @@
+"""The route /v1/chat/completions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from samebits.loaders.chat import PromptEnd
+from samebits.server.answers.chat import CHUNK, PREFIX, WHOLE, ChatShape
+from samebits.server.answers.common import answer_size, envelope, of_prompt
+from samebits.server.bodies.openai import ChatBody
+from samebits.server.bodies.reading import read_body
+from samebits.server.http.errors import bad_request
+from samebits.server.http.json_output import json_response
+from samebits.server.http.server_events import event_stream
+from samebits.server.model import ServedModel
+from samebits.server.turns.turn import Turn, TurnStream, start_turn
+
+
+async def chat_completions(request: Request) -> Response:
+    """Answers to a conversation, through the model's own template."""
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, ChatBody, served.limits.max_body_bytes)
+    served.check_name(body.model)
+    stream = await start_turn(request, served, turn_of(body))
+    shape = ChatShape(served.llm.tokenizer, bool(body.logprobs), bool(body.return_token_ids))
+    request_id = request.state.request_id
+    if body.stream:
+        include_usage = bool(body.stream_options and body.stream_options.include_usage)
+        head = envelope(served, PREFIX, request_id, CHUNK, stream.job)
+        return event_stream(chunks(head, shape, stream, include_usage), request_id)
+    answers, head = await stream.answers(), envelope(served, PREFIX, request_id, WHOLE, stream.job)
+
+    def whole() -> dict[str, Any]:
+        choices = [shape.choice(index, answer) for index, answer in enumerate(answers)]
+        return {**head, "choices": choices, "usage": stream.usage(), **of_prompt(served.llm.tokenizer, stream.job)}
+
+    return await json_response(whole, answer_size(stream.job.params, stream.usage()))
+
+
+def turn_of(body: ChatBody) -> Turn:
+    """The body as a turn; ApiError for fields that contradict each other."""
+    if body.top_logprobs is not None and not body.logprobs:
+        raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
+    effort = None if body.reasoning_effort in (None, "none") else body.reasoning_effort
+    ending = PromptEnd.OPEN if body.add_generation_prompt is False else PromptEnd.ANSWER
+    if body.continue_final_message:
+        if body.add_generation_prompt:
+            raise bad_request("continue_final_message", "add_generation_prompt too", "one of them")
+        ending = PromptEnd.CONTINUED
+    return Turn(
+        messages=[m.as_dict() for m in body.messages],
+        sampling=body,
+        max_tokens=None if body.max_tokens == -1 else body.max_tokens,
+        logprobs=body.given("top_logprobs", 0) if body.logprobs else None,
+        offer=body.offer,
+        variables={**({"reasoning_effort": effort} if effort else {}), **body.given("chat_template_kwargs", {})},
+        ending=ending,
+    )
+
+
+async def chunks(
+    head: dict[str, Any], shape: ChatShape, stream: TurnStream, include_usage: bool
+) -> AsyncIterator[dict[str, Any]]:
+    """The chunks of a stream, usage last."""
+    head = {**head, "usage": None} if include_usage else head
+    for index in range(stream.num_choices):
+        yield {**head, "choices": [shape.first(index)]}
+    async for step in stream.steps():
+        for part in shape.parts(step):
+            yield {**head, "choices": [part]}
+    if include_usage:
+        yield {**head, "choices": [], "usage": stream.usage()}

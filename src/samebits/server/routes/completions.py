@@ -1,0 +1,104 @@
+"""The route /v1/completions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from samebits.engine.answer import Completion
+from samebits.engine.sampling import SamplingParams
+from samebits.server.answers.common import answer_size, envelope
+from samebits.server.answers.completions import CHUNK, PREFIX, WHOLE, ChoiceShape
+from samebits.server.answers.engine_streams import Started, all_completions, merged, start_streams, usage
+from samebits.server.bodies.openai import CompletionBody
+from samebits.server.bodies.prompts import prompts_of, text_size
+from samebits.server.bodies.reading import read_body, sampling_params
+from samebits.server.http.errors import bad_request
+from samebits.server.http.json_output import json_response
+from samebits.server.http.server_events import event_stream
+from samebits.server.http.threads import off_loop
+from samebits.server.limits import Limits
+from samebits.server.model import ServedModel
+
+DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
+
+
+async def completions(request: Request) -> Response:
+    """Continuations of prompts: a text, token ids, or several of them."""
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, CompletionBody, served.limits.max_body_bytes)
+    served.check_name(body.model)
+    prompts = await off_loop(prompts_of, text_size(body.prompt), served, body)
+    max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
+    max_tokens = served.llm.engine.max_len if max_tokens == -1 else max_tokens
+    params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
+    params = drawn_params(body, params, served.limits)
+    started = await start_streams(request, served, prompts, params, "prompt", body, body.output_format)
+    shapes = shapes_of(served, body, started)
+    request_id = request.state.request_id
+    if body.stream:
+        return event_stream(chunks(served, body, shapes, request_id, started), request_id)
+    answers = await all_completions(request, started)
+
+    def whole() -> dict[str, Any]:
+        kept = [answer for of_one in answers for answer in likeliest(of_one, body.given("n", 1))]
+        choices = [shape.whole(answer) for shape, answer in zip(shapes, kept, strict=True)]
+        head = envelope(served, PREFIX, request_id, WHOLE, started.streams[0].job)
+        return {**head, "choices": choices, "usage": usage(started.streams)}
+
+    return await json_response(whole, answer_size(params, usage(started.streams)))
+
+
+def drawn_params(body: CompletionBody, params: SamplingParams, limits: Limits) -> SamplingParams:
+    """The parameters with what echo and best_of need beside them; ApiError where the body contradicts itself."""
+    if body.echo and body.logprobs is not None:
+        params = replace(params, prompt_logprobs=max(body.logprobs, params.prompt_logprobs or 0))
+    if body.best_of is None or body.best_of == params.n:
+        return params
+    if body.stream or not params.n <= body.best_of <= limits.max_samples:
+        needed = f"{params.n} to {limits.max_samples}, and no stream"
+        raise bad_request("best_of", body.best_of, needed)
+    return replace(params, n=body.best_of, logprobs=params.logprobs or 0)
+
+
+def likeliest(answers: list[Completion], count: int) -> list[Completion]:
+    """The `count` answers of the highest log-probability per token, where more were drawn; the likeliest first."""
+    if len(answers) == count:
+        return answers
+
+    def per_token(answer: Completion) -> float:
+        drawn = [p.logprob for p in answer.logprobs if p.logprob is not None]
+        return math.fsum(drawn) / len(drawn) if drawn else -math.inf
+
+    return sorted(answers, key=per_token, reverse=True)[:count]
+
+
+def shapes_of(served: ServedModel, body: CompletionBody, started: Started) -> list[ChoiceShape]:
+    """One for each choice, those of the first prompt first."""
+    tokenizer, n = served.llm.tokenizer, body.given("n", 1)
+    texts: list[str | None] = [None] * len(started.streams)
+    if body.echo:
+        texts = [tokenizer.decode(s.job.prompt.tolist(), skip_special=True) for s in started.streams]
+    return [
+        ChoiceShape(tokenizer, number * n + sample, stream.job, body, texts[number])
+        for number, stream in enumerate(started.streams)
+        for sample in range(n)
+    ]
+
+
+async def chunks(
+    served: ServedModel, body: CompletionBody, shapes: list[ChoiceShape], request_id: str, started: Started
+) -> AsyncIterator[dict[str, Any]]:
+    """The chunks of a stream, usage last."""
+    streams = started.streams
+    n, include_usage = streams[0].job.params.n, bool(body.stream_options and body.stream_options.include_usage)
+    head = envelope(served, PREFIX, request_id, CHUNK, streams[0].job) | ({"usage": None} if include_usage else {})
+    async for number, sample, piece in merged(started):
+        yield {**head, "choices": [shapes[number * n + sample].part(piece)]}
+    if include_usage:
+        yield {**head, "choices": [], "usage": usage(streams)}

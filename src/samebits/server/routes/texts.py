@@ -1,0 +1,73 @@
+"""The routes that take a text and generate nothing: /v1/embeddings, /tokenize and /detokenize."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from samebits.engine.async_engine import QueueFull
+from samebits.server.answers.engine_streams import while_connected
+from samebits.server.bodies.openai import DetokenizeBody, EmbeddingBody, TokenizeBody
+from samebits.server.bodies.prompts import short_enough, text_size, token_lists
+from samebits.server.bodies.reading import read_body
+from samebits.server.http.errors import bad_request, busy
+from samebits.server.http.json_output import json_response
+from samebits.server.http.threads import off_loop
+from samebits.server.limits import MAX_DECODED_IDS, MAX_TOKENIZED_CHARS
+from samebits.server.model import ServedModel
+
+
+async def embeddings(request: Request) -> Response:
+    """One vector of length 1 for each text."""
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, EmbeddingBody, served.limits.max_body_bytes)
+    served.check_name(body.model)
+    texts = await off_loop(token_lists, text_size(body.input), served, body.input, "input")
+    pooling = body.given("pooling", "mean")
+    try:
+        work = asyncio.gather(*(served.engine.embed(ids, pooling) for ids in texts))
+        vectors = await while_connected(request, work)
+    except QueueFull as error:
+        raise busy(f"the server is busy: {error}") from None
+    count = sum(map(len, texts))
+
+    def answer() -> dict[str, object]:
+        as_text = body.encoding_format == "base64"
+        data = [{"object": "embedding", "index": i, "embedding": _encoded(v, as_text)} for i, v in enumerate(vectors)]
+        return {
+            "object": "list",
+            "data": data,
+            "model": served.name,
+            "usage": {"prompt_tokens": count, "total_tokens": count},
+        }
+
+    return await json_response(answer, sum(v.nbytes for v in vectors))
+
+
+def _encoded(vector: np.ndarray, as_text: bool) -> str | list[float]:
+    if as_text:
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+    return [float(x) for x in vector]
+
+
+async def tokenize(request: Request) -> Response:
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, TokenizeBody, served.limits.max_body_bytes)
+    if len(body.text) > MAX_TOKENIZED_CHARS:
+        raise bad_request("text", f"{len(body.text)} characters", f"at most {MAX_TOKENIZED_CHARS}")
+    wanted = (body.text, body.given("add_special", True), body.given("parse_special", True))
+    tokens = await off_loop(short_enough, len(body.text), "text", served.llm.tokenizer.encode, *wanted)
+    max_len = served.llm.engine.max_len
+    return await json_response(lambda: {"tokens": tokens, "count": len(tokens), "max_model_len": max_len}, len(tokens))
+
+
+async def detokenize(request: Request) -> Response:
+    served: ServedModel = request.app.state.served.ready()
+    body = await read_body(request, DetokenizeBody, served.limits.max_body_bytes)
+    if len(body.tokens) > MAX_DECODED_IDS:
+        raise bad_request("tokens", f"{len(body.tokens)} ids", f"at most {MAX_DECODED_IDS}", "invalid_value")
+    return await json_response(lambda: {"text": served.llm.tokenizer.decode(body.tokens)}, len(body.tokens))
