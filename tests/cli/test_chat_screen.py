@@ -14,6 +14,7 @@ from samebits.cli.chat import screen as screens
 from samebits.cli.chat.screen import Screen, clean, split_blocks
 from samebits.cli.chat.thinking import Part, parts
 from samebits.engine.answer import Piece
+from samebits.engine.reasoning import THINK_MARKS, ReasoningSplitter
 
 sys.path.insert(0, str(Path(__file__).parent))
 ANSWER = """Three **fruits**, with `code`:
@@ -72,7 +73,7 @@ def whole(text: str) -> list[str]:
 def test_an_answer_in_pieces_ends_up_as_the_whole_one(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(screens, "SECONDS_PER_FRAME", 0.0)
     cut = [ANSWER[i : i + size] for i in range(0, len(ANSWER), size)]
-    sent, lines = drawn(list(parts(pieces(*cut), False)))
+    sent, lines = drawn(list(parts(pieces(*cut), None)))
     text = "\n".join(lines).rstrip()
     assert text == "\n".join(whole(ANSWER)).rstrip()
     assert "**" not in text
@@ -85,7 +86,7 @@ def test_what_is_printed_is_never_drawn_again(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(screens, "SECONDS_PER_FRAME", 0.0)
     words = [f"w{i} " for i in range(8)]
     text = "".join("\n\n" + word * 3 for word in words).lstrip()
-    sent, _ = drawn(list(parts(pieces(*text), False)))
+    sent, _ = drawn(list(parts(pieces(*text), None)))
     ups = [part.count("\x1b[1A") for part in sent.split("STATUS")]
     assert max(ups) <= 3
     for word in words:
@@ -97,12 +98,14 @@ def test_a_block_higher_than_the_terminal_is_whole_in_the_end(monkeypatch: pytes
     monkeypatch.setattr(screens, "SECONDS_PER_FRAME", 0.0)
     lines = [f"line {i}" for i in range(40)]
     text = "```\n" + "\n".join(lines) + "\n```\n"
-    _, found = drawn(list(parts(pieces(*text.splitlines(keepends=True)), False)))
+    _, found = drawn(list(parts(pieces(*text.splitlines(keepends=True)), None)))
     assert [line.strip() for line in found if line.strip()] == lines
 
 
 def test_reasoning_is_dim_and_left_out_of_the_answer() -> None:
-    found = list(parts(pieces("<thi", "nk>so", " so</th", "ink>\n\nyes", " sir"), False))
+    found = list(
+        parts(pieces("<thi", "nk>so", " so</th", "ink>\n\nyes", " sir"), ReasoningSplitter(THINK_MARKS["think"], False))
+    )
     assert [(p.text, p.is_reasoning) for p in found if p.text] == [
         ("so", True),
         (" so", True),
@@ -121,7 +124,7 @@ def test_reasoning_is_dim_and_left_out_of_the_answer() -> None:
     [
         (("a <think> b",), False, [("a <think> b", False)]),
         (("so</think>", "yes"), True, [("so", True), ("yes", False)]),
-        (("<think>never", " closed </thi"), False, [("never", True), (" closed </thi", True)]),
+        (("<think>never", " closed </thi"), False, [("never", True), (" closed", True), (" </thi", True)]),
         (("<", "b"), False, [("<b", False)]),
         (("\n<think>", "a</b></think>c"), False, [("a</b>", True), ("c", False)]),
     ],
@@ -129,16 +132,20 @@ def test_reasoning_is_dim_and_left_out_of_the_answer() -> None:
 def test_where_reasoning_begins_and_ends(
     texts: tuple[str, ...], has_begun: bool, expected: list[tuple[str, bool]]
 ) -> None:
-    assert [(p.text, p.is_reasoning) for p in parts(pieces(*texts), has_begun) if p.text] == expected
+    assert [
+        (p.text, p.is_reasoning)
+        for p in parts(pieces(*texts), ReasoningSplitter(THINK_MARKS["think"], has_begun))
+        if p.text
+    ] == expected
 
 
 def test_channels_are_reasoning() -> None:
     thought, said = Piece(1, "hm", channel="analysis"), Piece(2, "yes", channel="final", finish_reason="stop")
-    assert [(p.text, p.is_reasoning) for p in parts([thought, said], False)] == [("hm", True), ("yes", False)]
+    assert [(p.text, p.is_reasoning) for p in parts([thought, said], None)] == [("hm", True), ("yes", False)]
 
 
 def test_a_model_cannot_command_the_terminal() -> None:
     assert clean("a\x1b]0;title\x07b\x9b2Jc\td\n") == "a]0;titleb2Jc\td\n"
-    sent, _ = drawn(list(parts(pieces("x\x1b[2Jy\x1b[31m"), False)))
+    sent, _ = drawn(list(parts(pieces("x\x1b[2Jy\x1b[31m"), None)))
     assert "\x1b[2J" not in sent
     assert "\x1b[31m" not in sent

@@ -69,7 +69,7 @@ def test_the_first_token_of_a_chat_waits_for_little(model: str) -> None:
 
 def test_help_does_not_wait_for_the_engine() -> None:
     found = modules_after(command("chat", "-h"))
-    check(found, 340, 70)
+    check(found, 340, 90)
     assert "samebits.engine.engine" not in found
 
 

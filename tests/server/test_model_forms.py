@@ -17,6 +17,7 @@ from test_channels import tokenizer_with
 
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Answer
+from samebits.engine.reasoning import THINK_MARKS, marks_for
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.server.tools.forms import FORMS, form_for
@@ -24,7 +25,6 @@ from samebits.server.tools.scanner import CallScanner
 from samebits.server.turns.events import ChoiceAnswer
 from samebits.server.turns.model_forms import FormChoice
 from samebits.server.turns.reader import TurnReader
-from samebits.server.turns.reasoning import THINK_MARKS, marks_for
 
 CHAT = "/v1/chat/completions"
 CONTROL, USER_DEFINED = 3, 4

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.engine.answer import Piece
+from samebits.engine.reasoning import THINK_MARKS, ReasoningSplitter
 from samebits.server.tools.forms import FORMS
 from samebits.server.tools.reading import ArgumentsPart, CallOpened, Found, ParsedCall
 from samebits.server.tools.scanner import CallScanner
 from samebits.server.tools.written import WrittenCalls
 from samebits.server.turns.events import ChoiceAnswer
 from samebits.server.turns.reader import TurnReader
-from samebits.server.turns.reasoning import THINK_MARKS, ReasoningSplitter
 
 NAMES = frozenset(("f", "get_weather", "ns.g"))
 PARIS = {"city": "Paris"}

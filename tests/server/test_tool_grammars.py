@@ -9,6 +9,7 @@ import llguidance
 import pytest
 from test_channels import tokenizer_with
 
+from samebits.engine.reasoning import THINK_MARKS, ThinkMarks
 from samebits.loaders import Tokenizer
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.grammar.worker import LIMITS, _Vocabulary
@@ -18,7 +19,6 @@ from samebits.server.tools.grammar import MAX_CALLS, answer_format
 from samebits.server.tools.offer import NOTHING, Choice, Offer, Tool
 from samebits.server.tools.reading import ParsedCall
 from samebits.server.tools.scanner import CallScanner
-from samebits.server.turns.reasoning import THINK_MARKS, ThinkMarks
 
 CONTROLS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
 CONTROLS += ("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]", "<|python_tag|>")

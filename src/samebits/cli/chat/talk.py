@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from samebits.cli.chat.conversation import Conversation
-from samebits.cli.chat.thinking import OPENING, Part, parts
+from samebits.cli.chat.thinking import Part, parts
 from samebits.core.errors import BadInput
+from samebits.engine.reasoning import ReasoningSplitter, marks_for, opens_reasoning
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.tokenizer import TextTooLong
 
 if TYPE_CHECKING:
     from samebits.api.llm import LLM
     from samebits.engine.answer import Piece
-
-TAIL_TOKENS = 8  # in which an opening mark at a prompt's end stands
 
 
 class MessageTooLong(BadInput):
@@ -83,7 +82,11 @@ class Talk:
 
     def answer(self, prompt: list[int], figures: Figures) -> Generator[Part, None, None]:
         """The answer as it comes; closing the iterator ends it. Figures are noted along the way."""
-        has_begun = self.llm.tokenizer.decode(prompt[-TAIL_TOKENS:]).rstrip().endswith(OPENING)
-        for part in parts(self.llm.stream(prompt, self.params), has_begun):
+        template, tokenizer = self.llm.chat_template, self.llm.tokenizer
+        marks = marks_for(template.source if template else "", tokenizer)
+        splitter = ReasoningSplitter(marks, opens_reasoning(prompt, tokenizer, marks)) if marks else None
+        shown = {tokenizer.control_id(text) for text in (marks.opening, marks.closing)} if marks else set()
+        params = replace(self.params, shown_ids=frozenset(i for i in shown if i is not None))
+        for part in parts(self.llm.stream(prompt, params), splitter):
             figures.note(part.piece)
             yield part

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from samebits.engine.reasoning import ThinkMarks
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import bounded_text
 from samebits.server.http.errors import bad_request
@@ -17,7 +18,6 @@ from samebits.server.tools.form import CallForm
 from samebits.server.tools.lark import Control, Rules, part_of
 from samebits.server.tools.offer import Offer, Tool
 from samebits.server.tools.schemas import closed
-from samebits.server.turns.reasoning import ThinkMarks
 
 MAX_CALLS = 16  # in an answer that a grammar writes: a small model may find no end
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # nor an end of blanks

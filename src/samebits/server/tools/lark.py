@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
+from samebits.engine.reasoning import ThinkMarks
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import bounded_text
-from samebits.server.turns.reasoning import ThinkMarks
 
 Control = Callable[[str], int | None]  # the id of the control token with this text
 HEAD = (

@@ -10,6 +10,13 @@ from typing import Any
 from samebits.api.llm import LLM
 from samebits.core.errors import BadInput
 from samebits.engine.job import Generation
+from samebits.engine.reasoning import (
+    NO_REASONING,
+    THINK_MARKS,
+    ReasoningSplitter,
+    ThinkMarks,
+    marks_for,
+)
 from samebits.server.tools.form import CallForm
 from samebits.server.tools.forms import FORMS, form_for
 from samebits.server.tools.in_text import as_text
@@ -18,13 +25,6 @@ from samebits.server.tools.reading import Broken, parse_json
 from samebits.server.tools.scanner import CallScanner
 from samebits.server.tools.written import WrittenCalls
 from samebits.server.turns.reader import TurnReader
-from samebits.server.turns.reasoning import (
-    NO_REASONING,
-    THINK_MARKS,
-    ReasoningSplitter,
-    ThinkMarks,
-    marks_for,
-)
 
 AUTO = "auto"
 NO_SYSTEM = "System role not supported"  # what the templates of Gemma 1 and 2 say

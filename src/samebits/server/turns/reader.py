@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from samebits.engine.answer import Piece
+from samebits.engine.reasoning import ReasoningSplitter, Span
 from samebits.server.tools.gpt_oss import NAMESPACE, addressed_call
 from samebits.server.tools.reading import (
     ArgumentsPart,
@@ -18,7 +19,6 @@ from samebits.server.tools.reading import (
 from samebits.server.tools.scanner import CallScanner
 from samebits.server.tools.written import WrittenCalls
 from samebits.server.turns.events import CallArguments, CallStarted, Event, Finished, ReasoningDelta, TextDelta
-from samebits.server.turns.reasoning import ReasoningSplitter, Span
 
 FINISH = {"deadline": "length", "cancelled": "length", "error": "length"}  # our reasons in the words that clients know
 

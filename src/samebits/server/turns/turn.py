@@ -21,6 +21,7 @@ from typing import Any
 from starlette.requests import Request
 
 from samebits.engine.job import Generation
+from samebits.engine.reasoning import opens_reasoning
 from samebits.loaders.chat import FROZEN_TIME, PromptEnd
 from samebits.server.answers.engine_streams import Started, merged, start_streams, usage, while_connected
 from samebits.server.bodies.openai import Sampling
@@ -32,7 +33,6 @@ from samebits.server.tools.offer import NOTHING, Offer
 from samebits.server.turns.events import ChoiceAnswer, ReasoningDelta, Step
 from samebits.server.turns.model_forms import call_ids
 from samebits.server.turns.reader import TurnReader
-from samebits.server.turns.reasoning import opens_reasoning
 
 
 @dataclass(frozen=True)
