@@ -12,7 +12,6 @@ from pathlib import Path
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.loaders.cache import cache_dir, cached_path, pulled_path, resolve
 from samebits.loaders.catalog import MODELS, HubModel
-from samebits.loaders.files import open_file
 from samebits.loaders.integrity import Progress, is_checked, known_files, note_path
 from samebits.loaders.manifest import read_manifest
 
@@ -123,6 +122,8 @@ def _num_bytes(entry: Path) -> int:
 
 
 def _format(path: Path) -> str:
+    from samebits.loaders.files import open_file  # all readers of files, which finding a model does not need
+
     sizes: Counter[str] = Counter()
     try:
         for tensor in open_file(path).tensors.values():
