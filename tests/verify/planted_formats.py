@@ -245,16 +245,15 @@ class MinimumsOfQ2KInPairs(InFormat):
         blocks[..., 1:16:2] = (blocks[..., 1:16:2] & 15) | (blocks[..., 0:16:2] & 240)
 
 
-class LowestScaleOfQ3K(InFormat):
-    """Saturates the scales of q3_k at -31, as a format around zero might."""
+class ThirdBitsOfQ3KsLastBlock(InFormat):
+    """Takes the third bits of the last of q3_k's eight blocks for zeros."""
 
     ops, fmt, argument = ("embedding",), "q3_k", "table"
     witness = shown_by(embedded, "q3_k", 256)
     twin = shown_by(embedded, "q2_k", 256)
 
     def edit(self, blocks: np.ndarray) -> None:
-        low, high = blocks[..., 96:100], blocks[..., 104:108]  # of scales 0 to 3
-        low[((low & 15) == 0) & ((high & 3) == 0)] |= 1
+        blocks[..., :32] &= 127
 
 
 class LastLevelOfIq4(InFormat):
