@@ -38,3 +38,21 @@ def test_a_context_beyond_a_drivers_loops_is_right_or_refused(webgpu: Backend, n
         assert "more positions than the driver's loops go over; needs fewer, or another driver" in refusal
         return
     np.testing.assert_array_equal(found, np.asarray(F.paged_attention(**arguments, backend="reference")))
+
+
+def test_what_lies_behind_a_head_is_not_read(webgpu: Backend) -> None:
+    """A head of 40 is five eights, and lanes take two: the sixth would be the next slot, where nobody wrote."""
+    rng = np.random.default_rng(0)
+    caches = rng.standard_normal((2, 1, PAGE_SIZE, 1, 40)).astype(np.float16)
+    caches[:, 0, 5:] = np.nan
+    arguments = dict(
+        q=rng.standard_normal((1, 1, 40)).astype(np.float32),
+        k_cache=caches[0],
+        v_cache=caches[1],
+        qo_indptr=np.array([0, 1], np.int32),
+        kv_last_page_len=np.array([5], np.int32),
+        kv_indptr=np.array([0, 1], np.int32),
+        kv_indices=np.array([0], np.int32),
+    )
+    got, want = (np.asarray(F.paged_attention(**arguments, backend=name)) for name in ("webgpu", "reference"))
+    np.testing.assert_array_equal(got, want)

@@ -46,7 +46,8 @@ fn weigh(tile: Tile, kv_head: u32, cut: Cut, lane: u32) {
             let weight = weights[i];
             let cell = cell_at(tile, kv_head, u32(cut.first) + i, weight);
             low = add_values(low, Quads(weight), octet_at(cell, octet));
-            high = add_values(high, Quads(weight), octet_at(cell, octet + 1u));
+            let cell_of_high = select(NO_PAGE, cell, octet + 1u < OCTETS);  // behind a head others' values lie, or none
+            high = add_values(high, Quads(weight), octet_at(cell_of_high, octet + 1u));
         }
         let at = (unit * 16u + run) * ROW;
         store_octet(at + octet * 8u, low);
