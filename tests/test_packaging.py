@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from samebits.cli.main import app
 

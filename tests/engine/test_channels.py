@@ -99,7 +99,7 @@ def test_half_a_character_before_a_mark() -> None:
 
 def choice_of(tokenizer: Tokenizer, pieces: list[Piece]) -> tuple[dict[str, Any], dict[str, str]]:
     """The message of a whole chat answer, and the joined deltas of a stream."""
-    shape, reader, answer, streamed = ChatShape(tokenizer, False), TurnReader(), ChoiceAnswer(), {}
+    shape, reader, answer, streamed = ChatShape(tokenizer, False, False), TurnReader(), ChoiceAnswer(), {}
     for piece in pieces:
         step = Step(0, tuple(reader.push(piece)), piece)
         for event in step.events:

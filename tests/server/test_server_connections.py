@@ -122,7 +122,7 @@ def test_a_byte_now_and_then_is_not_enough(hasty: Running, is_head: bool) -> Non
 
 def test_a_body_that_goes_on_may_take_its_time(hasty: Running) -> None:
     """Four times longer than a head may, at twice the least rate."""
-    body = json.dumps({"text": "hi", "padding": "x" * int(8 * ARRIVAL_SECONDS * MIN_BODY_BYTES_PER_SECOND)}).encode()
+    body = json.dumps({"text": "x " * int(4 * ARRIVAL_SECONDS * MIN_BODY_BYTES_PER_SECOND)}).encode()
     num_parts = 24
     size = -(-len(body) // num_parts)
     with closing(open_socket(hasty.url)) as sock:

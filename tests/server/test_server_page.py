@@ -29,6 +29,13 @@ def page(browser: Any, server: Running) -> Iterator[Any]:
     server.check_idle()
 
 
+@pytest.fixture
+def slow_page(browser: Any, model_path: Path) -> Iterator[Any]:
+    """Of a server whose answers take their time."""
+    with running(model_path, {"backend": "reference"}) as server, opened(browser, server.url) as it:
+        yield it
+
+
 def titles(page: Any) -> list[str]:
     return page.locator("#conversations button").all_text_contents()
 
@@ -140,7 +147,9 @@ def test_a_conversation_that_is_too_long_goes_on(page: Any) -> None:
     assert len(bodies[-1]["messages"]) == 3
 
 
-def test_a_stopped_answer_stays(page: Any) -> None:
+def test_a_stopped_answer_stays(slow_page: Any) -> None:
+    page = slow_page
+
     def go_on(route: Any) -> None:
         route.continue_(post_data=json.dumps({**json.loads(route.request.post_data), "ignore_eos": True}))
 

@@ -22,8 +22,8 @@ NUM_TOKENS = 24
 
 @pytest.fixture(scope="module")
 def roomy(model_path: Path) -> Iterator[Running]:
-    """A server whose pool holds 32 sequences at once."""
-    with running(model_path, {"num_pages": 400}) as it:
+    """A server whose pool holds 32 sequences at once, slow enough for a page to keep up with it."""
+    with running(model_path, {"num_pages": 400, "backend": "reference"}) as it:
         yield it
 
 

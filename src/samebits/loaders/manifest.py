@@ -7,7 +7,7 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from samebits.core.errors import BadInput
@@ -92,7 +92,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def is_inside(path: str) -> bool:
     """Whether a path of a repository stays in the folder that it is written to, on every system."""
-    parts = PurePosixPath(path).parts
+    parts = path.split("/")  # as they are written: a path's own parts leave "." out
     is_plain = re.fullmatch(r"[\w .+()=@,-]+(?:/[\w .+()=@,-]+)*", path, re.ASCII) is not None
     return is_plain and not any(part.startswith(".") or part.endswith((".", " ")) for part in parts)
 

@@ -53,7 +53,9 @@ class Conversation:
 
 def save(path: Path, conversation: Conversation, model: str, params: SamplingParams) -> None:
     """Writes the file, whole or not at all."""
-    settings = {"settings": {"model": model, "sampling": asdict(params)}}
+    sampling = asdict(params)
+    del sampling["shown_ids"]  # what of its vocabulary a model shows is no wish of the user's
+    settings = {"settings": {"model": model, "sampling": sampling}}
     lines = [json.dumps(line, ensure_ascii=False) for line in (settings, *conversation.messages)]
     write_atomically(path, "\n".join(lines) + "\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -32,7 +33,7 @@ async def messages(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, MessagesBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    stream = await start_turn(request, served, turn_of(served, body))
+    stream = await start_turn(request, served, await asyncio.to_thread(turn_of, served, body))
     head = {
         "id": f"msg_{request.state.request_id}",
         "type": "message",

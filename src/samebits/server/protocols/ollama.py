@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ async def chat(request: Request) -> Response:
     body = await read_body(request, OllamaChatBody, served.limits.max_body_bytes)
     if not body.messages:
         return JSONResponse(_head(served) | _message("", "", []) | {"done": True, "done_reason": "load"})
-    return await _answered(request, served, body, body.conversation(), body.offer, _message)
+    return await _answered(request, served, body, await asyncio.to_thread(body.conversation), body.offer, _message)
 
 
 async def generate(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -29,7 +30,7 @@ async def responses(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, ResponsesBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    stream = await start_turn(request, served, turn_of(body))
+    stream = await start_turn(request, served, await asyncio.to_thread(turn_of, body))
     shape = ResponseShape(served, body, request.state.request_id)
     if body.stream:
         return event_stream(shape.events(stream), request.state.request_id, RESPONSES)

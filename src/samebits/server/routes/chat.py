@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,7 +26,7 @@ async def chat_completions(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, ChatBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    stream = await start_turn(request, served, turn_of(body))
+    stream = await start_turn(request, served, await asyncio.to_thread(turn_of, body))
     shape = ChatShape(served.llm.tokenizer, bool(body.logprobs), bool(body.return_token_ids))
     request_id = request.state.request_id
     if body.stream:

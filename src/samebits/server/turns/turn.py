@@ -119,7 +119,8 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
     params = replace(params, shown_ids=forms.shown_ids(offer))
     is_open = forms.marks is not None and opens_reasoning(prompt, tokenizer, forms.marks)
     asked = turn.sampling.output_format
-    wanted = answer_format(offer, forms.call_form, asked, forms.marks, is_open, tokenizer.control_id)
+    told = (offer, forms.call_form, asked, forms.marks, is_open, tokenizer.control_id)
+    wanted = await asyncio.to_thread(answer_format, *told)  # schemas of many tools take their time
     started = await start_streams(request, served, [prompt], params, turn.param, turn.sampling, wanted)
     begins_open = is_open and (wanted is None or wanted is not asked)  # a format that leaves no room for reasoning
     job = started.streams[0].job
