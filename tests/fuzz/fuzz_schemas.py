@@ -147,7 +147,9 @@ class Target:
         """Draws some tokens in a format; the line by which it was refused, or nothing."""
         drawn = random.Random(repr(wanted))
         try:
-            follower = self.loop.run_until_complete(self.grammars.follower(ResponseFormat.model_validate(wanted)))
+            output = ResponseFormat.model_validate(wanted).wanted
+            assert output is not None
+            follower = self.loop.run_until_complete(self.grammars.follower(output))
         except ApiError as error:
             if error.status != 400:
                 raise

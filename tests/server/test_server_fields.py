@@ -56,6 +56,12 @@ def test_refused_fields_are_refused_by_name_unless_they_ask_for_nothing(kind: ty
             assert refusal(kind, **{name: harmless}) is None, name
 
 
+def test_a_name_of_any_length_is_cut_short_in_a_refusal() -> None:
+    found = refusal(ChatBody, logit_bias={"a" * 100_000: 1})
+    assert found is not None
+    assert len(str(found)) < 500
+
+
 def test_truth_is_no_number() -> None:
     assert refusal(ChatBody, typical_p=1.0) is None
     assert refusal(ChatBody, typical_p=True) is not None

@@ -62,7 +62,8 @@ def from_exception(error: Exception) -> ApiError:
         return error
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
-        param = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
+        named = (str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
+        param = ".".join(named)[:MAX_REASON_CHARS]  # a name may be the client's own, of any length
         if first["type"] == "missing":
             return bad_request(param, "nothing", "a value", "invalid_value")
         needed = re.sub(r"^(Value error, )?\w+ should (be )?", "", first["msg"])
