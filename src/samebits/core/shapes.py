@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 DIM_TEXT = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<name>[A-Za-z_]\w*)(?:\+(?P<plus>\d+))?$")
@@ -83,17 +84,32 @@ def joined_axis(whole: Shape, part: Shape) -> int:
     return next(axis for axis, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b)
 
 
-def _match_dim(text: str, size: Dim, env: Env) -> bool:
-    if text.isdigit():
-        return size == int(text)
-    parts = DIM_TEXT.match(text)
-    if parts is None:
-        raise ValueError(f"bad dimension text {text!r}")
-    name, factor, plus = parts["name"], int(parts["factor"] or 1), int(parts["plus"] or 0)
+@cache
+def _terms(dims: str) -> tuple[tuple[str, int, int], ...]:
+    """(name, factor, plus) of every dimension that the text states; a number has no name, "..." no factor."""
+    terms = []
+    for text in dims.split():
+        parts = DIM_TEXT.match(text)
+        if text == "..." and not terms:
+            terms.append((text, 0, 0))
+        elif text.isdigit():
+            terms.append(("", 0, int(text)))
+        elif parts is not None:
+            terms.append((parts["name"], int(parts["factor"] or 1), int(parts["plus"] or 0)))
+        else:
+            raise ValueError(f"bad dimension text {text!r}")
+    return tuple(terms)
+
+
+def _match_dim(term: tuple[str, int, int], size: Dim, env: Env) -> bool:
+    name, factor, plus = term
+    if not name:
+        return size == plus
     if isinstance(size, Sym):
         if (size.plus - plus) % factor or size.factor % factor:
             return False
-        bound: Dim = Sym(size.name, size.limit, size.factor // factor, (size.plus - plus) // factor)
+        same = factor == 1 and not plus
+        bound: Dim = size if same else Sym(size.name, size.limit, size.factor // factor, (size.plus - plus) // factor)
     else:
         bound, rest = divmod(size - plus, factor)
         if rest or bound < 0:
@@ -103,37 +119,39 @@ def _match_dim(text: str, size: Dim, env: Env) -> bool:
 
 def match_shape(dims: str, shape: Shape, env: Env) -> bool:
     """Whether `shape` fits the text; binds new names in `env`. On False `env` may hold partial bindings."""
-    texts = dims.split()
-    if texts and texts[0] == "...":
-        num_leading = len(shape) - (len(texts) - 1)
+    terms = _terms(dims)
+    if terms and terms[0][0] == "...":
+        num_leading = len(shape) - (len(terms) - 1)
         if num_leading < 0 or env.setdefault("...", shape[:num_leading]) != shape[:num_leading]:
             return False
-        texts, shape = texts[1:], shape[num_leading:]
-    return len(texts) == len(shape) and all(_match_dim(t, d, env) for t, d in zip(texts, shape, strict=True))
+        terms, shape = terms[1:], shape[num_leading:]
+    if len(terms) != len(shape):
+        return False
+    for term, size in zip(terms, shape, strict=True):  # no generator: a model's graph comes here thousands of times
+        if not _match_dim(term, size, env):
+            return False
+    return True
 
 
 def build_shape(dims: str, env: Env) -> Shape:
     """The shape that the text stands for under `env`; KeyError for an unbound name."""
     shape: list[Dim] = []
-    for text in dims.split():
-        if text == "...":
-            leading = env["..."]
-            shape.extend(leading if isinstance(leading, tuple) else (leading,))
+    for name, factor, plus in _terms(dims):
+        if not name:
+            shape.append(plus)
             continue
-        if text.isdigit():
-            shape.append(int(text))
-            continue
-        parts = DIM_TEXT.match(text)
-        if parts is None:
-            raise ValueError(f"bad dimension text {text!r}")
-        bound = env[parts["name"]]
-        factor, plus = int(parts["factor"] or 1), int(parts["plus"] or 0)
-        if isinstance(bound, int):
+        bound = env[name]
+        if name == "...":
+            shape.extend(bound if isinstance(bound, tuple) else (bound,))
+        elif isinstance(bound, int):
             shape.append(factor * bound + plus)
         elif isinstance(bound, Sym):
-            shape.append(Sym(bound.name, bound.limit, factor * bound.factor, factor * bound.plus + plus))
+            same = factor == 1 and not plus
+            shape.append(
+                bound if same else Sym(bound.name, bound.limit, factor * bound.factor, factor * bound.plus + plus)
+            )
         else:
-            raise ValueError(f"{parts['name']} is not one dimension")
+            raise ValueError(f"{name} is not one dimension")
     return tuple(shape)
 
 

@@ -52,6 +52,12 @@ class Node:
         pairs = zip(results, self.outputs, strict=True)
         return tuple((self.inputs[r.alias_of], value) for r, value in pairs if r.alias_of is not None)
 
+    def reading(self, current: Mapping[str, Value]) -> Node:
+        """The node with values that have another in `current`, by name, replaced by that; itself where none has."""
+        if not any(v.name in current for v in self.inputs.values()):
+            return self
+        return Node(self.op, {n: current.get(v.name, v) for n, v in self.inputs.items()}, self.attrs, self.outputs)
+
     def __str__(self) -> str:
         return node_text(self, {})
 
@@ -82,7 +88,7 @@ class Graph:
         """Value name -> numbers of the nodes that read it, rising; an output is read at len(nodes)."""
         found: dict[str, list[int]] = {}
         for i, node in enumerate(self.nodes):
-            for name in dict.fromkeys(v.name for v in node.inputs.values()):
+            for name in {v.name for v in node.inputs.values()}:
                 found.setdefault(name, []).append(i)
         for name in dict.fromkeys(v.name for v in self.outputs):
             found.setdefault(name, []).append(len(self.nodes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NoReturn
 
 from samebits.graph.ir import Graph, Node, Value
@@ -56,6 +57,12 @@ class Pattern:
     def anchor(self) -> PatternNode:
         return self.nodes[-1]
 
+    @cached_property
+    def before_anchor(self) -> tuple[tuple[str, str], ...]:
+        """(name of an input, op that makes it) for what the anchor reads of the other nodes: most matches end there."""
+        makers = {output: node.op for node in self.nodes for output in node.outputs}
+        return tuple((name, makers[value]) for name, value in self.anchor.inputs.items() if value in makers)
+
 
 @dataclass(frozen=True)
 class Match:
@@ -83,11 +90,15 @@ class GraphView:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.uses = graph.uses
         self.producers = {v.name: i for i, node in enumerate(graph.nodes) for v in node.outputs}
 
     def match(self, pattern: Pattern, anchor: int) -> Match | None:
         """The pattern with its last node at node `anchor`, or nothing."""
+        inputs, nodes = self.graph.nodes[anchor].inputs, self.graph.nodes
+        for name, op in pattern.before_anchor:
+            made_by = self.producers.get(inputs[name].name) if name in inputs else None
+            if made_by is None or nodes[made_by].op.name != op:
+                return None
         values: dict[str, Value] = {}
         attrs: dict[str, Any] = {}
         numbers: list[int] = []
@@ -96,13 +107,13 @@ class GraphView:
             if wanted is not pattern.anchor:
                 known = next(values[o] for o in wanted.outputs if o in values)
                 number = self.producers.get(known.name, -1)
-            if number < 0 or number in numbers or not _bind(wanted, self.graph.nodes[number], values, attrs):
+            if number < 0 or number in numbers or not _bind(wanted, nodes[number], values, attrs):
                 return None
             numbers.insert(0, number)
         outputs = tuple(values[name] for name in pattern.outputs)
         replaced = tuple(numbers[-1:] if pattern.anchor_only else numbers)
-        interior = tuple(v for i in replaced for v in self.graph.nodes[i].outputs if v not in outputs)
-        if any(set(self.uses.get(v.name, ())) - set(replaced) for v in interior):
+        interior = tuple(v for i in replaced for v in nodes[i].outputs if v not in outputs)
+        if any(set(self.graph.uses.get(v.name, ())) - set(replaced) for v in interior):
             return None
         return Match(tuple(numbers), replaced, values, attrs, outputs, interior)
 
@@ -118,4 +129,4 @@ def _bind(wanted: PatternNode, node: Node, values: dict[str, Value], attrs: dict
             return False
     pairs = [(pattern_name, node.inputs[name]) for name, pattern_name in wanted.inputs.items()]
     pairs += zip(wanted.outputs, node.outputs, strict=True)
-    return all(values.setdefault(pattern_name, value) == value for pattern_name, value in pairs)
+    return all([values.setdefault(pattern_name, value) == value for pattern_name, value in pairs])

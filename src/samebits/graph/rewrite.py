@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from samebits.graph.ir import Graph, GraphBuilder, Node, Value
 from samebits.graph.patterns import GraphView, Match, Pattern
@@ -67,16 +68,31 @@ class _Sweep:
     ) -> None:
         self._graph, self._rules, self._when, self._accept = graph, rules, when, accept
         self._view = GraphView(graph)
-        self._uses = {name: set(at) for name, at in self._view.uses.items()}  # old node numbers, by current name
-        self._overwritten = dict(overwritten_at(graph))
-        self._state = state_values(graph)
-        self._number = next_number(graph)
         self._current: dict[str, Value] = {}
         self._inputs = list(graph.inputs)
         self._kinds, self._joined = dict(graph.kinds), dict(graph.joined)
         self._placed: dict[int, tuple[Node, ...]] = {}  # anchor -> what stands in its place
         self._gone: set[int] = set()
         self.num_rewrites = 0
+
+    # What only a match needs to know: many sweeps find none.
+
+    @cached_property
+    def _uses(self) -> dict[str, tuple[int, ...]]:
+        """Old node numbers, by current name."""
+        return dict(self._graph.uses)
+
+    @cached_property
+    def _overwritten(self) -> dict[str, int]:
+        return overwritten_at(self._graph)
+
+    @cached_property
+    def _state(self) -> set[str]:
+        return state_values(self._graph)
+
+    @cached_property
+    def _number(self) -> int:
+        return next_number(self._graph)
 
     def run(self) -> Graph:
         for i in range(len(self._graph.nodes)):
@@ -99,8 +115,7 @@ class _Sweep:
         return value
 
     def _renamed(self, node: Node) -> Node:
-        inputs = {name: self._now(v) for name, v in node.inputs.items()}
-        return Node(node.op, inputs, node.attrs, node.outputs)
+        return node.reading({v.name: self._now(v) for v in node.inputs.values() if v.name in self._current})
 
     def _try_rules(self, anchor: int) -> None:
         for rule in self._rules.get(self._graph.nodes[anchor].op.name, ()):
@@ -120,8 +135,7 @@ class _Sweep:
         if self._accept is not None and not all(map(self._accept, builder.nodes)):
             return False
         inside = set(match.replaced)
-        later = [self._uses.get(v.name, set()) - inside for v in match.outputs]
-        if any(use < match.anchor for uses in later for use in uses):
+        if any(use < match.anchor and use not in inside for v in match.outputs for use in self._uses.get(v.name, ())):
             return False
         new = {v.name for node in builder.nodes for v in node.outputs}
         read = [v.name for node in builder.nodes for v in node.inputs.values() if v.name not in new]
@@ -142,7 +156,8 @@ class _Sweep:
         before = {self._now(old).name for i in inside for old, _ in self._graph.nodes[i].writes}
         after = {old.name for node in builder.nodes for old, _ in node.writes}
         for name in after - new - before:
-            if name in self._state or any(use > match.anchor for use in self._uses.get(name, set()) - inside):
+            is_read = any(use > match.anchor and use not in inside for use in self._uses.get(name, ()))
+            if name in self._state or is_read:
                 return False
         return all(name in after for name in before if name in self._state)
 
@@ -163,7 +178,7 @@ class _Sweep:
                 if old.name in self._state:
                     self._state.add(new_value.name)
         for old, new_value in zip(match.outputs, values, strict=True):
-            self._uses.setdefault(new_value.name, set()).update(self._uses.get(old.name, set()))
+            self._uses[new_value.name] = (*self._uses.get(new_value.name, ()), *self._uses.get(old.name, ()))
             if old.name in self._overwritten:
                 self._overwritten[new_value.name] = self._overwritten[old.name]
             self._current[old.name] = new_value

@@ -23,8 +23,10 @@ def memory_roots(graph: Graph) -> dict[str, str]:
 def state_values(graph: Graph) -> set[str]:
     """Values in the memory of a graph input: the inputs, and what nodes write into them. A write to one is seen
     by the caller, so it may be neither dropped nor moved to other memory."""
-    inputs = {v.name for v in graph.inputs}
-    return {name for name, root in memory_roots(graph).items() if root in inputs}
+    state = {v.name for v in graph.inputs}
+    for node in graph.nodes:
+        state.update([new.name for old, new in node.writes if old.name in state])
+    return state
 
 
 def cache_values(graph: Graph) -> set[str]:

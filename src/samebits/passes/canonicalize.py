@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from samebits.graph import Graph, Node, Value
+from samebits.graph.patterns import same_attr
 from samebits.graph.rewrite import apply_rules
 from samebits.graph.uses import overwritten_at, state_values
 from samebits.passes.rules import rule
@@ -88,22 +89,30 @@ def merge_equal(graph: Graph) -> Graph:
     Not where a node writes memory, or its result is written over: then each needs its own.
     """
     overwritten = overwritten_at(graph)
-    known: dict[object, Node] = {}
+    known: dict[object, list[Node]] = {}
     current: dict[str, Value] = {}
     nodes = []
     for node in graph.nodes:
-        inputs = {name: current.get(v.name, v) for name, v in node.inputs.items()}
-        node = Node(node.op, inputs, node.attrs, node.outputs)
-        nodes.append(node)
-        if node.op.writes or any(v.name in overwritten for v in node.outputs):
+        node = node.reading(current)
+        if node.op.writes or any([v.name in overwritten for v in node.outputs]):
+            nodes.append(node)
             continue
-        key = (node.op.name, *((n, v.name) for n, v in sorted(inputs.items())), repr(sorted(node.attrs.items())))
-        first = known.setdefault(key, node)
-        if first is not node:
-            nodes.pop()
+        alike = known.setdefault((node.op.name, *sorted([(n, v.name) for n, v in node.inputs.items()])), [])
+        first = next((n for n in alike if _same_attrs(n, node)), None)
+        if first is None:
+            alike.append(node)
+            nodes.append(node)
+        else:
             current.update({v.name: same for v, same in zip(node.outputs, first.outputs, strict=True)})
+    if not current:
+        return graph
     outputs = tuple(current.get(v.name, v) for v in graph.outputs)
     return Graph(graph.inputs, tuple(nodes), outputs, graph.kinds, graph.joined)
+
+
+def _same_attrs(a: Node, b: Node) -> bool:
+    """Of two nodes of one op."""
+    return all(same_attr(value, b.attrs[name]) for name, value in a.attrs.items())
 
 
 def drop_unused(graph: Graph) -> Graph:
@@ -116,6 +125,8 @@ def drop_unused(graph: Graph) -> Graph:
             needed.update(v.name for v in node.inputs.values())
             nodes.append(node)
     weights = graph.weights
+    if len(nodes) == len(graph.nodes) and weights <= needed:
+        return graph
     inputs = tuple(v for v in graph.inputs if v.name in needed or v.name not in weights)
     names = {v.name for v in inputs}
     kinds = {name: kind for name, kind in graph.kinds.items() if name in names}

@@ -42,7 +42,7 @@ def join(graph: Graph, supports: Supports) -> Graph:
     }
     nodes: list[Node] = []
     for i, node in enumerate(graph.nodes):
-        nodes += [_renamed(n, current) for n in first.get(i, () if i in gone else (node,))]
+        nodes += [n.reading(current) for n in first.get(i, () if i in gone else (node,))]
     return drop_unused(
         Graph(
             (*graph.inputs, *builder.inputs),
@@ -52,10 +52,6 @@ def join(graph: Graph, supports: Supports) -> Graph:
             {**graph.joined, **builder.joined},
         )
     )
-
-
-def _renamed(node: Node, current: dict[str, Value]) -> Node:
-    return Node(node.op, {n: current.get(v.name, v) for n, v in node.inputs.items()}, node.attrs, node.outputs)
 
 
 def _join_concatenated(graph: Graph, supports: Supports) -> Graph:
