@@ -87,7 +87,7 @@ def joined_axis(whole: Shape, part: Shape) -> int:
 @cache
 def _terms(dims: str) -> tuple[tuple[str, int, int], ...]:
     """(name, factor, plus) of every dimension that the text states; a number has no name, "..." no factor."""
-    terms = []
+    terms: list[tuple[str, int, int]] = []
     for text in dims.split():
         parts = DIM_TEXT.match(text)
         if text == "..." and not terms:
@@ -125,12 +125,7 @@ def match_shape(dims: str, shape: Shape, env: Env) -> bool:
         if num_leading < 0 or env.setdefault("...", shape[:num_leading]) != shape[:num_leading]:
             return False
         terms, shape = terms[1:], shape[num_leading:]
-    if len(terms) != len(shape):
-        return False
-    for term, size in zip(terms, shape, strict=True):  # no generator: a model's graph comes here thousands of times
-        if not _match_dim(term, size, env):
-            return False
-    return True
+    return len(terms) == len(shape) and all(_match_dim(t, d, env) for t, d in zip(terms, shape, strict=True))
 
 
 def build_shape(dims: str, env: Env) -> Shape:
@@ -146,10 +141,7 @@ def build_shape(dims: str, env: Env) -> Shape:
         elif isinstance(bound, int):
             shape.append(factor * bound + plus)
         elif isinstance(bound, Sym):
-            same = factor == 1 and not plus
-            shape.append(
-                bound if same else Sym(bound.name, bound.limit, factor * bound.factor, factor * bound.plus + plus)
-            )
+            shape.append(Sym(bound.name, bound.limit, factor * bound.factor, factor * bound.plus + plus))
         else:
             raise ValueError(f"{name} is not one dimension")
     return tuple(shape)

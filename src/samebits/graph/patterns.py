@@ -129,4 +129,4 @@ def _bind(wanted: PatternNode, node: Node, values: dict[str, Value], attrs: dict
             return False
     pairs = [(pattern_name, node.inputs[name]) for name, pattern_name in wanted.inputs.items()]
     pairs += zip(wanted.outputs, node.outputs, strict=True)
-    return all([values.setdefault(pattern_name, value) == value for pattern_name, value in pairs])
+    return all(values.setdefault(pattern_name, value) == value for pattern_name, value in pairs)

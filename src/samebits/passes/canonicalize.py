@@ -94,7 +94,7 @@ def merge_equal(graph: Graph) -> Graph:
     nodes = []
     for node in graph.nodes:
         node = node.reading(current)
-        if node.op.writes or any([v.name in overwritten for v in node.outputs]):
+        if node.op.writes or any(v.name in overwritten for v in node.outputs):
             nodes.append(node)
             continue
         alike = known.setdefault((node.op.name, *sorted([(n, v.name) for n, v in node.inputs.items()])), [])
