@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import threading
 import time
 from importlib.util import find_spec
@@ -17,14 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.core.errors import BadInput
-from samebits.loaders import encoders, pre_tokenizers
+from samebits.loaders import encoders, gguf_values, pre_tokenizers
 from samebits.loaders.byte_level import BYTE_OF_CHAR, SPACE_MARK
 from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import Vocab
+from samebits.loaders.native import native
 from samebits.loaders.special_parts import python_special_cutter, special_cutter
-from samebits.loaders.texts import Texts
+from samebits.loaders.texts import texts_of
+from samebits.loaders.token_ids import NativeTokenIds, PythonTokenIds, token_ids
 
 IS_BUILT = find_spec("samebits.kernels.cpp._native") is not None
 pytestmark = pytest.mark.skipif(not IS_BUILT, reason="needs the native part: pip install .")
@@ -36,13 +39,48 @@ LONG = 5000  # beyond the length from which merges wait in lists
 
 def test_the_native_part_is_there() -> None:
     """Without it the others would compare Python with itself."""
-    assert encoders.native() is not None
+    assert native() is not None
 
 
 def vocab_of(texts: list[str]) -> Vocab:
-    parts = [text.encode() for text in texts]
-    stored = Texts(b"".join(parts), np.array(list(map(len, parts)), np.int64))
-    return Vocab(Fields({}, "x.gguf"), stored, np.ones(len(texts), np.uint8), {})
+    return Vocab(Fields({}, "x.gguf"), texts_of(texts), np.ones(len(texts), np.uint8), {})
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text("ab \xe9", max_size=5), min_size=1, max_size=12, unique=True),
+    st.lists(st.text("ab \xe9", max_size=7), max_size=12),
+)
+def test_token_ids(tokens: list[str], merges: list[str]) -> None:
+    """Texts without a cut, with several, that begin or end with one, and parts that are no tokens."""
+    vocab, asked = vocab_of(tokens), texts_of([*tokens, *merges, "[EMPTY_0]"])
+    found, wanted = token_ids(vocab), PythonTokenIds(vocab.ids())
+    assert isinstance(found, NativeTokenIds)
+    assert found.find(asked).tolist() == wanted.find(asked).tolist()
+    assert found.find_merges(asked).tolist() == wanted.find_merges(asked).tolist()
+
+
+def test_a_text_of_two_tokens_is_named() -> None:
+    for tokens in (["a", "b", "a"], ["", "[EMPTY_0]"]):
+        with pytest.raises(BadInput, match="as 0 and"):
+            token_ids(vocab_of(tokens))
+
+
+@given(st.lists(st.binary(max_size=9), max_size=6), st.integers(-12, 12), st.integers(0, 9))
+def test_strings_of_a_file(strings: list[bytes], num_more_bytes: int, max_bytes: int) -> None:
+    """Whole, cut short and too long; where all is well both read the same."""
+    whole = b"??" + b"".join(struct.pack("<Q", len(text)) + text for text in strings)
+    data = whole[: len(whole) + num_more_bytes] if num_more_bytes < 0 else whole + bytes(num_more_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf_values, "MAX_STRING_BYTES", max_bytes)
+        cursor = gguf_values.Cursor(data, "x.gguf")
+        cursor.take(2 if len(data) >= 2 else 0, "x")
+        found = native().strings(np.frombuffer(data, np.uint8), cursor.position, len(data), len(strings), max_bytes)
+        try:
+            wanted = cursor._python_strings("x", len(strings))
+        except BadInput:
+            wanted = None
+    assert found == wanted
 
 
 def both_by_rank(draw: random.Random, pre: str, letters: list[str], often: str) -> tuple[Any, Any]:
@@ -60,8 +98,11 @@ def both_by_rank(draw: random.Random, pre: str, letters: list[str], often: str) 
     texts += ["", "a b", "\u4e2d"]  # no bytes, and characters that stand for none
     vocab = vocab_of(texts)
     ids = vocab.ids()
-    merges = np.array([(ids[a], ids[b], ids[a + b]) for a, b in pairs], np.int64).reshape(-1, 3)
-    return encoders.rank_encoder(vocab, ids, merges, pre), encoders.python_rank_encoder(ids, merges, pre)
+    merges = np.array([(ids[a], ids[b], ids[a + b]) for a, b in pairs], np.int32).reshape(-1, 3)
+    return (
+        encoders.rank_encoder(vocab, token_ids(vocab), merges, pre),
+        encoders.python_rank_encoder(ids, merges, pre),
+    )
 
 
 @settings(max_examples=150, deadline=None)

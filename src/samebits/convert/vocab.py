@@ -20,7 +20,7 @@ from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
 from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
 from samebits.loaders.source import read_json
-from samebits.loaders.texts import Texts
+from samebits.loaders.texts import texts_of
 from samebits.loaders.tokenizer import Tokenizer
 
 PROBES = (
@@ -129,12 +129,8 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
 
 def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
     """BadInput unless the metadata's tokenizer gives the folder's tokens."""
-    texts = [text.encode("utf-8") for text in values["tokens"]]
     read = {PREFIX + key: value for key, value in values.items()}
-    read[f"{PREFIX}tokens"] = Texts(b"".join(texts), np.array(list(map(len, texts)), np.int64))
-    if "merges" in values:
-        merges = [text.encode("utf-8") for text in values["merges"]]
-        read[f"{PREFIX}merges"] = Texts(b"".join(merges), np.array(list(map(len, merges)), np.int64))
+    read |= {PREFIX + key: texts_of(values[key]) for key in ("tokens", "merges") if key in values}
     ours = tokenizer_from_gguf(read, where)
     for text in PROBES:
         if ours.encode(text) != tokenizer.encode(text):

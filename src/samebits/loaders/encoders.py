@@ -10,8 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from importlib import import_module
-from types import ModuleType
 
 import numpy as np
 from tokenizers.pre_tokenizers import PreTokenizer
@@ -21,7 +19,10 @@ from samebits.loaders.byte_level import BYTE_OF_CHAR, SPACE_MARK
 from samebits.loaders.gguf_vocab import Vocab
 from samebits.loaders.merge_by_rank import UNKNOWN, Merges
 from samebits.loaders.merge_by_score import merge_by_score
+from samebits.loaders.native import native
+from samebits.loaders.texts import texts_of
 from samebits.loaders.token_bytes import byte_level_bytes, sentence_piece_bytes
+from samebits.loaders.token_ids import TokenIds, token_ids
 
 Encoder = Callable[[bytes], bytes]  # UTF-8 to ids as int32
 # As in cpp/words.h; "gpt-4o" cuts between small letters and capitals, and does so in Python alone.
@@ -30,27 +31,18 @@ BYTE_PLACE = {char: place for place, char in enumerate(BYTE_OF_CHAR)}
 MAX_CACHED_WORDS, MAX_CACHED_CHARS = 1 << 13, 64
 
 
-def native() -> ModuleType | None:
-    """The compiled encoders; None in a plain source tree."""
-    try:
-        return import_module("samebits.loaders._encoding")
-    except ImportError:
-        return None
-
-
-def rank_encoder(vocab: Vocab, ids: Mapping[str, int], merges: np.ndarray, pre: str) -> Encoder:
+def rank_encoder(vocab: Vocab, ids: TokenIds, merges: np.ndarray, pre: str) -> Encoder:
     """Byte-level BPE on the words of a pre-tokenizer; bytes without a token are left out.
 
-    ids     every text's id
-    merges  int64 [merges, 3]: left, right and join, by rank
+    ids     the vocabulary's
+    merges  int32 [merges, 3]: left, right and join, by rank
     """
     module = native()
     if module is None or pre not in PATTERN_NUMBERS:
-        return python_rank_encoder(ids, merges, pre)
+        return python_rank_encoder(vocab.ids(), merges, pre)
     byte_ids = np.full(256, UNKNOWN, np.int32)
-    byte_ids[list(BYTE_OF_CHAR.values())] = [ids.get(char, UNKNOWN) for char in BYTE_OF_CHAR]
-    flat = np.ascontiguousarray(merges, np.int32).reshape(-1)
-    encoder = module.RankEncoder(PATTERN_NUMBERS[pre], byte_ids, flat, len(vocab.texts))
+    byte_ids[list(BYTE_OF_CHAR.values())] = ids.find(texts_of(BYTE_OF_CHAR))
+    encoder = module.RankEncoder(PATTERN_NUMBERS[pre], byte_ids, merges.reshape(-1), len(vocab.texts))
     if pre in pre_tokenizers.WHOLE_WORDS_FIRST:
         encoder.take_whole_words(*byte_level_bytes(vocab.named_texts()))
     return encoder.encode
@@ -62,9 +54,10 @@ def score_encoder(vocab: Vocab, scores: np.ndarray, byte_ids: np.ndarray) -> Enc
     scores    float [tokens]
     byte_ids  int32 [256]: the token of each byte for characters that are none, or UNKNOWN
     """
-    ids, module = vocab.ids(), native()
+    module = native()
     if module is None:
-        return python_score_encoder(ids, scores, byte_ids)
+        return python_score_encoder(vocab.ids(), scores, byte_ids)
+    token_ids(vocab)  # of which there is one for each text
     ranks = np.unique(-scores.astype(np.float64), return_inverse=True)[1].astype(np.uint32)
     encoder = module.ScoreEncoder(*sentence_piece_bytes(vocab.named_texts()), ranks, byte_ids)
     mark = SPACE_MARK.encode("utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from samebits.loaders.gguf_vocab import BYTE, Pieces, Vocab, numbers, read_vocab
 from samebits.loaders.limits import MAX_MERGES
 from samebits.loaders.merge_by_rank import UNKNOWN
 from samebits.loaders.special_parts import special_cutter
+from samebits.loaders.token_ids import TokenIds, token_ids
 from samebits.loaders.tokenizer import Tokenizer, find_special
 
 
@@ -121,23 +121,16 @@ def _fence(vocab: Vocab, key: str, default: bool, token: int | None, token_key: 
 
 
 def _rank_encoder(vocab: Vocab, pre: str) -> Encoder:
-    ids = vocab.ids()
+    ids = token_ids(vocab)
     return rank_encoder(vocab, ids, _read_merges(vocab, ids), pre)
 
 
-def _read_merges(vocab: Vocab, ids: Mapping[str, int]) -> np.ndarray:
-    """int64 [merges, 3]: left, right and join, by rank; BadInput for one whose parts or join are no tokens."""
+def _read_merges(vocab: Vocab, ids: TokenIds) -> np.ndarray:
+    """int32 [merges, 3]: left, right and join, by rank; BadInput for one whose parts or join are no tokens."""
     texts = strings(vocab.fields, "merges")
     if len(texts) > MAX_MERGES:
         raise vocab.fields.fail("merges", len(texts), f"at most {MAX_MERGES}")
-    lefts, rights = [], []
-    for text in texts:
-        cut = text.find(" ", 1)  # a token may itself be a space
-        lefts.append(text[: max(cut, 0)])  # without a cut nothing, which is no token
-        rights.append(text[cut + 1 :])
-    parts = (lefts, rights, list(map(str.__add__, lefts, rights)))
-    found = [np.fromiter(map(ids.get, part, repeat(-1)), np.int64, len(texts)) for part in parts]
-    merges = np.stack(found, axis=1)
+    merges = ids.find_merges(texts)
     if (is_wrong := (merges < 0).any(axis=1)).any():
         first = int(is_wrong.argmax())
         given = f"{shown(texts[first])} as number {first}"

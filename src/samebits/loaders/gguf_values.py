@@ -17,6 +17,7 @@ from samebits.loaders.limits import (
     MAX_STRING_BYTES,
     MAX_STRINGS,
 )
+from samebits.loaders.native import native
 from samebits.loaders.texts import Texts
 
 STRING, ARRAY, BOOL = 8, 9, 7
@@ -142,6 +143,20 @@ class Cursor:
 
     def _strings(self, field: str, length: int) -> Texts:
         """As `string`, `length` times, in one copy without the lengths between."""
+        module, found = native(), None
+        if module is not None:
+            data = np.frombuffer(self.data, np.uint8)
+            found = module.strings(data, self.position, self.end, length, MAX_STRING_BYTES)
+        if found is None:
+            found = self._python_strings(field, length)  # which names the one that is wrong
+        text, lengths, self.position = found
+        texts = Texts(text, np.frombuffer(lengths, np.int64))
+        if (wrong := texts.first_wrong()) is not None:
+            raise self.fail(f"{field}[{wrong}]", "bytes that are not UTF-8", "UTF-8 text")
+        return texts
+
+    def _python_strings(self, field: str, length: int) -> tuple[bytes, bytes, int]:
+        """(the strings one after another, their lengths as int64, the position behind them) without native code."""
         data, end, start, lengths = self.data, self.end, self.position, []
         position = start
         for i in range(length):
@@ -157,8 +172,5 @@ class Cursor:
         starts = np.cumsum(sizes + 8) - sizes - 8
         for byte in range(8):
             is_text[starts + byte] = False
-        texts = Texts(np.frombuffer(data, np.uint8, len(is_text), start)[is_text].tobytes(), sizes)
-        if (wrong := texts.first_wrong()) is not None:
-            raise self.fail(f"{field}[{wrong}]", "bytes that are not UTF-8", "UTF-8 text")
-        self.position = position
-        return texts
+        text = np.frombuffer(data, np.uint8, len(is_text), start)[is_text].tobytes()
+        return text, sizes.tobytes(), position

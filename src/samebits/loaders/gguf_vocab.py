@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.loaders.fields import Fields, shown
 from samebits.loaders.limits import MAX_VOCAB
-from samebits.loaders.texts import Texts
+from samebits.loaders.texts import Texts, texts_of
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 PARSED_TYPES = (UNKNOWN, CONTROL, USER_DEFINED)
@@ -52,8 +52,7 @@ class Vocab:
         """The texts, with names for those that are empty."""
         if self.texts.lengths().all():
             return self.texts
-        parts = [self.text(i).encode("utf-8") for i in range(len(self.texts))]
-        return Texts(b"".join(parts), np.array(list(map(len, parts)), np.int64))
+        return texts_of(map(self.text, range(len(self.texts))))
 
     def max_token_bytes(self, of_text: Callable[[str], bytes]) -> int:
         """Bytes of text that one token may stand for, at most; `of_text` gives an ordinary token's.

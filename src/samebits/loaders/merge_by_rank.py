@@ -20,8 +20,8 @@ class Merges:
     """Which two tokens become which third, and how soon."""
 
     def __init__(self, merges: np.ndarray, num_tokens: int) -> None:
-        """int64 [merges, 3]: left, right and join, by rank; a repeated pair keeps its first rank."""
-        keys, ranks = np.unique(merges[:, 0] * num_tokens + merges[:, 1], return_index=True)
+        """int32 [merges, 3]: left, right and join, by rank; a repeated pair keeps its first rank."""
+        keys, ranks = np.unique(merges[:, 0].astype(np.int64) * num_tokens + merges[:, 1], return_index=True)
         self._num_tokens = num_tokens
         self._keys = array("q", keys.tobytes())  # sorted; of Python's own kind, which bisect reads faster
         self._ranks = array("I", ranks.astype(np.uint32).tobytes())

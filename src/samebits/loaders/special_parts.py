@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from samebits.loaders.encoders import native
+from samebits.loaders.native import native
 
 Part = bytes | int
 Cutter = Callable[[bytes], Iterator[Part]]  # stretches of the text, none of them empty, and tokens between them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 import numpy as np
@@ -60,3 +60,9 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def texts_of(strings: Iterable[str]) -> Texts:
+    """These strings as such an array."""
+    parts = [text.encode("utf-8") for text in strings]
+    return Texts(b"".join(parts), np.array(list(map(len, parts)), np.int64))

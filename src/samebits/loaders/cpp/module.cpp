@@ -1,4 +1,4 @@
-// Text to tokens for vocabularies from GGUF files, without the interpreter's lock.
+// Text to tokens for vocabularies from GGUF files, without the interpreter's lock; and such files' many strings.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
@@ -11,6 +11,7 @@
 
 #include "merging.h"
 #include "specials.h"
+#include "strings.h"
 #include "tables.h"
 #include "words.h"
 
@@ -32,6 +33,53 @@ std::unique_ptr<TextTable> text_table(const nb::bytes& data, const Array<uint32_
 }
 
 nb::bytes as_bytes(const std::vector<int32_t>& ids) { return nb::bytes(ids.data(), ids.size() * sizeof(int32_t)); }
+
+// The strings of a GGUF file's array: (text, lengths as int64, position behind them), or None where they are wrong.
+nb::object strings(Array<uint8_t> data, size_t position, size_t end, size_t count, uint64_t max_bytes) {
+    Strings found;
+    if (end > data.size() || !read_strings(data.data(), position, end, count, max_bytes, found)) return nb::none();
+    const nb::bytes lengths(found.lengths.data(), found.lengths.size() * sizeof(int64_t));
+    return nb::make_tuple(nb::bytes(found.text.data(), found.text.size()), lengths, found.position);
+}
+
+// Tokens by their texts.
+class TokenTable {
+public:
+    TokenTable(const nb::bytes& data, Array<uint32_t> ends) : table_(view(data), ends.data(), ends.size()) {}
+
+    nb::bytes find(const nb::bytes& data, Array<uint32_t> ends) const {
+        std::vector<int32_t> ids;
+        for_each(data, ends, [&](std::string_view text) { ids.push_back(table_.find(text)); });
+        return as_bytes(ids);
+    }
+
+    // Left, right and join of every "left right"; a space that comes first is of the left one.
+    nb::bytes find_merges(const nb::bytes& data, Array<uint32_t> ends) const {
+        std::vector<int32_t> ids;
+        std::string join;
+        for_each(data, ends, [&](std::string_view text) {
+            const size_t cut = text.find(' ', 1);
+            if (cut == std::string_view::npos) return ids.insert(ids.end(), 3, UNKNOWN), void();
+            const std::string_view left = text.substr(0, cut), right = text.substr(cut + 1);
+            join.assign(left).append(right);
+            for (std::string_view part : {left, right, std::string_view(join)}) ids.push_back(table_.find(part));
+        });
+        return as_bytes(ids);
+    }
+
+private:
+    template <class Take>
+    static void for_each(const nb::bytes& data, const Array<uint32_t>& ends, Take take) {
+        const std::string_view bytes = view(data);
+        uint32_t begin = 0;
+        for (size_t i = 0; i < ends.size(); begin = ends(i++)) {
+            if (ends(i) < begin || ends(i) > bytes.size()) throw std::invalid_argument("texts: an end out of range");
+            take(bytes.substr(begin, ends(i) - begin));
+        }
+    }
+
+    TextTable table_;
+};
 
 // Byte-level BPE by rank.
 class RankEncoder {
@@ -168,6 +216,11 @@ private:
 }  // namespace
 
 NB_MODULE(_encoding, m) {
+    m.def("strings", &strings);
+    nb::class_<TokenTable>(m, "TokenTable")
+        .def(nb::init<const nb::bytes&, Array<uint32_t>>())
+        .def("find", &TokenTable::find)
+        .def("find_merges", &TokenTable::find_merges);
     nb::class_<RankEncoder>(m, "RankEncoder")
         .def(nb::init<int, Array<int32_t>, Array<int32_t>, int32_t>())
         .def("take_whole_words", &RankEncoder::take_whole_words)
