@@ -78,7 +78,7 @@ def main() -> None:
         asyncio.run(client(given.client, given.streams))
         return
     from samebits import LLM
-    from samebits.loaders.cache import DEFAULT_MODEL
+    from samebits.loaders.catalog import DEFAULT_MODEL
     from samebits.server.run import make_server
 
     options: dict[str, Any] = {"backend": "null", "context_len": 512, "max_sequences": given.streams}

@@ -55,10 +55,17 @@ def test_the_version_is_told_ahead_of_all_imports() -> None:
     assert "click" not in found
 
 
-def test_llm_imports_what_a_model_needs(model: str) -> None:
+def test_llm_alone_waits_for_no_engine() -> None:
     found = modules_after("import samebits; samebits.LLM")
-    check(found, 480, 220)
-    assert "samebits.models.llama" not in found  # an architecture is imported for a model of its kind
+    check(found, 160, 30)
+    assert "numpy" not in found
+
+
+def test_llm_imports_what_a_model_needs(model: str) -> None:
+    found = modules_after(f"import samebits; samebits.LLM({model!r})")
+    check(found, 460, 220)
+    assert "samebits.models.gemma3" not in found  # an architecture is imported for a model of its kind
+    assert "tokenizers" not in found
 
 
 def test_the_first_token_of_a_chat_waits_for_little(model: str) -> None:

@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 from live_server import Running, running
 
 from samebits.core.errors import SamebitsError
-from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.cache import resolve
+from samebits.loaders.catalog import DEFAULT_MODEL
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # LiteLLM asks the network at import otherwise
 

@@ -16,7 +16,8 @@ from samebits.convert.vocab import PROBES, pre_tokenizer, vocab_metadata
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
 from samebits.loaders.byte_level import BYTE_OF_CHAR
-from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.cache import resolve
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.gguf import open_gguf, parse_gguf, raw_metadata
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_tokenizer import tokenizer_from_folder

@@ -12,7 +12,7 @@ from scenes import Lab
 from samebits import LLM
 from samebits.backends.discovery import default_name, get
 from samebits.core.errors import SamebitsError
-from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.pull import pull
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from test_inspect_and_pull_commands import cli  # noqa: F401  (a fixture)
 
 from samebits.core.errors import BadInput
-from samebits.loaders.cache import DEFAULT_MODEL, cached_path, repository_of
-from samebits.loaders.catalog import MODELS, HubModel, PackagedModel
+from samebits.loaders.cache import cached_path, repository_of
+from samebits.loaders.catalog import DEFAULT_MODEL, MODELS, HubModel, PackagedModel
 from samebits.loaders.files import open_file
 from samebits.loaders.hub_files import kind_of
 from samebits.loaders.hub_names import hub_name

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from samebits.api.requests import (
     Message,
@@ -20,29 +17,28 @@ from samebits.api.requests import (
     several_prompts,
     single,
 )
-from samebits.backends import discovery
 from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
-from samebits.engine.answer import Completion, Piece
-from samebits.engine.engine import Engine
-from samebits.engine.job import Generation, RequestFailed
-from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
-from samebits.engine.text_jobs import Score
-from samebits.engine.weights import Progress
-from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.chat import PromptEnd
-from samebits.loaders.obtain import obtain
 from samebits.loaders.tokenizer import TextTooLong
-from samebits.models.checkpoint import open_checkpoint
-from samebits.models.parts import Limits
-from samebits.scheduler import Policy
+
+if TYPE_CHECKING:  # what a model needs is imported for a model
+    from datetime import datetime
+
+    import numpy as np
+
+    from samebits.engine.answer import Completion, Piece
+    from samebits.engine.job import Generation
+    from samebits.engine.text_jobs import Score
+    from samebits.engine.weights import Progress
 
 LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
 CONTEXTS, ENOUGH_TOKENS = 4, 32768  # KV memory where none is stated
 MAX_SIZE = 2**31 - 1
-__all__ = ["LLM", "Completion", "Piece", "RequestFailed", "SamplingParams", "Score"]
+__all__ = ["LLM", "SamplingParams"]
 
 
 class LLM:
@@ -90,6 +86,14 @@ class LLM:
             if text is not None and not isinstance(text, str):
                 raise BadInput("LLM", name, repr(text), "a name")
         flag("LLM", "share_prefixes", share_prefixes)
+        with collector_paused():  # imports drop nothing
+            from samebits.backends import discovery
+            from samebits.engine.engine import Engine
+            from samebits.engine.runner import Runner
+            from samebits.loaders.obtain import obtain
+            from samebits.models.checkpoint import open_checkpoint
+            from samebits.models.parts import Limits
+            from samebits.scheduler import Policy
         policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
         with collector_paused():
             checkpoint = open_checkpoint(obtain(model))
@@ -218,6 +222,8 @@ class LLM:
 
         Of several texts, one row each: [num_texts, hidden].
         """
+        import numpy as np
+
         ids, is_alone = self._several_ids("embed", texts)
         if not ids:
             raise BadInput("embed", "texts", "none", "a text, or several")

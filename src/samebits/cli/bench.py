@@ -30,7 +30,7 @@ from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import UnknownName
 from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
-from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.models.checkpoint import FileCheckpoint
 from samebits.verify.report import environment
 

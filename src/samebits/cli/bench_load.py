@@ -40,7 +40,7 @@ from samebits.cli.bench_options import (
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import UnknownName
 from samebits.core.files import write_atomically
-from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.verify.report import environment
 
 SCENARIO_HELP = (

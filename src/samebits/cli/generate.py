@@ -17,7 +17,8 @@ from samebits.engine.sampling import SamplingParams
 from samebits.loaders.no_tokenizer import NoTokenizer
 
 if TYPE_CHECKING:  # imported when a model is loaded
-    from samebits.api.llm import LLM, Completion
+    from samebits.api.llm import LLM
+    from samebits.engine.answer import Completion
 
 
 def answer_facts(llm: LLM, params: SamplingParams, num_prompt: int, answers: Sequence[Completion]) -> dict[str, Any]:

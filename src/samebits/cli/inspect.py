@@ -19,7 +19,7 @@ from samebits.cli import flags
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import SamebitsError
 from samebits.debug.text import size_text
-from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.obtain import obtain

@@ -18,7 +18,8 @@ from click.core import ParameterSource
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
 from samebits.engine.sampling import SamplingParams
-from samebits.loaders.cache import DEFAULT_MODEL, cached_path, pulled_path
+from samebits.loaders.cache import cached_path, pulled_path
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.obtain import is_at_hand, obtain
 
 if TYPE_CHECKING:  # imported when a model is loaded, and where something is fetched

@@ -13,8 +13,8 @@ from rich.table import Table
 from samebits.cli import flags
 from samebits.cli.output import AsJson
 from samebits.debug.text import size_text
-from samebits.loaders.cache import DEFAULT_MODEL, cache_dir
-from samebits.loaders.catalog import MODELS, HubModel
+from samebits.loaders.cache import cache_dir
+from samebits.loaders.catalog import DEFAULT_MODEL, MODELS, HubModel
 from samebits.loaders.obtain import CachedModel, cached_models
 from samebits.loaders.obtain import remove as remove_model
 from samebits.loaders.pull import pull as pull_model

@@ -7,7 +7,6 @@ inputs first, else the last scope among its arguments. So a node more in layer 3
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from samebits.graph.ir import Graph, Node, node_text
@@ -30,6 +29,8 @@ def print_graph(graph: Graph) -> str:
 def diff_graphs(before: Graph, after: Graph) -> str:
     """What changed, as a unified diff of the two texts; empty if nothing did."""
     old, new = print_graph(before).splitlines(), print_graph(after).splitlines()
+    import difflib  # for people who look at passes, not for a model that runs
+
     return "\n".join(difflib.unified_diff(old, new, "before", "after", n=0, lineterm=""))
 
 

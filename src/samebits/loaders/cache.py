@@ -15,7 +15,6 @@ from samebits.loaders.gguf_parts import part_names
 from samebits.loaders.hub_names import HubName, endpoint, hub_name, is_here
 from samebits.loaders.manifest import read_manifest
 
-DEFAULT_MODEL = "smollm2"
 ALLOWED_SCHEMES = frozenset(("https",))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DEFAULT_MODEL = "smollm2"
+
 
 @dataclass(frozen=True)
 class PackagedModel:

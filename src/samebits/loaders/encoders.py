@@ -10,9 +10,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-from tokenizers.pre_tokenizers import PreTokenizer
 
 from samebits.loaders import pre_tokenizers
 from samebits.loaders.byte_level import BYTE_OF_CHAR, SPACE_MARK
@@ -23,6 +23,9 @@ from samebits.loaders.native import native
 from samebits.loaders.texts import texts_of
 from samebits.loaders.token_bytes import byte_level_bytes, sentence_piece_bytes
 from samebits.loaders.token_ids import TokenIds, token_ids
+
+if TYPE_CHECKING:
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 Encoder = Callable[[bytes], bytes]  # UTF-8 to ids as int32
 # As in cpp/words.h; "gpt-4o" cuts between small letters and capitals, and does so in Python alone.

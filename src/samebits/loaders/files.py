@@ -11,10 +11,7 @@ from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import GgufFile, is_gguf
 from samebits.loaders.gguf_parts import open_gguf_model, part_names
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
-from samebits.loaders.hf_tokenizer import has_tokenizer, read_hf_template, tokenizer_from_folder
-from samebits.loaders.mxfp4_dir import join_mxfp4
 from samebits.loaders.no_tokenizer import NoTokenizer, end_ids
-from samebits.loaders.nvfp4_dir import join_nvfp4
 from samebits.loaders.quantization import quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import INDEX, SINGLE, SafetensorsDir, open_safetensors
 from samebits.loaders.source import read_json
@@ -66,6 +63,9 @@ def with_quantized(file: ModelFile, config: Fields) -> ModelFile:
     layout = quantization_of(config.values, config.where) or quantization_in(_folder(file.path))
     if layout is None:
         return file
+    from samebits.loaders.mxfp4_dir import join_mxfp4
+    from samebits.loaders.nvfp4_dir import join_nvfp4
+
     return join_mxfp4(file) if layout == "mxfp4" else join_nvfp4(file, layout)
 
 
@@ -81,6 +81,8 @@ def _tokenizer(file: ModelFile) -> Tokenizer:
         if any(key.startswith("tokenizer.ggml.") for key in file.metadata):
             return tokenizer_from_gguf(file.metadata, str(file.path))
         return NoTokenizer(str(file.path), SpecialTokens())
+    from samebits.loaders.hf_tokenizer import has_tokenizer, tokenizer_from_folder
+
     folder = _folder(file.path)
     return (
         tokenizer_from_folder(folder)
@@ -101,6 +103,8 @@ def _folder(path: Path) -> Path:
 
 def _template_source(file: ModelFile) -> str | None:
     if isinstance(file, SafetensorsDir):
+        from samebits.loaders.hf_tokenizer import read_hf_template
+
         return read_hf_template(_folder(file.path))
     source: Any = file.metadata.get("tokenizer.chat_template")
     if source is not None and not isinstance(source, str):

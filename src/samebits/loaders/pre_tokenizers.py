@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tokenizers import Regex, pre_tokenizers
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CONTRACTIONS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -54,7 +57,9 @@ def canonical(name: str) -> str | None:
     return name if name in PATTERNS else None
 
 
-def build(name: str) -> pre_tokenizers.PreTokenizer:
+def build(name: str) -> PreTokenizer:
     """The pre-tokenizer of a name in PATTERNS: its patterns one after another, then bytes as characters."""
+    from tokenizers import Regex, pre_tokenizers  # native code cuts most models' words
+
     splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in PATTERNS[name]]
     return pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])

@@ -9,10 +9,12 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import tokenizers
+from typing import TYPE_CHECKING
 
 from samebits.core.errors import BadInput
+
+if TYPE_CHECKING:
+    import tokenizers  # many models do without it
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one text at a time: its threads would only warn of forks
 IDS_AT_ONCE = 1 << 15  # become Python's numbers in one go, which holds the interpreter's lock
