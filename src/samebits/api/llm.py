@@ -58,6 +58,8 @@ class LLM:
     max_batch_tokens the number of tokens that a step aims at
     prefill_budget   prompt tokens in a step: "dynamic", what decodes leave of max_batch_tokens; a number; or "off"
     share_prefixes   keep pages of prompts for later ones that start the same
+    speculate        "ngram" or "draft:MODEL", a smaller model with the same vocabulary: tokens are guessed and verified
+                     several at a time where the batch leaves room. It changes no bit of any answer
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class LLM:
         num_pages: int | None = None,
         page_size: int = 16,
         share_prefixes: bool = True,
+        speculate: str | None = None,
         k_format: str = "f16",
         v_format: str = "f16",
         progress: Progress | None = None,
@@ -88,13 +91,23 @@ class LLM:
         flag("LLM", "share_prefixes", share_prefixes)
         with collector_paused():  # imports drop nothing
             from samebits.backends import discovery
+            from samebits.engine.drafts.choice import check_choice, make_drafter
+            from samebits.engine.drafts.pace import pace_of
             from samebits.engine.engine import Engine
             from samebits.engine.runner import Runner
             from samebits.loaders.obtain import obtain
             from samebits.models.checkpoint import open_checkpoint
             from samebits.models.parts import Limits
             from samebits.scheduler import Policy
-        policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
+        if speculate is not None:
+            check_choice(speculate)
+        where = backend or discovery.default_name()
+        policy = Policy(
+            prefill_budget,
+            max_batch_tokens,
+            min(LEAST_PREFILL, max_batch_tokens),
+            draft_batch_tokens=pace_of(where).batch_tokens,
+        )
         with collector_paused():
             checkpoint = open_checkpoint(obtain(model))
             self.chat_template = checkpoint.chat_template()
@@ -110,13 +123,14 @@ class LLM:
                 k_format=k_format,
                 v_format=v_format,
             )
-            found = discovery.get(backend or discovery.default_name())
+            found = discovery.get(where)
             # before anything that stays, so that the memory it used is given back whole
             self.tokenizer = checkpoint.tokenizer()
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
-        self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes)
+        drafter = make_drafter(speculate, self.runner, self.tokenizer) if speculate is not None else None
+        self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter)
         self.runner.backend.trim()
 
     def generate(
