@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cached_property, partial
 from math import inf, isnan
 from typing import TypeVar
 
@@ -15,12 +16,14 @@ from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.delivery import Delivery
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Generation, Job
+from samebits.engine.notary import Notary, numerics_of, place_of
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Drawn, Sampler, check_ids
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.loaders import Tokenizer
+from samebits.receipts.record import Grammar, Model, Receipt, Said
 from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
 
 CANCELLED, DEADLINE = "cancelled", "deadline"
@@ -31,6 +34,8 @@ class Engine:
     """Steps a model over all requests at once. One thread at a time; AsyncEngine is for many.
 
     deadlines are times of `clock`, in seconds.
+
+    identity  which model it is, for receipts, asked for with the first of them: that may take a while
     """
 
     def __init__(
@@ -42,10 +47,11 @@ class Engine:
         shares_prefixes: bool = True,
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
+        identity: Callable[[], Model] | None = None,
     ) -> None:
         limits = runner.limits
         self.runner, self.tokenizer, self.clock = runner, tokenizer, clock
-        self._telling = Telling(observer)
+        self._telling, self._identity = Telling(observer), identity
         policy = policy or Policy(prefill_budget=limits.max_tokens - limits.max_sequences + 1)
         if policy.max_step_tokens(limits.max_sequences) > limits.max_tokens:
             needed = f"at most {limits.max_tokens}, what the model's step was built for"
@@ -70,6 +76,13 @@ class Engine:
         """Tokens a sequence may have, prompt and answer."""
         return self.scheduler.pages.max_len
 
+    @cached_property
+    def notary(self) -> Notary:
+        """What receipts say of this model alike; BadInput where it has no files. May take a while, once."""
+        if self._identity is None:
+            raise BadInput("generate", "receipt", "True", "an engine whose model has files")
+        return Notary(self._identity(), numerics_of(self.runner), place_of(self.runner), self.max_len)
+
     @property
     def fallbacks(self) -> tuple[str, ...]:
         """A line for each op that does not run on the backend, sampling included."""
@@ -92,8 +105,12 @@ class Engine:
         salt: bytes = b"",
         deadline: float | None = None,
         make_mask: Callable[[], TokenMask] | None = None,
+        grammar: Grammar | None = None,
     ) -> Generation:
-        """Queues a prompt; its pieces come with the steps. BadInput where it can never run."""
+        """Queues a prompt; its pieces come with the steps. BadInput where it can never run.
+
+        grammar   what masks are made of, for receipts
+        """
         if self.tokenizer is None:
             raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
         draws, wants_all = params.max_tokens > 0, params.prompt_logprobs is not None
@@ -103,7 +120,9 @@ class Engine:
         if not isinstance(priority, int):
             raise BadInput("generate", "priority", repr(priority), "a whole number")
         check_ids(params, self.runner.vocab_size)
-        job = Generation(self.tokenizer, tokens, params.with_seed(), self.max_len, make_mask, deadline)
+        params = params.with_seed()
+        issue = self._issuer(tokens, params, make_mask, grammar)
+        job = Generation(self.tokenizer, tokens, params, self.max_len, make_mask, deadline, issue)
         if not draws and not wants_all:
             job.arrived_at = self.clock()
             job.end_empty()
@@ -184,6 +203,20 @@ class Engine:
         if wrong is not None:
             raise BadInput(where, "token id", wrong, f"0 .. {self.runner.vocab_size - 1}")
         return np.array(ids, np.int32)
+
+    def _issuer(
+        self,
+        prompt: np.ndarray,
+        params: SamplingParams,
+        make_mask: Callable[[], TokenMask] | None,
+        grammar: Grammar | None,
+    ) -> Callable[[int, Said], Receipt] | None:
+        """What makes the receipts of a request's answers; None where none is asked for."""
+        if not params.receipt:
+            return None
+        if (make_mask is None) != (grammar is None):
+            raise BadInput("generate", "receipt", "masks of a grammar that is not stated", "masks and their grammar")
+        return partial(self.notary.receipt, prompt, params, grammar)
 
     def _add(self, job: AnyJob, request: PromptRequest) -> AnyJob:
         job.arrived_at = self.clock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from samebits.engine.logprobs import TokenLogprobs
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_logprobs import PromptLogprobs, TextLogprobs
 from samebits.loaders import Tokenizer
+from samebits.receipts.record import Receipt, Said
 from samebits.scheduler import Sequence
 
 
@@ -90,12 +92,23 @@ class Generation(Job):
         max_len: int,
         make_mask: Callable[[], TokenMask] | None,
         deadline: float | None,
+        issue: Callable[[int, Said], Receipt] | None = None,
     ) -> None:
+        """issue: makes the receipt of a sample's answer."""
         super().__init__()
         self.prompt, self.params, self.deadline = prompt, params, deadline
         bans = Bans(tokenizer, params, end_ids(tokenizer, params))
         self.answers = [
-            Answer(tokenizer, prompt, params, i, max_len, make_mask() if make_mask else None, bans)
+            Answer(
+                tokenizer,
+                prompt,
+                params,
+                i,
+                max_len,
+                make_mask() if make_mask else None,
+                bans,
+                partial(issue, i) if issue else None,
+            )
             for i in range(params.n)
         ]
         self._of_prompt = None if params.prompt_logprobs is None else TextLogprobs(prompt, params.prompt_logprobs)
