@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "models": {"graph", "ops", "loaders", "cache"},
     "convert": {"formats", "loaders", "models"},
     "receipts": {"loaders"},
+    "grammar": {"engine", "loaders", "receipts"},
     "cache": set(),
     "scheduler": {"cache"},
     "engine": {
@@ -41,8 +42,8 @@ MAY_IMPORT: dict[str, set[str] | None] = {
         "scheduler",
         "receipts",
     },
-    "api": {"engine", "scheduler", "backends", "ops", "loaders", "models", "graph", "receipts"},
-    "server": {"api", "engine", "scheduler", "loaders", "receipts"},
+    "api": {"engine", "scheduler", "backends", "ops", "loaders", "models", "graph", "receipts", "grammar"},
+    "server": {"api", "engine", "scheduler", "loaders", "receipts", "grammar"},
     "verify": ANYTHING,
     "bench": ANYTHING,
     "debug": ANYTHING,
