@@ -21,18 +21,6 @@ def receipt(llm: LLM) -> Receipt:
     return found
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
-    key, folder = Ed25519PrivateKey.generate(), tmp_path_factory.mktemp("keys")
-    private, public = folder / "key.pem", folder / "public.pem"
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    return private, public
-
-
 def test_a_signature_holds_for_what_was_signed_and_for_nothing_else(receipt: Receipt, keys: tuple[Path, Path]) -> None:
     signed = sign(receipt, read_private_key(keys[0]))
     public = read_public_key(keys[1])

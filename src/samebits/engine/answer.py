@@ -192,7 +192,7 @@ class Answer:
             token_ids=self.token_ids,
             finish_reason=self.finish_reason or "length",
             seed=self.params.seed or 0,
-            logprobs=tuple(p for p in self.pieces if p.logprob is not None),
+            logprobs=tuple(replace(p, receipt=None) for p in self.pieces if p.logprob is not None),
             logits_sha256=self._digest.hexdigest() if self._digest else None,
             reasoning="".join(p.text for p in self.pieces if not p.is_answer),
             prompt_logprobs=prompt_logprobs,
