@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +33,9 @@ class Piece:
     text: str
     logprob: float | None = None
     top_logprobs: tuple[tuple[int, float], ...] = ()
-    finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
+    # on the last: "stop", "length", "cancelled", "deadline" or "error"; of an answer of which tokens are expected
+    # "diverged", where this is another one, or "unfinished", where it would go on behind the last of them
+    finish_reason: str | None = None
     channel: str | None = None  # that the text is in, of a model that has channels
     recipient: str | None = None  # of a message that is for a function, of such a model
     stop: str | None = None  # on the last, where a stop string ended the answer: that string
@@ -73,8 +75,9 @@ def end_ids(tokenizer: Tokenizer, params: SamplingParams) -> frozenset[int]:
 class Answer:
     """Tokens, text and end of one sample.
 
-    max_len   bounds prompt and answer together
-    issue     makes the receipt of an answer that wishes for one, once it has ended
+    max_len    bounds prompt and answer together
+    expected   tokens that it should have, where those are known: it ends with the last of them or the first other one
+    issue      makes the receipt of an answer that wishes for one, once it has ended
     """
 
     def __init__(
@@ -86,12 +89,14 @@ class Answer:
         max_len: int,
         mask: TokenMask | None = None,
         bans: Bans | None = None,
+        expected: Sequence[int] | None = None,
         issue: Callable[[Said], Receipt] | None = None,
     ) -> None:
         self.params, self.sample_index, self.mask, self._issue = params, sample_index, mask, issue
         self.num_tokens = len(prompt)  # known ones, the prompt's included
         self.pieces: list[Piece] = []
         self.finish_reason: str | None = None
+        self._expected = expected
         self._text, self._end_ids = AnswerText(tokenizer, params), end_ids(tokenizer, params)
         self._bans = bans or Bans(tokenizer, params, self._end_ids)
         self._max_len = min(max_len, len(prompt) + params.max_tokens)
@@ -103,6 +108,11 @@ class Answer:
     @property
     def num_drawn(self) -> int:
         return self.num_tokens - len(self._prompt)
+
+    @property
+    def num_left(self) -> int:
+        """Tokens that may still be drawn."""
+        return self._max_len - self.num_tokens
 
     @property
     def is_shaped(self) -> bool:
@@ -149,11 +159,20 @@ class Answer:
         may_stop = self.num_drawn > self.params.min_tokens
         text, is_stopped = ("", False) if is_end and not is_shown else self._text.push(token, may_stop)
         reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None
+        reason = self._verdict(token, reason)
         if reason and not is_stopped:
             text += self._text.finish()
         chosen, top = (logprobs.chosen, logprobs.top) if logprobs else (None, ())
         stop = self._text.met if is_stopped else None
         return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient, stop))
+
+    def _verdict(self, token: int, reason: str | None) -> str | None:
+        """Why the answer ends with a token just counted, which would end it for this reason if nothing was expected."""
+        if self._expected is None:
+            return reason
+        if token != self._expected[self.num_drawn - 1]:
+            return "diverged"
+        return reason or ("unfinished" if self.num_drawn == len(self._expected) else None)
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
