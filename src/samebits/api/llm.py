@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:  # what a model needs is imported for a model
     from samebits.engine.job import Generation
     from samebits.engine.text_jobs import Score
     from samebits.engine.weights import Progress
+    from samebits.loaders.files import Facts
+    from samebits.receipts.record import Model, Receipt
+    from samebits.receipts.verdict import Verdict
 
 LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
 CONTEXTS, ENOUGH_TOKENS = 4, 32768  # KV memory where none is stated
@@ -95,6 +99,7 @@ class LLM:
             from samebits.engine.drafts.pace import pace_of
             from samebits.engine.engine import Engine
             from samebits.engine.runner import Runner
+            from samebits.loaders.files import facts_of
             from samebits.loaders.obtain import obtain
             from samebits.models.checkpoint import open_checkpoint
             from samebits.models.parts import Limits
@@ -109,7 +114,10 @@ class LLM:
             draft_batch_tokens=pace_of(where).batch_tokens,
         )
         with collector_paused():
-            checkpoint = open_checkpoint(obtain(model))
+            path = obtain(model)
+            checkpoint = open_checkpoint(path)
+            self._path = path
+            which = partial(_identity, model, path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
             longest = checkpoint.config.context_len
             length = min(longest if context_len is None else context_len, longest)
@@ -130,7 +138,9 @@ class LLM:
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
         drafter = make_drafter(speculate, self.runner, self.tokenizer) if speculate is not None else None
-        self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter)
+        self.engine = Engine(
+            self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter, identity=which
+        )
         self.runner.backend.trim()
 
     def generate(
@@ -231,6 +241,31 @@ class LLM:
         self.engine.complete(job)
         return job.score()
 
+    def replay(
+        self,
+        receipts: Receipt | Sequence[Receipt],
+        *,
+        public_key: Path | None = None,
+        max_tokens: int | None = None,
+    ) -> list[Verdict]:
+        """Makes the answers of receipts again, all in one batch, and compares every bit: a verdict for each.
+
+        public_key   the file of the key with which they must be signed
+        max_tokens   of each answer, how many tokens to check; all if absent
+        """
+        from samebits.api.replay import Replayer
+        from samebits.receipts.record import Receipt
+        from samebits.receipts.signing import read_public_key
+
+        several = [receipts] if isinstance(receipts, Receipt) else list(receipts)
+        if any(not isinstance(receipt, Receipt) for receipt in several):
+            raise BadInput("replay", "receipts", "something else", "receipts: answers have them, from_json reads them")
+        if max_tokens is not None:
+            whole_number("replay", "max_tokens", max_tokens, 1, MAX_SIZE)
+        key = None if public_key is None else read_public_key(public_key)
+        replayer = Replayer(self.engine, self.tokenizer, self._path, public_key=key, max_tokens=max_tokens)
+        return replayer.replay(several)
+
     def embed(self, texts: Prompt | Sequence[Prompt], pooling: str = "mean") -> np.ndarray:
         """float32 [hidden] of length 1: the mean of the text's last hidden states, or the "last" one.
 
@@ -263,3 +298,10 @@ class LLM:
 
     def _encoded(self, prompt: str | list[int]) -> list[int]:
         return self.encode(prompt) if isinstance(prompt, str) else prompt
+
+
+def _identity(model: str | Path, path: Path, facts: Facts) -> Model:
+    """Which model it is that was asked for as `model` and found at `path`."""
+    from samebits.receipts.identity import identity, people_name
+
+    return identity(people_name(model, path), path, facts)

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Sequence_
 from contextlib import suppress
+from functools import cached_property, partial
 from math import inf, isnan
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,10 @@ from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.loaders import Tokenizer
 from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
 
+if TYPE_CHECKING:  # imported with the first receipt
+    from samebits.engine.notary import Notary
+    from samebits.receipts.record import Grammar, Model, Receipt, Said
+
 CANCELLED, DEADLINE = "cancelled", "deadline"
 AnyJob = TypeVar("AnyJob", bound=Job)
 
@@ -37,6 +42,8 @@ class Engine:
 
     drafter     guesses at tokens that are then verified several at a time; bits do not depend on it
     deadlines are times of `clock`, in seconds.
+
+    identity  which model it is, for receipts, asked for with the first of them: that may take a while
     """
 
     def __init__(
@@ -49,10 +56,11 @@ class Engine:
         drafter: Drafter | None = None,
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
+        identity: Callable[[], Model] | None = None,
     ) -> None:
         limits = runner.limits
         self.runner, self.tokenizer, self.clock = runner, tokenizer, clock
-        self._telling = Telling(observer)
+        self._telling, self._identity = Telling(observer), identity
         policy = policy or Policy(prefill_budget=limits.max_tokens - limits.max_sequences + 1)
         if policy.max_step_tokens(limits.max_sequences) > limits.max_tokens:
             needed = f"at most {limits.max_tokens}, what the model's step was built for"
@@ -83,6 +91,15 @@ class Engine:
         """Tokens a sequence may have, prompt and answer."""
         return self.scheduler.pages.max_len
 
+    @cached_property
+    def notary(self) -> Notary:
+        """What receipts say of this model alike; BadInput where it has no files. May take a while, once."""
+        if self._identity is None:
+            raise BadInput("generate", "receipt", "True", "an engine whose model has files")
+        from samebits.engine.notary import Notary, numerics_of, place_of
+
+        return Notary(self._identity(), numerics_of(self.runner), place_of(self.runner), self.max_len)
+
     @property
     def fallbacks(self) -> tuple[str, ...]:
         """A line for each op that does not run on the backend, sampling included."""
@@ -105,11 +122,13 @@ class Engine:
         salt: bytes = b"",
         deadline: float | None = None,
         make_mask: Callable[[], TokenMask] | None = None,
+        grammar: Grammar | None = None,
         drafted: Iterable[int] | None = None,
         sample_indices: Sequence_[int] | None = None,
     ) -> Generation:
         """Queues a prompt; its pieces come with the steps. BadInput where it can never run.
 
+        grammar          what masks are made of, for receipts
         drafted          tokens that the only answer is expected to have, which is verified as fast as a prompt is
                          computed. It ends with finish_reason "diverged" at the first draw that is another token, and
                          with "unfinished" where it has all of them and would go on
@@ -126,9 +145,9 @@ class Engine:
         check_ids(params, self.runner.vocab_size)
         numbers = checked_samples(sample_indices, params.n, drafted is not None)
         expected = self._expected(drafted, min(params.max_tokens, self.max_len - len(tokens)))
-        job = Generation(
-            self.tokenizer, tokens, params.with_seed(), self.max_len, make_mask, deadline, numbers, expected
-        )
+        params = params.with_seed()
+        issue = self._issuer(tokens, params, make_mask, grammar)
+        job = Generation(self.tokenizer, tokens, params, self.max_len, make_mask, deadline, numbers, expected, issue)
         if (not draws and not wants_all) or expected == []:
             job.arrived_at = self.clock()
             job.end_empty("length" if not draws else "unfinished")
@@ -216,6 +235,20 @@ class Engine:
         if wrong is not None:
             raise BadInput(where, "token id", wrong, f"0 .. {self.runner.vocab_size - 1}")
         return np.array(ids, np.int32)
+
+    def _issuer(
+        self,
+        prompt: np.ndarray,
+        params: SamplingParams,
+        make_mask: Callable[[], TokenMask] | None,
+        grammar: Grammar | None,
+    ) -> Callable[[int, Said], Receipt] | None:
+        """What makes the receipts of a request's answers; None where none is asked for."""
+        if not params.receipt:
+            return None
+        if (make_mask is None) != (grammar is None):
+            raise BadInput("generate", "receipt", "masks of a grammar that is not stated", "masks and their grammar")
+        return partial(self.notary.receipt, prompt, params, grammar)
 
     def _expected(self, drafted: Iterable[int] | None, most: int) -> list[int] | None:
         """The tokens of an answer of at most so many, where given; BadInput for others."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Sequence_
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +19,9 @@ from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_logprobs import PromptLogprobs, TextLogprobs
 from samebits.loaders import Tokenizer
 from samebits.scheduler import Sequence
+
+if TYPE_CHECKING:
+    from samebits.receipts.record import Receipt, Said
 
 
 class RequestFailed(SamebitsError):
@@ -109,12 +114,24 @@ class Generation(Job):
         deadline: float | None,
         sample_indices: Sequence_[int] | None = None,
         expected: Sequence_[int] | None = None,
+        issue: Callable[[int, Said], Receipt] | None = None,
     ) -> None:
+        """issue: makes the receipt of a sample's answer."""
         super().__init__()
         self.prompt, self.params, self.deadline = prompt, params, deadline
         bans = Bans(tokenizer, params, end_ids(tokenizer, params))
         self.answers = [
-            Answer(tokenizer, prompt, params, i, max_len, make_mask() if make_mask else None, bans, expected)
+            Answer(
+                tokenizer,
+                prompt,
+                params,
+                i,
+                max_len,
+                make_mask() if make_mask else None,
+                bans,
+                expected,
+                partial(issue, i) if issue else None,
+            )
             for i in (range(params.n) if sample_indices is None else sample_indices)
         ]
         self._of_prompt = None if params.prompt_logprobs is None else TextLogprobs(prompt, params.prompt_logprobs)
