@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "engine": {"formats", "graph", "ops", "passes", "kernels", "backends", "loaders", "models", "cache", "scheduler"},
     "api": {"engine", "scheduler", "backends", "ops", "loaders", "models", "graph"},
     "server": {"api", "engine", "scheduler", "loaders"},
+    "lm_eval": {"api", "engine", "loaders"},
     "verify": ANYTHING,
     "bench": ANYTHING,
     "debug": ANYTHING,
