@@ -166,7 +166,8 @@ class Lab:
 
     def engine(self, num_pages: int | None = None, num_snapshots: int | None = None, **options: Any) -> Engine:
         """A fresh engine; fewer pages, or snapshots, than there are make a pool tight."""
-        engine = Engine(self.runner, self.tokenizer, options.pop("policy", Policy()), **options)
+        policy, drafter = options.pop("policy", Policy()), options.pop("drafter", None)
+        engine = Engine(self.runner, self.tokenizer, policy, drafter=drafter, **options)
         if num_pages or num_snapshots is not None:
             limits = self.runner.limits
             if self.runner.has_slots and num_snapshots is None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scenes import WATCHED, Lab, outcome, start
 
 from samebits.core.errors import BadInput
+from samebits.engine.delivery import Delivery
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.observer import StepStats
@@ -157,7 +158,7 @@ def test_what_a_device_noted_of_a_failed_step_is_not_told_by_the_next(
             noted[0] = False
             raise BadInput("gemm", "x", "NaN", "finite values")
 
-    def draw(plan: StepPlan, result: StepResult) -> Any:
+    def draw(plan: StepPlan, result: StepResult, delivery: Delivery) -> Any:
         noted[0] = True  # a kernel of the step stored a fault, and then something else went wrong
         raise MemoryError("no room")
 

@@ -29,11 +29,11 @@ from processes import descendants
 from random_tiny import write_random_tiny
 
 from samebits.core.errors import BadInput
+from samebits.grammar.process import vocabulary_of
 from samebits.models.checkpoint import open_checkpoint
 from samebits.server.bodies.openai import ResponseFormat
 from samebits.server.grammar.grammars import MAX_KEPT, Grammars
 from samebits.server.http.errors import ApiError
-from samebits.server.model import vocabulary_of
 
 COMPILE_SECONDS = 0.3
 MAX_SECONDS = 15.0  # for one format and the tokens that follow, on a machine that does other things too

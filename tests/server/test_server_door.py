@@ -23,8 +23,9 @@ from test_server_process import process
 
 from samebits.cli.main import main
 from samebits.core.errors import BadInput
+from samebits.core.printable import printable
 from samebits.server.http.security import Door
-from samebits.server.logs import LineFormatter, printable
+from samebits.server.logs import LineFormatter
 
 CHAT = "/v1/chat/completions"
 BODY = {"messages": [{"role": "user", "content": "hello hi"}], "max_tokens": 1}

@@ -10,9 +10,9 @@ import pytest
 from test_channels import tokenizer_with
 
 from samebits.engine.reasoning import THINK_MARKS, ThinkMarks
+from samebits.grammar.worker import LIMITS, _Vocabulary
 from samebits.loaders import Tokenizer
 from samebits.server.grammar.output_format import OutputFormat
-from samebits.server.grammar.worker import LIMITS, _Vocabulary
 from samebits.server.http.errors import ApiError
 from samebits.server.tools.forms import FORMS
 from samebits.server.tools.grammar import MAX_CALLS, answer_format

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from samebits.loaders.obtain import obtain
 from samebits.loaders.tokenizer import TextTooLong
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
+from samebits.receipts.identity import facts_of, identity, people_name
 from samebits.scheduler import Policy
 
 LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
@@ -92,7 +94,9 @@ class LLM:
         flag("LLM", "share_prefixes", share_prefixes)
         policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
         with collector_paused():
-            checkpoint = open_checkpoint(obtain(model))
+            path = obtain(model)
+            checkpoint = open_checkpoint(path)
+            which = partial(identity, people_name(model, path), path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
             longest = checkpoint.config.context_len
             length = min(longest if context_len is None else context_len, longest)
@@ -112,7 +116,7 @@ class LLM:
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
-        self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes)
+        self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, identity=which)
         self.runner.backend.trim()
 
     def generate(

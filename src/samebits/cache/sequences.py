@@ -205,6 +205,29 @@ class PageCache:
         self._is_forked[slot] = False
         return PageCopy(page, own)
 
+    def extend(self, slot: int, num_tokens: int) -> int:
+        """Pages for so many tokens as far as free ones last, behind a page that is the slot's own.
+
+        Returns for how many tokens there is room now, num_tokens at most.
+        """
+        count = int(self.num_held[slot])
+        num_new = min(self.pages_for(num_tokens) - count, self.pool.num_free)
+        if num_new > 0:
+            self.tables[slot, count : count + num_new] = self.pool.take_many(num_new)
+            self.num_held[slot] += num_new
+        return min(num_tokens, int(self.num_held[slot]) * self.page_size)
+
+    def trim(self, slots: np.ndarray, num_computed: np.ndarray) -> None:
+        """Gives pages back that lie behind each slot's computed tokens, the last first. Nobody else has them."""
+        wanted = -(-num_computed // self.page_size)
+        for i in np.flatnonzero(self.num_held[slots] > wanted).tolist():
+            slot, count = int(slots[i]), int(wanted[i])
+            for page in reversed(self.tables[slot, count : self.num_held[slot]].tolist()):
+                self.pool.give_back(page)
+            self.num_held[slot] = count
+        for group in self.windows:
+            group.trim(slots, wanted)
+
     def crossings(self, slots: np.ndarray, num_computed: np.ndarray) -> np.ndarray:
         """Which of the slots have full pages that `note` has not seen: indices into `slots`."""
         return np.flatnonzero(num_computed // self.page_size > self._num_noted[slots])

@@ -79,6 +79,14 @@ class WindowPages:
             self._stop[slot] = stop
         return copies
 
+    def trim(self, slots: np.ndarray, stops: np.ndarray) -> None:
+        """Gives pages back that lie behind the first stops[i] of each slot, the last first."""
+        for i in np.flatnonzero(self._stop[slots] > stops).tolist():
+            slot, stop = int(slots[i]), int(stops[i])
+            for page in reversed(self.tables[slot, stop : self._stop[slot]].tolist()):
+                self.pool.give_back(page)
+            self._stop[slot] = stop
+
     def _unshare(self, slot: int, position: int, group: int) -> PageCopy | None:
         """Its own copy of the page that a position lies in, where that is another's too."""
         index = position // self.page_size

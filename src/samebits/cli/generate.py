@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from samebits.cli import flags
 from samebits.cli.model_options import Loader, sampling_command
 from samebits.cli.output import AsJson, Output, emit
+from samebits.cli.receipt_file import ReceiptFile, ReceiptPath, SignKey, receipt_file
 from samebits.core.errors import BadInput
 from samebits.core.files import check_target
 from samebits.engine.sampling import SamplingParams
@@ -23,7 +24,13 @@ if TYPE_CHECKING:  # imported when a model is loaded
 def answer_facts(llm: LLM, params: SamplingParams, num_prompt: int, answers: Sequence[Completion]) -> dict[str, Any]:
     """Answers to a prompt, for programs."""
     facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": num_prompt}
-    return {**facts, "answers": [asdict(a) for a in answers]}
+    return {**facts, "answers": [_facts(a) for a in answers]}
+
+
+def _facts(answer: Completion) -> dict[str, Any]:
+    """An answer with its receipt as that is written to a file."""
+    receipt = answer.receipt.as_dict() if answer.receipt else None
+    return {**asdict(replace(answer, receipt=None)), "receipt": receipt}
 
 
 def print_answers(llm: LLM, answers: Sequence[Completion]) -> None:
@@ -34,16 +41,28 @@ def print_answers(llm: LLM, answers: Sequence[Completion]) -> None:
         flags.echo(f"[{number}] {shown}" if len(answers) > 1 else shown)
 
 
-def answer(llm: LLM, prompt: list[int], params: SamplingParams, as_json: bool, output: Path | None) -> None:
+def answer(
+    llm: LLM,
+    prompt: list[int],
+    params: SamplingParams,
+    as_json: bool,
+    output: Path | None,
+    receipts: ReceiptFile | None = None,
+) -> None:
     """Shows the answers to one prompt: as it comes if it is one, a text, and for people alone."""
+    params = replace(params, receipt=receipts is not None)
     if as_json or output or params.n > 1 or llm.tokenizer.kind == NoTokenizer.kind:
         answers = llm.generate([prompt], params)
+        if receipts:
+            receipts.add(a.receipt for a in answers)
         emit(answer_facts(llm, params, len(prompt), answers), as_json, output)
         if not as_json:
             print_answers(llm, answers)
         return
     for piece in llm.stream(prompt, params):
         flags.echo(piece.text, nl=False, err=not piece.is_answer)
+        if receipts and piece.receipt:
+            receipts.add([piece.receipt])
     flags.echo()
     if params.temperature:
         flags.echo(f"seed {params.seed}", err=True)
@@ -57,6 +76,8 @@ def generate(
     tokens: Annotated[
         str | None, flags.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
     ] = None,
+    receipt: ReceiptPath = None,
+    sign_key: SignKey = None,
     as_json: AsJson = False,
     output: Output = None,
 ) -> None:
@@ -67,7 +88,8 @@ def generate(
     if (prompt is None) == (tokens is None):
         given = "none of them" if prompt is None else "both"
         raise BadInput("generate", "PROMPT and --tokens", given, "one of them")
+    receipts = receipt_file(receipt, sign_key)
     ids = None if tokens is None else parse_tokens("generate", tokens)
     text = sys.stdin.read() if prompt == "-" else prompt or ""
     llm = load()
-    answer(llm, llm.encode(text) if ids is None else ids, params, as_json, output)
+    answer(llm, llm.encode(text) if ids is None else ids, params, as_json, output, receipts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +15,11 @@ from samebits.engine.sampling import SAMPLE, SamplingParams, TokenMask
 from samebits.engine.text import AnswerText
 from samebits.engine.text_logprobs import PromptLogprobs
 from samebits.loaders import Tokenizer
+from samebits.receipts.chain import LogitsChain
+from samebits.receipts.record import Receipt, Said
 
 FINAL = "final"  # the channel whose text is the answer
+FAILED = "error"  # why an answer ended that has no receipt
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,14 @@ class Piece:
     text: str
     logprob: float | None = None
     top_logprobs: tuple[tuple[int, float], ...] = ()
-    finish_reason: str | None = None  # on the last: "stop", "length", "cancelled", "deadline" or "error"
+    # on the last: "stop", "length", "cancelled", "deadline" or "error"; of an answer of which tokens are expected
+    # "diverged", where this is another one, or "unfinished", where it would go on behind the last of them
+    finish_reason: str | None = None
     channel: str | None = None  # that the text is in, of a model that has channels
     recipient: str | None = None  # of a message that is for a function, of such a model
     stop: str | None = None  # on the last, where a stop string ended the answer: that string
     logits_sha256: str | None = None  # on the last, where asked for: over the logits of all drawn tokens
+    receipt: Receipt | None = None  # on the last, where asked for
 
     @property
     def is_answer(self) -> bool:
@@ -58,6 +64,7 @@ class Completion:
     reasoning: str = ""
     prompt_logprobs: PromptLogprobs | None = None
     stop: str | None = None  # the string that ended it, where one did
+    receipt: Receipt | None = None  # where asked for; an answer that failed has none
 
 
 def end_ids(tokenizer: Tokenizer, params: SamplingParams) -> frozenset[int]:
@@ -66,7 +73,12 @@ def end_ids(tokenizer: Tokenizer, params: SamplingParams) -> frozenset[int]:
 
 
 class Answer:
-    """Tokens, text and end of one sample. `max_len` bounds prompt and answer together."""
+    """Tokens, text and end of one sample.
+
+    max_len    bounds prompt and answer together
+    expected   tokens that it should have, where those are known: it ends with the last of them or the first other one
+    issue      makes the receipt of an answer that wishes for one, once it has ended
+    """
 
     def __init__(
         self,
@@ -77,21 +89,30 @@ class Answer:
         max_len: int,
         mask: TokenMask | None = None,
         bans: Bans | None = None,
+        expected: Sequence[int] | None = None,
+        issue: Callable[[Said], Receipt] | None = None,
     ) -> None:
-        self.params, self.sample_index, self.mask = params, sample_index, mask
+        self.params, self.sample_index, self.mask, self._issue = params, sample_index, mask, issue
         self.num_tokens = len(prompt)  # known ones, the prompt's included
         self.pieces: list[Piece] = []
         self.finish_reason: str | None = None
+        self._expected = expected
         self._text, self._end_ids = AnswerText(tokenizer, params), end_ids(tokenizer, params)
         self._bans = bans or Bans(tokenizer, params, self._end_ids)
         self._max_len = min(max_len, len(prompt) + params.max_tokens)
         self._digest = hashlib.sha256() if params.hash_logits else None
+        self.chain = LogitsChain() if params.receipt else None
         self._prompt = prompt
         self._counts: np.ndarray | None = None
 
     @property
     def num_drawn(self) -> int:
         return self.num_tokens - len(self._prompt)
+
+    @property
+    def num_left(self) -> int:
+        """Tokens that may still be drawn."""
+        return self._max_len - self.num_tokens
 
     @property
     def is_shaped(self) -> bool:
@@ -127,6 +148,8 @@ class Answer:
         """
         if self._digest:
             self._digest.update(logits().tobytes())
+        if self.chain:
+            self.chain.update(logits())
         if self._counts is not None:
             self._counts[token] += 1
         if self.mask:
@@ -136,11 +159,20 @@ class Answer:
         may_stop = self.num_drawn > self.params.min_tokens
         text, is_stopped = ("", False) if is_end and not is_shown else self._text.push(token, may_stop)
         reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None
+        reason = self._verdict(token, reason)
         if reason and not is_stopped:
             text += self._text.finish()
         chosen, top = (logprobs.chosen, logprobs.top) if logprobs else (None, ())
         stop = self._text.met if is_stopped else None
         return self._add(Piece(token, text, chosen, top, reason, self._text.channel, self._text.recipient, stop))
+
+    def _verdict(self, token: int, reason: str | None) -> str | None:
+        """Why the answer ends with a token just counted, which would end it for this reason if nothing was expected."""
+        if self._expected is None:
+            return reason
+        if token != self._expected[self.num_drawn - 1]:
+            return "diverged"
+        return reason or ("unfinished" if self.num_drawn == len(self._expected) else None)
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
@@ -149,14 +181,24 @@ class Answer:
 
     def fail(self) -> Piece:
         """Ends an answer that is not finished, without a look at its text: nothing here can raise."""
-        return self._add(Piece(None, "", finish_reason="error"))
+        return self._add(Piece(None, "", finish_reason=FAILED))
 
     def _add(self, piece: Piece) -> Piece:
         if piece.finish_reason is not None and self._digest:
             piece = replace(piece, logits_sha256=self._digest.hexdigest())
+        if piece.finish_reason not in (None, FAILED) and self._issue:
+            piece = replace(piece, receipt=self._issue(self._said(piece)))
         self.pieces.append(piece)
         self.finish_reason = piece.finish_reason
         return piece
+
+    def _said(self, last: Piece) -> Said:
+        """The answer for its receipt, `last` being its end."""
+        pieces = [*self.pieces, last]
+        text = "".join(p.text for p in pieces).encode("utf-8", "surrogatepass")
+        token_ids = tuple(p.token_id for p in pieces if p.token_id is not None)
+        links = tuple(self.chain.links) if self.chain else ()
+        return Said(token_ids, links, last.finish_reason or "", hashlib.sha256(text).hexdigest())
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -169,9 +211,10 @@ class Answer:
             token_ids=self.token_ids,
             finish_reason=self.finish_reason or "length",
             seed=self.params.seed or 0,
-            logprobs=tuple(p for p in self.pieces if p.logprob is not None),
+            logprobs=tuple(replace(p, receipt=None) for p in self.pieces if p.logprob is not None),
             logits_sha256=self._digest.hexdigest() if self._digest else None,
             reasoning="".join(p.text for p in self.pieces if not p.is_answer),
             prompt_logprobs=prompt_logprobs,
             stop=self.pieces[-1].stop if self.pieces else None,
+            receipt=self.pieces[-1].receipt if self.pieces else None,
         )

@@ -3,80 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Job
 from samebits.engine.logprobs import TokenLogprobs, token_logprobs
 from samebits.engine.runner import StepResult
-from samebits.engine.sampler import Drawn
-from samebits.scheduler import Sequence, StepPlan
+from samebits.scheduler import Sequence
 from samebits.scheduler.step import Scored
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """One step's. A job that has ended, perhaps by this very delivery, is not among `jobs` and gets nothing more.
+class Run(NamedTuple):
+    """Tokens that a sequence drew one after another, from the rows of logits from first_row on."""
 
-    finish  ends a sample that has all it wants
-    fail    ends a job with a reason
+    sequence: Sequence
+    first_row: int
+    tokens: list[int]
+
+
+class Delivery:
+    """One step's. A job that has ended, perhaps by this very delivery, gets nothing more.
+
+    What ends is only noted, so that the scheduler can take the step before it lets go of sequences: `settle` ends it.
     """
 
-    jobs: Mapping[Sequence, Job]
-    result: StepResult
-    finish: Callable[[Job, Sequence], None]
-    fail: Callable[[Job, str], None]
+    def __init__(self, jobs: Mapping[Sequence, Job], result: StepResult, clock: Callable[[], float]) -> None:
+        self._jobs, self._result, self._clock = jobs, result, clock
+        self._ends: list[tuple[Job, Sequence, str | None]] = []  # and the reason of a failure
+        self._over: set[Sequence | Job] = set()  # finished sequences, failed jobs
 
-    def deliver(self, plan: StepPlan, drawn: Drawn, now: float) -> None:
-        """Hands out everything; `now` is the engine's clock."""
-        for i, reason in drawn.failures.items():
-            self._fail_all([plan.sampled[i]], reason)
-        for scored in plan.scored:  # ahead of the tokens, which may end their job
-            if job := self.jobs.get(scored.sequence):
-                self._give(job, scored.sequence, partial(self._take_rows, job, scored))
-        tokens, rows = drawn.tokens.tolist(), plan.sampled_rows.tolist()
-        logprobs = self._logprobs(plan.sampled, tokens, rows)
-        for i, sequence in enumerate(plan.sampled):
-            if job := self.jobs.get(sequence):
-                row = partial(self.result.logits_of, rows[i])
-                self._give(
-                    job, sequence, partial(job.take, sequence.sample_index, tokens[i], row, logprobs.get(i), now)
-                )
+    def open_job(self, sequence: Sequence) -> Job | None:
+        """The job of a sequence that may get more; None where it has ended."""
+        job = self._jobs.get(sequence)
+        return None if job in self._over or sequence in self._over else job
+
+    def fail(self, sequence: Sequence, reason: str) -> None:
+        """The job of this sequence fails, all of it."""
+        if job := self.open_job(sequence):
+            self._over.add(job)
+            self._ends.append((job, sequence, reason))
+
+    def give_rows(self, scored: Scored) -> None:
+        """Rows of every token, for a job that wants them."""
+        if job := self.open_job(scored.sequence):
+            self._give(job, scored.sequence, partial(self._take_rows, job, scored))
+
+    def give(self, runs: list[Run]) -> list[int]:
+        """Tokens, in order; returns how many each sequence took: fewer than there are where it ended."""
+        logprobs, now = self._logprobs(runs), self._clock()
+        return [self._give_run(run, logprobs.get(run.sequence), now) for run in runs]
+
+    def settle(self, finish: Callable[[Job, Sequence], None], fail: Callable[[Job, str], None]) -> None:
+        """Ends what has ended: `finish` a sample that has all it wants, `fail` a job for a reason."""
+        for job, sequence, reason in self._ends:
+            if reason is not None:
+                fail(job, reason)
+            elif sequence in self._jobs:  # else a failure took it along
+                finish(job, sequence)
+
+    def _give_run(self, run: Run, logprobs: list[TokenLogprobs] | None, now: float) -> int:
+        sequence = run.sequence
+        for i, token in enumerate(run.tokens):
+            if (job := self.open_job(sequence)) is None:
+                return i
+            logits, about = partial(self._result.logits_of, run.first_row + i), logprobs[i] if logprobs else None
+            self._give(job, sequence, partial(job.take, sequence.sample_index, token, logits, about, now))
+        return len(run.tokens)
 
     def _give(self, job: Job, sequence: Sequence, take: Callable[[], bool]) -> None:
         """Runs a tokenizer, a mask and such; what they raise fails this job alone."""
         try:
             is_finished = take()
         except BaseException as error:
-            self.fail(job, reason_of(error))
+            self.fail(sequence, reason_of(error))
             return
         if is_finished:
-            self.finish(job, sequence)
+            self._over.add(sequence)
+            self._ends.append((job, sequence, None))
 
     def _take_rows(self, job: Job, scored: Scored) -> bool:
         rows = slice(scored.first_row, scored.first_row + scored.count)
-        return job.take_rows(scored.position, self.result.logits[rows], self.result.hidden[rows])
+        return job.take_rows(scored.position, self._result.logits[rows], self._result.hidden[rows])
 
-    def _logprobs(self, sampled: list[Sequence], tokens: list[int], rows: list[int]) -> dict[int, TokenLogprobs]:
-        """By number in `sampled`, for those that ask, computed together. What that raises fails them."""
-        wanted: dict[int, int] = {}
-        for i, sequence in enumerate(sampled):
-            job = self.jobs.get(sequence)
-            count = job.answer(sequence.sample_index).params.logprobs if job else None
+    def _logprobs(self, runs: list[Run]) -> dict[Sequence, list[TokenLogprobs]]:
+        """Of every token, by sequence, for those that ask, computed together. What that raises fails them."""
+        wanted: list[tuple[Run, int]] = []
+        for run in runs:
+            job = self.open_job(run.sequence)
+            count = job.answer(run.sequence.sample_index).params.logprobs if job else None
             if count is not None:
-                wanted[i] = count
+                wanted.append((run, count))
         if not wanted:
             return {}
+        rows = [run.first_row + i for run, _ in wanted for i in range(len(run.tokens))]
+        tokens = [token for run, _ in wanted for token in run.tokens]
+        counts = [count for run, count in wanted for _ in run.tokens]
         try:
-            logits = self.result.logits[[rows[i] for i in wanted]]
-            found = token_logprobs(logits, [tokens[i] for i in wanted], list(wanted.values()))
+            found = iter(token_logprobs(self._result.logits[rows], tokens, counts))
         except BaseException as error:
-            self._fail_all([sampled[i] for i in wanted], reason_of(error))
+            for run, _ in wanted:
+                self.fail(run.sequence, reason_of(error))
             return {}
-        return dict(zip(wanted, found, strict=True))
-
-    def _fail_all(self, sequences: list[Sequence], reason: str) -> None:
-        for sequence in sequences:
-            if job := self.jobs.get(sequence):
-                self.fail(job, reason)
+        return {run.sequence: list(islice(found, len(run.tokens))) for run, _ in wanted}

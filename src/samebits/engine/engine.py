@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Sequence_
 from contextlib import suppress
+from functools import cached_property, partial
 from math import inf, isnan
 from typing import TypeVar
 
@@ -13,14 +15,19 @@ import numpy as np
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.delivery import Delivery
+from samebits.engine.drafts.drafter import Drafter
+from samebits.engine.drafts.speculation import NOTHING, Speculation
+from samebits.engine.drafts.verify import Taken, draw_and_deliver
 from samebits.engine.faults import reason_of
-from samebits.engine.job import Generation, Job
+from samebits.engine.job import Generation, Job, checked_samples
+from samebits.engine.notary import Notary, numerics_of, place_of
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
-from samebits.engine.sampler import Drawn, Sampler, check_ids
+from samebits.engine.sampler import Sampler, check_ids
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.loaders import Tokenizer
+from samebits.receipts.record import Grammar, Model, Receipt, Said
 from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
 
 CANCELLED, DEADLINE = "cancelled", "deadline"
@@ -30,7 +37,10 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 class Engine:
     """Steps a model over all requests at once. One thread at a time; AsyncEngine is for many.
 
+    drafter     guesses at tokens that are then verified several at a time; bits do not depend on it
     deadlines are times of `clock`, in seconds.
+
+    identity  which model it is, for receipts, asked for with the first of them: that may take a while
     """
 
     def __init__(
@@ -40,12 +50,14 @@ class Engine:
         policy: Policy | None = None,
         *,
         shares_prefixes: bool = True,
+        drafter: Drafter | None = None,
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
+        identity: Callable[[], Model] | None = None,
     ) -> None:
         limits = runner.limits
         self.runner, self.tokenizer, self.clock = runner, tokenizer, clock
-        self._telling = Telling(observer)
+        self._telling, self._identity = Telling(observer), identity
         policy = policy or Policy(prefill_budget=limits.max_tokens - limits.max_sequences + 1)
         if policy.max_step_tokens(limits.max_sequences) > limits.max_tokens:
             needed = f"at most {limits.max_tokens}, what the model's step was built for"
@@ -62,6 +74,10 @@ class Engine:
         )
         self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
         self._sampler = Sampler(runner.found, runner.tier, runner.vocab_size, limits.max_tokens)
+        if drafter is not None and runner.has_slots:
+            needed = "a model that keeps all in pages: states in slots cannot be rolled back"
+            raise BadInput("engine", "speculation", "a model with recurrent layers", needed)
+        self._speculation = None if drafter is None else Speculation(drafter, runner.vocab_size)
         self._jobs: dict[Sequence, Job] = {}
         self._next_deadline = inf  # no open job has an earlier one
 
@@ -69,6 +85,13 @@ class Engine:
     def max_len(self) -> int:
         """Tokens a sequence may have, prompt and answer."""
         return self.scheduler.pages.max_len
+
+    @cached_property
+    def notary(self) -> Notary:
+        """What receipts say of this model alike; BadInput where it has no files. May take a while, once."""
+        if self._identity is None:
+            raise BadInput("generate", "receipt", "True", "an engine whose model has files")
+        return Notary(self._identity(), numerics_of(self.runner), place_of(self.runner), self.max_len)
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -92,8 +115,18 @@ class Engine:
         salt: bytes = b"",
         deadline: float | None = None,
         make_mask: Callable[[], TokenMask] | None = None,
+        grammar: Grammar | None = None,
+        drafted: Iterable[int] | None = None,
+        sample_indices: Sequence_[int] | None = None,
     ) -> Generation:
-        """Queues a prompt; its pieces come with the steps. BadInput where it can never run."""
+        """Queues a prompt; its pieces come with the steps. BadInput where it can never run.
+
+        grammar          what masks are made of, for receipts
+        drafted          tokens that the only answer is expected to have, which is verified as fast as a prompt is
+                         computed. It ends with finish_reason "diverged" at the first draw that is another token, and
+                         with "unfinished" where it has all of them and would go on
+        sample_indices   of the params' `n` samples, those to be made; all if absent
+        """
         if self.tokenizer is None:
             raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
         draws, wants_all = params.max_tokens > 0, params.prompt_logprobs is not None
@@ -103,13 +136,19 @@ class Engine:
         if not isinstance(priority, int):
             raise BadInput("generate", "priority", repr(priority), "a whole number")
         check_ids(params, self.runner.vocab_size)
-        job = Generation(self.tokenizer, tokens, params.with_seed(), self.max_len, make_mask, deadline)
-        if not draws and not wants_all:
+        numbers = checked_samples(sample_indices, params.n, drafted is not None)
+        expected = self._expected(drafted, min(params.max_tokens, self.max_len - len(tokens)))
+        params = params.with_seed()
+        issue = self._issuer(tokens, params, make_mask, grammar)
+        job = Generation(self.tokenizer, tokens, params, self.max_len, make_mask, deadline, numbers, expected, issue)
+        if (not draws and not wants_all) or expected == []:
             job.arrived_at = self.clock()
-            job.end_empty()
+            job.end_empty("length" if not draws else "unfinished")
             self._ended(job)
             return job
-        return self._add(job, PromptRequest(tokens, params.n if draws else 1, priority, salt, wants_all, draws))
+        num_samples = len(job.answers) if draws else 1
+        guesses = None if expected is None else np.array(expected, np.int32)
+        return self._add(job, PromptRequest(tokens, num_samples, priority, salt, wants_all, draws, guesses))
 
     def score(self, tokens: Iterable[int], *, top_k: int = 0, keep_logits: bool = False) -> Scoring:
         """Queues a text whose log-probabilities are wanted at every position."""
@@ -146,23 +185,28 @@ class Engine:
         """
         start = self.clock()
         self._end_overdue(start)
-        plan = self.scheduler.plan()
+        plan = self.scheduler.plan(self._propose if self._speculation else None)
         if plan is None:
             return False
+        delivery: Delivery | None = None
         try:
             result = self._run(plan)
-            drawn = self._draw(plan, result)
+            delivery = Delivery(self._jobs, result, self.clock)
+            taken = self._draw(plan, result, delivery)
         except BaseException as error:
             self.scheduler.abandon(plan)
+            if delivery is not None:  # what ended before that has ended
+                delivery.settle(self._finish, self._fail)
             with suppress(SamebitsError):  # what the device noted of this step must not be told by the next
                 self.runner.backend.sync()
             reason = reason_of(error)
-            for job in dict.fromkeys(self._jobs[s] for s in plan.sequences):
+            for job in dict.fromkeys(self._jobs[s] for s in plan.sequences if s in self._jobs):
                 self._fail(job, reason)
             return True
-        self.scheduler.commit(plan, drawn.tokens)
-        Delivery(self._jobs, result, self._finish, self._fail).deliver(plan, drawn, self.clock())
-        self._telling.stepped(self._stats(plan, self.clock() - start))
+        self.scheduler.commit(plan, *taken)
+        drafted = self._speculation.learn(plan, taken.counts) if self._speculation else (0, 0)
+        delivery.settle(self._finish, self._fail)
+        self._telling.stepped(self._stats(plan, drafted, self.clock() - start))
         return True
 
     def complete(self, *jobs: Job) -> None:
@@ -184,6 +228,29 @@ class Engine:
         if wrong is not None:
             raise BadInput(where, "token id", wrong, f"0 .. {self.runner.vocab_size - 1}")
         return np.array(ids, np.int32)
+
+    def _issuer(
+        self,
+        prompt: np.ndarray,
+        params: SamplingParams,
+        make_mask: Callable[[], TokenMask] | None,
+        grammar: Grammar | None,
+    ) -> Callable[[int, Said], Receipt] | None:
+        """What makes the receipts of a request's answers; None where none is asked for."""
+        if not params.receipt:
+            return None
+        if (make_mask is None) != (grammar is None):
+            raise BadInput("generate", "receipt", "masks of a grammar that is not stated", "masks and their grammar")
+        return partial(self.notary.receipt, prompt, params, grammar)
+
+    def _expected(self, drafted: Iterable[int] | None, most: int) -> list[int] | None:
+        """The tokens of an answer of at most so many, where given; BadInput for others."""
+        if drafted is None:
+            return None
+        ids = list(drafted)
+        if len(ids) > most:
+            raise BadInput("generate", "drafted", f"{len(ids)} tokens", f"at most {most}, what the answer may have")
+        return self._checked("generate", "drafted", "none", ids, most).tolist() if ids else []
 
     def _add(self, job: AnyJob, request: PromptRequest) -> AnyJob:
         job.arrived_at = self.clock()
@@ -211,24 +278,39 @@ class Engine:
         self.runner.copy_slots(plan.slot_copies)
         return self.runner.run(plan.batch)
 
-    def _draw(self, plan: StepPlan, result: StepResult) -> Drawn:
+    def _propose(self, sequences: list[Sequence], room: int) -> list[np.ndarray]:
+        """Guesses for sequences that decode; for the scheduler."""
+        if self._speculation is None:
+            return [NOTHING] * len(sequences)
+        slots = self.scheduler.slots
+        return self._speculation.propose(
+            sequences,
+            room,
+            lambda sequence: self._jobs[sequence].answer(sequence.sample_index),
+            lambda sequence: slots.tokens[sequence.slot, : slots.known[sequence.slot]],
+        )
+
+    def _draw(self, plan: StepPlan, result: StepResult, delivery: Delivery) -> Taken:
         if not plan.sampled:
             result.wait()
-            return Drawn(np.zeros(0, np.int32), {})
         answers = [self._jobs[s].answer(s.sample_index) for s in plan.sampled]
-        return self._sampler.draw(result, plan.sampled_rows, answers)
+        return draw_and_deliver(plan, result, self._sampler, answers, delivery)
 
     def _finish(self, job: Job, sequence: Sequence) -> None:
         """One sample has all it wants."""
-        self.scheduler.finish(sequence)
-        del self._jobs[sequence]
+        self._let_go(sequence)
         if job.is_done:
             self._ended(job)
 
     def _release(self, job: Job) -> None:
         for sequence in job.sequences:
-            self.scheduler.finish(sequence)
-            self._jobs.pop(sequence, None)
+            self._let_go(sequence)
+
+    def _let_go(self, sequence: Sequence) -> None:
+        self.scheduler.finish(sequence)
+        self._jobs.pop(sequence, None)
+        if self._speculation:
+            self._speculation.forget(sequence)
 
     def _fail(self, job: Job, reason: str) -> None:
         self._release(job)
@@ -239,7 +321,7 @@ class Engine:
         job.ended_at = self.clock()
         self._telling.ended(job)
 
-    def _stats(self, plan: StepPlan, seconds: float) -> StepStats:
+    def _stats(self, plan: StepPlan, drafted: tuple[int, int], seconds: float) -> StepStats:
         scheduler = self.scheduler
         pages = scheduler.pages
         return StepStats(
@@ -250,4 +332,5 @@ class Engine:
             scheduler.num_waiting,
             pages.num_used,
             pages.num_free,
+            *drafted,
         )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from collections.abc import Sequence as Sequence_
+from functools import partial
 
 import numpy as np
 
+from samebits.core.arguments import whole_numbers
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.answer import Answer, Completion, Piece, end_ids
 from samebits.engine.bans import Bans
@@ -14,6 +17,7 @@ from samebits.engine.logprobs import TokenLogprobs
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_logprobs import PromptLogprobs, TextLogprobs
 from samebits.loaders import Tokenizer
+from samebits.receipts.record import Receipt, Said
 from samebits.scheduler import Sequence
 
 
@@ -79,8 +83,23 @@ def num_known_rows(num_taken: int, position: int) -> int:
     return num_taken - position
 
 
+def checked_samples(given: Sequence_[int] | None, num_samples: int, is_one: bool) -> list[int] | None:
+    """Which of so many samples are to be made; None for all. BadInput for others, or for several where one is meant."""
+    if given is None and not (is_one and num_samples > 1):
+        return None
+    indices = whole_numbers("generate", "sample_indices", () if given is None else given, 0, num_samples - 1)
+    if not indices or len(set(indices)) < len(indices) or (is_one and len(indices) > 1):
+        needed = "one: the sample whose tokens are drafted" if is_one else "one or more, none of them twice"
+        raise BadInput("generate", "sample_indices", "none" if given is None else list(indices), needed)
+    return list(indices)
+
+
 class Generation(Job):
-    """`n` answers to one prompt; `events` holds (sample, piece) until someone takes them."""
+    """Answers to one prompt; `events` holds (number of the answer, piece) until someone takes them.
+
+    sample_indices   of the params' `n` samples, those to be made, in order; all if absent
+    expected         tokens that the only answer should have: it ends where it has others
+    """
 
     def __init__(
         self,
@@ -90,17 +109,31 @@ class Generation(Job):
         max_len: int,
         make_mask: Callable[[], TokenMask] | None,
         deadline: float | None,
+        sample_indices: Sequence_[int] | None = None,
+        expected: Sequence_[int] | None = None,
+        issue: Callable[[int, Said], Receipt] | None = None,
     ) -> None:
+        """issue: makes the receipt of a sample's answer."""
         super().__init__()
         self.prompt, self.params, self.deadline = prompt, params, deadline
         bans = Bans(tokenizer, params, end_ids(tokenizer, params))
         self.answers = [
-            Answer(tokenizer, prompt, params, i, max_len, make_mask() if make_mask else None, bans)
-            for i in range(params.n)
+            Answer(
+                tokenizer,
+                prompt,
+                params,
+                i,
+                max_len,
+                make_mask() if make_mask else None,
+                bans,
+                expected,
+                partial(issue, i) if issue else None,
+            )
+            for i in (range(params.n) if sample_indices is None else sample_indices)
         ]
         self._of_prompt = None if params.prompt_logprobs is None else TextLogprobs(prompt, params.prompt_logprobs)
         self.events: deque[tuple[int, Piece]] = deque()
-        self._num_open = params.n
+        self._num_open = len(self.answers)
 
     @property
     def is_done(self) -> bool:
@@ -134,9 +167,9 @@ class Generation(Job):
         self.end_empty()
         return True
 
-    def end_empty(self) -> None:
+    def end_empty(self, reason: str = "length") -> None:
         """Ends answers of which no token is wanted."""
-        self._end(lambda answer: answer.cut("length"))
+        self._end(lambda answer: answer.cut(reason))
 
     @property
     def prompt_logprobs(self) -> PromptLogprobs | None:

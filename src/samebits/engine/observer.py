@@ -23,6 +23,8 @@ class StepStats:
     num_waiting: int
     num_used_pages: int
     num_free_pages: int
+    num_drafted: int = 0  # guessed tokens that were verified
+    num_taken: int = 0  # and those of them that were right
 
 
 class Observer(Protocol):

@@ -16,6 +16,7 @@ from samebits.backends.interface import Buffer, Executable
 from samebits.core.errors import BadInput
 from samebits.core.numerics.counter import split_seed
 from samebits.core.shapes import Sym, TensorSpec
+from samebits.core.step import ranges
 from samebits.core.tiers import Tier
 from samebits.engine.answer import Answer
 from samebits.engine.faults import reason_of
@@ -31,14 +32,30 @@ PENALTIES = ("repetition", "presence", "frequency")
 
 @dataclass(frozen=True)
 class Drawn:
-    """Tokens int32 [rows], and a reason for each row that gave none."""
+    """Tokens int32 [draws], and a reason for each draw that gave none."""
 
     tokens: np.ndarray
     failures: dict[int, str]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Draws in order: the row of logits of each, whose it is, and how many draws of that answer come before it."""
+
+    rows: np.ndarray  # int [draws]
+    owners: np.ndarray
+    inside: np.ndarray
+    answers: Sequence[Answer]
+
+    @classmethod
+    def of(cls, first_rows: np.ndarray, counts: np.ndarray, answers: Sequence[Answer]) -> Asked:
+        """counts[i] draws of each answer, from the row first_rows[i] on."""
+        _, owners, inside = ranges(counts)
+        return cls(first_rows[owners] + inside, owners, inside, answers)
+
+
 class Sampler:
-    """Draws for up to `max_rows` answers per call."""
+    """Draws up to `max_rows` tokens per call."""
 
     def __init__(self, found: Found, tier: Tier, vocab_size: int, max_rows: int) -> None:
         if found.backend is None:
@@ -49,73 +66,72 @@ class Sampler:
         self.fallbacks: tuple[str, ...] = ()
         self._graph(is_dense=False)  # now, so that a fallback is known before the first token
 
-    def draw(self, result: StepResult, rows: np.ndarray, answers: Sequence[Answer]) -> Drawn:
-        """A token for each answer from its row of a step's logits. What one of them raises is its failure alone."""
-        drawn = Drawn(np.zeros(len(answers), np.int32), {})
+    def draw(self, result: StepResult, asked: Asked) -> Drawn:
+        """A token for each draw from its row of a step's logits. What one of them raises is its failure alone.
+
+        A shaped answer may have one draw only: what is allowed next follows from the token before.
+        """
+        drawn = Drawn(np.zeros(len(asked.rows), np.int32), {})
         biases: dict[int, np.ndarray] = {}
-        for i, answer in enumerate(answers):
-            if answer.is_shaped:
-                try:
-                    biases[i] = answer.bias(self._vocab_size)
-                except BaseException as error:  # a grammar's
-                    drawn.failures[i] = reason_of(error)
-        plain = [i for i, answer in enumerate(answers) if not answer.is_shaped]
-        for at in (plain, list(biases)):
-            if at:
-                self._draw_at(at, result, rows, answers, biases, drawn)
+        is_shaped = np.array([answer.is_shaped for answer in asked.answers], bool)[asked.owners]
+        for at in np.flatnonzero(is_shaped).tolist():
+            try:
+                biases[at] = asked.answers[asked.owners[at]].bias(self._vocab_size)
+            except BaseException as error:  # a grammar's
+                drawn.failures[at] = reason_of(error)
+        for some in (np.flatnonzero(~is_shaped), np.array(list(biases), np.int64)):
+            if len(some):
+                self._draw_at(some, result, asked, biases, drawn)
         return drawn
 
     def _draw_at(
-        self,
-        at: list[int],
-        result: StepResult,
-        rows: np.ndarray,
-        answers: Sequence[Answer],
-        biases: dict[int, np.ndarray],
-        drawn: Drawn,
+        self, at: np.ndarray, result: StepResult, asked: Asked, biases: dict[int, np.ndarray], drawn: Drawn
     ) -> None:
-        """Draws for some answers, all with a bias or all without; where that fails, for one after the other."""
-        whole = len(at) == result.on_device.spec.shape[0] and np.array_equal(rows[at], np.arange(len(at)))
+        """Some of the draws, all with a bias or all without; where that fails, one after the other."""
+        rows = asked.rows[at]
+        whole = len(at) == result.on_device.spec.shape[0] and np.array_equal(rows, np.arange(len(at)))
         try:
-            logits = result.on_device if whole else self._buffer(result.logits[rows[at]])
-            drawn.tokens[at] = self._run(logits, [answers[i] for i in at], [biases[i] for i in at if i in biases])
+            logits = result.on_device if whole else self._buffer(result.logits[rows])
+            drawn.tokens[at] = self._run(logits, asked, at, [biases[i] for i in at.tolist() if i in biases])
         except BaseException as error:
             if isinstance(error, BadInput) and error.where != SAMPLE:  # by the model: the whole step is wrong
                 raise
             reason = reason_of(error)
             if len(at) == 1:
-                drawn.failures[at[0]] = reason
+                drawn.failures[int(at[0])] = reason
             else:
-                for i in at:
-                    self._draw_at([i], result, rows, answers, biases, drawn)
+                for i in range(len(at)):
+                    self._draw_at(at[i : i + 1], result, asked, biases, drawn)
 
-    def _run(self, logits: Buffer, answers: Sequence[Answer], biases: Sequence[np.ndarray]) -> np.ndarray:
+    def _run(self, logits: Buffer, asked: Asked, at: np.ndarray, biases: Sequence[np.ndarray]) -> np.ndarray:
         graph = self._graph(is_dense=bool(biases))
         graph.bind("logits", logits)
-        arrays = self._row_inputs(answers, biases)
+        arrays = self._row_inputs(asked, at, biases)
         if not graph.feed(arrays):
             for name, array in arrays.items():
                 graph.bind(name, self._buffer(array))
-            graph.prepare({"B": len(answers)})
+            graph.prepare({"B": len(at)})
         graph.run()
         self._backend.sync()
-        return np.array(self._backend.copy_out(graph.output(0)))[: len(answers)]
+        return np.array(self._backend.copy_out(graph.output(0)))[: len(at)]
 
     def _buffer(self, array: np.ndarray) -> Buffer:
         return self._backend.adopt(np.ascontiguousarray(array))
 
-    def _row_inputs(self, answers: Sequence[Answer], biases: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    def _row_inputs(self, asked: Asked, at: np.ndarray, biases: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        owned, owners = np.unique(asked.owners[at], return_inverse=True)
+        answers = [asked.answers[i] for i in owned.tolist()]
         columns: dict[str, list[float]] = {
             "sample_index": [a.sample_index for a in answers],
             "position": [a.num_tokens for a in answers],
             **{name: [getattr(a.params, name) for a in answers] for name in ("temperature", "top_k", "top_p", "min_p")},
         }
         dtypes = {"i32": np.int32, "f32": np.float32}
-        inputs = {name: np.array(columns[name], dtypes[kind]) for name, kind in ROW_INPUTS.items()}
-        inputs["seed"] = np.array([split_seed(np.uint64(a.params.seed or 0)) for a in answers], np.uint32).reshape(
-            -1, 2
-        )
-        if biases:
+        inputs = {name: np.array(columns[name], dtypes[kind])[owners] for name, kind in ROW_INPUTS.items()}
+        inputs["position"] += asked.inside[at]
+        seeds = [split_seed(np.uint64(a.params.seed or 0)) for a in answers]
+        inputs["seed"] = np.array(seeds, np.uint32).reshape(-1, 2)[owners]
+        if biases:  # of an answer each, in order
             inputs["bias"] = np.stack(biases)
             inputs["counts"] = np.stack([a.counts(self._vocab_size) for a in answers])
             for name in PENALTIES:

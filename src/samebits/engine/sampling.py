@@ -27,7 +27,7 @@ REAL = {
     "presence_penalty": (-1e3, 1e3),
     "frequency_penalty": (-1e3, 1e3),
 }
-FLAGS = ("hash_logits", "ignore_eos", "include_stop", "skip_special")
+FLAGS = ("hash_logits", "receipt", "ignore_eos", "include_stop", "skip_special")
 TEXTS = ("stop", "bad_words")
 
 
@@ -44,6 +44,7 @@ class SamplingParams:
     logit_bias        what is added to the logits of tokens, by id
     allowed_token_ids if given, the only tokens that may be drawn; list the end of a text too where it may come
     bad_words         words that are not written, as far as they are spelled in their usual tokens
+    receipt           a record of everything that made the answer, with which it can be made and compared again
     prompt_logprobs   log-probabilities of the prompt's tokens too, and of so many of the likeliest in their places
     """
 
@@ -61,6 +62,7 @@ class SamplingParams:
     stop: str | Sequence[str] = ()
     logprobs: int | None = None
     hash_logits: bool = False
+    receipt: bool = False
     ignore_eos: bool = False
     min_tokens: int = 0
     stop_token_ids: tuple[int, ...] = ()

@@ -15,7 +15,15 @@ from samebits.loaders.catalog import MODELS, HubModel
 from samebits.loaders.integrity import Progress, is_checked, known_files, note_path
 from samebits.loaders.manifest import read_manifest
 
-NOTES = (".lock", ".used", ".part", ".part.json", ".checked.json")  # behind the name of what they are about
+IDENTITY_NOTE = ".identity.json"  # which model it is, by content
+NOTES = (
+    ".lock",
+    ".used",
+    ".part",
+    ".part.json",
+    ".checked.json",
+    IDENTITY_NOTE,
+)  # behind the name of what they are about
 
 
 def obtain(model: str | Path, progress: Progress | None = None) -> Path:
@@ -103,7 +111,8 @@ def remove(model: str) -> CachedModel:
         else:
             entry.unlink()
             note_path(entry).unlink(missing_ok=True)
-    _used_path(entry).unlink(missing_ok=True)
+    for note in (_used_path(entry), entry.with_name(entry.name + IDENTITY_NOTE)):
+        note.unlink(missing_ok=True)
     return found[0]
 
 

@@ -20,6 +20,8 @@ class PromptRequest:
     salt        requests share prefixes only with those of the same salt
     wants_all   logits of every prompt token are wanted, so the first sample may skip none
     draws       tokens are drawn after the prompt; otherwise the request ends with its prompt
+    expected    int32 [tokens], what a single sample is expected to draw, at least one token: computed in chunks like
+                the prompt. Whoever draws another token ends the sequence
     """
 
     prompt: np.ndarray
@@ -28,6 +30,12 @@ class PromptRequest:
     salt: bytes = b""
     wants_all: bool = False
     draws: bool = True
+    expected: np.ndarray | None = None
+
+    @property
+    def num_ahead(self) -> int:
+        """Expected tokens that are computed: all but the last, after which nothing is drawn."""
+        return 0 if self.expected is None else len(self.expected) - 1
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +57,11 @@ class Sequence:
     def num_scored(self) -> int:
         """Tokens whose logits are wanted: those of the prompt, once for all samples."""
         return len(self.request.prompt) if self.request.wants_all and self.sample_index == 0 else 0
+
+    @property
+    def num_reached(self) -> int:
+        """Tokens that it will have computed at least: the known ones, and those that are expected."""
+        return max(len(self.tokens), len(self.request.prompt) + self.request.num_ahead)
 
     def __lt__(self, other: Sequence) -> bool:
         return self.order < other.order

@@ -10,7 +10,7 @@ short; it waits with its tokens and computes them again.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from samebits.scheduler.step import StepPlan
 from samebits.scheduler.waiting import WaitingQueue
 
 SEQUENCES_A_RESERVED_PAGE = 4  # running sequences for each page that admission leaves free: they will grow
+Propose = Callable[[list[Sequence], int], list[np.ndarray]]
 
 
 class Scheduler:
@@ -50,6 +51,10 @@ class Scheduler:
             raise BadInput("request", "prompt", f"{len(request.prompt)} tokens", f"1 .. {longest} tokens")
         if request.num_samples < 1:
             raise BadInput("request", "samples", request.num_samples, "1 or more")
+        if request.expected is not None:
+            most = self.pages.max_len - len(request.prompt) if request.draws and request.num_samples == 1 else 0
+            if not 1 <= len(request.expected) <= most:
+                raise BadInput("request", "expected", f"{len(request.expected)} tokens", f"1 .. {most} of one sample")
         self._num_added += 1
         order = (self._num_steps + request.priority * self.policy.priority_steps, self._num_added)
         samples = [
@@ -60,42 +65,63 @@ class Scheduler:
         self._waiting.add(samples[0])
         return samples
 
-    def plan(self) -> StepPlan | None:
-        """The next step, its pages assigned; None where there is nothing to do."""
+    def plan(self, propose: Propose | None = None) -> StepPlan | None:
+        """The next step, its pages assigned; None where there is nothing to do.
+
+        propose   is given sequences that decode and the tokens for which there is room, all of them together; it
+                  guesses what each draws next. Guesses beyond the room, or for which there are no pages, are cut off
+        """
         self._num_steps += 1
+        self._preempt_spoiled()
         self._make_way()
         copies: list[PageCopy] = []
         decodes = self._room_for_decodes(copies)
         chunks = self._chunks(self.policy.budget(len(decodes)))
         if not len(decodes) and not chunks:
             return None
+        if propose is not None and len(decodes):
+            num_chunk_tokens = sum(count for _, count in chunks)
+            room = self.policy.draft_room(len(decodes), num_chunk_tokens, len(self.pages.tables))
+            self._draft(decodes[self.slots.may_draft(decodes)], room, propose)
         return self.slots.lay_out(decodes, chunks, copies)
 
-    def commit(self, plan: StepPlan, tokens: np.ndarray) -> None:
-        """Takes the step as computed: plan.sampled[i] goes on with tokens[i]. New samples fork off, or wait."""
-        self.slots.computed[plan.slots] = plan.lengths
-        for i in self.pages.crossings(plan.slots, plan.lengths).tolist():
-            self._note(plan.sequences[i], int(plan.lengths[i]))
-        self._take_snapshots(plan)
-        for (parent, child), token in zip(plan.born, tokens[len(tokens) - len(plan.born) :].tolist(), strict=True):
+    def commit(self, plan: StepPlan, tokens: np.ndarray, counts: np.ndarray | None = None) -> None:
+        """Takes the step as computed. New samples fork off, or wait.
+
+        plan.sampled[i] goes on with the next counts[i] of the tokens, one where counts are absent: guesses, and the
+        token that was drawn after the last good one. What lies behind those was computed in vain: its pages are free.
+        One with no token is about to end.
+        """
+        num_running = len(plan.sampled_at)
+        counts = np.ones(len(plan.sampled), np.int32) if counts is None else counts
+        lengths = plan.lengths.copy()
+        lengths[plan.sampled_at] = self.slots.known[plan.sampled_slots] + counts[:num_running] - 1
+        self.slots.computed[plan.slots] = lengths
+        for i in self.pages.crossings(plan.slots, lengths).tolist():
+            self._note(plan.sequences[i], int(lengths[i]))
+        self._drop_refused(plan.slots[lengths < plan.lengths])
+        self._take_snapshots(plan, lengths)
+        num_own = int(counts[:num_running].sum())
+        born = [pair for pair, count in zip(plan.born, counts[num_running:].tolist(), strict=True) if count]
+        for (parent, child), token in zip(born, tokens[num_own:].tolist(), strict=True):
             self._fork(parent, child, token)
         for _, child in plan.late:
             self._waiting.add(child)
         for parent, _ in (*plan.born, *plan.late):
             parent.unborn = []
-        self.slots.add_tokens(plan.sampled_slots, tokens[: len(plan.sampled_slots)])
+        self.slots.add_tokens(plan.sampled_slots, tokens[:num_own], counts[:num_running])
 
     def abandon(self, plan: StepPlan) -> None:
         """The step failed: what it was to write to slots is not believed, and those who need that compute it again.
 
-        Nothing for a model that keeps all in pages: computing a step again writes the same there.
+        A model that keeps all in pages only forgets guesses: computing a step again writes the same there.
         """
-        states = self.pages.states
-        if states is None:
-            return
-        states.spoil(plan.slots, plan.slot_copies)
-        for sequence in [s for s in self.slots.running if states.is_spoiled(s.slot)]:
-            self._preempt(sequence)
+        if plan.num_drafts:
+            drafted = self.slots.drop_drafts(plan.slots[: plan.num_decodes])
+            self.pages.trim(drafted, self.slots.known[drafted])
+        if self.pages.states is not None:
+            self.pages.states.spoil(plan.slots, plan.slot_copies)
+            self._preempt_spoiled()
 
     def finish(self, sequence: Sequence) -> None:
         """Ends a sequence in any state and frees its pages; its `tokens` stay. Unborn samples end with it."""
@@ -125,13 +151,40 @@ class Scheduler:
     def _note(self, sequence: Sequence, num_computed: int) -> None:
         self.pages.note(sequence.slot, self._prefixes(sequence, num_computed), num_computed)
 
-    def _take_snapshots(self, plan: StepPlan) -> None:
+    def _draft(self, slots: np.ndarray, room: int, propose: Propose) -> None:
+        """Guesses for the coming step, as far as there are room and pages; nobody is preempted for them."""
+        if not len(slots) or room < 1:
+            return
+        for slot, draft in zip(slots.tolist(), propose([self.slots.at(s) for s in slots], room), strict=True):
+            known = int(self.slots.known[slot])
+            count = min(len(draft), room, self.pages.max_len - known)
+            if count > 0:
+                count = self.pages.extend(slot, known + count) - known
+                self.slots.put_draft(slot, draft[:count])
+                room -= count
+
+    def _drop_refused(self, slots: np.ndarray) -> None:
+        """More was computed of these slots than is good. Where states went on with it, they are not believed."""
+        if not len(slots):
+            return
+        drafted = self.slots.drop_drafts(slots)
+        self.pages.trim(drafted, self.slots.computed[drafted])
+        if self.pages.states is not None:
+            self.pages.states.spoil(slots, ())
+
+    def _preempt_spoiled(self) -> None:
+        states = self.pages.states
+        if states is not None:
+            for sequence in [s for s in self.slots.running if states.is_spoiled(s.slot)]:
+                self._preempt(sequence)
+
+    def _take_snapshots(self, plan: StepPlan, lengths: np.ndarray) -> None:
         """Where sequences came to a boundary that others may go on from."""
         states = self.pages.states
         if states is None:
             return
-        for i in states.due(plan.slots, plan.lengths).tolist():
-            num_computed = int(plan.lengths[i])
+        for i in states.due(plan.slots, lengths).tolist():
+            num_computed = int(lengths[i])
             states.reach(int(plan.slots[i]), self._prefixes(plan.sequences[i], num_computed), num_computed)
 
     def _room_for_decodes(self, copies: list[PageCopy]) -> np.ndarray:
@@ -139,7 +192,7 @@ class Scheduler:
         while True:
             slots = self.slots.in_order()
             known = self.slots.known[slots]
-            decodes = slots[known - self.slots.computed[slots] == 1]
+            decodes = slots[known + self.slots.ahead[slots] - self.slots.computed[slots] == 1]
             lengths = self.slots.known[decodes]
             short = self.pages.shortage(decodes, lengths)
             if int(short.sum()) <= self.pages.num_free:
@@ -152,7 +205,7 @@ class Scheduler:
         """(slot, tokens) of prompts that advance: running ones first, then new ones while pages and slots last."""
         cap, chunks = self.policy.chunk_cap(self.pages.max_len), []
         slots = self.slots.in_order()
-        behind = self.slots.known[slots] - self.slots.computed[slots]
+        behind = self.slots.known[slots] + self.slots.ahead[slots] - self.slots.computed[slots]
         for i in np.flatnonzero(behind > 1).tolist():
             count = self._chunk(int(slots[i]), min(cap, budget))
             if count:
@@ -169,7 +222,7 @@ class Scheduler:
     def _chunk(self, slot: int, most: int) -> int:
         """Tokens of a prompt that a step computes, of at most so many."""
         start, known = int(self.slots.computed[slot]), int(self.slots.known[slot])
-        end = min(known, start + most)
+        end = min(known + int(self.slots.ahead[slot]), start + most)
         if self.pages.states is not None and end > start:
             end = self.pages.states.chunk_end(slot, end, known)
         return end - start
@@ -197,9 +250,10 @@ class Scheduler:
 
     def _match(self, sequence: Sequence) -> tuple[Match, list[Prefix]]:
         num_tokens = len(sequence.tokens)
-        num_full = num_tokens // self.pages.page_size if self._is_shared(sequence) else 0
+        num_skipped = num_tokens - (sequence.request.expected is not None)  # the last token's logits are drawn from
+        num_full = num_skipped // self.pages.page_size if self._is_shared(sequence) else 0
         prefixes = sequence.chain.upto(sequence.tokens, num_full)[:num_full]
-        return self.pages.match(prefixes, num_tokens), prefixes
+        return self.pages.match(prefixes, sequence.num_reached), prefixes
 
     def _is_shared(self, sequence: Sequence) -> bool:
         return self._shares_prefixes and not sequence.num_scored
@@ -215,7 +269,7 @@ class Scheduler:
     def _open(self, sequence: Sequence, match: Match, prefixes: list[Prefix]) -> None:
         """Admits the first that waits."""
         self._waiting.take_first()
-        num_cached = self.pages.open(self.slots.next_free, match, prefixes, len(sequence.tokens))
+        num_cached = self.pages.open(self.slots.next_free, match, prefixes, sequence.num_reached)
         sequence.num_cached_tokens = num_cached
         self.num_cached_tokens += num_cached
         self.slots.enter(sequence, num_cached)

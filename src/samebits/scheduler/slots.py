@@ -13,7 +13,10 @@ from samebits.scheduler.step import Scored, StepPlan
 
 
 class Slots:
-    """`known` and `computed` tokens of every slot; the next step of a sequence computes some that are not yet."""
+    """`known` and `computed` tokens of every slot; the next step of a sequence computes some that are not yet.
+
+    `ahead` tokens behind the known ones are guesses: those that a request expects, or drafts for the coming step.
+    """
 
     def __init__(self, pages: PageCache) -> None:
         count = len(pages.tables)
@@ -21,10 +24,12 @@ class Slots:
         self.tokens = np.zeros((count, pages.max_len + 1), np.int32)
         self.known = np.zeros(count, np.int32)
         self.computed = np.zeros(count, np.int32)
+        self.ahead = np.zeros(count, np.int32)
         self.running: list[Sequence] = []  # those to be served first in front
         self._num_scored = np.zeros(count, np.int32)
         self._draws = np.zeros(count, bool)
         self._has_unborn = np.zeros(count, bool)
+        self._is_expected = np.zeros(count, bool)  # what is ahead was there from the start
         self._free = list(range(count - 1, -1, -1))
         self._by_slot = np.full(count, None, object)
         self._order: np.ndarray | None = None
@@ -45,9 +50,35 @@ class Slots:
         self.known[slot], self.computed[slot] = count, num_computed
         self._num_scored[slot], self._draws[slot] = sequence.num_scored, sequence.request.draws
         self._has_unborn[slot] = bool(sequence.unborn)
+        self._expect(slot, sequence)
         self._by_slot[slot], self._order = sequence, None
         sequence.slot, sequence.state = slot, RUNNING
         insort(self.running, sequence)
+
+    def _expect(self, slot: int, sequence: Sequence) -> None:
+        """Puts what is expected of a sequence behind what is known."""
+        expected, known = sequence.request.expected, len(sequence.tokens)
+        self._is_expected[slot], self.ahead[slot] = expected is not None, sequence.num_reached - known
+        if expected is not None:
+            num_drawn = known - len(sequence.request.prompt)
+            self.tokens[slot, known : known + len(expected) - num_drawn] = expected[num_drawn:]
+
+    def may_draft(self, slots: np.ndarray) -> np.ndarray:
+        """bool: which of the slots, all of which decode, draw for themselves alone and expect nothing."""
+        is_scored = self.computed[slots] < self._num_scored[slots]
+        return self._draws[slots] & ~(self._is_expected[slots] | self._has_unborn[slots] | is_scored)
+
+    def put_draft(self, slot: int, draft: np.ndarray) -> None:
+        """Guesses for the coming step, for which there are pages."""
+        known = self.known[slot]
+        self.tokens[slot, known : known + len(draft)] = draft
+        self.ahead[slot] = len(draft)
+
+    def drop_drafts(self, slots: np.ndarray) -> np.ndarray:
+        """Forgets guesses that were for one step; returns those of the slots that may have had such."""
+        drafted = slots[~self._is_expected[slots]]
+        self.ahead[drafted] = 0
+        return drafted
 
     def at(self, slot: int) -> Sequence:
         """The sequence that runs there."""
@@ -69,21 +100,24 @@ class Slots:
         return self._order
 
     def lay_out(self, decodes: np.ndarray, chunks: list[tuple[int, int]], copies: list[PageCopy]) -> StepPlan:
-        """The step of slots that decode a token each, then of (slot, tokens) chunks of prompts."""
+        """The step of slots that decode a token each and what is ahead, then of (slot, tokens) chunks of prompts."""
         slots = np.concatenate([decodes, np.array([slot for slot, _ in chunks], np.int32)])
-        counts = np.concatenate([np.ones(len(decodes), np.int32), np.array([n for _, n in chunks], np.int32)])
+        num_ahead = self.ahead[decodes]
+        counts = np.concatenate([1 + num_ahead, np.array([n for _, n in chunks], np.int32)])
         starts = self.computed[slots]
         lengths = starts + counts
         qo_indptr, owners, inside = ranges(counts)
         is_scored = starts < self._num_scored[slots]
-        is_sampled = (lengths == self.known[slots]) & self._draws[slots]
-        rows_indptr, row_owners, row_inside = ranges(np.where(is_scored, counts, is_sampled))
-        last_rows = rows_indptr[1:] - 1
+        num_draws = np.where(self._draws[slots], np.maximum(lengths - self.known[slots] + 1, 0), 0)
+        num_rows = np.where(is_scored, counts, num_draws)
+        rows_indptr, row_owners, row_inside = ranges(num_rows)
+        first_rows = rows_indptr[1:] - num_draws  # of those that are drawn from
+        sampled_at = np.flatnonzero(num_draws)
         owners_of_slots = self._by_slot[slots]
         sequences: list[Sequence] = owners_of_slots.tolist()
-        births = np.flatnonzero(is_sampled & self._has_unborn[slots]).tolist()
+        births = np.flatnonzero((num_draws > 0) & self._has_unborn[slots]).tolist()
         born = [
-            (sequences[i], child, last_rows[i])
+            (sequences[i], child, first_rows[i])
             for i in births
             for child in sequences[i].unborn
             if child.state == UNBORN
@@ -99,7 +133,7 @@ class Slots:
             token_ids=gather(self.tokens, slots[owners], starts[owners] + inside),
             starts=starts,
             counts=counts,
-            out_rows=np.where(is_scored[row_owners], qo_indptr[row_owners] + row_inside, qo_indptr[row_owners + 1] - 1),
+            out_rows=qo_indptr[row_owners + 1] - num_rows[row_owners] + row_inside,
             page_size=pages.page_size,
             tables=pages.tables,
             rows=slots,
@@ -108,21 +142,36 @@ class Slots:
         return StepPlan(
             batch=batch,
             slots=slots,
-            sampled_slots=slots[is_sampled],
+            sampled_at=sampled_at,
             lengths=lengths,
             sequences=sequences,
-            sampled=owners_of_slots[is_sampled].tolist() + [child for _, child, _ in born],
-            sampled_rows=np.append(last_rows[is_sampled], np.array([row for _, _, row in born], np.int32)),
+            sampled=owners_of_slots[sampled_at].tolist() + [child for _, child, _ in born],
+            sampled_rows=np.append(first_rows[sampled_at], np.array([row for _, _, row in born], np.int32)),
+            num_draws=np.append(num_draws[sampled_at], np.ones(len(born), np.int32)),
+            guesses=self._guesses(slots[sampled_at], num_draws[sampled_at], len(born)),
             born=[(parent, child) for parent, child, _ in born],
             late=[(parent, child) for parent, child, _ in late],
             scored=tuple(scored),
             copies=tuple(copies),
             slot_copies=pages.states.hand_out() if pages.states is not None else (),
             num_decodes=len(decodes),
+            num_drafts=int(num_ahead.sum()),
         )
 
-    def add_tokens(self, slots: np.ndarray, tokens: np.ndarray) -> None:
-        """One more known token for each slot."""
-        self.tokens[slots, self.known[slots]] = tokens
-        self.known[slots] += 1
+    def _guesses(self, slots: np.ndarray, num_draws: np.ndarray, num_born: int) -> np.ndarray:
+        """int32 [draws]: what is ahead of each slot as far as the step computes it, -1 where that ends."""
+        indptr, owners, inside = ranges(num_draws)
+        found = np.full(int(indptr[-1]) + num_born, -1, np.int32)
+        if len(owners) > len(slots):
+            found[: len(owners)] = gather(self.tokens, slots[owners], self.known[slots[owners]] + inside)
+            found[indptr[1:] - 1] = -1
+        return found
+
+    def add_tokens(self, slots: np.ndarray, tokens: np.ndarray, counts: np.ndarray) -> None:
+        """The next counts[i] tokens are known of slots[i]."""
+        _, owners, inside = ranges(counts)
+        rows = slots[owners]
+        self.tokens[rows, self.known[rows] + inside] = tokens
+        self.known[slots] += counts
+        self.ahead[slots] = np.where(self._is_expected[slots], np.maximum(self.ahead[slots] - counts, 0), 0)
         self._has_unborn[slots] = False

@@ -27,21 +27,32 @@ class StepPlan:
 
     The last of them are born in this step and share their parent's row; as many as there are free slots, so that no
     step draws for more sequences than can run.
+
+    Where tokens were guessed, further ones are drawn from the rows behind, `num_draws[i]` in all: each is good if those
+    before it are what was guessed. `guesses` has the guess for every draw, -1 for the last of each sequence.
     """
 
     batch: StepBatch
     slots: np.ndarray  # [B]
-    sampled_slots: np.ndarray  # of those sampled that run already
+    sampled_at: np.ndarray  # which of the slots are those sampled that run already
     lengths: np.ndarray  # [B], tokens of each sequence that are computed after the step
     sequences: list[Sequence]
     sampled: list[Sequence]
     sampled_rows: np.ndarray  # [samples]
+    num_draws: np.ndarray  # [samples], 1 or more
+    guesses: np.ndarray  # int32 [draws]
     born: list[tuple[Sequence, Sequence]]  # (parent, sample)
     late: list[tuple[Sequence, Sequence]]  # those that find no slot: they will wait with their prompt
     scored: tuple[Scored, ...]
     copies: tuple[PageCopy, ...]  # to be made before the step
     slot_copies: tuple[SlotCopy, ...]  # and these, one after another
     num_decodes: int
+    num_drafts: int  # guessed tokens beside the decodes
+
+    @property
+    def sampled_slots(self) -> np.ndarray:
+        """Of those sampled that run already."""
+        return self.slots[self.sampled_at]
 
     @property
     def num_tokens(self) -> int:
@@ -49,4 +60,4 @@ class StepPlan:
 
     @property
     def num_prefill_tokens(self) -> int:
-        return self.num_tokens - self.num_decodes
+        return self.num_tokens - self.num_decodes - self.num_drafts

@@ -15,10 +15,10 @@ from starlette.routing import Route
 from starlette.types import Lifespan
 
 from samebits.core.errors import BadInput
+from samebits.core.printable import printable
 from samebits.server.http.error_shapes import error_response, handle_http_exception
 from samebits.server.http.errors import from_exception
 from samebits.server.http.security import Door, Gate
-from samebits.server.logs import printable
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.openapi import schema

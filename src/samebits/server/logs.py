@@ -5,12 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-MAX_LOGGED_CHARS = 200
-
-
-def printable(text: object, max_chars: int | None = MAX_LOGGED_CHARS) -> str:
-    """`text` with everything escaped that is not printed as itself, cut after `max_chars` characters of it."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[:max_chars])
+from samebits.core.printable import printable
 
 
 class LineFormatter(logging.Formatter):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,8 @@ from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.faults import reason_of
 from samebits.engine.observer import Observer
-from samebits.loaders import SpecialTokens
+from samebits.grammar.process import vocabulary_of
 from samebits.server.grammar.grammars import Grammars
-from samebits.server.grammar.process import Vocabulary
 from samebits.server.http.errors import ApiError, busy
 from samebits.server.limits import Limits
 from samebits.server.turns.model_forms import FormChoice, ModelForms
@@ -116,15 +114,6 @@ class ServedModel:
             self._state, self.reason = CLOSED, "the server is shutting down"
             self.engine.close()
             self.grammars.close()
-
-
-def vocabulary_of(path: Path | None, vocab_size: int, special: SpecialTokens) -> Vocabulary | None:
-    """What grammars need of a model; None where it lacks a part, or the system lacks fork."""
-    ends = (special.eot, special.eos, *sorted(special.end_ids))
-    end = next((i for i in ends if i is not None), None)
-    if path is None or end is None or not hasattr(os, "fork"):
-        return None
-    return Vocabulary(path, vocab_size, end)
 
 
 def file_digest(path: Path | None) -> str:

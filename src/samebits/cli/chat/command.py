@@ -18,6 +18,7 @@ from samebits.cli.chat.conversation import Conversation
 from samebits.cli.chat.lines import answer, answer_lines
 from samebits.cli.chat.talk import Figures, Talk
 from samebits.cli.model_options import Loader, given_wishes, sampling_command
+from samebits.cli.receipt_file import ReceiptPath, SignKey, receipt_file
 from samebits.core.errors import BadInput
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.chat import start_renderer
@@ -40,6 +41,8 @@ def chat(
     load_file: Annotated[
         Path | None, flags.Option("--load", help="Continue a conversation that /save wrote to this file.")
     ] = None,
+    receipt: ReceiptPath = None,
+    sign_key: SignKey = None,
     as_json: Annotated[bool, flags.Option("--json", help="Print JSON for programs, an object per answer.")] = False,
 ) -> None:
     """Talk to the model through its own chat template.
@@ -54,6 +57,7 @@ def chat(
     is_shown = not as_json and _is_terminal()
     if message is None and is_shown and params.n > 1:
         raise BadInput("chat", "--samples", params.n, "1 in a conversation at a terminal")
+    receipts = receipt_file(receipt, sign_key)
     conversation = Conversation()
     if load_file is not None:
         conversation, settings = conversations.load(load_file)
@@ -64,7 +68,7 @@ def chat(
     if is_shown:  # imports that take their time, beside the loading of weights
         needed = "samebits.cli.chat.screen" if message else "samebits.cli.chat.session"
         threading.Thread(target=import_module, args=(needed,), daemon=True).start()
-    talk = Talk(load(), params, conversation)
+    talk = Talk(load(), params, conversation, receipts)
     if message is None and is_shown:
         _converse(talk, load)
     elif message is None:

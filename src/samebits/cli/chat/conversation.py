@@ -54,7 +54,8 @@ class Conversation:
 def save(path: Path, conversation: Conversation, model: str, params: SamplingParams) -> None:
     """Writes the file, whole or not at all."""
     sampling = asdict(params)
-    del sampling["shown_ids"]  # what of its vocabulary a model shows is no wish of the user's
+    for name in ("shown_ids", "receipt"):  # what of its vocabulary a model shows, and what is noted of it
+        del sampling[name]
     settings = {"settings": {"model": model, "sampling": sampling}}
     lines = [json.dumps(line, ensure_ascii=False) for line in (settings, *conversation.messages)]
     write_atomically(path, "\n".join(lines) + "\n")

@@ -33,7 +33,7 @@ def answer(talk: Talk, prompt: list[int], as_json: bool, indent: int | None = No
     """Shows the answers to a prompt, reasoning on standard error; the text of the first."""
     params = talk.params
     if as_json or params.n > 1:
-        found = talk.llm.generate([prompt], params)
+        found = talk.answers(prompt)
         emit(answer_facts(talk.llm, params, len(prompt), found), as_json, None, indent)
         if not as_json:
             print_answers(talk.llm, found)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from samebits.cli.chat.conversation import Conversation
 from samebits.cli.chat.thinking import Part, parts
+from samebits.cli.receipt_file import ReceiptFile
 from samebits.core.errors import BadInput
 from samebits.engine.reasoning import ReasoningSplitter, marks_for, opens_reasoning
 from samebits.engine.sampling import SamplingParams
@@ -16,7 +17,7 @@ from samebits.loaders.tokenizer import TextTooLong
 
 if TYPE_CHECKING:
     from samebits.api.llm import LLM
-    from samebits.engine.answer import Piece
+    from samebits.engine.answer import Completion, Piece
 
 
 class MessageTooLong(BadInput):
@@ -58,10 +59,12 @@ class Figures:
 
 
 class Talk:
-    """A model and the conversation with it."""
+    """A model and the conversation with it; receipts of answers that end go to a file, where there is one."""
 
-    def __init__(self, llm: LLM, params: SamplingParams, conversation: Conversation) -> None:
-        self.llm, self.params, self.conversation = llm, params, conversation
+    def __init__(
+        self, llm: LLM, params: SamplingParams, conversation: Conversation, receipts: ReceiptFile | None = None
+    ) -> None:
+        self.llm, self.params, self.conversation, self._receipts = llm, params, conversation, receipts
 
     def prompt(self, text: str) -> list[int]:
         """The token ids of the conversation with one more message; MessageTooLong where no answer would fit."""
@@ -86,7 +89,19 @@ class Talk:
         marks = marks_for(template.source if template else "", tokenizer)
         splitter = ReasoningSplitter(marks, opens_reasoning(prompt, tokenizer, marks)) if marks else None
         shown = {tokenizer.control_id(text) for text in (marks.opening, marks.closing)} if marks else set()
-        params = replace(self.params, shown_ids=frozenset(i for i in shown if i is not None))
+        shown_ids = frozenset(i for i in shown if i is not None)
+        params = replace(self.params, shown_ids=shown_ids, receipt=self._receipts is not None)
+        receipt = None
         for part in parts(self.llm.stream(prompt, params), splitter):
             figures.note(part.piece)
             yield part
+            receipt = part.piece.receipt or receipt
+        if self._receipts and receipt:
+            self._receipts.add([receipt])
+
+    def answers(self, prompt: list[int]) -> list[Completion]:
+        """All answers that are wished for, when they are finished."""
+        found = self.llm.generate([prompt], replace(self.params, receipt=self._receipts is not None))
+        if self._receipts:
+            self._receipts.add(answer.receipt for answer in found)
+        return found

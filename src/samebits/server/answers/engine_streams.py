@@ -14,8 +14,8 @@ from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull, Stream
 from samebits.engine.sampling import SamplingParams
+from samebits.grammar.masks import Follower
 from samebits.server.bodies.openai import Sampling
-from samebits.server.grammar.masks import Follower
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError, busy
 from samebits.server.limits import MAX_UNREAD_PIECES
@@ -64,7 +64,7 @@ async def start_streams(
     try:
         for prompt in prompts:
             options = {"priority": sampling.given("priority", 0), "salt": sampling.given("cache_salt", "").encode()}
-            options |= {"deadline": deadline, "make_mask": make_mask}
+            options |= {"deadline": deadline, "make_mask": make_mask, "grammar": wanted.stated() if wanted else None}
             started.streams.append(await served.engine.generate(prompt, params, **options))
     except BaseException as error:
         started.close()

@@ -1,1 +1,1 @@
-"""Formats that answers must keep: what a request asks for, compiled in a process of its own, as masks on tokens."""
+"""Formats that answers must keep: what a request asks for, and many of them compiled at once."""

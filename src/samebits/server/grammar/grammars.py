@@ -10,10 +10,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from samebits.core.errors import SamebitsError
-from samebits.server.grammar.masks import Follower
-from samebits.server.grammar.output_format import KINDS, OutputFormat
-from samebits.server.grammar.process import Ended, Nursery, Refused, Vocabulary, compile_in, fork_through
-from samebits.server.grammar.wire import Bounds
+from samebits.grammar.masks import Follower
+from samebits.grammar.process import Ended, Nursery, Refused, Vocabulary, fork_through
+from samebits.grammar.wire import KINDS, Bounds
+from samebits.server.grammar.compiling import compile_in
+from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError, bad_request, busy
 
 MAX_COMPILING = min(max(2, os.cpu_count() or 2), 8)  # at once

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from samebits.server.grammar.wire import GRAMMAR, JSON_SCHEMA, LARK, REGEX
-
-KINDS = {"json_schema": JSON_SCHEMA, "regex": REGEX, "lark": LARK, "grammar": GRAMMAR}
+from samebits.receipts.record import Grammar
 
 
 @dataclass(frozen=True)
 class OutputFormat:
     """A kind and its text.
 
-    kind    a key of KINDS
+    kind    a key of grammar.wire.KINDS
     source  a JSON schema, a regular expression, or a grammar: in llguidance's Lark, or for "grammar" in GBNF too
     param   the request's field that it came from, for messages
     """
@@ -21,3 +19,7 @@ class OutputFormat:
     kind: str
     source: str
     param: str = "response_format"
+
+    def stated(self) -> Grammar:
+        """The same for a receipt."""
+        return Grammar(self.kind, self.source)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from samebits.core.printable import printable
 from samebits.server.http.errors import ApiError
 from samebits.server.http.framing import StrictConnection
 from samebits.server.limits import LINGER_SECONDS, MIN_BODY_BYTES_PER_SECOND, RETRY_AFTER_SECONDS, STALL_BYTES, Limits
-from samebits.server.logs import printable
 
 if TYPE_CHECKING:
     from samebits.server.http.guard import Guard

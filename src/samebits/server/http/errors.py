@@ -10,18 +10,13 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from samebits.core.errors import BadInput
+from samebits.core.printable import printable
 from samebits.engine.job import RequestFailed
 from samebits.engine.sampling import SAMPLE
-from samebits.server.logs import printable
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 TYPES |= {500: "server_error", 503: "server_error"}
 MAX_SHOWN, MAX_REASON_CHARS = 80, 200
-
-
-def one_line(reason: str) -> str:
-    """A reason that another program gave, cut short."""
-    return printable(" ".join(reason.split()), MAX_REASON_CHARS)
 
 
 class ApiError(Exception):

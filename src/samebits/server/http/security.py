@@ -15,9 +15,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from samebits.core.errors import BadInput
+from samebits.core.printable import printable
 from samebits.server.http.error_shapes import error_response
 from samebits.server.http.errors import ApiError
-from samebits.server.logs import printable
 from samebits.server.model import ServedModel
 
 log = logging.getLogger("samebits.server")

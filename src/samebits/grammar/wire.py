@@ -1,4 +1,4 @@
-"""What the server and the processes of its grammars say to each other, over Unix sockets."""
+"""What an engine's process and the processes of its grammars say to each other, over Unix sockets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ FORK = b"f"  # travels with a socket: whoever gets it forks a child that talks t
 
 # kinds of a format's source, the first thing a compiling child is sent
 JSON_SCHEMA, REGEX, LARK, GRAMMAR = b"j", b"r", b"l", b"g"
+KINDS = {"json_schema": JSON_SCHEMA, "regex": REGEX, "lark": LARK, "grammar": GRAMMAR}  # as receipts name them
 # kinds of replies
 HELLO, COMPILED, REFUSED, MASK, STOPPED = b"h", b"c", b"e", b"m", b"s"
 # kinds of questions

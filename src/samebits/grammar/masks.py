@@ -9,9 +9,9 @@ from contextlib import suppress
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.printable import one_line
 from samebits.engine.sampling import SAMPLE
-from samebits.server.grammar.wire import ASK, MASK, OPEN, REFUSED, TOKEN, receive_frame
-from samebits.server.http.errors import one_line
+from samebits.grammar.wire import ASK, MASK, OPEN, REFUSED, TOKEN, receive_frame
 
 MASK_WAIT_SECONDS = 2.0  # wall time for a mask that takes its process a tenth of that
 

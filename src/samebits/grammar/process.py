@@ -1,8 +1,7 @@
-"""The server's side of the processes of grammars: starting them, asking for masks, ending them all."""
+"""The processes of grammars from outside: starting them, and ending them all."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -15,17 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from samebits.core.errors import SamebitsError
-from samebits.server.grammar.wire import (
+from samebits.grammar.wire import (
     FORK,
-    HEAD,
-    HELLO,
-    REFUSED,
     Bounds,
-    frame,
 )
-from samebits.server.http.errors import one_line
+from samebits.loaders import SpecialTokens
 
-COMMAND = (sys.executable, "-P", "-m", "samebits.server.grammar.worker")
+COMMAND = (sys.executable, "-P", "-m", "samebits.grammar.worker")
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # it forks
 
 
@@ -36,6 +31,15 @@ class Vocabulary:
     path: Path
     vocab_size: int
     end: int
+
+
+def vocabulary_of(path: Path | None, vocab_size: int, special: SpecialTokens) -> Vocabulary | None:
+    """What grammars need of a model; None where it lacks a part, or the system lacks fork."""
+    ends = (special.eot, special.eos, *sorted(special.end_ids))
+    end = next((i for i in ends if i is not None), None)
+    if path is None or end is None or not hasattr(os, "fork"):
+        return None
+    return Vocabulary(path, vocab_size, end)
 
 
 class Nursery:
@@ -112,47 +116,5 @@ class Ended(Exception):
     """A process ended without a reply: it broke a bound, or never came up."""
 
 
-async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
-    """Kind, number and text of the next reply, without a thread that waits for it; Ended where none will come."""
-    loop = asyncio.get_running_loop()
-
-    async def exactly(num_bytes: int) -> bytes:
-        data = b""
-        while len(data) < num_bytes:
-            try:
-                part = await loop.sock_recv(stream, num_bytes - len(data))
-            except ConnectionError:
-                part = b""
-            if not part:
-                raise Ended
-            data += part
-        return data
-
-    kind, number, num_bytes = HEAD.unpack(await exactly(HEAD.size))
-    return kind, number, (await exactly(num_bytes)).decode("utf-8", "replace")
-
-
 class Refused(Exception):
     """A format that does not compile; the text is the compiler's reason."""
-
-
-async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
-    """Has a new process compile a format; returns the bytes of memory that it takes there.
-
-    Refused with the reason, Ended where it broke a bound, SamebitsError where the process did not come up.
-    """
-    stream.setblocking(False)
-    try:
-        hello, _, _ = await read_frame(stream)
-    except Ended:
-        raise SamebitsError("the process for response formats did not start") from None
-    if hello != HELLO:
-        raise SamebitsError("the process for response formats is of another version")
-    try:
-        await asyncio.get_running_loop().sock_sendall(stream, frame(kind, payload=text.encode("utf-8")))
-    except ConnectionError:
-        raise Ended from None
-    verdict, num_bytes, reason = await read_frame(stream)
-    if verdict == REFUSED:
-        raise Refused(one_line(reason))
-    return num_bytes

@@ -21,9 +21,7 @@ from pathlib import Path
 import llguidance
 from llguidance.gbnf_to_lark import any_to_lark
 
-from samebits.loaders import Tokenizer
-from samebits.loaders.files import open_file, read_tokenizer
-from samebits.server.grammar.wire import (
+from samebits.grammar.wire import (
     ASK,
     COMPILED,
     FORK,
@@ -41,6 +39,8 @@ from samebits.server.grammar.wire import (
     receive,
     receive_frame,
 )
+from samebits.loaders import Tokenizer
+from samebits.loaders.files import open_file, read_tokenizer
 
 LIMITS = llguidance.LLParserLimits(max_lexer_states=25_000, verbose_errors=False)
 

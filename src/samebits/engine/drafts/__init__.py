@@ -1,0 +1,1 @@
+"""Guesses at what sequences draw next, and how they are verified."""

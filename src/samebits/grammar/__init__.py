@@ -1,0 +1,1 @@
+"""Forms that answers are held to: compiled in a process of its own, followed as masks on tokens."""

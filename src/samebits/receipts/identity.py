@@ -1,0 +1,172 @@
+"""Which model this is, by content: SHA-256 of its weights, of its tokenizer and of its chat template.
+
+They are computed once per model and kept in a note beside it, or in the cache's folder where that cannot be written,
+with the size and time of every file that they were computed from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.loaders.cache import cache_dir
+from samebits.loaders.files import ModelFile, open_file, read_template
+from samebits.loaders.gguf import GgufFile
+from samebits.loaders.hf_tokenizer import has_tokenizer
+from samebits.loaders.obtain import IDENTITY_NOTE
+from samebits.loaders.quantization import QUANT_FILE
+from samebits.loaders.texts import Texts
+from samebits.receipts.kinds import Hex, OrNone
+from samebits.receipts.record import Model, canonical
+
+log = logging.getLogger("samebits.receipts")
+CHUNK_BYTES, MAX_NOTE_BYTES = 1 << 20, 1 << 20
+NOTES_FOLDER = ".identities"  # in the cache's folder
+CONFIG_FILES = ("config.json", QUANT_FILE)
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+TEMPLATE_FILES = ("chat_template.jinja",)
+HASHES = ("weights_sha256", "tokenizer_sha256", "chat_template_sha256")
+Facts = dict[
+    str, list[int]
+]  # by the file's name in its folder: its size in bytes, and when it was written, in nanoseconds
+
+
+def facts_of(file: ModelFile) -> Facts:
+    """What tells whether the files of a model are still the ones that were opened."""
+    beside = () if isinstance(file, GgufFile) else (*CONFIG_FILES, *TOKENIZER_FILES, *TEMPLATE_FILES)
+    folder = _folder(file)
+    paths = [*weight_files(file), *(folder / name for name in beside if (folder / name).is_file())]
+    return _stated(folder, [str(path.relative_to(folder)) for path in paths])
+
+
+def weight_files(file: ModelFile) -> list[Path]:
+    """The files that hold tensors, by name."""
+    return sorted({Path(entry.file) for entry in file.tensors.values()})
+
+
+def identity(name: str, path: Path, facts: Facts) -> Model:
+    """The model at `path`, called `name`; `facts` are its files' when it was loaded.
+
+    BadInput where the files are others by now.
+    """
+    note = _read_note(path, facts)
+    if note is None:
+        note = _computed(path, facts)
+        _keep(path, {"files": facts, **note})
+    return Model(name, *(note[key] for key in HASHES))
+
+
+def people_name(model: str | Path, path: Path) -> str:
+    """What a model is called: as it was asked for, or by its file's name, since a path is one machine's."""
+    return path.name if isinstance(model, Path) or Path(model).expanduser().exists() else model
+
+
+def _stated(folder: Path, names: Iterable[str]) -> Facts:
+    return {name: [stat.st_size, stat.st_mtime_ns] for name in names for stat in [os.stat(folder / name)]}
+
+
+def _computed(path: Path, facts: Facts) -> dict[str, Any]:
+    file = open_file(path)
+    log.info("computing the SHA-256 of %s, once", path)
+    template = read_template(file)
+    hashes = (
+        _weights_sha256(file),
+        _tokenizer_sha256(file),
+        None if template is None else hashlib.sha256(template.source.encode("utf-8", "surrogatepass")).hexdigest(),
+    )
+    if facts_of(file) != facts:
+        given = f"{path}, which was written after it was loaded"
+        raise BadInput("receipt", "model", given, "files that do not change")
+    return dict(zip(HASHES, hashes, strict=True))
+
+
+def _weights_sha256(file: ModelFile) -> str:
+    """Of one GGUF file, its own; of several files, of the lines that `sha256sum` prints for them in their folder."""
+    paths = weight_files(file)
+    folder = _folder(file)
+    if not isinstance(file, GgufFile):
+        paths = sorted([*paths, *(folder / name for name in CONFIG_FILES if (folder / name).is_file())])
+    elif len(paths) == 1:
+        return _file_sha256(paths[0])
+    return _lines_sha256(folder, paths)
+
+
+def _tokenizer_sha256(file: ModelFile) -> str | None:
+    """Of a GGUF file, of its metadata on the tokenizer; of a folder, of sha256sum's lines for the files that say it."""
+    if not isinstance(file, GgufFile):
+        folder = _folder(file)
+        if not has_tokenizer(folder):
+            return None
+        return _lines_sha256(folder, [folder / name for name in sorted(TOKENIZER_FILES) if (folder / name).is_file()])
+    said = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.") and k != "tokenizer.chat_template"}
+    return _metadata_sha256(said) if said else None
+
+
+def _metadata_sha256(said: Mapping[str, Any]) -> str:
+    """Of keys in order with their values' hashes, a line each."""
+    digest = hashlib.sha256()
+    for key in sorted(said):
+        digest.update(f"{_value_sha256(said[key])}  {key}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _value_sha256(value: Any) -> str:
+    """Of a value's canonical JSON."""
+    plain = list(value) if isinstance(value, Texts) else value.tolist() if isinstance(value, np.ndarray) else value
+    return hashlib.sha256(canonical(plain)).hexdigest()
+
+
+def _lines_sha256(folder: Path, paths: Iterable[Path]) -> str:
+    lines = (f"{_file_sha256(path)}  {path.relative_to(folder)}\n" for path in paths)
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _file_sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _folder(file: ModelFile) -> Path:
+    return file.path if file.path.is_dir() else file.path.parent
+
+
+def _note_paths(path: Path) -> tuple[Path, Path]:
+    """Where a note is looked for: beside the model, and in the cache's folder."""
+    whole = path.absolute()
+    named = hashlib.sha256(str(whole).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return whole.with_name(whole.name + IDENTITY_NOTE), cache_dir() / NOTES_FOLDER / f"{named}.json"
+
+
+def _read_note(path: Path, facts: Facts) -> dict[str, Any] | None:
+    """The hashes of a note on exactly these files, which are as they were; None where there is none."""
+    folder = path if path.is_dir() else path.parent
+    for note in _note_paths(path):
+        with suppress(OSError, ValueError, RecursionError):  # it is not there, or no note
+            found = json.loads(note.read_bytes()[:MAX_NOTE_BYTES])
+            if isinstance(found, dict) and found.get("files") == facts == _stated(folder, facts):
+                if isinstance(found.get("weights_sha256"), str):
+                    return {key: OrNone(Hex()).read(key, found.get(key)) for key in HASHES}
+    return None
+
+
+def _keep(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes the note where that can be done; else every process computes it anew."""
+    for note in _note_paths(path):
+        with suppress(OSError):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            new = note.with_name(f".{note.name}.{os.getpid()}")
+            new.write_text(json.dumps(content))
+            new.replace(note)
+            return

@@ -1,0 +1,53 @@
+"""Compiling a format in a process, without a thread that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from samebits.core.errors import SamebitsError
+from samebits.core.printable import one_line
+from samebits.grammar.process import Ended, Refused
+from samebits.grammar.wire import HEAD, HELLO, REFUSED, frame
+
+
+async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
+    """Kind, number and text of the next reply, without a thread that waits for it; Ended where none will come."""
+    loop = asyncio.get_running_loop()
+
+    async def exactly(num_bytes: int) -> bytes:
+        data = b""
+        while len(data) < num_bytes:
+            try:
+                part = await loop.sock_recv(stream, num_bytes - len(data))
+            except ConnectionError:
+                part = b""
+            if not part:
+                raise Ended
+            data += part
+        return data
+
+    kind, number, num_bytes = HEAD.unpack(await exactly(HEAD.size))
+    return kind, number, (await exactly(num_bytes)).decode("utf-8", "replace")
+
+
+async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
+    """Has a new process compile a format; returns the bytes of memory that it takes there.
+
+    Refused with the reason, Ended where it broke a bound, SamebitsError where the process did not come up.
+    """
+    stream.setblocking(False)
+    try:
+        hello, _, _ = await read_frame(stream)
+    except Ended:
+        raise SamebitsError("the process for response formats did not start") from None
+    if hello != HELLO:
+        raise SamebitsError("the process for response formats is of another version")
+    try:
+        await asyncio.get_running_loop().sock_sendall(stream, frame(kind, payload=text.encode("utf-8")))
+    except ConnectionError:
+        raise Ended from None
+    verdict, num_bytes, reason = await read_frame(stream)
+    if verdict == REFUSED:
+        raise Refused(one_line(reason))
+    return num_bytes
