@@ -39,6 +39,8 @@ from samebits.loaders.tokenizer import TextTooLong
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 from samebits.receipts.identity import facts_of, identity, people_name
+from samebits.receipts.record import Receipt
+from samebits.receipts.verdict import Verdict
 from samebits.scheduler import Policy
 
 LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
@@ -96,6 +98,7 @@ class LLM:
         with collector_paused():
             path = obtain(model)
             checkpoint = open_checkpoint(path)
+            self._path = path
             which = partial(identity, people_name(model, path), path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
             longest = checkpoint.config.context_len
@@ -216,6 +219,30 @@ class LLM:
         job = self.engine.score(self._ids("score", text), top_k=count, keep_logits=flag("score", "logits", logits))
         self.engine.complete(job)
         return job.score()
+
+    def replay(
+        self,
+        receipts: Receipt | Sequence[Receipt],
+        *,
+        public_key: Path | None = None,
+        max_tokens: int | None = None,
+    ) -> list[Verdict]:
+        """Makes the answers of receipts again, all in one batch, and compares every bit: a verdict for each.
+
+        public_key   the file of the key with which they must be signed
+        max_tokens   of each answer, how many tokens to check; all if absent
+        """
+        from samebits.api.replay import Replayer
+        from samebits.receipts.signing import read_public_key
+
+        several = [receipts] if isinstance(receipts, Receipt) else list(receipts)
+        if any(not isinstance(receipt, Receipt) for receipt in several):
+            raise BadInput("replay", "receipts", "something else", "receipts: answers have them, from_json reads them")
+        if max_tokens is not None:
+            whole_number("replay", "max_tokens", max_tokens, 1, MAX_SIZE)
+        key = None if public_key is None else read_public_key(public_key)
+        replayer = Replayer(self.engine, self.tokenizer, self._path, public_key=key, max_tokens=max_tokens)
+        return replayer.replay(several)
 
     def embed(self, texts: Prompt | Sequence[Prompt], pooling: str = "mean") -> np.ndarray:
         """float32 [hidden] of length 1: the mean of the text's last hidden states, or the "last" one.

@@ -25,6 +25,7 @@ COMMANDS = {
     "chat": ("chat.command", "chat"),
     "generate": ("generate", "generate"),
     "score": ("score", "score"),
+    "replay": ("replay", "replay"),
     "devices": ("devices", "devices"),
     "support": ("support", "support"),
     "compare": ("compare", "compare"),

@@ -153,6 +153,9 @@ class Receipt:
         if num_tokens > self.sampling.max_tokens:
             given = f"{num_tokens} tokens"
             raise BadInput(WHERE, "answer.token_ids", given, f"at most max_tokens, {self.sampling.max_tokens}")
+        total = len(self.prompt_ids) + num_tokens
+        if total > self.context_len:
+            raise BadInput(WHERE, "context_len", self.context_len, f"at least {total}, all tokens that there are")
         is_portable = self.numerics.tier == "portable"
         if is_portable != (self.place is None):
             needed = "null: portable bits are the same everywhere" if is_portable else "where the answer was made"
