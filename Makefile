@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # What an extra requires: `pip install -e '.[extra]'` would compile the native part once more.
 INSTALL = $(BIN)/python packaging/requirements.py $(1) > $(VENV)/$(1).txt && $(PIP) -r $(VENV)/$(1).txt
 CPP := src/samebits/kernels/cpp
+CLIENTS_VENV := .venv-clients
+OLDER_CLIENTS := $(addprefix tests/clients/test_,instructor_client.py litellm_client.py reasoning_clients.py)
 TRITON_VENV := .venv-triton
 TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
 NAGA := tests/webgpu/naga
@@ -33,10 +35,12 @@ test: $(VENV)/.dev lint types
 	-@[ -d $(NAGA)/node_modules ] || ! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
 	@$(BIN)/pytest -n 2
 
-# Clients that people use, unchanged, against a server with the default model; their warnings are theirs.
-clients: $(VENV)/.clients
+# Clients that people use, unchanged, against a server with the default model; their warnings are theirs. What the
+# second environment lacks of the first's is skipped in neither: a client is tried where it is installed.
+clients: $(VENV)/.clients $(CLIENTS_VENV)/.ready
 	-@$(BIN)/samebits pull
 	@$(BIN)/pytest -n 0 -W default tests/clients
+	@$(CLIENTS_VENV)/bin/python -m pytest -n 0 -W default $(OLDER_CLIENTS)
 
 # Every target in tests/fuzz, two at a time: make fuzz SECONDS=600
 fuzz: $(VENV)/.dev
@@ -110,6 +114,14 @@ $(VENV)/.clients: $(VENV)/.dev
 	@$(call INSTALL,clients)
 	@touch $@
 
+# A layer over the first environment for clients that need older packages than our tools; pip names those that clash.
+$(CLIENTS_VENV)/.ready: $(VENV)/.clients
+	@echo "installing clients that need older packages, into $(CLIENTS_VENV)"
+	@$(BIN)/python packaging/layer.py $(CLIENTS_VENV)
+	@$(BIN)/python packaging/requirements.py older-clients > $(CLIENTS_VENV)/requirements.txt
+	@$(CLIENTS_VENV)/bin/python -m pip install -qq --disable-pip-version-check -r $(CLIENTS_VENV)/requirements.txt
+	@touch $@
+
 # torch first: its own requirements must not choose another Triton
 $(TRITON_VENV)/.ready: pyproject.toml
 	@echo "making the environment $(TRITON_VENV)"
@@ -122,4 +134,4 @@ $(TRITON_VENV)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(TRITON_VENV) $(NAGA)/node_modules build dist
+	rm -rf $(VENV) $(CLIENTS_VENV) $(TRITON_VENV) $(NAGA)/node_modules build dist

@@ -17,7 +17,7 @@ def requirements_of(extra: str) -> list[str]:
     """Those of an extra, and of the extras of ours that it names. KeyError for one that there is not."""
     lines: list[str] = []
     for line in tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"][extra]:
-        ours = re.fullmatch(r"samebits\[([\w,]+)\]", line)
+        ours = re.fullmatch(r"samebits\[([\w,-]+)\]", line)
         lines += [inner for name in ours[1].split(",") for inner in requirements_of(name)] if ours else [line]
     return lines
 

@@ -31,5 +31,5 @@ def server() -> Iterator[Running]:
         path = resolve(DEFAULT_MODEL)
     except SamebitsError:
         pytest.skip("needs the default model: samebits pull")
-    with running(path, llm_options={"context_len": 8192, "max_sequences": 4}) as it:
+    with running(path, llm_options={"context_len": 8192, "max_sequences": 8}) as it:
         yield it

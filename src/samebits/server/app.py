@@ -78,6 +78,7 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/v1/models/{name:path}", status.model),
     ("POST", "/tokenize", texts.tokenize),
     ("POST", "/detokenize", texts.detokenize),
+    ("GET", "/tokenizer_info", texts.tokenizer_info),
     ("GET", "/health", status.health),
     ("GET", "/metrics", status.metrics),
     ("GET", "/state", status.state),

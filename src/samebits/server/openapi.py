@@ -33,6 +33,7 @@ GETS = {
     "/state": "Pages, sequences and the last steps",
     "/version": "The server's version",
     "/props": "The model's context, template and slots",
+    "/tokenizer_info": "Special tokens and the chat template",
     "/api/tags": "The model that is served, as Ollama says it",
     "/api/ps": "The same, once it is loaded",
     "/api/version": "The server's version",

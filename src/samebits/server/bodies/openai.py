@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import AliasChoices, Field, PlainValidator, model_validator
 
 from samebits.server.bodies.base import Body, Few, Off, Text, says
 from samebits.server.grammar.constraints import Choices, ResponseFormat, Schema, StructuredOutputs, constraint, only_one
@@ -272,8 +272,10 @@ class EmbeddingBody(Body):
 
 
 class TokenizeBody(Body):
-    text: str
-    add_special: bool | None = None
+    """The second names are vLLM's, whose clients count tokens by it."""
+
+    text: str = Field(validation_alias=AliasChoices("text", "prompt"))
+    add_special: bool | None = says("", "add_special", "add_special_tokens")
     parse_special: bool | None = None
 
 

@@ -1,4 +1,4 @@
-"""The routes that take a text and generate nothing: /v1/embeddings, /tokenize and /detokenize."""
+"""The routes that take a text and generate nothing: /v1/embeddings, /tokenize, /detokenize, /tokenizer_info."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import base64
 
 import numpy as np
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from samebits.engine.async_engine import QueueFull
 from samebits.server.answers.engine_streams import while_connected
@@ -70,4 +70,20 @@ async def detokenize(request: Request) -> Response:
     body = await read_body(request, DetokenizeBody, served.limits.max_body_bytes)
     if len(body.tokens) > MAX_DECODED_IDS:
         raise bad_request("tokens", f"{len(body.tokens)} ids", f"at most {MAX_DECODED_IDS}", "invalid_value")
-    return await json_response(lambda: {"text": served.llm.tokenizer.decode(body.tokens)}, len(body.tokens))
+
+    def answer() -> dict[str, str]:
+        text = served.llm.tokenizer.decode(body.tokens)
+        return {"text": text, "prompt": text}  # the second is vLLM's name for it
+
+    return await json_response(answer, len(body.tokens))
+
+
+async def tokenizer_info(request: Request) -> Response:
+    """What clients need to make prompts of token ids: the texts of special tokens and the chat template."""
+    served: ServedModel = request.app.state.served.ready()
+    tokenizer, template = served.llm.tokenizer, served.llm.chat_template
+    special = tokenizer.special
+    named = {"bos_token": special.bos, "eos_token": special.eos, "pad_token": special.pad, "unk_token": special.unk}
+    texts = {name: tokenizer.token_text(token) or None for name, token in named.items()}
+    source = template.source if template else None
+    return JSONResponse({**texts, "chat_template": source, "model_max_length": served.llm.engine.max_len})
