@@ -82,7 +82,7 @@ class Gpu:
     def texture(self, texels: np.ndarray) -> Any:
         """A view of a texture that holds uint32 [height, width, 4]; `texels` may be reused on return."""
         height, width, _ = texels.shape
-        usage = wgpu.TextureUsage.TEXTURE_BINDING | wgpu.TextureUsage.COPY_DST
+        usage = wgpu.TextureUsage.STORAGE_BINDING | wgpu.TextureUsage.COPY_DST
         row_bytes = width * 16
         rows = max(1, PIECE_BYTES // max(1, row_bytes))
         with explained(f"{_mib(texels.nbytes)} MiB of weights on {self.name}"):

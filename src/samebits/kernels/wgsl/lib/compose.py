@@ -192,7 +192,7 @@ def _declarations(dispatch: Dispatch) -> list[str]:
 
 def _declaration(binding: Binding) -> str:
     if isinstance(binding.tensor, Chunk):
-        return f"var {binding.name}: texture_2d<u32>"
+        return f"var {binding.name}: texture_storage_2d<rgba32uint, read>"
     if binding.tensor is not None and binding.view == "uniform":
         return f"var<uniform> {binding.name}: array<vec4<u32>, {_uniform_length(binding.tensor)}>"
     mode = "read" if binding.access == "read" else "read_write"
