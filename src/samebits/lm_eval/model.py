@@ -17,7 +17,7 @@ from samebits.api.requests import one_params
 from samebits.core.arguments import whole_number
 from samebits.core.errors import BadInput
 from samebits.lm_eval.scoring import Batches, continuation
-from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.chat import FROZEN_TIME
 
 WHERE = "lm-eval"
