@@ -40,7 +40,7 @@ TEXT = (
 )
 PROMPTS = {
     "repeat": f'Original text:\n{TEXT}\n\nThe same text with every "Anna" replaced by "Maria":\n',
-    "free": "A story about a lighthouse keeper and his dog.\n\nIt was",
+    "free": "Tell me a story about a lighthouse keeper and his dog.",
 }
 
 
@@ -90,6 +90,8 @@ def open_model(given: argparse.Namespace) -> LLM:
 
 
 def prompt_of(llm: LLM, scene: str, params: SamplingParams) -> list[int]:
+    if scene == "free" and llm.chat_template is not None:
+        return llm.chat_prompt(PROMPTS[scene])
     if scene in PROMPTS:
         return llm.encode(PROMPTS[scene])
     start = [3 + int(i * i) % 997 for i in range(32)]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pace:
-    """costs         times of steps with 0, 1, 2 .. guesses for a sequence, as multiples of the first: dearer guesses must
-                  be better, and there are never more
+    """What steps with guesses take.
+
+    costs         times of steps with 0, 1, 2 .. guesses for a sequence, as multiples of the first; never more guesses
     batch_tokens  decodes and guesses of a step together, beyond which it costs what its tokens do
     """
 
