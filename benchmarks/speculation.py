@@ -31,14 +31,15 @@ from samebits.engine.drafts.speculation import Speculation
 TEXT = (
     "The harbour of the old town lies between two hills. In the morning the boats come back with fish, and the market "
     "opens on the square before the church. Anna buys bread and two lemons, and walks along the wall to the house of "
-    "her brother. He repairs clocks. On his table there are wheels, springs and small screws in glass bowls, and a lamp "
-    "with a green shade. When the bell of the church rings, all the clocks in his room answer, one after another, and "
-    "he writes down which of them were late. In the afternoon he walks to the harbour and looks at the water. The ferry "
-    "to the island leaves at four and comes back at seven. Some people take their bicycles with them. The road around "
-    "the island is nine kilometres long, and there is a cafe at the lighthouse where they serve soup and apple cake."
+    "her brother. He repairs clocks. On his table there are wheels, springs and small screws in glass bowls, and a "
+    "lamp with a green shade. When the bell of the church rings, all the clocks in his room answer, one after another, "
+    "and he writes down which of them were late. In the afternoon he walks to the harbour and looks at the water. The "
+    "ferry to the island leaves at four and comes back at seven. Some people take their bicycles with them. The road "
+    "around the island is nine kilometres long, and there is a cafe at the lighthouse where they serve soup and cake. "
+    "In winter the ferry comes only once a day, and the cafe is closed from November until the first week of March."
 )
 PROMPTS = {
-    "repeat": f"Copy the following text exactly, but write Maria instead of Anna.\n\n{TEXT}",
+    "repeat": f'Original text:\n{TEXT}\n\nThe same text with every "Anna" replaced by "Maria":\n',
     "free": "Tell me a story about a lighthouse keeper and his dog.",
 }
 
@@ -89,8 +90,10 @@ def open_model(given: argparse.Namespace) -> LLM:
 
 
 def prompt_of(llm: LLM, scene: str, params: SamplingParams) -> list[int]:
-    if scene in PROMPTS and llm.chat_template is not None:
+    if scene == "free" and llm.chat_template is not None:
         return llm.chat_prompt(PROMPTS[scene])
+    if scene in PROMPTS:
+        return llm.encode(PROMPTS[scene])
     start = [3 + int(i * i) % 997 for i in range(32)]
     if scene == "looping":
         answer = timed(llm, None, start, params)["tokens"]
@@ -138,7 +141,7 @@ def main() -> None:
     parser.add_argument("--speculate", default="ngram", help="the drafter of the scene pair")
     parser.add_argument("--chance", type=float, default=0.9, help="that a guess is right, in the scene known")
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", help="write the figures here")
     given = parser.parse_args()
