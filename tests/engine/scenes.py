@@ -11,6 +11,8 @@ from tiny_hybrid import HybridCheckpoint
 
 from samebits.backends.discovery import Found
 from samebits.cache import PageCache
+from samebits.engine.drafts.pace import DEVICE
+from samebits.engine.drafts.speculation import Speculation
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job
 from samebits.engine.runner import Runner
@@ -168,6 +170,8 @@ class Lab:
         """A fresh engine; fewer pages, or snapshots, than there are make a pool tight."""
         policy, drafter = options.pop("policy", Policy()), options.pop("drafter", None)
         engine = Engine(self.runner, self.tokenizer, policy, drafter=drafter, **options)
+        if drafter is not None:  # bolder than is worth its time here
+            engine.speculation = Speculation(drafter, self.runner.vocab_size, DEVICE)
         if num_pages or num_snapshots is not None:
             limits = self.runner.limits
             if self.runner.has_slots and num_snapshots is None:

@@ -105,8 +105,8 @@ def test_in_any_scene(lab: Lab) -> None:
         assert scene.play(engine) == lab.alone
         assert engine.scheduler.pages.num_used == 0
         num_preemptions += scene.num_preemptions
-        assert engine._speculation is not None
-        taken.append(engine._speculation.num_taken)
+        assert engine.speculation is not None
+        taken.append(engine.speculation.num_taken)
 
     play()
     assert num_preemptions > 20

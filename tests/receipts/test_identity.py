@@ -13,10 +13,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from samebits.core.errors import BadInput
-from samebits.loaders.files import open_file
+from samebits.loaders.files import facts_of, open_file
 from samebits.loaders.obtain import IDENTITY_NOTE, cached_models
 from samebits.receipts import identity as room
-from samebits.receipts.identity import facts_of, identity, people_name
+from samebits.receipts.identity import identity, people_name
 from samebits.receipts.record import Model
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
+from samebits.engine.drafts.choice import check_choice, make_drafter
+from samebits.engine.drafts.pace import pace_of
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, RequestFailed
 from samebits.engine.runner import Runner
@@ -34,14 +36,16 @@ from samebits.engine.text_jobs import Score
 from samebits.engine.weights import Progress
 from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.loaders.chat import PromptEnd
+from samebits.loaders.files import Facts, facts_of
 from samebits.loaders.obtain import obtain
 from samebits.loaders.tokenizer import TextTooLong
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
-from samebits.receipts.identity import facts_of, identity, people_name
-from samebits.receipts.record import Receipt
-from samebits.receipts.verdict import Verdict
 from samebits.scheduler import Policy
+
+if TYPE_CHECKING:  # imported with the first receipt
+    from samebits.receipts.record import Model, Receipt
+    from samebits.receipts.verdict import Verdict
 
 LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
 CONTEXTS, ENOUGH_TOKENS = 4, 32768  # KV memory where none is stated
@@ -66,6 +70,8 @@ class LLM:
     max_batch_tokens the number of tokens that a step aims at
     prefill_budget   prompt tokens in a step: "dynamic", what decodes leave of max_batch_tokens; a number; or "off"
     share_prefixes   keep pages of prompts for later ones that start the same
+    speculate        "ngram" or "draft:MODEL", a smaller model with the same vocabulary: tokens are guessed and verified
+                     several at a time where the batch leaves room. It changes no bit of any answer
     """
 
     def __init__(
@@ -82,6 +88,7 @@ class LLM:
         num_pages: int | None = None,
         page_size: int = 16,
         share_prefixes: bool = True,
+        speculate: str | None = None,
         k_format: str = "f16",
         v_format: str = "f16",
         progress: Progress | None = None,
@@ -94,12 +101,20 @@ class LLM:
             if text is not None and not isinstance(text, str):
                 raise BadInput("LLM", name, repr(text), "a name")
         flag("LLM", "share_prefixes", share_prefixes)
-        policy = Policy(prefill_budget, max_batch_tokens, min(LEAST_PREFILL, max_batch_tokens))
+        if speculate is not None:
+            check_choice(speculate)
+        where = backend or discovery.default_name()
+        policy = Policy(
+            prefill_budget,
+            max_batch_tokens,
+            min(LEAST_PREFILL, max_batch_tokens),
+            draft_batch_tokens=pace_of(where).batch_tokens,
+        )
         with collector_paused():
             path = obtain(model)
             checkpoint = open_checkpoint(path)
             self._path = path
-            which = partial(identity, people_name(model, path), path, facts_of(checkpoint.file))
+            which = partial(_identity, model, path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
             longest = checkpoint.config.context_len
             length = min(longest if context_len is None else context_len, longest)
@@ -113,13 +128,16 @@ class LLM:
                 k_format=k_format,
                 v_format=v_format,
             )
-            found = discovery.get(backend or discovery.default_name())
+            found = discovery.get(where)
             # before anything that stays, so that the memory it used is given back whole
             self.tokenizer = checkpoint.tokenizer()
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
         self.numerics = self.runner.tier.label
         del checkpoint  # with its metadata, a vocabulary of text
-        self.engine = Engine(self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, identity=which)
+        drafter = make_drafter(speculate, self.runner, self.tokenizer) if speculate is not None else None
+        self.engine = Engine(
+            self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter, identity=which
+        )
         self.runner.backend.trim()
 
     def generate(
@@ -233,6 +251,7 @@ class LLM:
         max_tokens   of each answer, how many tokens to check; all if absent
         """
         from samebits.api.replay import Replayer
+        from samebits.receipts.record import Receipt
         from samebits.receipts.signing import read_public_key
 
         several = [receipts] if isinstance(receipts, Receipt) else list(receipts)
@@ -274,3 +293,10 @@ class LLM:
 
     def _encoded(self, prompt: str | list[int]) -> list[int]:
         return self.encode(prompt) if isinstance(prompt, str) else prompt
+
+
+def _identity(model: str | Path, path: Path, facts: Facts) -> Model:
+    """Which model it is that was asked for as `model` and found at `path`."""
+    from samebits.receipts.identity import identity, people_name
+
+    return identity(people_name(model, path), path, facts)

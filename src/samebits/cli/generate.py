@@ -23,7 +23,9 @@ if TYPE_CHECKING:  # imported when a model is loaded
 
 def answer_facts(llm: LLM, params: SamplingParams, num_prompt: int, answers: Sequence[Completion]) -> dict[str, Any]:
     """Answers to a prompt, for programs."""
-    facts = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": num_prompt}
+    facts: dict[str, Any] = {"numerics": llm.numerics, "seed": params.seed, "prompt_tokens": num_prompt}
+    if (guessed := llm.engine.speculation) is not None:
+        facts["speculation"] = {"drafted_tokens": guessed.num_drafted, "accepted_tokens": guessed.num_taken}
     return {**facts, "answers": [_facts(a) for a in answers]}
 
 

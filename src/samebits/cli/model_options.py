@@ -79,6 +79,12 @@ MODEL_OPTIONS = {
         "--prefill-budget",
         "Prompt tokens that a step may take while answers are under way: a number, dynamic or off.",
     ),
+    "speculate": _engine(
+        str | None,
+        None,
+        "--speculate",
+        "Guess tokens and verify several at a time, which changes no bit: ngram, or draft:MODEL.",
+    ),
 }
 SAMPLING_OPTIONS = {
     "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", min=1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from samebits.engine.text import AnswerText
 from samebits.engine.text_logprobs import PromptLogprobs
 from samebits.loaders import Tokenizer
 from samebits.receipts.chain import LogitsChain
-from samebits.receipts.record import Receipt, Said
+
+if TYPE_CHECKING:  # imported with the first receipt
+    from samebits.receipts.record import Receipt, Said
 
 FINAL = "final"  # the channel whose text is the answer
 FAILED = "error"  # why an answer ended that has no receipt
@@ -194,6 +197,8 @@ class Answer:
 
     def _said(self, last: Piece) -> Said:
         """The answer for its receipt, `last` being its end."""
+        from samebits.receipts.record import Said
+
         pieces = [*self.pieces, last]
         text = "".join(p.text for p in pieces).encode("utf-8", "surrogatepass")
         token_ids = tuple(p.token_id for p in pieces if p.token_id is not None)

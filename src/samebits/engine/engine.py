@@ -8,7 +8,7 @@ from collections.abc import Sequence as Sequence_
 from contextlib import suppress
 from functools import cached_property, partial
 from math import inf, isnan
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,19 +16,22 @@ from samebits.cache import PageCache
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.delivery import Delivery
 from samebits.engine.drafts.drafter import Drafter
+from samebits.engine.drafts.pace import pace_of
 from samebits.engine.drafts.speculation import NOTHING, Speculation
 from samebits.engine.drafts.verify import Taken, draw_and_deliver
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Generation, Job, checked_samples
-from samebits.engine.notary import Notary, numerics_of, place_of
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Sampler, check_ids
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.loaders import Tokenizer
-from samebits.receipts.record import Grammar, Model, Receipt, Said
 from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
+
+if TYPE_CHECKING:  # imported with the first receipt
+    from samebits.engine.notary import Notary
+    from samebits.receipts.record import Grammar, Model, Receipt, Said
 
 CANCELLED, DEADLINE = "cancelled", "deadline"
 AnyJob = TypeVar("AnyJob", bound=Job)
@@ -77,7 +80,9 @@ class Engine:
         if drafter is not None and runner.has_slots:
             needed = "a model that keeps all in pages: states in slots cannot be rolled back"
             raise BadInput("engine", "speculation", "a model with recurrent layers", needed)
-        self._speculation = None if drafter is None else Speculation(drafter, runner.vocab_size)
+        self.speculation = (
+            None if drafter is None else Speculation(drafter, runner.vocab_size, pace_of(runner.backend.name))
+        )
         self._jobs: dict[Sequence, Job] = {}
         self._next_deadline = inf  # no open job has an earlier one
 
@@ -91,6 +96,8 @@ class Engine:
         """What receipts say of this model alike; BadInput where it has no files. May take a while, once."""
         if self._identity is None:
             raise BadInput("generate", "receipt", "True", "an engine whose model has files")
+        from samebits.engine.notary import Notary, numerics_of, place_of
+
         return Notary(self._identity(), numerics_of(self.runner), place_of(self.runner), self.max_len)
 
     @property
@@ -185,7 +192,7 @@ class Engine:
         """
         start = self.clock()
         self._end_overdue(start)
-        plan = self.scheduler.plan(self._propose if self._speculation else None)
+        plan = self.scheduler.plan(self._propose if self.speculation else None)
         if plan is None:
             return False
         delivery: Delivery | None = None
@@ -204,7 +211,7 @@ class Engine:
                 self._fail(job, reason)
             return True
         self.scheduler.commit(plan, *taken)
-        drafted = self._speculation.learn(plan, taken.counts) if self._speculation else (0, 0)
+        drafted = self.speculation.learn(plan, taken.counts) if self.speculation else (0, 0)
         delivery.settle(self._finish, self._fail)
         self._telling.stepped(self._stats(plan, drafted, self.clock() - start))
         return True
@@ -280,10 +287,10 @@ class Engine:
 
     def _propose(self, sequences: list[Sequence], room: int) -> list[np.ndarray]:
         """Guesses for sequences that decode; for the scheduler."""
-        if self._speculation is None:
+        if self.speculation is None:
             return [NOTHING] * len(sequences)
         slots = self.scheduler.slots
-        return self._speculation.propose(
+        return self.speculation.propose(
             sequences,
             room,
             lambda sequence: self._jobs[sequence].answer(sequence.sample_index),
@@ -309,8 +316,8 @@ class Engine:
     def _let_go(self, sequence: Sequence) -> None:
         self.scheduler.finish(sequence)
         self._jobs.pop(sequence, None)
-        if self._speculation:
-            self._speculation.forget(sequence)
+        if self.speculation:
+            self.speculation.forget(sequence)
 
     def _fail(self, job: Job, reason: str) -> None:
         self._release(job)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Sequence_
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from samebits.engine.logprobs import TokenLogprobs
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_logprobs import PromptLogprobs, TextLogprobs
 from samebits.loaders import Tokenizer
-from samebits.receipts.record import Receipt, Said
 from samebits.scheduler import Sequence
+
+if TYPE_CHECKING:
+    from samebits.receipts.record import Receipt, Said
 
 
 class RequestFailed(SamebitsError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from samebits.loaders.hf_tokenizer import has_tokenizer, read_hf_template, token
 from samebits.loaders.mxfp4_dir import join_mxfp4
 from samebits.loaders.no_tokenizer import NoTokenizer, end_ids
 from samebits.loaders.nvfp4_dir import join_nvfp4
-from samebits.loaders.quantization import quantization_in, quantization_of
+from samebits.loaders.quantization import QUANT_FILE, quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import INDEX, SINGLE, SafetensorsDir, open_safetensors
 from samebits.loaders.source import read_json
 from samebits.loaders.tokenizer import SpecialTokens, Tokenizer
@@ -23,6 +25,10 @@ from samebits.loaders.tokenizer import SpecialTokens, Tokenizer
 MAX_CONFIG_BYTES = 4 << 20
 MAX_SHOWN = 8
 ModelFile = GgufFile | SafetensorsDir
+CONFIG_FILES = ("config.json", QUANT_FILE)
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+TEMPLATE_FILES = ("chat_template.jinja",)
+Facts = dict[str, list[int]]  # by the file's name in its folder: its size in bytes, and when it was written, in ns
 
 
 def open_file(path: Path) -> ModelFile:
@@ -55,7 +61,7 @@ def configuration(file: ModelFile) -> Fields:
     """What a file says of its model: GGUF metadata, or the folder's config.json."""
     if isinstance(file, GgufFile):
         return Fields(file.metadata, str(file.path))
-    path = _folder(file.path) / "config.json"
+    path = folder_of(file.path) / "config.json"
     return Fields(read_json(path, MAX_CONFIG_BYTES, may_be_infinite=True), str(path))
 
 
@@ -63,7 +69,7 @@ def with_quantized(file: ModelFile, config: Fields) -> ModelFile:
     """The same file, tensors that a quantization stores in parts joined; BadInput for one that is not ours."""
     if isinstance(file, GgufFile):
         return file
-    layout = quantization_of(config.values, config.where) or quantization_in(_folder(file.path))
+    layout = quantization_of(config.values, config.where) or quantization_in(folder_of(file.path))
     if layout is None:
         return file
     return join_mxfp4(file) if layout == "mxfp4" else join_nvfp4(file, layout)
@@ -81,7 +87,7 @@ def _tokenizer(file: ModelFile) -> Tokenizer:
         if any(key.startswith("tokenizer.ggml.") for key in file.metadata):
             return tokenizer_from_gguf(file.metadata, str(file.path))
         return NoTokenizer(str(file.path), SpecialTokens())
-    folder = _folder(file.path)
+    folder = folder_of(file.path)
     return (
         tokenizer_from_folder(folder)
         if has_tokenizer(folder)
@@ -95,14 +101,33 @@ def read_template(file: ModelFile) -> ChatTemplate | None:
     return None if source is None else ChatTemplate(source, str(file.path))
 
 
-def _folder(path: Path) -> Path:
+def folder_of(path: Path) -> Path:
+    """The folder in which a model's files lie."""
     return path if path.is_dir() else path.parent
 
 
 def _template_source(file: ModelFile) -> str | None:
     if isinstance(file, SafetensorsDir):
-        return read_hf_template(_folder(file.path))
+        return read_hf_template(folder_of(file.path))
     source: Any = file.metadata.get("tokenizer.chat_template")
     if source is not None and not isinstance(source, str):
         raise BadInput(str(file.path), "tokenizer.chat_template", type(source).__name__, "a string")
     return source
+
+
+def facts_of(file: ModelFile) -> Facts:
+    """What tells whether the files of a model are still the ones that were opened."""
+    beside = () if isinstance(file, GgufFile) else (*CONFIG_FILES, *TOKENIZER_FILES, *TEMPLATE_FILES)
+    folder = folder_of(file.path)
+    paths = [*weight_files(file), *(folder / name for name in beside if (folder / name).is_file())]
+    return stated(folder, [str(path.relative_to(folder)) for path in paths])
+
+
+def weight_files(file: ModelFile) -> list[Path]:
+    """The files that hold tensors, by name."""
+    return sorted({Path(entry.file) for entry in file.tensors.values()})
+
+
+def stated(folder: Path, names: Iterable[str]) -> Facts:
+    """The same of files by name, as they are now; OSError where one is missing."""
+    return {name: [stat.st_size, stat.st_mtime_ns] for name in names for stat in [os.stat(folder / name)]}

@@ -19,11 +19,21 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.loaders.cache import cache_dir
-from samebits.loaders.files import ModelFile, open_file, read_template
+from samebits.loaders.files import (
+    CONFIG_FILES,
+    TOKENIZER_FILES,
+    Facts,
+    ModelFile,
+    facts_of,
+    folder_of,
+    open_file,
+    read_template,
+    stated,
+    weight_files,
+)
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.hf_tokenizer import has_tokenizer
 from samebits.loaders.obtain import IDENTITY_NOTE
-from samebits.loaders.quantization import QUANT_FILE
 from samebits.loaders.texts import Texts
 from samebits.receipts.kinds import Hex, OrNone
 from samebits.receipts.record import Model, canonical
@@ -31,26 +41,7 @@ from samebits.receipts.record import Model, canonical
 log = logging.getLogger("samebits.receipts")
 CHUNK_BYTES, MAX_NOTE_BYTES = 1 << 20, 1 << 20
 NOTES_FOLDER = ".identities"  # in the cache's folder
-CONFIG_FILES = ("config.json", QUANT_FILE)
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
-TEMPLATE_FILES = ("chat_template.jinja",)
 HASHES = ("weights_sha256", "tokenizer_sha256", "chat_template_sha256")
-Facts = dict[
-    str, list[int]
-]  # by the file's name in its folder: its size in bytes, and when it was written, in nanoseconds
-
-
-def facts_of(file: ModelFile) -> Facts:
-    """What tells whether the files of a model are still the ones that were opened."""
-    beside = () if isinstance(file, GgufFile) else (*CONFIG_FILES, *TOKENIZER_FILES, *TEMPLATE_FILES)
-    folder = _folder(file)
-    paths = [*weight_files(file), *(folder / name for name in beside if (folder / name).is_file())]
-    return _stated(folder, [str(path.relative_to(folder)) for path in paths])
-
-
-def weight_files(file: ModelFile) -> list[Path]:
-    """The files that hold tensors, by name."""
-    return sorted({Path(entry.file) for entry in file.tensors.values()})
 
 
 def identity(name: str, path: Path, facts: Facts) -> Model:
@@ -68,10 +59,6 @@ def identity(name: str, path: Path, facts: Facts) -> Model:
 def people_name(model: str | Path, path: Path) -> str:
     """What a model is called: as it was asked for, or by its file's name, since a path is one machine's."""
     return path.name if isinstance(model, Path) or Path(model).expanduser().exists() else model
-
-
-def _stated(folder: Path, names: Iterable[str]) -> Facts:
-    return {name: [stat.st_size, stat.st_mtime_ns] for name in names for stat in [os.stat(folder / name)]}
 
 
 def _computed(path: Path, facts: Facts) -> dict[str, Any]:
@@ -92,7 +79,7 @@ def _computed(path: Path, facts: Facts) -> dict[str, Any]:
 def _weights_sha256(file: ModelFile) -> str:
     """Of one GGUF file, its own; of several files, of the lines that `sha256sum` prints for them in their folder."""
     paths = weight_files(file)
-    folder = _folder(file)
+    folder = folder_of(file.path)
     if not isinstance(file, GgufFile):
         paths = sorted([*paths, *(folder / name for name in CONFIG_FILES if (folder / name).is_file())])
     elif len(paths) == 1:
@@ -103,7 +90,7 @@ def _weights_sha256(file: ModelFile) -> str:
 def _tokenizer_sha256(file: ModelFile) -> str | None:
     """Of a GGUF file, of its metadata on the tokenizer; of a folder, of sha256sum's lines for the files that say it."""
     if not isinstance(file, GgufFile):
-        folder = _folder(file)
+        folder = folder_of(file.path)
         if not has_tokenizer(folder):
             return None
         return _lines_sha256(folder, [folder / name for name in sorted(TOKENIZER_FILES) if (folder / name).is_file()])
@@ -138,10 +125,6 @@ def _file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _folder(file: ModelFile) -> Path:
-    return file.path if file.path.is_dir() else file.path.parent
-
-
 def _note_paths(path: Path) -> tuple[Path, Path]:
     """Where a note is looked for: beside the model, and in the cache's folder."""
     whole = path.absolute()
@@ -155,7 +138,7 @@ def _read_note(path: Path, facts: Facts) -> dict[str, Any] | None:
     for note in _note_paths(path):
         with suppress(OSError, ValueError, RecursionError):  # it is not there, or no note
             found = json.loads(note.read_bytes()[:MAX_NOTE_BYTES])
-            if isinstance(found, dict) and found.get("files") == facts == _stated(folder, facts):
+            if isinstance(found, dict) and found.get("files") == facts == stated(folder, facts):
                 if isinstance(found.get("weights_sha256"), str):
                     return {key: OrNone(Hex()).read(key, found.get(key)) for key in HASHES}
     return None

@@ -40,6 +40,8 @@ class Metrics:
         self._prompt = counter("prompt_tokens", "Prompt tokens computed")
         self._cached = counter("cached_prompt_tokens", "Prompt tokens found in pages")
         self._new = counter("generated_tokens", "Tokens drawn")
+        self._drafted = counter("drafted_tokens", "Guessed tokens that were verified")
+        self._taken = counter("accepted_draft_tokens", "Guessed tokens that were right")
         self._preemptions = counter("preemptions", "Sequences that had to wait again")
         self._ended = counter("requests", "Generations that ended, by how", "outcome")
         self.refused = counter("refused_requests", "HTTP requests refused, by status", "status")
@@ -55,6 +57,8 @@ class Metrics:
         self._used.set(stats.num_used_pages)
         self._free.set(stats.num_free_pages)
         self._prompt.inc(stats.num_prefill_tokens)
+        self._drafted.inc(stats.num_drafted)
+        self._taken.inc(stats.num_taken)
         self.last_steps.append(asdict(stats))
         self.num_steps += 1
 

@@ -10,6 +10,7 @@ import numpy as np
 from samebits.engine.answer import Answer
 from samebits.engine.drafts.acceptance import Acceptance
 from samebits.engine.drafts.drafter import Drafter, Wanted
+from samebits.engine.drafts.pace import Pace
 from samebits.engine.faults import reason_of
 from samebits.scheduler import Sequence, StepPlan
 
@@ -20,14 +21,11 @@ log = logging.getLogger("samebits.engine")
 class Speculation:
     """Asks a drafter within the room of a step, and keeps what each sequence's guesses were worth.
 
-    max_draft    guesses per sequence and step
-    cost         time of a guessed token as a share of that of a step without: dearer guesses must be better
     num_drafted, num_taken   guessed tokens so far, and those among them that were right
     """
 
-    def __init__(self, drafter: Drafter, vocab_size: int, *, max_draft: int = 8, cost: float = 0.1) -> None:
-        self._drafter, self._vocab_size = drafter, vocab_size
-        self._max_draft, self._cost = max_draft, cost
+    def __init__(self, drafter: Drafter, vocab_size: int, pace: Pace) -> None:
+        self._drafter, self._vocab_size, self._pace = drafter, vocab_size, pace
         self._seen: dict[Sequence, Acceptance] = {}
         self._last_fault = ""
         self.num_drafted = self.num_taken = 0
@@ -43,7 +41,7 @@ class Speculation:
         wishes: dict[int, int] = {}
         for i, sequence in enumerate(sequences):
             left = answer_of(sequence).num_left - 1  # behind the last guess one more is drawn
-            wish = self._seen.setdefault(sequence, Acceptance()).wish(self._max_draft, self._cost)
+            wish = self._seen.setdefault(sequence, Acceptance()).wish(self._pace.max_draft, self._pace.cost)
             if min(wish, left) > 0:
                 wishes[i] = min(wish, left)
         share = room // max(len(wishes), 1)
