@@ -26,6 +26,7 @@ COMMANDS = {
     "generate": ("generate", "generate"),
     "score": ("score", "score"),
     "replay": ("replay", "replay"),
+    "audit": ("audit", "audit"),
     "devices": ("devices", "devices"),
     "support": ("support", "support"),
     "compare": ("compare", "compare"),

@@ -79,20 +79,40 @@ def replay(
         from samebits.receipts.signing import read_public_key
 
         read_public_key(public_key)  # a mistake is told before a model is loaded
+    for _ in checked(entries, model, backend, threads, public_key, tokens):
+        pass
+    for entry in entries:
+        if entry.verdict is not None:
+            flags.echo(f"{entry.where}: {entry.verdict.line(entry.receipt, backend)}", err=as_json)
+    emit([{"file": entry.where, **as_json_of(entry), "backend": backend} for entry in entries], as_json, output)
+    sys.exit(status([entry.verdict for entry in entries if entry.verdict]))
+
+
+def checked(
+    entries: list[Entry],
+    model: str | None,
+    backend: str,
+    threads: int | None,
+    public_key: Path | None,
+    max_tokens: int | None = None,
+    num_at_once: int = sys.maxsize,
+) -> Iterator[int]:
+    """Gives every receipt its verdict, `num_at_once` at most in one call; yields how many more have theirs."""
     for group, members in _groups(entries).items():
         try:
             llm = _loaded(group, members, model, backend, threads)
         except SamebitsError as error:  # a model that is not here, for instance: the others are checked all the same
-            found = [unchecked(error)] * len(members)
-        else:
-            found = llm.replay([e.receipt for e in members if e.receipt], public_key=public_key, max_tokens=tokens)
-        for entry, verdict in zip(members, found, strict=True):
-            entry.verdict = verdict
-    for entry in entries:
-        if entry.verdict is not None:
-            flags.echo(f"{entry.where}: {entry.verdict.line(entry.receipt, backend)}", err=as_json)
-    emit([{"file": entry.where, **_as_json(entry), "backend": backend} for entry in entries], as_json, output)
-    sys.exit(status([entry.verdict for entry in entries if entry.verdict]))
+            for entry in members:
+                entry.verdict = unchecked(error)
+            yield len(members)
+            continue
+        for start in range(0, len(members), num_at_once):
+            part = members[start : start + num_at_once]
+            receipts = [e.receipt for e in part if e.receipt]
+            found = llm.replay(receipts, public_key=public_key, max_tokens=max_tokens)
+            for entry, verdict in zip(part, found, strict=True):
+                entry.verdict = verdict
+            yield len(part)
 
 
 def status(verdicts: list[Verdict]) -> int:
@@ -163,6 +183,6 @@ def _loaded(group: Group, members: list[Entry], model: str | None, backend: str,
     )
 
 
-def _as_json(entry: Entry) -> dict[str, object]:
+def as_json_of(entry: Entry) -> dict[str, object]:
     name = entry.receipt.model.name if entry.receipt else None
     return {"model": name, **(entry.verdict.as_json() if entry.verdict else {})}

@@ -18,6 +18,7 @@ from samebits.cli.model_options import fetch_model, make_llm, progress_bar, sett
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
+from samebits.receipts.signing import read_private_key
 
 PANEL = "Limits"
 KEY_VARIABLE = "SAMEBITS_API_KEY"
@@ -50,6 +51,12 @@ def serve(
     reasoning_form: Annotated[
         str, flags.Option(help="The marks around the model's reasoning, where its chat template does not tell.")
     ] = "auto",
+    receipts: Annotated[
+        float, flags.Option(help="Keep receipts of all answers for so many seconds, at /v1/receipts/ID.", min=0)
+    ] = 0.0,
+    sign_key: Annotated[
+        Path | None, flags.Option("--sign-key", help="Sign receipts with the Ed25519 private key in this PEM file.")
+    ] = None,
     max_waiting: Annotated[int, _limit("Requests that may wait in the queue; further ones get 503.", min=1)] = 256,
     max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
     max_prompts: Annotated[int, _limit("The most prompts in one request.", min=1)] = 128,
@@ -80,6 +87,7 @@ def serve(
         from samebits.server.limits import Limits
         from samebits.server.logs import log_to_stderr
         from samebits.server.model import ServedModel
+        from samebits.server.receipts import ReceiptDesk
         from samebits.server.run import make_server
         from samebits.server.turns.model_forms import FormChoice
     except ModuleNotFoundError as error:
@@ -119,6 +127,7 @@ def serve(
         limits=Limits(**{field.name: flags[field.name] for field in fields(Limits)}),
         is_deterministic=deterministic,
         form_choice=FormChoice(tool_form, reasoning_form),
+        desk=ReceiptDesk(read_private_key(sign_key) if sign_key else None, receipts),
         on_settled=settled,
     )
     console.print(f"loading {name}", style="dim", highlight=False)

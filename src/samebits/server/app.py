@@ -29,6 +29,7 @@ from samebits.server.protocols.responses import responses
 from samebits.server.routes import page, status, texts
 from samebits.server.routes.chat import chat_completions
 from samebits.server.routes.completions import completions
+from samebits.server.routes.receipts import receipts
 
 log = logging.getLogger("samebits.server")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -74,6 +75,7 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/api/version", status.version),
     ("POST", "/api/show", ollama.show),
     ("POST", "/v1/embeddings", texts.embeddings),
+    ("GET", "/v1/receipts/{id}", receipts),
     ("GET", "/v1/models", status.models),
     ("GET", "/v1/models/{name:path}", status.model),
     ("POST", "/tokenize", texts.tokenize),

@@ -19,6 +19,7 @@ from samebits.grammar.process import vocabulary_of
 from samebits.server.grammar.grammars import Grammars
 from samebits.server.http.errors import ApiError, busy
 from samebits.server.limits import Limits
+from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.model_forms import FormChoice, ModelForms
 
 LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
@@ -39,10 +40,15 @@ class ServedModel:
     forms: ModelForms
 
     def __init__(
-        self, name: str, limits: Limits, is_deterministic: bool, form_choice: FormChoice | None = None
+        self,
+        name: str,
+        limits: Limits,
+        is_deterministic: bool,
+        form_choice: FormChoice | None = None,
+        desk: ReceiptDesk | None = None,
     ) -> None:
         self.name, self.limits, self.is_deterministic = name, limits, is_deterministic
-        self._form_choice = form_choice or FormChoice()
+        self._form_choice, self.desk = form_choice or FormChoice(), desk or ReceiptDesk()
         self.created = int(time.time())
         self._state, self.reason = LOADING, "the model is loading"
         self.failure: str | None = None  # why it could not be loaded, in words that may name files

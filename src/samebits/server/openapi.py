@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from samebits import __version__
@@ -28,6 +29,7 @@ POSTS: dict[str, tuple[type[Body], str]] = {
 }
 GETS = {
     "/v1/models": "The model that is served",
+    "/v1/receipts/{id}": "Receipts of an answer, where they are kept",
     "/health": "Whether requests can be answered",
     "/metrics": "Prometheus metrics",
     "/state": "Pages, sequences and the last steps",
@@ -76,12 +78,15 @@ STATUSES = {
     "400": "A wrong value",
     "401": "No key, or a wrong one",
     "403": "A Host or Origin of another site, at a server without a key",
-    "404": "No such model",
+    "404": "No such model, or no such receipt",
     "413": "A body that is too long",
     "415": "A body that is no application/json",
     "500": "A fault of the server",
     "503": "Loading, or too many requests wait",
 }
+
+
+NAMES = re.compile(r"{(\w+)}")  # within a path
 
 
 def schema(model: str) -> dict[str, Any]:
@@ -98,7 +103,9 @@ def schema(model: str) -> dict[str, Any]:
             "post": {"summary": summary, "requestBody": {"required": True, "content": content}, "responses": replies}
         }
     for path, summary in GETS.items():
-        paths[path] = {"get": {"summary": summary, "responses": {"200": {"description": summary}, **_errors(path)}}}
+        told = {"summary": summary, "responses": {"200": {"description": summary}, **_errors(path)}}
+        named = [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in NAMES.findall(path)]
+        paths[path] = {"get": told | ({"parameters": named} if named else {})}
     return {
         "openapi": "3.1.0",
         "info": {"title": f"samebits: {model}", "version": __version__},

@@ -21,6 +21,7 @@ from samebits.server.http.security import Door
 from samebits.server.limits import KEEP_ALIVE_SECONDS, Limits
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
+from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.model_forms import FormChoice
 
 log = logging.getLogger("samebits.server")
@@ -47,12 +48,13 @@ def make_server(
     limits: Limits | None = None,
     is_deterministic: bool = False,
     form_choice: FormChoice | None = None,
+    desk: ReceiptDesk | None = None,
     on_settled: Callable[[ServedModel], None] = ServedModel.log_settled,
 ) -> uvicorn.Server:
     """A server that is ready to run; loading begins when it starts, and when it has ended `on_settled` is called."""
     door, limits = replace(door or Door(), host=host), limits or Limits()
     check_host(door)
-    served, metrics = ServedModel(name, limits, is_deterministic, form_choice), Metrics()
+    served, metrics = ServedModel(name, limits, is_deterministic, form_choice, desk), Metrics()
     guard = Guard(limits, metrics)
 
     @asynccontextmanager

@@ -7,7 +7,8 @@ from typing import Any
 
 from samebits.engine.answer import Piece
 from samebits.loaders import Tokenizer
-from samebits.server.answers.common import logits_hash, token_ids
+from samebits.server.answers.common import proofs, token_ids
+from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.events import (
     Call,
     CallArguments,
@@ -37,10 +38,11 @@ def chat_logprobs(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> dict[str, An
 
 
 class ChatShape:
-    """A request's choices, with log-probabilities and token ids where it asked for them."""
+    """A request's choices, with log-probabilities, token ids and receipts where it asked for them."""
 
-    def __init__(self, tokenizer: Tokenizer, has_logprobs: bool, has_token_ids: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, has_logprobs: bool, has_token_ids: bool, desk: ReceiptDesk | None) -> None:
         self._tokenizer, self._has_logprobs, self._has_token_ids = tokenizer, has_logprobs, has_token_ids
+        self._desk = desk
 
     def choice(self, index: int, answer: ChoiceAnswer) -> dict[str, Any]:
         """A whole choice; its content is null where there are calls alone."""
@@ -55,7 +57,7 @@ class ChatShape:
         choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.finish_reason}
         if answer.completion and self._has_token_ids:
             choice |= token_ids(answer.completion.token_ids)
-        return choice | (logits_hash(answer.completion) if answer.completion else {})
+        return choice | (proofs(answer.completion, self._desk) if answer.completion else {})
 
     def first(self, index: int) -> dict[str, Any]:
         delta = {"role": "assistant", "content": "", "refusal": None}
@@ -73,7 +75,7 @@ class ChatShape:
         for number, delta in enumerate(deltas, 1):
             reason = finish if number == len(deltas) else None
             part = {"index": step.choice, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-            yield part | ids | (logits_hash(step.piece) if reason else {})
+            yield part | ids | (proofs(step.piece, self._desk) if reason else {})
             logprobs, ids = None, {}
 
 

@@ -11,8 +11,9 @@ from samebits.engine.job import Generation
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 from samebits.server.model import ServedModel
+from samebits.server.receipts import ReceiptDesk
 
-CHARS_A_TOKEN = 10  # or so, in an answer
+CHARS_A_TOKEN, CHARS_A_LINK = 10, 80  # or so, in an answer and in a receipt
 
 
 def token_text(tokenizer: Tokenizer, token: int) -> str:
@@ -31,9 +32,15 @@ def envelope(served: ServedModel, prefix: str, request_id: str, kind: str, job: 
     }
 
 
-def logits_hash(answer: Completion | Piece) -> dict[str, str]:
-    """The hash over a choice's logits, where asked for; in a stream the last piece has it."""
-    return {"logits_sha256": answer.logits_sha256} if answer.logits_sha256 else {}
+def proofs(answer: Completion | Piece, desk: ReceiptDesk | None) -> dict[str, Any]:
+    """The hash over a choice's logits and its receipt, each where asked for; in a stream the last piece has them.
+
+    desk   hands receipts out; None where none is asked for
+    """
+    told: dict[str, Any] = {"logits_sha256": answer.logits_sha256} if answer.logits_sha256 else {}
+    if desk is not None and answer.receipt is not None:
+        told["receipt"] = desk.sealed(answer.receipt).as_dict()
+    return told
 
 
 def token_ids(ids: Iterable[int | None]) -> dict[str, list[int]]:
@@ -60,4 +67,5 @@ def answer_size(params: SamplingParams, usage: dict[str, int]) -> int:
     num_named = usage["completion_tokens"] * (1 + (params.logprobs or 0))
     if params.prompt_logprobs is not None:
         num_named += usage["prompt_tokens"] * (1 + params.prompt_logprobs)
-    return num_named * CHARS_A_TOKEN
+    num_chars = num_named * CHARS_A_TOKEN
+    return num_chars + (CHARS_A_LINK * usage["completion_tokens"] if params.receipt else 0)

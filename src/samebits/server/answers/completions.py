@@ -8,8 +8,9 @@ from typing import Any
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.job import Generation
 from samebits.loaders import Tokenizer
-from samebits.server.answers.common import logits_hash, of_prompt, token_ids, token_text
+from samebits.server.answers.common import of_prompt, proofs, token_ids, token_text
 from samebits.server.bodies.openai import CompletionBody
+from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.reader import FINISH
 
 WHOLE = CHUNK = "text_completion"
@@ -58,9 +59,16 @@ class ChoiceShape:
     """One choice, whole or in parts; `echoed` is the text of its prompt, where that is part of it."""
 
     def __init__(
-        self, tokenizer: Tokenizer, index: int, job: Generation, body: CompletionBody, echoed: str | None
+        self,
+        tokenizer: Tokenizer,
+        index: int,
+        job: Generation,
+        body: CompletionBody,
+        echoed: str | None,
+        desk: ReceiptDesk | None,
     ) -> None:
         self._tokenizer, self._index, self._job, self._echoed = tokenizer, index, job, echoed
+        self._desk = desk
         self._logprobs = Logprobs(tokenizer) if body.logprobs is not None else None
         self._tells_of_prompt, self._has_token_ids = body.prompt_logprobs is not None, bool(body.return_token_ids)
 
@@ -72,7 +80,7 @@ class ChoiceShape:
             "text": (self._echoed or "") + answer.text,
             "logprobs": self._logprobs.lists(tokens) if self._logprobs else None,
             "finish_reason": finish_reason(answer.finish_reason),
-            **logits_hash(answer),
+            **proofs(answer, self._desk),
             **(token_ids(answer.token_ids) if self._has_token_ids else {}),
             **(of_prompt(self._tokenizer, self._job) if self._tells_of_prompt else {}),
         }
@@ -86,6 +94,6 @@ class ChoiceShape:
             "text": (echoed or "") + (piece.text if piece.is_answer else ""),
             "logprobs": self._logprobs.lists(tokens) if self._logprobs else None,
             "finish_reason": finish_reason(piece.finish_reason),
-            **logits_hash(piece),
+            **proofs(piece, self._desk),
             **(token_ids([piece.token_id]) if self._has_token_ids else {}),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError, busy
 from samebits.server.limits import MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
+from samebits.server.receipts import ReceiptDesk
 
 Result = TypeVar("Result")
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
@@ -31,6 +32,8 @@ class Started:
 
     streams: list[Stream]
     follower: Follower | None
+    desk: ReceiptDesk
+    request_id: str
 
     def close(self) -> None:
         """Ends what is under way."""
@@ -56,11 +59,16 @@ async def start_streams(
     wanted    what answers are held to
     """
     params = params.with_seed()  # one for all prompts, which the answer names
+    if served.desk.keep_seconds:
+        params = replace(params, receipt=True)
+    if params.receipt:
+        await asyncio.to_thread(getattr, served.llm.engine, "notary")  # hashes the model's files, the first time
     follower: Follower | None = None
     if wanted is not None:
         follower = await while_connected(request, served.grammars.follower(wanted))
     deadline = served.llm.engine.clock() + served.limits.deadline_seconds
-    started, make_mask = Started([], follower), follower.new_mask if follower else None
+    started = Started([], follower, served.desk, request.state.request_id)
+    make_mask = follower.new_mask if follower else None
     try:
         for prompt in prompts:
             options = {"priority": sampling.given("priority", 0), "salt": sampling.given("cache_salt", "").encode()}
@@ -101,8 +109,11 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
                 raise event
             if event is None:
                 num_open -= 1
-            else:
-                yield event
+                continue
+            number, sample, piece = event
+            if piece.receipt is not None:
+                started.desk.keep(started.request_id, number, sample, piece.receipt)
+            yield event
     finally:
         for task in tasks:
             task.cancel()

@@ -91,6 +91,7 @@ class Sampling(Body):
     )
     prompt_logprobs: TopCount | None = says("log-probabilities of the prompt's tokens too; not in streams")
     logits_sha256: bool | None = says("a hash over the logits of all drawn tokens, per choice")
+    receipt: bool | None = says("a receipt per choice, with which `samebits replay` checks it; in a stream at its end")
     return_token_ids: bool | None = says("`token_ids` of the answer, per choice; in a stream with each token's chunk")
     response_format: ResponseFormat | None = says(
         "`json_object`, `json_schema`, `regex` with a `pattern`, or `grammar` with a `grammar`"

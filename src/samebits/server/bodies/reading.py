@@ -74,4 +74,5 @@ def sampling_params(
         bad_words=tuple(body.given("bad_words", ())),
         prompt_logprobs=body.prompt_logprobs,
         hash_logits=body.given("logits_sha256", False),
+        receipt=body.given("receipt", False),
     )

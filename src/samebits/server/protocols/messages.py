@@ -18,7 +18,8 @@ from samebits.server.http.server_events import MESSAGES, event_stream
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Grown, Opened, blocks_of
 from samebits.server.protocols.messages_body import MessagesBody
-from samebits.server.protocols.turn_body import receipt, thinking_variables
+from samebits.server.protocols.turn_body import repeatable, thinking_variables
+from samebits.server.receipts import ReceiptDesk
 from samebits.server.tools.reading import Broken, parse_json
 from samebits.server.turns.events import ChoiceAnswer
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
@@ -41,13 +42,14 @@ async def messages(request: Request) -> Response:
         "model": served.name,
         "system_fingerprint": served.fingerprint,
     }
+    desk = served.desk if body.receipt else None
     if body.stream:
-        return event_stream(events(head, stream), request.state.request_id, MESSAGES)
+        return event_stream(events(head, stream, desk), request.state.request_id, MESSAGES)
     (answer,) = await stream.answers()
 
     def whole() -> dict[str, Any]:
         content = [block_shape(block) for block in blocks_of(answer)]
-        return {**head, "content": content, **ending(answer), "usage": usage_of(stream), **receipt(answer)}
+        return {**head, "content": content, **ending(answer), "usage": usage_of(stream), **repeatable(answer, desk)}
 
     return await json_response(whole, answer_size(stream.job.params, stream.usage()))
 
@@ -99,7 +101,7 @@ def usage_of(stream: TurnStream) -> dict[str, int]:
     return {"input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"]}
 
 
-async def events(head: dict[str, Any], stream: TurnStream) -> AsyncIterator[dict[str, Any]]:
+async def events(head: dict[str, Any], stream: TurnStream, desk: ReceiptDesk | None) -> AsyncIterator[dict[str, Any]]:
     """Blocks as they come, between the message's start and its end."""
     start = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(stream)}
     yield {"type": "message_start", "message": start}
@@ -111,7 +113,7 @@ async def events(head: dict[str, Any], stream: TurnStream) -> AsyncIterator[dict
                 yield changed(change)
     completion: Completion = stream.job.completions()[0]
     answer.completion = completion
-    yield {"type": "message_delta", "delta": {**ending(answer), **receipt(answer)}, "usage": usage_of(stream)}
+    yield {"type": "message_delta", "delta": {**ending(answer), **repeatable(answer, desk)}, "usage": usage_of(stream)}
     yield {"type": "message_stop"}
 
 

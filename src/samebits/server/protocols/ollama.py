@@ -19,7 +19,8 @@ from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import OLLAMA, event_stream
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocols.ollama_body import GenerationBody, OllamaChatBody, OllamaGenerateBody, ShowBody
-from samebits.server.protocols.turn_body import receipt, thinking_variables
+from samebits.server.protocols.turn_body import repeatable, thinking_variables
+from samebits.server.receipts import ReceiptDesk
 from samebits.server.tools.offer import NOTHING, Offer
 from samebits.server.tools.reading import parse_json
 from samebits.server.turns.events import CallArguments, CallStarted, ChoiceAnswer, ReasoningDelta, TextDelta
@@ -73,8 +74,9 @@ async def _answered(
         param="messages" if isinstance(body, OllamaChatBody) else "prompt",
     )
     stream = await start_turn(request, served, turn)
+    desk = served.desk if body.receipt else None
     if body.stream is not False:
-        return event_stream(_lines(served, stream, part, body.logprobs is True), request.state.request_id, OLLAMA)
+        return event_stream(_lines(served, stream, part, body.logprobs is True, desk), request.state.request_id, OLLAMA)
     (answer,) = await stream.answers()
     calls = [_call(call.id, call.name, call.arguments) for call in answer.calls]
     pieces = answer.completion.logprobs if body.logprobs and answer.completion else ()
@@ -82,7 +84,7 @@ async def _answered(
     def whole() -> dict[str, Any]:
         logprobs = {"logprobs": _logprobs(served, pieces)} if body.logprobs else {}
         said = part(answer.text, answer.reasoning, calls)
-        return {**_head(served), **said, **logprobs, **_ending(stream, answer)}
+        return {**_head(served), **said, **logprobs, **_ending(stream, answer, desk)}
 
     return await json_response(whole, answer_size(stream.job.params, stream.usage()))
 
@@ -95,7 +97,7 @@ def _thinking(served: ServedModel, body: GenerationBody) -> dict[str, Any]:
 
 
 async def _lines(
-    served: ServedModel, stream: TurnStream, part: Part, has_logprobs: bool
+    served: ServedModel, stream: TurnStream, part: Part, has_logprobs: bool, desk: ReceiptDesk | None
 ) -> AsyncIterator[dict[str, Any]]:
     """Lines of an answer as it comes; a call is told whole. The last one has the end."""
     answer = ChoiceAnswer()
@@ -112,7 +114,7 @@ async def _lines(
             elif not isinstance(event, (CallStarted, CallArguments)) and answer.calls:
                 yield {**_head(served), **part("", "", [_last_call(answer)]), "done": False}
     answer = replace(answer, completion=stream.job.completions()[0])
-    yield {**_head(served), **part("", "", []), **_ending(stream, answer)}
+    yield {**_head(served), **part("", "", []), **_ending(stream, answer, desk)}
 
 
 def _last_call(answer: ChoiceAnswer) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def _logprobs(served: ServedModel, pieces: Any) -> list[dict[str, Any]]:
     return list(chat_logprobs(served.llm.tokenizer, pieces)["content"])
 
 
-def _ending(stream: TurnStream, answer: ChoiceAnswer) -> dict[str, Any]:
+def _ending(stream: TurnStream, answer: ChoiceAnswer, desk: ReceiptDesk | None) -> dict[str, Any]:
     """The end of an answer: why, how many tokens, and the times, in nanoseconds."""
     job, usage = stream.job, stream.usage()
     ended = job.ended_at or job.arrived_at
@@ -156,7 +158,7 @@ def _ending(stream: TurnStream, answer: ChoiceAnswer) -> dict[str, Any]:
         "prompt_eval_duration": int(1e9 * (first - job.arrived_at)),
         "eval_count": usage["completion_tokens"],
         "eval_duration": int(1e9 * (ended - first)),
-        **receipt(answer),
+        **repeatable(answer, desk),
     }
 
 

@@ -93,6 +93,7 @@ class GenerationBody(Body):
     logprobs: bool | None = says("log-probabilities of the answer's tokens")
     top_logprobs: TopCount | None = says("so many alternatives to each of them")
     logits_sha256: bool | None = says("a hash over the logits of all drawn tokens")
+    receipt: bool | None = says("a receipt of the answer, with which `samebits replay` checks it")
     accepted: ClassVar[dict[str, str]] = {"keep_alive": "the model stays as long as the server does"}
     _sampling: Options
 
@@ -101,7 +102,7 @@ class GenerationBody(Body):
         """ApiError or ValidationError for an option that is wrong or not honoured."""
         given = {name: value for name, value in (self.options or {}).items() if value is not None}
         check_fields(Options, given, "options.")
-        self._sampling = Options.model_validate({**given, "logits_sha256": self.logits_sha256})
+        self._sampling = Options.model_validate({**given, "logits_sha256": self.logits_sha256, "receipt": self.receipt})
         schema = {"type": "object"} if self.format == "json" else self.format or None
         self._sampling._formats = constraint("format", "json_schema", schema)
         if self.top_logprobs is not None and not self.logprobs:

@@ -18,7 +18,7 @@ from samebits.server.http.server_events import RESPONSES, event_stream
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Closed, Grown, Opened, blocks_of
 from samebits.server.protocols.responses_body import LOGPROBS, ResponsesBody
-from samebits.server.protocols.turn_body import receipt
+from samebits.server.protocols.turn_body import repeatable
 from samebits.server.turns.events import ChoiceAnswer
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
@@ -82,7 +82,11 @@ class ResponseShape:
             self.item(i, block, "incomplete" if i == last else "completed", logprobs) for i, block in enumerate(blocks)
         ]
         told = self._response("incomplete" if is_cut else "completed")
-        told |= {"output": items, "usage": _usage(stream), **receipt(answer)}
+        told |= {
+            "output": items,
+            "usage": _usage(stream),
+            **repeatable(answer, self._served.desk if self._body.receipt else None),
+        }
         return told | ({"incomplete_details": {"reason": "max_output_tokens"}} if is_cut else {})
 
     def _response(self, status: str) -> dict[str, Any]:

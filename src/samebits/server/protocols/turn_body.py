@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from samebits.server.answers.common import proofs
 from samebits.server.bodies.base import says
 from samebits.server.bodies.openai import Sampling
 from samebits.server.http.errors import bad_request
 from samebits.server.model import ServedModel
+from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.events import ChoiceAnswer
 
 
@@ -33,9 +35,8 @@ def thinking_variables(served: ServedModel, param: str, wanted: bool) -> dict[st
     return {}
 
 
-def receipt(answer: ChoiceAnswer) -> dict[str, Any]:
-    """What lets a client repeat an answer: its seed, and the hash of its logits where asked for."""
+def repeatable(answer: ChoiceAnswer, desk: ReceiptDesk | None) -> dict[str, Any]:
+    """What lets a client repeat an answer: its seed, and the hash of its logits and its receipt where asked for."""
     if answer.completion is None:
         return {}
-    told = {"seed": answer.completion.seed, "logits_sha256": answer.completion.logits_sha256}
-    return {name: value for name, value in told.items() if value is not None}
+    return {"seed": answer.completion.seed, **proofs(answer.completion, desk)}

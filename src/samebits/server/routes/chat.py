@@ -27,7 +27,8 @@ async def chat_completions(request: Request) -> Response:
     body = await read_body(request, ChatBody, served.limits.max_body_bytes)
     served.check_name(body.model)
     stream = await start_turn(request, served, await asyncio.to_thread(turn_of, body))
-    shape = ChatShape(served.llm.tokenizer, bool(body.logprobs), bool(body.return_token_ids))
+    desk = served.desk if body.receipt else None
+    shape = ChatShape(served.llm.tokenizer, bool(body.logprobs), bool(body.return_token_ids), desk)
     request_id = request.state.request_id
     if body.stream:
         include_usage = bool(body.stream_options and body.stream_options.include_usage)

@@ -84,8 +84,9 @@ def shapes_of(served: ServedModel, body: CompletionBody, started: Started) -> li
     texts: list[str | None] = [None] * len(started.streams)
     if body.echo:
         texts = [tokenizer.decode(s.job.prompt.tolist(), skip_special=True) for s in started.streams]
+    desk = served.desk if body.receipt else None
     return [
-        ChoiceShape(tokenizer, number * n + sample, stream.job, body, texts[number])
+        ChoiceShape(tokenizer, number * n + sample, stream.job, body, texts[number], desk)
         for number, stream in enumerate(started.streams)
         for sample in range(n)
     ]
