@@ -15,7 +15,8 @@ from live_server import NAME, Running
 pytest.importorskip("lm_eval", reason="needs lm-eval: make clients")
 
 from samebits import LLM
-from samebits.loaders.cache import DEFAULT_MODEL, resolve
+from samebits.loaders.cache import resolve
+from samebits.loaders.catalog import DEFAULT_MODEL
 
 TASK_FOLDER = Path(__file__).parent / "tasks"
 TASKS = ["samebits_choice", "samebits_answer", "samebits_text"]
