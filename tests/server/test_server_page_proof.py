@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,8 @@ NUM_TOKENS = 24
 
 @pytest.fixture(scope="module")
 def roomy(model_path: Path) -> Iterator[Running]:
-    """A server whose pool holds 32 sequences at once, slow enough for a page to keep up with it."""
-    with running(model_path, {"num_pages": 400, "backend": "reference"}) as it:
+    """A server whose pool holds 32 sequences at once, each as long as the page asks for: it must keep up with them."""
+    with running(model_path, {"num_pages": 1200}) as it:
         yield it
 
 
@@ -33,12 +35,35 @@ def browser() -> Iterator[Any]:
         yield it
 
 
-@pytest.fixture
-def page(browser: Any, roomy: Running) -> Iterator[Any]:
-    with opened(browser, roomy.url, "/#prove") as it:
+@contextmanager
+def proof_page(browser: Any, server: Running) -> Iterator[Any]:
+    """The view of the proof; the server is idle again afterwards."""
+    with opened(browser, server.url, "/#prove") as it:
         it.get_by_label("Max tokens").locator("visible=true").fill(str(NUM_TOKENS))
         yield it
-    roomy.check_idle()
+    server.check_idle()
+
+
+@pytest.fixture
+def page(browser: Any, roomy: Running) -> Iterator[Any]:
+    with proof_page(browser, roomy) as it:
+        yield it
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A proof on a real server, what the page says of it, and the bodies of the other requests."""
+
+    page: Any
+    verdict: str
+    bodies: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def proven(browser: Any, roomy: Running) -> Iterator[Proven]:
+    with proof_page(browser, roomy) as it:
+        bodies = posted(it, COMPLETIONS)
+        yield Proven(it, prove(it), bodies)
 
 
 def prove(page: Any) -> str:
@@ -70,9 +95,8 @@ def plant(page: Any, answers: list[tuple[str, str | None]]) -> None:
     page.route(f"**{CHAT}", answer)
 
 
-def test_the_proof_holds_on_a_real_server(page: Any, roomy: Running, model_path: Path) -> None:
-    bodies = posted(page, COMPLETIONS)
-    verdict = prove(page)
+def test_the_proof_holds_on_a_real_server(proven: Proven, roomy: Running, model_path: Path) -> None:
+    page, verdict, bodies = proven.page, proven.verdict, proven.bodies
     record = record_of(page)
     alone, among, request = record["alone"], record["among"], record["request"]
     assert verdict == f"Same bits. Every logit of {len(alone['token_ids'])} tokens, alone and in a batch of 32."
@@ -93,8 +117,8 @@ def test_the_proof_holds_on_a_real_server(page: Any, roomy: Running, model_path:
         )
 
 
-def test_the_commands_shown_do_the_same(page: Any) -> None:
-    prove(page)
+def test_the_commands_shown_do_the_same(proven: Proven) -> None:
+    page = proven.page
     page.get_by_text("The same with curl").click()
     script = page.locator("#curl code").text_content()
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)

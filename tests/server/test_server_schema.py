@@ -27,8 +27,10 @@ QUICK = settings(max_examples=4, deadline=None, suppress_health_check=list(Healt
 
 @pytest.fixture(scope="module")
 def bounded(model_path: Path) -> Iterator[Running]:
-    """Answers end soon, whatever they ask for."""
-    with running(model_path, {"context_len": 128}, limits=Limits(deadline_seconds=0.3, max_samples=4)) as it:
+    """Answers end soon, whatever they ask for; one thread, because threads of a tiny model mostly wait."""
+    with running(
+        model_path, {"context_len": 64, "threads": 1}, limits=Limits(deadline_seconds=0.3, max_samples=4)
+    ) as it:
         yield it
 
 
