@@ -110,7 +110,7 @@ def test_a_dead_engine_says_why(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
     async def scenario() -> None:
         engine = AsyncEngine(lab.engine())
         stream = await engine.generate([5] * 30, LONG)
-        monkeypatch.setattr(engine.engine.scheduler, "plan", lambda: 1 / 0)
+        monkeypatch.setattr(engine.engine.scheduler, "plan", lambda propose: 1 / 0)
         with pytest.raises(RequestFailed, match="the engine stopped: ZeroDivisionError"):
             await stream.completions()
         with pytest.raises(RequestFailed, match="the engine stopped: ZeroDivisionError"):

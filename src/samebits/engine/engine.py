@@ -14,13 +14,14 @@ import numpy as np
 
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.engine.checks import checked_ids, checked_samples, expected_ids
 from samebits.engine.delivery import Delivery
 from samebits.engine.drafts.drafter import Drafter
 from samebits.engine.drafts.pace import pace_of
 from samebits.engine.drafts.speculation import NOTHING, Speculation
 from samebits.engine.drafts.verify import Taken, draw_and_deliver
 from samebits.engine.faults import reason_of
-from samebits.engine.job import Generation, Job, checked_samples
+from samebits.engine.job import Generation, Job
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Sampler, check_ids
@@ -137,14 +138,14 @@ class Engine:
         if self.tokenizer is None:
             raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
         draws, wants_all = params.max_tokens > 0, params.prompt_logprobs is not None
-        tokens = self._checked("generate", "prompt", "no tokens", prompt, self.max_len - draws)
+        tokens = checked_ids("generate", "prompt", prompt, self.max_len - draws, self.runner.vocab_size)
         if deadline is not None and isnan(deadline):
             raise BadInput("generate", "deadline", deadline, "a time in seconds")
         if not isinstance(priority, int):
             raise BadInput("generate", "priority", repr(priority), "a whole number")
         check_ids(params, self.runner.vocab_size)
         numbers = checked_samples(sample_indices, params.n, drafted is not None)
-        expected = self._expected(drafted, min(params.max_tokens, self.max_len - len(tokens)))
+        expected = expected_ids(drafted, min(params.max_tokens, self.max_len - len(tokens)), self.runner.vocab_size)
         params = params.with_seed()
         issue = self._issuer(tokens, params, make_mask, grammar)
         job = Generation(self.tokenizer, tokens, params, self.max_len, make_mask, deadline, numbers, expected, issue)
@@ -159,14 +160,14 @@ class Engine:
 
     def score(self, tokens: Iterable[int], *, top_k: int = 0, keep_logits: bool = False) -> Scoring:
         """Queues a text whose log-probabilities are wanted at every position."""
-        ids = self._checked("score", "tokens", "none", tokens, self.max_len)
+        ids = checked_ids("score", "tokens", tokens, self.max_len, self.runner.vocab_size)
         return self._add(Scoring(ids, top_k, keep_logits), PromptRequest(ids, wants_all=True, draws=False))
 
     def embed(self, tokens: Iterable[int], pooling: str = "mean") -> Embedding:
         """Queues a text whose hidden states are wanted, their mean or the last one."""
         if pooling not in POOLINGS:
             raise BadInput("embed", "pooling", pooling, " or ".join(POOLINGS))
-        ids = self._checked("embed", "tokens", "none", tokens, self.max_len)
+        ids = checked_ids("embed", "tokens", tokens, self.max_len, self.runner.vocab_size)
         return self._add(Embedding(ids, pooling), PromptRequest(ids, wants_all=True, draws=False))
 
     def cancel(self, job: Job, reason: str = CANCELLED) -> None:
@@ -225,17 +226,6 @@ class Engine:
             for job in jobs:
                 self.cancel(job)
 
-    def _checked(self, where: str, name: str, nothing: str, tokens: Iterable[int], longest: int) -> np.ndarray:
-        ids = list(tokens)
-        if not ids:
-            raise BadInput(where, name, nothing, "at least one")
-        if len(ids) > longest:
-            raise BadInput(where, name, f"{len(ids)} tokens", f"fewer than {longest + 1}")
-        wrong = next((i for i in ids if not 0 <= i < self.runner.vocab_size), None)
-        if wrong is not None:
-            raise BadInput(where, "token id", wrong, f"0 .. {self.runner.vocab_size - 1}")
-        return np.array(ids, np.int32)
-
     def _issuer(
         self,
         prompt: np.ndarray,
@@ -249,15 +239,6 @@ class Engine:
         if (make_mask is None) != (grammar is None):
             raise BadInput("generate", "receipt", "masks of a grammar that is not stated", "masks and their grammar")
         return partial(self.notary.receipt, prompt, params, grammar)
-
-    def _expected(self, drafted: Iterable[int] | None, most: int) -> list[int] | None:
-        """The tokens of an answer of at most so many, where given; BadInput for others."""
-        if drafted is None:
-            return None
-        ids = list(drafted)
-        if len(ids) > most:
-            raise BadInput("generate", "drafted", f"{len(ids)} tokens", f"at most {most}, what the answer may have")
-        return self._checked("generate", "drafted", "none", ids, most).tolist() if ids else []
 
     def _add(self, job: AnyJob, request: PromptRequest) -> AnyJob:
         job.arrived_at = self.clock()

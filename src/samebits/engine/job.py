@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from samebits.core.arguments import whole_numbers
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.answer import Answer, Completion, Piece, end_ids
 from samebits.engine.bans import Bans
@@ -84,17 +83,6 @@ def num_known_rows(num_taken: int, position: int) -> int:
     if position > num_taken:
         raise BadInput("job", "rows", f"those of token {position} on", f"those of token {num_taken}")
     return num_taken - position
-
-
-def checked_samples(given: Sequence_[int] | None, num_samples: int, is_one: bool) -> list[int] | None:
-    """Which of so many samples are to be made; None for all. BadInput for others, or for several where one is meant."""
-    if given is None and not (is_one and num_samples > 1):
-        return None
-    indices = whole_numbers("generate", "sample_indices", () if given is None else given, 0, num_samples - 1)
-    if not indices or len(set(indices)) < len(indices) or (is_one and len(indices) > 1):
-        needed = "one: the sample whose tokens are drafted" if is_one else "one or more, none of them twice"
-        raise BadInput("generate", "sample_indices", "none" if given is None else list(indices), needed)
-    return list(indices)
 
 
 class Generation(Job):

@@ -10,12 +10,13 @@ short; it waits with its tokens and computes them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import numpy as np
 
 from samebits.cache import Match, PageCache, PageCopy, Prefix, PrefixChain
 from samebits.core.errors import BadInput
+from samebits.scheduler.drafting import Propose, put_drafts
 from samebits.scheduler.policy import Policy
 from samebits.scheduler.request import FINISHED, RUNNING, UNBORN, WAITING, PromptRequest, Sequence
 from samebits.scheduler.slots import Slots
@@ -23,7 +24,6 @@ from samebits.scheduler.step import StepPlan
 from samebits.scheduler.waiting import WaitingQueue
 
 SEQUENCES_A_RESERVED_PAGE = 4  # running sequences for each page that admission leaves free: they will grow
-Propose = Callable[[list[Sequence], int], list[np.ndarray]]
 
 
 class Scheduler:
@@ -82,7 +82,7 @@ class Scheduler:
         if propose is not None and len(decodes):
             num_chunk_tokens = sum(count for _, count in chunks)
             room = self.policy.draft_room(len(decodes), num_chunk_tokens, len(self.pages.tables))
-            self._draft(decodes[self.slots.may_draft(decodes)], room, propose)
+            put_drafts(self.slots, self.pages, decodes, room, propose)
         return self.slots.lay_out(decodes, chunks, copies)
 
     def commit(self, plan: StepPlan, tokens: np.ndarray, counts: np.ndarray | None = None) -> None:
@@ -150,18 +150,6 @@ class Scheduler:
 
     def _note(self, sequence: Sequence, num_computed: int) -> None:
         self.pages.note(sequence.slot, self._prefixes(sequence, num_computed), num_computed)
-
-    def _draft(self, slots: np.ndarray, room: int, propose: Propose) -> None:
-        """Guesses for the coming step, as far as there are room and pages; nobody is preempted for them."""
-        if not len(slots) or room < 1:
-            return
-        for slot, draft in zip(slots.tolist(), propose([self.slots.at(s) for s in slots], room), strict=True):
-            known = int(self.slots.known[slot])
-            count = min(len(draft), room, self.pages.max_len - known)
-            if count > 0:
-                count = self.pages.extend(slot, known + count) - known
-                self.slots.put_draft(slot, draft[:count])
-                room -= count
 
     def _drop_refused(self, slots: np.ndarray) -> None:
         """More was computed of these slots than is good. Where states went on with it, they are not believed."""
