@@ -62,6 +62,7 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
 	@$(BIN)/python -m samebits.cli.request_docs docs/requests.md
+	@$(BIN)/python -m samebits.cli.receipt_docs docs/receipt.schema.json
 
 # The manual page, which `man -l docs/samebits.1` shows.
 man: $(VENV)/.core

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from samebits.cli.ops_docs import ops_markdown
+from samebits.cli.receipt_docs import schema_text
 from samebits.core.numerics import NUMERICS_VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +17,10 @@ PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", *(f"docs/{p.name}" f
 
 def test_ops_page_is_fresh() -> None:
     assert (ROOT / "docs/ops.md").read_text() == ops_markdown(), "run `make docs`"
+
+
+def test_schema_of_receipts_is_fresh() -> None:
+    assert (ROOT / "docs/receipt.schema.json").read_text() == schema_text(), "run `make docs`"
 
 
 @pytest.mark.parametrize("page", PAGES)
