@@ -11,11 +11,13 @@ import pytest
 from bench_pages import check_page
 from click.testing import CliRunner
 
+from samebits.bench.guessing import Guessing
 from samebits.bench.outcome import Outcome
 from samebits.bench.simulate import Cost, Room, cost_of, policy_of, simulate
 from samebits.bench.workload import Arrival, Mixture, long_prompt, mixed, prompts_of, read_arrivals
 from samebits.cli.main import app
 from samebits.core.errors import BadInput
+from samebits.engine.drafts.pace import HOST
 
 FLAT = Cost(base_ms=10.0, decode_ms=0.0, prefill_ms=1.0, pair_ms=0.0)
 USUAL = Room()
@@ -43,6 +45,26 @@ def test_a_step_costs_its_tokens_and_the_positions_they_see() -> None:
     outcome = run_one((Arrival(0.0, 4, 2),), cost=Cost(base_ms=0.0, decode_ms=100.0, prefill_ms=1.0, pair_ms=10.0))
     assert outcome.first_token_ms(1) == pytest.approx(4 + 10 * (1 + 2 + 3 + 4))
     assert outcome.gap_ms(1) == pytest.approx(100 + 10 * 5)
+
+
+def test_good_guesses_save_steps_and_bad_ones_are_soon_left() -> None:
+    arrivals = (Arrival(0.0, 4, 200),)
+    plain = run_one(arrivals)
+    assert (plain.num_steps, plain.num_drafted) == (200, 0)
+    right, wrong = (
+        simulate("dynamic", policy_of("dynamic"), arrivals, USUAL, FLAT, Guessing(chance, HOST)) for chance in (1, 0)
+    )
+    assert right.num_steps < 40
+    assert right.num_taken == right.num_drafted
+    assert (wrong.num_steps, wrong.num_taken) == (200, 0)
+    assert 0 < wrong.num_drafted < 20
+    assert right.num_new_tokens == wrong.num_new_tokens == 200
+
+
+def test_nothing_is_guessed_where_a_step_is_full() -> None:
+    guessing = Guessing(1.0, HOST)
+    simulate("dynamic", policy_of("dynamic"), (Arrival(0.0, 4, 50),) * 32, USUAL, FLAT, guessing)
+    assert guessing.num_drafted == 0
 
 
 def test_nothing_happens_between_requests() -> None:

@@ -37,6 +37,18 @@ def test_generate_streams_and_json_carries_the_same_text(model: str) -> None:
     assert len(facts["answers"][0]["logprobs"][0]["top_logprobs"]) == 2
 
 
+def test_guessing_changes_no_bit_and_is_reported(model: str) -> None:
+    options = ("generate", "hi hi hi hi hi hi", "--model", model, "--max-tokens", "12", "--json")
+    plain = json.loads(invoke(*options))
+    for drafter in ("ngram", f"draft:{model}"):
+        facts = json.loads(invoke(*options, "--speculate", drafter))
+        counts = facts.pop("speculation")
+        assert facts == plain | {"seed": facts["seed"], "answers": facts["answers"]}
+        assert facts["answers"][0]["logits_sha256"] == plain["answers"][0]["logits_sha256"]
+        assert 0 <= counts["accepted_tokens"] <= counts["drafted_tokens"]
+    assert counts["accepted_tokens"] > 0
+
+
 def test_generate_reads_standard_input(model: str) -> None:
     options = ("--model", model, "--max-tokens", "3")
     assert invoke("generate", "-", *options, text="hi hi") == invoke("generate", "hi hi", *options)
@@ -84,6 +96,7 @@ def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:
         (("score", "--tokens", "1,x"), "score: --tokens: got '1,x'"),
         (("chat", " "), "chat: message: got nothing"),
         (("generate", "hi", "--top-p", "7"), "sampling: top_p: got 7.0"),
+        (("generate", "hi", "--speculate", "no"), "speculate: drafter: got 'no'; needs 'ngram', or 'draft:MODEL'"),
         (("generate", "hi", "--numerics", "exact"), "tier: got 'exact'"),
         (("generate", "hi", "--k-format", "q4_k"), "k_cache: got q4_k"),
     ],

@@ -255,3 +255,13 @@ def test_logits_that_are_no_numbers_behind_right_guesses_fail_where_they_would(
         pieces.append(job.answers[0].pieces)  # type: ignore[attr-defined]
     assert pieces[0] == pieces[1]
     assert len(pieces[0]) == 7
+
+
+@pytest.mark.parametrize("chance", [0.9, 0.2])
+def test_on_the_reference(random_tiny: Path, lab: Lab, chance: float) -> None:
+    runner = Runner(open_checkpoint(random_tiny), get("reference"), Limits(600, 16, 128, max_positions=200))
+    engine = Engine(runner, lab.tokenizer, Policy(), drafter=Knowing(lab, chance))
+    names = ("greedy", "two samples", "shaped")
+    assert Scene(2, 2, watched=names).play(engine) == {name: lab.alone[name] for name in names}
+    assert engine.speculation is not None
+    assert engine.speculation.num_drafted

@@ -43,6 +43,13 @@ def test_figures_of_the_defaults() -> None:
     assert (policy.max_step_tokens(8), policy.max_step_tokens(1000)) == (512, 1127)
 
 
+def test_room_for_guesses() -> None:
+    policy = Policy(draft_batch_tokens=32)
+    assert [policy.draft_room(n, 0, 64) for n in (1, 31, 32, 60)] == [31, 1, 0, 0]
+    assert policy.draft_room(1, 1, 64) == 0  # a prompt is on its way
+    assert Policy(prefill_budget=4, draft_batch_tokens=32).draft_room(2, 0, 3) == 4  # no larger step was planned for
+
+
 def test_a_static_budget_is_the_same_beside_any_decodes() -> None:
     policy = Policy(prefill_budget=256)
     assert {policy.budget(n) for n in (0, 8, 1000)} == {256}

@@ -287,7 +287,8 @@ def test_request_ids_and_metrics(server: Running) -> None:
         assert len(client.get("/health", headers={"x-request-id": "no good"}).headers["x-request-id"]) == 32
         client.post(COMPLETE, json={"prompt": "hello", "max_tokens": 4, "ignore_eos": True})
         text = client.get("/metrics").text
-    for name in ("time_to_first_token_seconds_count", "generated_tokens_total", "used_pages", "waiting_requests"):
+    names = ("time_to_first_token_seconds_count", "generated_tokens_total", "used_pages", "waiting_requests")
+    for name in (*names, "drafted_tokens_total", "accepted_draft_tokens_total"):
         assert f"samebits_{name}" in text
 
 

@@ -47,6 +47,15 @@ def test_requests_at_once_give_the_hosts_tokens_and_bits(models: tuple[LLM, LLM]
     assert ours == theirs
 
 
+@pytest.mark.parametrize("params", [PATIENT, SHAPED])
+def test_guessed_tokens_change_no_bit(webgpu: Backend, models: tuple[LLM, LLM], params: SamplingParams) -> None:
+    guessing = LLM(MODEL, backend=webgpu.name, num_pages=8, speculate=f"draft:{MODEL}")
+    prompts = PROMPTS[1:3]
+    assert guessing.generate(prompts, params) == models[1].generate(prompts, params)
+    assert guessing.engine.speculation is not None
+    assert guessing.engine.speculation.num_drafted > 0
+
+
 def test_scores_and_embeddings_are_the_hosts(models: tuple[LLM, LLM]) -> None:
     ours, theirs = (llm.score(PROMPTS[4], top_k=3) for llm in models)
     assert ours == theirs

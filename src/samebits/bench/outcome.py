@@ -34,6 +34,8 @@ class Outcome:
     num_steps: int = 0
     num_preemptions: int = 0
     num_cached_tokens: int = 0  # not computed again, on admission or after a preemption
+    num_drafted: int = 0  # guessed tokens
+    num_taken: int = 0  # and those that were right
     num_pages: int = 0
     peak_pages: int = 0
     page_seconds: float = 0.0

@@ -37,6 +37,8 @@ FIGURES = (
     Figure("preemptions", "num_preemptions", lambda o: o.num_preemptions),
     Figure("prompt tokens", "num_prompt_tokens", lambda o: o.num_prompt_tokens, True),
     Figure("  found in the cache", "num_cached_tokens", lambda o: o.num_cached_tokens),
+    Figure("guessed tokens", "num_drafted", lambda o: o.num_drafted, True),
+    Figure("  right", "num_taken", lambda o: o.num_taken),
     Figure("pages", "num_pages", lambda o: o.num_pages),
     Figure("  held at most", "peak_pages", lambda o: o.peak_pages),
     Figure("  held on average", "mean_pages", lambda o: o.mean_pages),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.bench.guessing import Guessing
 from samebits.bench.outcome import Outcome, Track
 from samebits.bench.workload import Arrival, prompts_of
 from samebits.cache import PageCache
@@ -75,8 +76,13 @@ class Room:
         return PageCache(pages, self.page_size, self.max_sequences, self.max_len)
 
 
-def simulate(name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room, cost: Cost) -> Outcome:
-    """All requests from the first arrival to the last token. BadInput for one that the room could never hold."""
+def simulate(
+    name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room, cost: Cost, guessing: Guessing | None = None
+) -> Outcome:
+    """All requests from the first arrival to the last token. BadInput for one that the room could never hold.
+
+    guessing   makes up drafts, where tokens are guessed
+    """
     pages = room.cache()
     for arrival in arrivals:
         if arrival.prompt_tokens + arrival.new_tokens > pages.max_len:
@@ -91,7 +97,7 @@ def simulate(name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room,
             arrival = coming.popleft()
             answers[scheduler.add(PromptRequest(next(prompts)))[0]] = Track(arrival)
             outcome.num_prompt_tokens += arrival.prompt_tokens
-        plan = scheduler.plan()
+        plan = scheduler.plan(guessing.propose if guessing else None)
         if plan is None:
             clock = coming[0].at_seconds
             continue
@@ -100,11 +106,16 @@ def simulate(name: str, policy: Policy, arrivals: Sequence[Arrival], room: Room,
         outcome.num_steps += 1
         outcome.peak_pages = max(outcome.peak_pages, pages.num_used)
         outcome.page_seconds += step_seconds * pages.num_used
-        scheduler.commit(plan, np.zeros(len(plan.sampled), np.int32))
-        for sample in plan.sampled:
-            if outcome.take_token(answers[sample], clock):
+        counts = guessing.counts(plan) if guessing else np.ones(len(plan.sampled), np.int32)
+        scheduler.commit(plan, np.zeros(int(counts.sum()), np.int32), counts)
+        for sample, count in zip(plan.sampled, counts.tolist(), strict=True):
+            if any(outcome.take_token(answers[sample], clock) for _ in range(count)):
                 scheduler.finish(sample)
                 del answers[sample]
+                if guessing:
+                    guessing.forget(sample)
+    if guessing:
+        outcome.num_drafted, outcome.num_taken = guessing.num_drafted, guessing.num_taken
     outcome.seconds = clock - outcome.started_at
     outcome.num_preemptions, outcome.num_cached_tokens = scheduler.num_preemptions, scheduler.num_cached_tokens
     return outcome

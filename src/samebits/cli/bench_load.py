@@ -12,6 +12,7 @@ from rich.progress import track
 from samebits.backends.discovery import default_name
 from samebits.bench import measured_rows
 from samebits.bench.ceiling import usable_threads
+from samebits.bench.guessing import Guessing
 from samebits.bench.ours import Settings
 from samebits.bench.peer import open_peer
 from samebits.bench.report import peer_line, print_ratio
@@ -40,6 +41,7 @@ from samebits.cli.bench_options import (
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import UnknownName
 from samebits.core.files import write_atomically
+from samebits.engine.drafts.pace import HOST
 from samebits.loaders.cache import DEFAULT_MODEL
 from samebits.verify.report import environment
 
@@ -173,6 +175,9 @@ def schedule(
         "--cost",
         help="What a step costs: ms per step, ms per decode, ms per prompt token, us per position attended to.",
     ),
+    speculate: float = flags.Option(
+        None, "--speculate", help="Every policy with guessed tokens too, each right with this chance.", min=0, max=1
+    ),
     as_json: AsJson = False,
     output: Output = None,
     plot_file: Path = PLOT_FILE,
@@ -187,6 +192,11 @@ def schedule(
     requests, title = _requests(scenario, arrivals, mixture)
     room, costs = Room(sequences, context, num_pages=pages), cost_of(cost)
     outcomes = [simulate(name, policy, requests, room, costs) for name, policy in policies.items()]
+    if speculate is not None:
+        outcomes += [
+            simulate(f"{name}, guessing", policy, requests, room, costs, Guessing(speculate, HOST, seed))
+            for name, policy in policies.items()
+        ]
     notes = setting_lines(costs, room)
     print_outcomes(console, outcomes, title, notes)
     results = {"policies": {o.name: figures(o) for o in outcomes}}

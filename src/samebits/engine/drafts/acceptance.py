@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from functools import cache
 
-PRIOR, PRIOR_WEIGHT = 0.6, 1.0  # share of right guesses before any was seen, and how many guesses that is worth
+PRIOR, PRIOR_WEIGHT = 0.8, 1.0  # share of right guesses before any was seen, and how many guesses that is worth
 MEMORY = 0.85  # of what was seen before a step with guesses, what still counts after it
 FORGETTING = 0.99  # and after a step without
 LEVELS = 64
 
 
 @cache
-def best_length(level: int, most: int, cost: float) -> int:
+def best_length(level: int, costs: tuple[float, ...]) -> int:
     """Guesses that give the most tokens for the time of a step, where a guess is right with chance level / LEVELS.
 
-    cost   time of a guessed token as a share of that of the step without
+    costs   times of steps with 0, 1, 2 .. guesses
     """
-    chance, expected, right = level / LEVELS, 1.0, 1.0
-    best, best_rate = 0, 1.0
-    for length in range(1, most + 1):
-        right *= chance
+    chance, expected, right = level / LEVELS, 0.0, 1.0
+    rates = []
+    for cost in costs:
         expected += right
-        if expected / (1 + length * cost) > best_rate:
-            best, best_rate = length, expected / (1 + length * cost)
-    return best
+        right *= chance
+        rates.append(expected / cost)
+    return rates.index(max(rates))
 
 
 class Acceptance:
@@ -39,9 +38,9 @@ class Acceptance:
         """That a guess is right, if those before it are."""
         return (self._right + PRIOR * PRIOR_WEIGHT) / (self._right + self._wrong + PRIOR_WEIGHT)
 
-    def wish(self, most: int, cost: float) -> int:
-        """How many guesses to ask for."""
-        return best_length(round(self.chance * LEVELS), most, cost)
+    def wish(self, costs: tuple[float, ...]) -> int:
+        """How many guesses to ask for, where steps with 0, 1, 2 .. of them take such times."""
+        return best_length(round(self.chance * LEVELS), costs)
 
     def see(self, num_drafted: int, num_right: int) -> None:
         """A step with so many guesses; those behind the first wrong one say nothing."""

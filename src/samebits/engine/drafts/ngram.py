@@ -8,7 +8,7 @@ import numpy as np
 
 from samebits.engine.drafts.drafter import Wanted
 
-LENGTHS = (4, 2)  # of the tokens looked up, the longest first: their continuation is the best guess
+LOOKUPS = ((7, 99), (4, 3), (3, 1))  # how many last tokens are looked up, and how many guesses they are good for
 NOTHING = np.zeros(0, np.int32)
 
 
@@ -27,7 +27,7 @@ class History:
         first = len(known)
         known.extend(tokens[first:].tolist())
         for end in range(max(first, 1), len(known)):  # not the last: it is what is looked up
-            for length in LENGTHS:
+            for length, _ in LOOKUPS:
                 if end >= length:
                     ends[tuple(known[end - length : end])] = end
 
@@ -37,10 +37,11 @@ class History:
         Where that comes to the end of what is known, it starts again from where it began: such texts repeat themselves.
         """
         known = self._tokens
-        for length in LENGTHS:
+        for length, num_good in LOOKUPS:
             end = self._ends.get(tuple(known[-length:])) if len(known) > length else None
             if end is not None:
-                return np.resize(np.array(known[end : end + most], np.int32), most)
+                count = min(most, num_good)
+                return np.resize(np.array(known[end : end + count], np.int32), count)
         return NOTHING
 
 

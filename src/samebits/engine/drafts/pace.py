@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pace:
-    """max_draft     guesses per sequence and step
-    cost          time of a guessed token as a share of that of a step without: dearer guesses must be better
+    """What steps with guesses take.
+
+    costs         times of steps with 0, 1, 2 .. guesses for a sequence, as multiples of the first; never more guesses
     batch_tokens  decodes and guesses of a step together, beyond which it costs what its tokens do
     """
 
-    max_draft: int
-    cost: float
+    costs: tuple[float, ...]
     batch_tokens: int
 
 
-HOST = Pace(max_draft=7, cost=0.3, batch_tokens=8)  # kernels on a few cores soon have more to compute than to read
-DEVICE = Pace(max_draft=15, cost=0.03, batch_tokens=64)  # weights are read once for a tile of rows
+# On two Neoverse cores: kernels soon have more to compute than to read, four rows at a time.
+HOST = Pace((1.0, 1.4, 2.05, 2.15, 2.8, 3.2, 3.6, 4.0), batch_tokens=8)
+DEVICE = Pace(tuple(1 + 0.03 * count for count in range(16)), batch_tokens=64)  # weights are read once for many rows
 HOSTS = ("cpu", "reference")
 
 

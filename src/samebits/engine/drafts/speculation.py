@@ -41,7 +41,7 @@ class Speculation:
         wishes: dict[int, int] = {}
         for i, sequence in enumerate(sequences):
             left = answer_of(sequence).num_left - 1  # behind the last guess one more is drawn
-            wish = self._seen.setdefault(sequence, Acceptance()).wish(self._pace.max_draft, self._pace.cost)
+            wish = self._seen.setdefault(sequence, Acceptance()).wish(self._pace.costs)
             if min(wish, left) > 0:
                 wishes[i] = min(wish, left)
         share = room // max(len(wishes), 1)
