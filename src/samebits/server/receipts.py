@@ -57,7 +57,7 @@ class ReceiptDesk:
         return sign(receipt, self._key) if self._key else receipt
 
     def keep(self, request_id: str, request: object, prompt: int, sample: int, receipt: Receipt) -> None:
-        """Keeps an answer's receipt, where that is turned on. The oldest make room, and so does a request of the same id."""
+        """Keeps an answer's receipt, where that is turned on; the oldest make room, and an earlier use of the id."""
         if not self.keep_seconds:
             return
         kept = self._kept.get(request_id)
