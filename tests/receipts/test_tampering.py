@@ -47,11 +47,11 @@ def receipt(llm: LLM) -> Receipt:
     return found
 
 
-def grammar_receipt(llm: LLM, model_path: Path, pattern: str) -> Receipt:
-    """Of an answer that is held to a regular expression."""
+def grammar_receipt(llm: LLM, model_path: Path, source: str, kind: str = "regex") -> Receipt:
+    """Of an answer that is held to a grammar."""
     vocabulary = vocabulary_of(model_path, llm.runner.vocab_size, llm.tokenizer.special)
     with Masking(vocabulary) as masking:
-        grammar = Grammar("regex", pattern)
+        grammar = Grammar(kind, source)
         job = llm.engine.generate(
             llm.encode("hi"),
             SamplingParams(max_tokens=12, seed=3, temperature=1.0, receipt=True),
@@ -223,6 +223,21 @@ def test_a_changed_grammar_is_named(llm: LLM, model_path: Path) -> None:
     assert verdict_on(llm, resealed(made)).cause is Cause.SAMPLING
     made["grammar"] = None
     assert verdict_on(llm, resealed(made)).cause is Cause.SAMPLING
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("json_schema", '{"type":"array","items":{"enum":["ab","cd"]},"minItems":2,"maxItems":3}'),
+        ("lark", 'start: ("ab" | "cd")+ "!"'),
+        ("grammar", 'root ::= ("ab" | "cd") ("ef" | "gh")'),
+    ],
+)
+def test_every_kind_of_grammar_is_followed_again(llm: LLM, model_path: Path, kind: str, source: str) -> None:
+    receipt = from_json(grammar_receipt(llm, model_path, source, kind).to_json())
+    found = verdict_on(llm, receipt)
+    assert found == Verdict(len(receipt.answer.token_ids))
+    assert found.num_tokens > 3
 
 
 def test_a_tier_below_portable_is_checked_where_it_was_made_alone(model_path: Path, llm: LLM, receipt: Receipt) -> None:
