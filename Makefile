@@ -35,8 +35,8 @@ test: $(VENV)/.dev lint types
 	-@[ -d $(NAGA)/node_modules ] || ! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
 	@$(BIN)/pytest -n 2
 
-# Clients that people use, unchanged, against a server with the default model; their warnings are theirs. What the
-# second environment lacks of the first's is skipped in neither: a client is tried where it is installed.
+# Clients that people use, unchanged, against a server with the default model; their warnings are theirs. A
+# client is skipped in the environment that does not have it, and tried in the other.
 clients: $(VENV)/.clients $(CLIENTS_VENV)/.ready
 	-@$(BIN)/samebits pull
 	@$(BIN)/pytest -n 0 -W default tests/clients

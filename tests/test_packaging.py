@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+import samebits
 from samebits.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -83,3 +85,13 @@ def test_settings_of_a_service_are_settings_of_ours(file: str) -> None:
     shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).output
     assert CACHE_VARIABLE in named
     assert [name for name in named - {CACHE_VARIABLE} if name not in shown] == []
+
+
+def test_a_layer_sees_what_is_below_it_and_comes_first(tmp_path: Path) -> None:
+    script("layer").make_layer(tmp_path / "layer")
+    (inside,) = (tmp_path / "layer").rglob("site-packages")
+    (inside / "click.py").write_text("__version__ = 'of the layer'")
+    asks = "import click, numpy, samebits; print(click.__version__, samebits.__file__)"
+    python = tmp_path / "layer" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    told = subprocess.run([python, "-c", asks], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == f"of the layer {samebits.__file__}"

@@ -126,6 +126,7 @@ SAMPLING = {
     "prompt_logprobs": st.integers(-1, 21),
     "truncate_prompt_tokens": st.integers(-2, 200),
     "logits_sha256": st.booleans(),
+    "receipt": st.booleans(),
     "cache_salt": TEXTS,
     "guided_choice": st.lists(TEXTS, max_size=3),
     "grammar": TEXTS

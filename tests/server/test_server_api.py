@@ -300,3 +300,17 @@ def test_a_disconnect_frees_the_pages(server: Running) -> None:
     with server.client() as client, pytest.raises(httpx.ReadTimeout):
         client.post(COMPLETE, json={**wishes, "stream": False}, timeout=0.05)
     server.check_idle()
+
+
+def test_clients_that_make_prompts_of_tokens_find_what_they_need(server: Running) -> None:
+    """lm-eval and others use vLLM's routes and names."""
+    with server.client() as client:
+        info = client.get("/tokenizer_info").json()
+        told = client.post("/tokenize", json={"prompt": "hello hi", "add_special_tokens": False}).json()
+        ours = client.post("/tokenize", json={"text": "hello hi", "add_special": False}).json()
+        ends = client.post("/tokenize", json={"prompt": info["eos_token"], "add_special_tokens": False}).json()
+        text = client.post("/detokenize", json={"tokens": told["tokens"]}).json()
+    assert told == ours
+    assert (text["prompt"], text["text"]) == ("hello hi", "hello hi")
+    assert ends["tokens"] == [server.llm.tokenizer.special.eos]
+    assert info["chat_template"] == server.llm.chat_template.source

@@ -16,6 +16,7 @@ from browsers import opened, posted, real_browser
 from live_server import Running, running
 
 from samebits import LLM, SamplingParams
+from samebits.receipts.record import from_json
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 HASHES = ("a" * 64, "b" * 64)
@@ -108,7 +109,13 @@ def test_the_proof_holds_on_a_real_server(proven: Proven, roomy: Running, model_
     assert (record["model"], record["tier"], record["verdict"]) == ("tiny", "portable", "same")
     assert record["fingerprint"] == roomy.served.fingerprint
     params = SamplingParams(max_tokens=NUM_TOKENS, temperature=0.8, seed=7, hash_logits=True)
-    own = LLM(model_path, context_len=512).chat(request["messages"], params)
+    llm = LLM(model_path, context_len=512)
+    own = llm.chat(request["messages"], params)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the receipt").click()
+    receipt = from_json(Path(download.value.path()).read_bytes())
+    assert all(from_json(json.dumps(run["receipt"]).encode()) == receipt for run in (alone, among))
+    assert llm.replay(receipt)[0].is_same
     for run in (alone, among):
         assert (run["text"], tuple(run["token_ids"]), run["logits_sha256"]) == (
             own.text,

@@ -141,12 +141,16 @@ def test_kept_receipts_end_with_their_time_and_make_room(keeping: Running, monke
     desk = ReceiptDesk(None, 10, lambda: now)
     monkeypatch.setattr(desk_module, "MAX_KEPT_ANSWERS", 3)
     for number in range(5):
-        desk.keep(f"r{number}", 0, 0, receipt)
+        desk.keep(f"r{number}", desk, 0, 0, receipt)
     assert [bool(desk.find(f"r{number}")) for number in range(5)] == [False, False, True, True, True]
+    desk.keep("r4", desk, 0, 1, receipt)
+    assert len(desk.find("chatcmpl-r4")) == 2
+    desk.keep("r4", receipt, 0, 1, receipt)  # another request, with an id that its client has chosen
+    assert len(desk.find("r4")) == 1
     now = 10.5
     assert desk.find("r4") == []
     monkeypatch.setattr(desk_module, "MAX_KEPT_BYTES", 1)
-    desk.keep("r5", 0, 0, receipt)
+    desk.keep("r5", desk, 0, 0, receipt)
     assert desk.find("r5") == []
     with pytest.raises(BadInput, match="--receipts"):
         ReceiptDesk(None, -1)

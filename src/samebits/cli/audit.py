@@ -29,7 +29,9 @@ def audit(
     sample: Annotated[
         str, flags.Option("--sample", metavar="SHARE", help="How many to replay: 5% of them, or a number.")
     ] = "100%",
-    seed: Annotated[int, flags.Option("--seed", help="Of the choice: the same one chooses the same.", min=0)] = 0,
+    seed: Annotated[
+        int, flags.Option("--seed", help="The seed of the choice: the same seed chooses the same receipts.", min=0)
+    ] = 0,
     model: Annotated[
         str | None, flags.Option("--model", help="The model; if absent, the one of that name in the cache.")
     ] = None,

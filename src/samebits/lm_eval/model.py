@@ -14,7 +14,7 @@ from tqdm import tqdm
 from samebits import NUMERICS_VERSION, __version__
 from samebits.api.llm import LLM, SamplingParams
 from samebits.api.requests import one_params
-from samebits.core.arguments import whole_number
+from samebits.core.arguments import flag, whole_number
 from samebits.core.errors import BadInput
 from samebits.lm_eval.scoring import Batches, continuation
 from samebits.loaders.catalog import DEFAULT_MODEL
@@ -60,7 +60,7 @@ class SamebitsLM(TemplateLM):  # type: ignore[misc]
         length = longest if max_length is None else whole_number(WHERE, "max_length", max_length, 3, longest)
         self.max_length = length - 1  # a server draws one token behind what it scores
         self._max_gen_toks = whole_number(WHERE, "max_gen_toks", max_gen_toks, 1, longest)
-        self._adds_special, self._seed = bool(add_bos_token), seed
+        self._adds_special, self._seed = flag(WHERE, "add_bos_token", add_bos_token), seed
 
     @property
     def eot_token_id(self) -> int | None:

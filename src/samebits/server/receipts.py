@@ -22,15 +22,19 @@ ID_PREFIXES = ("chatcmpl-", "cmpl-", "resp_", "msg_")
 
 @dataclass
 class Kept:
-    """What is kept of one request: its answers' receipts by their number, and until when."""
+    """What is kept of one request: its answers' receipts by their number, and until when.
 
+    request   stands for the request: clients may choose ids, and choose one twice
+    """
+
+    request: object
     until: float
     receipts: dict[tuple[int, int], Receipt] = field(default_factory=dict)
     num_bytes: int = 0
 
 
 class ReceiptDesk:
-    """Hands out receipts. The event loop alone uses it.
+    """Hands out receipts. Any thread may seal them; only the event loop keeps and finds them.
 
     key           signs every receipt that is handed out
     keep_seconds  time for which those of all requests are kept to be fetched; 0 keeps none
@@ -52,11 +56,15 @@ class ReceiptDesk:
         """The receipt, with a signature where there is a key."""
         return sign(receipt, self._key) if self._key else receipt
 
-    def keep(self, request_id: str, prompt: int, sample: int, receipt: Receipt) -> None:
-        """Keeps an answer's receipt, where that is turned on; the oldest ones make room."""
+    def keep(self, request_id: str, request: object, prompt: int, sample: int, receipt: Receipt) -> None:
+        """Keeps an answer's receipt, where that is turned on; the oldest make room, and an earlier use of the id."""
         if not self.keep_seconds:
             return
-        kept = self._kept.setdefault(request_id, Kept(self._clock() + self.keep_seconds))
+        kept = self._kept.get(request_id)
+        if kept is None or kept.request is not request:
+            if kept is not None:
+                self._drop(request_id)
+            kept = self._kept[request_id] = Kept(request, self._clock() + self.keep_seconds)
         num_bytes = RECEIPT_BYTES + TOKEN_BYTES * len(receipt.prompt_ids)
         num_bytes += ANSWER_TOKEN_BYTES * len(receipt.answer.token_ids)
         kept.receipts[prompt, sample] = receipt
@@ -74,9 +82,11 @@ class ReceiptDesk:
     def _make_room(self) -> None:
         now = self._clock()
         while self._kept:
-            oldest = next(iter(self._kept.values()))
+            request_id, oldest = next(iter(self._kept.items()))
             is_full = len(self._kept) > MAX_KEPT_ANSWERS or self._num_bytes > MAX_KEPT_BYTES
             if oldest.until > now and not is_full:
                 return
-            self._num_bytes -= oldest.num_bytes
-            self._kept.popitem(last=False)
+            self._drop(request_id)
+
+    def _drop(self, request_id: str) -> None:
+        self._num_bytes -= self._kept.pop(request_id).num_bytes

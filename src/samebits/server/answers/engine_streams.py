@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -34,6 +34,7 @@ class Started:
     follower: Follower | None
     desk: ReceiptDesk
     request_id: str
+    request: object = field(default_factory=object)  # what is the same in all of its receipts, and in no other's
 
     def close(self) -> None:
         """Ends what is under way."""
@@ -112,7 +113,7 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
                 continue
             number, sample, piece = event
             if piece.receipt is not None:
-                started.desk.keep(started.request_id, number, sample, piece.receipt)
+                started.desk.keep(started.request_id, started.request, number, sample, piece.receipt)
             yield event
     finally:
         for task in tasks:

@@ -14,7 +14,7 @@ export function proofRequest({ prompt, temperature, seed, maxTokens }) {
 }
 
 /**
- * Runs a proof and returns its record. `said` gets a line on what is going on, `grown` a run ("alone" or "among") with
+ * Runs a proof and returns its record, in which both answers have their receipts. `said` gets a line on what is going on, `grown` a run ("alone" or "among") with
  * its answer so far. Refusal where the server refuses; aborting `signal` ends everything.
  */
 export async function prove(request, signal, said, grown) {
@@ -79,14 +79,16 @@ function watchSteps(state) {
 /** One run: its answer, its hash, and the largest batch that the server decoded meanwhile. */
 async function run(request, signal, grown) {
   const answer = { text: "", token_ids: [], logits_sha256: null, finish_reason: null, usage: null, largest_batch: 0 };
+  answer.receipt = null;
   const steps = watchSteps(await state());
   try {
-    const body = { ...request, stream_options: { include_usage: true } };
+    const body = { ...request, receipt: true, stream_options: { include_usage: true } };
     for await (const event of postEvents("v1/chat/completions", body, signal)) {
       for (const choice of event.choices) {
         answer.text += (choice.delta.reasoning_content ?? "") + (choice.delta.content ?? "");
         answer.token_ids.push(...(choice.token_ids ?? []));
         answer.logits_sha256 = choice.logits_sha256 ?? answer.logits_sha256;
+        answer.receipt = choice.receipt ?? answer.receipt;
         answer.finish_reason = choice.finish_reason ?? answer.finish_reason;
       }
       answer.usage = event.usage ?? answer.usage;
@@ -104,7 +106,7 @@ async function run(request, signal, grown) {
 export function verdictOf(alone, among) {
   const nothing = why => ({ verdict: "nothing proven", why });
   if (!alone.logits_sha256 || !among.logits_sha256) return nothing("The server sent no hash of its logits.");
-  const parts = { logits_sha256: "the logits' hashes", token_ids: "the tokens", text: "the texts" };
+  const parts = { logits_sha256: "the logits' hashes", token_ids: "the tokens", text: "the texts", receipt: "the receipts" };
   const differs = Object.keys(parts).filter(name => JSON.stringify(alone[name]) !== JSON.stringify(among[name]));
   if (differs.length) {
     return { verdict: "different", why: `What differs: ${differs.map(name => parts[name]).join(", ")}.` };

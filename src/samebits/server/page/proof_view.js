@@ -1,4 +1,4 @@
-// The view of a proof: its form, the two answers side by side, the verdict, the record and the commands.
+// The view of a proof: its form, the two answers side by side, the verdict, the record, the receipt and the commands.
 
 import { at, codeBlock, make } from "./dom.js";
 import { curlScript } from "./curl.js";
@@ -18,7 +18,8 @@ export function startProof() {
   at("proof-form").addEventListener("submit", event => { event.preventDefault(); if (!controller) start(); });
   at("proof-form").addEventListener("input", showCurl);
   at("proof-stop").addEventListener("click", () => controller?.abort());
-  at("record").addEventListener("click", download);
+  at("record").addEventListener("click", () => download(record, "samebits-proof.json"));
+  at("receipt").addEventListener("click", () => download(record.among.receipt, "receipt.json"));
   showCurl();
 }
 
@@ -56,6 +57,7 @@ function setBusy(isBusy) {
   at("proof-start").disabled = isBusy;
   at("proof-stop").disabled = !isBusy;
   at("record").disabled = isBusy || !record;
+  at("receipt").disabled = isBusy || !record?.among.receipt;
 }
 
 function clear() {
@@ -66,7 +68,7 @@ function clear() {
     at(name).className = "";
     at(name).replaceChildren(make("h2", { textContent: title }));
   }
-  at("record").disabled = true;
+  for (const name of ["record", "receipt"]) at(name).disabled = true;
 }
 
 function showAnswer(name, answer) {
@@ -89,8 +91,8 @@ function showVerdict(verdict, why) {
   for (const name of Object.keys(PANELS)) at(name).className = kind;
 }
 
-function download() {
-  const url = URL.createObjectURL(new Blob([`${JSON.stringify(record, null, 2)}\n`], { type: "application/json" }));
-  make("a", { href: url, download: "samebits-proof.json" }).click();
+function download(content, name) {
+  const url = URL.createObjectURL(new Blob([`${JSON.stringify(content, null, 2)}\n`], { type: "application/json" }));
+  make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
