@@ -15,7 +15,8 @@ uniform    x: array<vec4<u32>, n>  x_row(t) -> u32, in vec4; at most 64 KiB, fro
 planes     x: array<u32>      x_row(t) -> u32, in blocks; P.x_scales: the word where float32 scales begin
 
 A written binding of a 32-bit format is x: array<f32> or array<i32>, so x[x_row(t) + c] = value. An absent input has the
-same functions, which give 0, and every binding has a constant HAS_X. A chunk of a weight is x: texture_2d<u32>.
+same functions, which give 0, and every binding has a constant HAS_X. A chunk of a weight is
+x: texture_storage_2d<rgba32uint, read>.
 """
 
 from __future__ import annotations

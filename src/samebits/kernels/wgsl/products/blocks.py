@@ -14,6 +14,7 @@ from samebits.kernels.wgsl.products.packing import pack, stretch_consts
 from samebits.kernels.wgsl.products.windows import GROUP, Window, preparation, products, windows
 
 IN_PAIRS = ("q4_0", "q4_1", "q4_k")  # formats whose sums are those of nibble_dots.wgsl; byte_dots.wgsl has the others
+ONE_TOKEN_GROUP = 8  # invocations: few rows are still shared evenly among the threads of a software driver
 MOST_WRITTEN_OUT = 48  # blocks of a row in one_token.wgsl: more would take a driver seconds to compile
 REFUSED = ("x", "NaN, Inf or a magnitude above 2^80", "finite values")
 
@@ -66,10 +67,12 @@ def _product(
     snippets = (f"block_{weight.format}", dots)
     for window in windows(call, num_tokens, record_words * num_blocks):
         found.append(prepare(window))
-        is_written_out = num_tokens == 1 and num_blocks <= MOST_WRITTEN_OUT
-        consts = _written_out(weight) if is_written_out else stretch_consts(weight.format)
-        shader = "one_token" if is_written_out else "blocks"
-        found += products(shader, window, weight, bias, y, consts, params, snippets)
+        if num_tokens == 1 and num_blocks <= MOST_WRITTEN_OUT:
+            consts = _written_out(weight)
+            found += products("one_token", window, weight, bias, y, consts, params, snippets, ONE_TOKEN_GROUP)
+        else:
+            consts = stretch_consts(weight.format)
+            found += products("blocks", window, weight, bias, y, consts, params, snippets)
     return found
 
 

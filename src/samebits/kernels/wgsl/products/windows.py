@@ -78,8 +78,9 @@ def products(
     consts: Mapping[str, int | bool],
     params: Mapping[str, int],
     snippets: tuple[str, ...],
+    group: int = GROUP,
 ) -> list[Dispatch]:
-    """The product of a window with every chunk of a weight."""
+    """The product of a window with every chunk of a weight, in workgroups of `group` invocations."""
     found = []
     rows = ROWS_BY_TILE[window.tile]
     lanes = GROUP_ROWS // rows  # invocations that share a group of rows
@@ -89,8 +90,8 @@ def products(
             Dispatch(
                 f"products/{shader}",
                 (window.binding(), Binding("weight", chunk), Binding("bias", bias), Binding("y", y, "write")),
-                (ceil_div(row_groups * lanes, GROUP), ceil_div(window.num_tokens, window.tile), 1),
-                consts={"GROUP": GROUP, "ROWS": rows, "LANES": lanes, "TOKENS": window.tile, **consts},
+                (ceil_div(row_groups * lanes, group), ceil_div(window.num_tokens, window.tile), 1),
+                consts={"GROUP": group, "ROWS": rows, "LANES": lanes, "TOKENS": window.tile, **consts},
                 params={
                     "row_groups": row_groups,
                     "first_row": chunk.first_row,
