@@ -126,6 +126,6 @@ class Schedules:
 
 def _resource(memory: Any, access: str, num_bytes: int) -> Any:
     """A binding's memory as wgpu takes it."""
-    if access == "texture":
+    if access in ("texture", "stored"):
         return memory
     return {"buffer": memory, "offset": 0, "size": num_bytes} if num_bytes else {"buffer": memory}
