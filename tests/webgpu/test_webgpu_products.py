@@ -10,7 +10,7 @@ from samebits.backends.one_op import run_op
 from samebits.core.format import FORMATS, BlockFormat, HostTensor
 from samebits.core.tiers import Tier
 from samebits.kernels.wgsl.lib.unroll import unrolled
-from samebits.kernels.wgsl.products import packing
+from samebits.kernels.wgsl.products import blocks, packing
 from samebits.ops import OPS, bind
 
 RNG = np.random.default_rng(20)
@@ -49,6 +49,13 @@ def test_row_longer_than_a_texture_is_wide(webgpu: Backend) -> None:
     ((_, _, texels),) = packing.pack(weight).chunks
     assert texels.shape == (4, 8192, 4)
     assert agrees(webgpu, "gemm_q8", weight=weight, **activations(1, 32 * 300))
+
+
+@pytest.mark.parametrize("num_blocks", [1, blocks.MOST_WRITTEN_OUT, blocks.MOST_WRITTEN_OUT + 1])
+def test_one_token(webgpu: Backend, num_blocks: int) -> None:
+    """A row's blocks written out, as many as that is done for, and in a loop."""
+    k = 32 * num_blocks
+    assert agrees(webgpu, "gemm_q8", weight=packed("q5_1", 35, k), **activations(1, k))
 
 
 def test_tokens_beyond_a_uniform_binding(webgpu: Backend) -> None:

@@ -82,7 +82,8 @@ class Gpu:
     def texture(self, texels: np.ndarray) -> Any:
         """A view of a texture that holds uint32 [height, width, 4]; `texels` may be reused on return."""
         height, width, _ = texels.shape
-        usage = wgpu.TextureUsage.STORAGE_BINDING | wgpu.TextureUsage.COPY_DST
+        kinds = wgpu.TextureUsage
+        usage = kinds.TEXTURE_BINDING | kinds.STORAGE_BINDING | kinds.COPY_DST
         row_bytes = width * 16
         rows = max(1, PIECE_BYTES // max(1, row_bytes))
         with explained(f"{_mib(texels.nbytes)} MiB of weights on {self.name}"):

@@ -21,7 +21,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "read": {"buffer": {"type": wgpu.BufferBindingType.read_only_storage}},
     "write": {"buffer": {"type": wgpu.BufferBindingType.storage}},
     "uniform": {"buffer": {"type": wgpu.BufferBindingType.uniform}},
-    "texture": {"storage_texture": {"access": wgpu.StorageTextureAccess.read_only, "format": "rgba32uint"}},
+    "texture": {"texture": {"sample_type": wgpu.TextureSampleType.uint, "view_dimension": "2d"}},
+    "stored": {"storage_texture": {"access": wgpu.StorageTextureAccess.read_only, "format": "rgba32uint"}},
 }
 PARAMS = {"buffer": {"type": wgpu.BufferBindingType.uniform, "has_dynamic_offset": True}}
 MAX_STORAGE_BUFFERS = GRANTED["max-storage-buffers-per-shader-stage"]

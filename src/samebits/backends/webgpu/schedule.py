@@ -7,6 +7,7 @@ so schedules share them: a dispatch says by an offset where its parameters begin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from samebits.kernels.wgsl.lib.launch import Dispatch
 from samebits.kernels.wgsl.lib.params import MAX_PARAM_BYTES, packed_params
 
 MOST_SCHEDULES = 64  # kept, the ones used last
+ENCODING = ThreadPoolExecutor(1, "samebits-encoding")
 
 
 class Schedule:
@@ -32,6 +34,21 @@ class Schedule:
         for row, dispatch in zip(self.params, dispatches, strict=True):
             words = packed_params(dispatch)
             row[: len(words)] = np.frombuffer(words, np.uint8)
+        self._ahead: Future[Any] | None = None
+
+    def commands(self, gpu: Gpu) -> Any:
+        """A command buffer of all dispatches, to be submitted once: one that was encoded ahead, where there is one."""
+        ahead, self._ahead = self._ahead, None
+        return self._encoded(gpu) if ahead is None else ahead.result()
+
+    def encode_ahead(self, gpu: Gpu) -> None:
+        """Begins with the commands of the next run, on a thread, while the device is busy with this one's."""
+        self._ahead = ENCODING.submit(self._encoded, gpu)
+
+    def _encoded(self, gpu: Gpu) -> Any:
+        encoder = gpu.device.create_command_encoder()
+        self.encode(encoder)
+        return encoder.finish()
 
     def encode(self, encoder: Any) -> None:
         """Adds all dispatches to a command encoder, in one pass."""
@@ -109,6 +126,6 @@ class Schedules:
 
 def _resource(memory: Any, access: str, num_bytes: int) -> Any:
     """A binding's memory as wgpu takes it."""
-    if access == "texture":
+    if access in ("texture", "stored"):
         return memory
     return {"buffer": memory, "offset": 0, "size": num_bytes} if num_bytes else {"buffer": memory}

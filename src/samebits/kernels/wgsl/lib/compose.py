@@ -15,7 +15,8 @@ uniform    x: array<vec4<u32>, n>  x_row(t) -> u32, in vec4; at most 64 KiB, fro
 planes     x: array<u32>      x_row(t) -> u32, in blocks; P.x_scales: the word where float32 scales begin
 
 A written binding of a 32-bit format is x: array<f32> or array<i32>, so x[x_row(t) + c] = value. An absent input has the
-same functions, which give 0, and every binding has a constant HAS_X. A chunk of a weight is x: texture_2d<u32>.
+same functions, which give 0, and every binding has a constant HAS_X. A chunk of a weight has
+x_texel(at) -> vec4<u32>, from a sampled texture, or from a storage texture in the view `stored`.
 """
 
 from __future__ import annotations
@@ -135,14 +136,14 @@ def _array_of(tables: Tables, tensor: Operand) -> str:
 def memories(dispatch: Dispatch) -> list[tuple[Any, str, int]]:
     """(memory, access, bytes) of every binding, in the order of their numbers from 1; 0 bytes stand for all there are.
 
-    access   read or write of a buffer in storage; uniform; texture
+    access   read or write of a buffer in storage; uniform; texture or stored, a storage texture
     """
     found: list[tuple[Any, str, int]] = []
     for binding in dispatch.bindings:
         if isinstance(binding, Tables):
             found += [(buffer, "read", 0) for buffer in _buffers(binding)]
         elif isinstance(binding.tensor, Chunk):
-            found.append((binding.tensor.texture, "texture", 0))
+            found.append((binding.tensor.texture, "stored" if binding.view == "stored" else "texture", 0))
         elif binding.tensor is not None and binding.view == "uniform":
             found.append((binding.tensor.buffer, "uniform", 16 * _uniform_length(binding.tensor)))
         elif binding.tensor is not None:
@@ -192,7 +193,8 @@ def _declarations(dispatch: Dispatch) -> list[str]:
 
 def _declaration(binding: Binding) -> str:
     if isinstance(binding.tensor, Chunk):
-        return f"var {binding.name}: texture_storage_2d<rgba32uint, read>"
+        kind = "texture_storage_2d<rgba32uint, read>" if binding.view == "stored" else "texture_2d<u32>"
+        return f"var {binding.name}: {kind}"
     if binding.tensor is not None and binding.view == "uniform":
         return f"var<uniform> {binding.name}: array<vec4<u32>, {_uniform_length(binding.tensor)}>"
     mode = "read" if binding.access == "read" else "read_write"
@@ -205,7 +207,11 @@ def _functions(dispatch: Dispatch) -> list[str]:
     for binding in dispatch.bindings:
         if isinstance(binding, Tables):
             found += [_row(name, t) + _in_tables(name, t, binding) for name, t in binding.tensors.items()]
-        elif not isinstance(binding.tensor, Chunk):
+        elif isinstance(binding.tensor, Chunk):
+            place = "at" if binding.view == "stored" else "at, 0"
+            head = f"fn {binding.name}_texel(at: vec2<u32>) -> vec4<u32>"
+            found.append(f"{head} {{ return textureLoad({binding.name}, {place}); }}")
+        else:
             singles = binding.view in ONE_BY_ONE and not _is_vector(binding)
             element = _element(binding.name, binding.tensor) + "\n" if singles else ""
             if binding.view in ("fours", "singles"):

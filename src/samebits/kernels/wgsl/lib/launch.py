@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from samebits.core.errors import Unsupported
 
-View = Literal["elements", "words", "vec4", "fours", "singles", "planes", "uniform"]
+View = Literal["elements", "words", "vec4", "fours", "singles", "planes", "uniform", "stored"]
 Access = Literal["read", "write"]
 MAX_GROUPS = 65535  # along one axis of a grid, what every device grants
 

@@ -14,6 +14,8 @@ from samebits.kernels.wgsl.products.packing import pack, stretch_consts
 from samebits.kernels.wgsl.products.windows import GROUP, Window, preparation, products, windows
 
 IN_PAIRS = ("q4_0", "q4_1", "q4_k")  # formats whose sums are those of nibble_dots.wgsl; byte_dots.wgsl has the others
+ONE_TOKEN_GROUP = 8  # invocations: few rows are still shared evenly among the threads of a software driver
+MOST_WRITTEN_OUT = 48  # blocks of a row in one_token.wgsl: more would take a driver seconds to compile
 REFUSED = ("x", "NaN, Inf or a magnitude above 2^80", "finite values")
 
 
@@ -47,18 +49,30 @@ def _from_codes(call: Call, op: str, weight: Weight) -> Callable[[Window], Dispa
     return lambda window: _prepared("activations", window, inputs, weight, _activation_faults(op))
 
 
+def _written_out(weight: Weight) -> dict[str, int]:
+    """The constants of one_token.wgsl."""
+    stretch = stretch_consts(weight.format)
+    num_blocks = weight.shape[1] // BLOCK
+    return {**stretch, "BLOCKS": num_blocks, "STRETCHES": ceil_div(num_blocks, stretch["STRETCH"])}
+
+
 def _product(
     call: Call, prepare: Callable[[Window], Dispatch], num_tokens: int, weight: Weight, bias: Operand | None, y: Operand
 ) -> list[Dispatch]:
     """y = activations @ weight^T + bias, window by window."""
     num_blocks = weight.shape[1] // BLOCK
-    consts, params = stretch_consts(weight.format), {"blocks": num_blocks}
+    params = {"blocks": num_blocks}
     found = []
     dots, record_words = ("nibble_dots", 20) if weight.format in IN_PAIRS else ("byte_dots", 12)
     snippets = (f"block_{weight.format}", dots)
     for window in windows(call, num_tokens, record_words * num_blocks):
         found.append(prepare(window))
-        found += products("blocks", window, weight, bias, y, consts, params, snippets)
+        if num_tokens == 1 and num_blocks <= MOST_WRITTEN_OUT:
+            consts = _written_out(weight)
+            found += products("one_token", window, weight, bias, y, consts, params, snippets, ONE_TOKEN_GROUP)
+        else:
+            consts = stretch_consts(weight.format)
+            found += products("blocks", window, weight, bias, y, consts, params, snippets)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, Weight, ceil_div, linear
+from samebits.kernels.wgsl.lib.launch import Binding, Call, Dispatch, Operand, View, Weight, ceil_div, linear
 from samebits.kernels.wgsl.products.packing import GROUP_ROWS
 
 UNIFORM_BYTES = 64 << 10
@@ -78,9 +78,12 @@ def products(
     consts: Mapping[str, int | bool],
     params: Mapping[str, int],
     snippets: tuple[str, ...],
+    group: int = GROUP,
 ) -> list[Dispatch]:
-    """The product of a window with every chunk of a weight."""
+    """The product of a window with every chunk of a weight, in workgroups of `group` invocations."""
     found = []
+    # software drivers read one by one faster from storage textures, and many at once slower
+    view: View = "stored" if window.tile == 1 else "elements"
     rows = ROWS_BY_TILE[window.tile]
     lanes = GROUP_ROWS // rows  # invocations that share a group of rows
     for chunk in weight.chunks:
@@ -88,9 +91,14 @@ def products(
         found.append(
             Dispatch(
                 f"products/{shader}",
-                (window.binding(), Binding("weight", chunk), Binding("bias", bias), Binding("y", y, "write")),
-                (ceil_div(row_groups * lanes, GROUP), ceil_div(window.num_tokens, window.tile), 1),
-                consts={"GROUP": GROUP, "ROWS": rows, "LANES": lanes, "TOKENS": window.tile, **consts},
+                (
+                    window.binding(),
+                    Binding("weight", chunk, view=view),
+                    Binding("bias", bias),
+                    Binding("y", y, "write"),
+                ),
+                (ceil_div(row_groups * lanes, group), ceil_div(window.num_tokens, window.tile), 1),
+                consts={"GROUP": group, "ROWS": rows, "LANES": lanes, "TOKENS": window.tile, **consts},
                 params={
                     "row_groups": row_groups,
                     "first_row": chunk.first_row,
