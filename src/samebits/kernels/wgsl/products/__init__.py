@@ -13,7 +13,7 @@ A block format is written once, in snippets/block_<format>.wgsl: how a cut's hea
 term and its elements. The rest is shared.
 
 Weights are textures and activations uniform buffers, because a load from a storage buffer costs the software driver a
-loop over its lanes with a branch for every word: of a vec4 for four lanes it takes about 190 ns, of a texel 20 or 43, of
+loop over its lanes with a branch for every word: of a vec4 for four lanes it takes some 190 ns, of a texel 20 or 43, of
 a uniform vec4 25, or 2 where its place is a constant. The texel of 43 ns is that of a sampled texture, a call that
 looks up sizes and level each time; still, products of 8 tokens are 6 % faster with it. On GPUs both have caches of
 their own.
