@@ -13,7 +13,7 @@ from test_tampering import grammar_receipt
 from samebits import LLM, SamplingParams
 from samebits.backends.discovery import default_name, get
 from samebits.core.errors import SamebitsError
-from samebits.loaders.cache import DEFAULT_MODEL
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.pull import pull
 from samebits.receipts.record import Receipt, from_json
 

@@ -14,7 +14,7 @@ import pytest
 from samebits import LLM, SamplingParams
 from samebits.core.errors import BadInput
 from samebits.engine.notary import NOT_STATED, params_of, sampling_of
-from samebits.receipts.chain import START, LogitsChain
+from samebits.receipts.chain import START, LogitsChain, row_digest, row_digests
 from samebits.receipts.record import MAX_BYTES, Receipt, Sampling, from_json, schema
 
 PROMPT = "hello hi aaaa, what is this?"
@@ -32,12 +32,14 @@ def test_a_link_is_the_hash_of_the_one_before_and_of_a_row() -> None:
     rows = np.arange(8, dtype=np.float32).reshape(2, 4)
     chain = LogitsChain()
     for row in rows:
-        chain.update(row)
-    first = hashlib.sha256(START + rows[0].astype("<f4").tobytes())
-    second = hashlib.sha256(first.digest() + rows[1].astype("<f4").tobytes())
+        chain.update(row_digest(row))
+    digests = [hashlib.sha256(row.astype("<f4").tobytes()).digest() for row in rows]
+    assert row_digests(rows) == digests
+    first = hashlib.sha256(START + digests[0])
+    second = hashlib.sha256(first.digest() + digests[1])
     assert chain.links == [first.hexdigest(), second.hexdigest()]
     again = LogitsChain(first.digest())
-    again.update(rows[1])
+    again.update(digests[1])
     assert again.links == [second.hexdigest()]
 
 

@@ -147,7 +147,7 @@ def read(tokenizer: Tokenizer, text: str, names: frozenset[str] = frozenset("f")
     reader, told = TurnReader(str, None, scanner, frozenset((marks.end, marks.start))), ChoiceAnswer()
     answer = Answer(tokenizer, np.zeros(1, np.int32), SamplingParams(max_tokens=1000), 0, 2000)
     for token in tokenizer.encode(text, add_special=False):
-        piece = answer.push(token, lambda: np.zeros(1, np.float32), None)
+        piece = answer.push(token, None, None)  # nobody asks for its logits
         for event in reader.push(piece):
             told.add(event)
         if piece.finish_reason:

@@ -12,6 +12,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.engine.bans import Bans
 from samebits.engine.logprobs import TokenLogprobs
+from samebits.engine.runner import LogitsRow
 from samebits.engine.sampling import SAMPLE, SamplingParams, TokenMask
 from samebits.engine.text import AnswerText
 from samebits.engine.text_logprobs import PromptLogprobs
@@ -144,15 +145,15 @@ class Answer:
             self._counts = np.bincount(seen, minlength=vocab_size).astype(np.int32)
         return self._counts
 
-    def push(self, token: int, logits: Callable[[], np.ndarray], logprobs: TokenLogprobs | None) -> Piece:
-        """Takes a drawn token; logits() gives the row [vocab] it was drawn from. The last piece has a finish_reason.
+    def push(self, token: int, row: LogitsRow, logprobs: TokenLogprobs | None) -> Piece:
+        """Takes a drawn token and the row that it was drawn from. The last piece has a finish_reason.
 
         Whatever is raised here, by a mask or a tokenizer for instance, leaves the answer open: `fail` ends it.
         """
         if self._digest:
-            self._digest.update(logits().tobytes())
+            self._digest.update(row.values().tobytes())
         if self.chain:
-            self.chain.update(logits())
+            self.chain.update(row.digest())
         if self._counts is not None:
             self._counts[token] += 1
         if self.mask:

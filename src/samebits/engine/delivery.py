@@ -53,6 +53,7 @@ class Delivery:
     def give(self, runs: list[Run]) -> list[int]:
         """Tokens, in order; returns how many each sequence took: fewer than there are where it ended."""
         logprobs, now = self._logprobs(runs), self._clock()
+        self._hash_rows(runs)
         return [self._give_run(run, logprobs.get(run.sequence), now) for run in runs]
 
     def settle(self, finish: Callable[[Job, Sequence], None], fail: Callable[[Job, str], None]) -> None:
@@ -68,9 +69,20 @@ class Delivery:
         for i, token in enumerate(run.tokens):
             if (job := self.open_job(sequence)) is None:
                 return i
-            logits, about = partial(self._result.logits_of, run.first_row + i), logprobs[i] if logprobs else None
-            self._give(job, sequence, partial(job.take, sequence.sample_index, token, logits, about, now))
+            row, about = self._result.row(run.first_row + i), logprobs[i] if logprobs else None
+            self._give(job, sequence, partial(job.take, sequence.sample_index, token, row, about, now))
         return len(run.tokens)
+
+    def _hash_rows(self, runs: list[Run]) -> None:
+        """Those of answers with a receipt, all at once."""
+        rows = [
+            run.first_row + i
+            for run in runs
+            if (job := self.open_job(run.sequence)) and job.answer(run.sequence.sample_index).chain
+            for i in range(len(run.tokens))
+        ]
+        if len(rows) > 1:
+            self._result.hash_rows(rows)
 
     def _give(self, job: Job, sequence: Sequence, take: Callable[[], bool]) -> None:
         """Runs a tokenizer, a mask and such; what they raise fails this job alone."""

@@ -14,6 +14,7 @@ from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.answer import Answer, Completion, Piece, end_ids
 from samebits.engine.bans import Bans
 from samebits.engine.logprobs import TokenLogprobs
+from samebits.engine.runner import LogitsRow
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_logprobs import PromptLogprobs, TextLogprobs
 from samebits.loaders import Tokenizer
@@ -58,11 +59,11 @@ class Job:
         self,
         sample_index: int,
         token: int,
-        logits: Callable[[], np.ndarray],
+        row: LogitsRow,
         logprobs: TokenLogprobs | None,
         now: float,
     ) -> bool:
-        """A token for one sample, logits() its row, logprobs where asked for; True when the sample ends with it."""
+        """A token for one sample, its row of logits, and logprobs where asked for; True when the sample ends with it."""
         raise BadInput("job", "token", token, "a job that draws tokens")
 
     def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
@@ -137,13 +138,13 @@ class Generation(Job):
         self,
         sample_index: int,
         token: int,
-        logits: Callable[[], np.ndarray],
+        row: LogitsRow,
         logprobs: TokenLogprobs | None,
         now: float,
     ) -> bool:
         if self.first_token_at is None:
             self.first_token_at = now
-        piece = self.answers[sample_index].push(token, logits, logprobs)
+        piece = self.answers[sample_index].push(token, row, logprobs)
         self.events.append((sample_index, piece))
         self._num_open -= piece.finish_reason is not None
         return piece.finish_reason is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from samebits.engine.weights import Progress, upload
 from samebits.models.checkpoint import Checkpoint, build_step
 from samebits.models.parts import Limits
 from samebits.models.parts.state import tensor_groups
+from samebits.receipts.chain import row_digest, row_digests
 
 
 class StepResult:
@@ -28,6 +30,7 @@ class StepResult:
     def __init__(self, backend: Backend, executable: Executable) -> None:
         """executable: its outputs are the logits and the hidden states."""
         self._backend, self._executable = backend, executable
+        self._digests: dict[int, bytes] = {}
 
     @cached_property
     def on_device(self) -> Buffer:
@@ -44,13 +47,37 @@ class StepResult:
         """float32 [R, hidden], after the last norm."""
         return np.asarray(self._backend.peek(self._executable.output(1)))
 
-    def logits_of(self, row: int) -> np.ndarray:
-        """float32 [vocab]."""
-        return self.logits[row]
+    def row(self, index: int) -> LogitsRow:
+        """One row of the logits."""
+        return LogitsRow(self, index)
+
+    def hash_rows(self, indices: Sequence[int]) -> None:
+        """Computes the digests of some rows ahead, on threads."""
+        self._digests |= zip(indices, row_digests(self.logits[i] for i in indices), strict=True)
+
+    def digest_of(self, index: int) -> bytes:
+        """SHA-256 of a row."""
+        known = self._digests.get(index)
+        return row_digest(self.logits[index]) if known is None else known
 
     def wait(self) -> None:
         """Returns when the step is done; BadInput where a kernel met a value it refuses."""
         self._backend.sync()
+
+
+class LogitsRow(NamedTuple):
+    """The logits that a token was drawn from; they come to the host when asked for."""
+
+    result: StepResult
+    number: int
+
+    def values(self) -> np.ndarray:
+        """float32 [vocab]."""
+        return self.result.logits[self.number]
+
+    def digest(self) -> bytes:
+        """SHA-256 of the values."""
+        return self.result.digest_of(self.number)
 
 
 class Runner:

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 
 START = hashlib.sha256(b"samebits logits chain 1").digest()  # what the first link follows
+MOST_THREADS = 16
+
+
+def row_digest(row: np.ndarray) -> bytes:
+    """SHA-256 of a row, float32 [vocab], as little-endian bytes."""
+    return hashlib.sha256(np.ascontiguousarray(row, "<f4").data).digest()
+
+
+def row_digests(rows: Iterable[np.ndarray]) -> list[bytes]:
+    """The same of many rows, side by side on threads: what a chain hashes in order is 64 bytes per row."""
+    return list(_threads().map(row_digest, rows))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "samebits-digests")
 
 
 class LogitsChain:
-    """Links so far, in hex; a link is SHA-256 of the one before it and of a row's bytes."""
+    """Links so far, in hex; a link is SHA-256 of the one before it and of a row's SHA-256."""
 
     def __init__(self, start: bytes = START) -> None:
         """start: the link before the first; that of an answer which is taken up in its middle is no constant."""
         self.links: list[str] = []
         self._last = start
 
-    def update(self, row: np.ndarray) -> None:
-        """Adds the link of a row, float32 [vocab], hashed as little-endian bytes."""
-        digest = hashlib.sha256(self._last)
-        digest.update(np.ascontiguousarray(row, "<f4").data)
-        self._last = digest.digest()
-        self.links.append(digest.hexdigest())
+    def update(self, digest: bytes) -> None:
+        """Adds the link of a row whose digest this is."""
+        self._last = hashlib.sha256(self._last + digest).digest()
+        self.links.append(self._last.hex())

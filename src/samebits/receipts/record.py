@@ -116,7 +116,7 @@ class Said:
 
     token_ids: tuple[int, ...] = stated(_IDS, "the tokens that were drawn")
     links: tuple[str, ...] = stated(
-        Several(Hex(), MAX_TOKENS), "one per token: SHA-256 of the link before it and of the logits it was drawn from"
+        Several(Hex(), MAX_TOKENS), "one per token: SHA-256 of the link before it and of the SHA-256 of its logits"
     )
     finish_reason: str = stated(Word(FINISHED + CUT), "why it ended; the last two are not recomputed")
     text_sha256: str = stated(Hex(), "of the answer's text in UTF-8, reasoning and all channels included")
