@@ -63,7 +63,7 @@ class Job:
         logprobs: TokenLogprobs | None,
         now: float,
     ) -> bool:
-        """A token for one sample, its row of logits, and logprobs where asked for; True when the sample ends with it."""
+        """A token for one sample, its row of logits, logprobs where asked for; True when the sample ends with it."""
         raise BadInput("job", "token", token, "a job that draws tokens")
 
     def take_rows(self, position: int, logits: np.ndarray, hidden: np.ndarray) -> bool:
