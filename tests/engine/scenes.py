@@ -11,7 +11,7 @@ from tiny_hybrid import HybridCheckpoint
 
 from samebits.backends.discovery import Found
 from samebits.cache import PageCache
-from samebits.engine.drafts.pace import DEVICE
+from samebits.engine.drafts.pace import Pace
 from samebits.engine.drafts.speculation import Speculation
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job
@@ -22,6 +22,7 @@ from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy, Scheduler
 
+EAGER = Pace(tuple(1 + 0.03 * count for count in range(16)), batch_tokens=64)  # bad guesses are tried for long
 PARAMS = {
     "greedy": SamplingParams(max_tokens=12, temperature=0, seed=0, hash_logits=True, ignore_eos=True),
     "two samples": SamplingParams(
@@ -171,7 +172,7 @@ class Lab:
         policy, drafter = options.pop("policy", Policy()), options.pop("drafter", None)
         engine = Engine(self.runner, self.tokenizer, policy, drafter=drafter, **options)
         if drafter is not None:  # bolder than is worth its time here
-            engine.speculation = Speculation(drafter, self.runner.vocab_size, DEVICE)
+            engine.speculation = Speculation(drafter, self.runner.vocab_size, EAGER)
         if num_pages or num_snapshots is not None:
             limits = self.runner.limits
             if self.runner.has_slots and num_snapshots is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from samebits.engine.drafts.acceptance import LEVELS, Acceptance, best_length
 from samebits.engine.drafts.choice import make_drafter
 from samebits.engine.drafts.drafter import Wanted
 from samebits.engine.drafts.ngram import LOOKUPS, NgramDrafter
+from samebits.engine.drafts.pace import Pace
+from samebits.engine.drafts.speculation import Speculation
 
 GREEDY = PARAMS["greedy"]
 COSTS = tuple(1 + 0.3 * count for count in range(9))
@@ -58,6 +61,24 @@ def test_more_is_asked_of_those_who_guess_well() -> None:
     for _ in range(400):
         bad.see(0, 0)
     assert bad.wish(COSTS) > 0  # it gets another chance
+
+
+class Few:
+    """Always has one guess, however many are wanted."""
+
+    def propose(self, wanted: Sequence[Wanted]) -> list[np.ndarray]:
+        return [want.tokens[-1:].copy() for want in wanted]
+
+    def forget(self, key: Hashable) -> None:
+        """Nothing is kept."""
+
+
+@pytest.mark.parametrize(("costs", "is_used"), [((1.0, 1.2, 1.4), True), ((1.0, 2.1, 1.2), False)])
+def test_guesses_that_are_too_few_for_a_dearer_step_are_left(lab: Lab, costs: Any, is_used: bool) -> None:
+    engine = lab.engine()
+    engine.speculation = Speculation(Few(), lab.runner.vocab_size, Pace(costs, batch_tokens=8))
+    engine.complete(engine.generate([5, 6, 7], SamplingParams(max_tokens=8, seed=1, ignore_eos=True)))
+    assert bool(engine.speculation.num_drafted) == is_used
 
 
 def test_a_model_that_guesses_for_itself_is_nearly_always_right(lab: Lab, random_tiny: Path) -> None:

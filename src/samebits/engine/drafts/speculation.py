@@ -55,7 +55,8 @@ class Speculation:
         found = self._ask(wanted)
         drafts = [NOTHING] * len(sequences)
         for i, draft in zip(wishes, found, strict=True):
-            drafts[i] = draft
+            costs = self._pace.costs[: len(draft) + 1]  # a drafter may find fewer than are worth a dearer step
+            drafts[i] = draft[: self._seen[sequences[i]].wish(costs)]
         return drafts
 
     def _ask(self, wanted: list[Wanted]) -> list[np.ndarray]:
