@@ -43,6 +43,12 @@ def test_a_link_is_the_hash_of_the_one_before_and_of_a_row() -> None:
     assert again.links == [second.hexdigest()]
 
 
+def test_there_is_none_of_a_tier_whose_bits_depend_on_the_batch(model_path: Path) -> None:
+    llm = LLM(model_path, context_len=64, numerics="fast")
+    with pytest.raises(BadInput, match="receipt: got fast numerics; needs invariant or portable"):
+        llm.generate([PROMPT], WISH)
+
+
 def test_it_says_what_was_asked_and_what_came_of_it(llm: LLM, receipt: Receipt, model_path: Path) -> None:
     answer = llm.generate([PROMPT], WISH)[0]
     said = receipt.answer
@@ -161,8 +167,9 @@ def changed(receipt: Receipt, path: str, value: object) -> bytes:
         ("model.more", 1, "model.field: got 'more'"),
         ("model.weights_sha256", "ab", "model.weights_sha256: got 'ab'; needs 64 hex digits"),
         ("model.name", "x" * 2000, "model.name"),
-        ("numerics.tier", "exact", "one of fast, invariant, portable"),
-        ("numerics.tier", "fast", "place: got null"),
+        ("numerics.tier", "exact", "one of invariant, portable"),
+        ("numerics.tier", "fast", "one of invariant, portable"),
+        ("numerics.tier", "invariant", "place: got null"),
         ("sampling.seed", 2**64, "sampling.seed"),
         ("sampling.temperature", "hot", "sampling.temperature: got 'hot'; needs a number"),
         ("sampling.temperature", 10**400, "sampling.temperature"),

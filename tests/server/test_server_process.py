@@ -68,6 +68,7 @@ def test_a_signal_lets_answers_end(model_path: Path) -> None:
     [
         (("--host", "0.0.0.0"), "serve: --api-key: got none; needs one, to listen on 0.0.0.0"),
         (("--deterministic", "--numerics", "fast"), "serve: --numerics: got fast"),
+        (("--receipts", "60", "--numerics", "fast"), "serve: --numerics: got fast"),
         (("--model", "no-such-model"), "no-such-model"),
         (("--backend", "no-such-backend"), "no-such-backend"),
         (("--numerics", "best"), "best"),

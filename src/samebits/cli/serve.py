@@ -96,6 +96,8 @@ def serve(
     console = Console(stderr=True)
     if deterministic and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
+    if receipts and settings.numerics == Tier.FAST.label:
+        raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --receipts")
     key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # click takes an empty variable for none
     door = Door(key, tuple(cors_origin))
     log_to_stderr(logging.INFO if verbose else logging.WARNING)

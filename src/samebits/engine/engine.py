@@ -14,6 +14,7 @@ import numpy as np
 
 from samebits.cache import PageCache
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.tiers import Tier
 from samebits.engine.checks import checked_ids, checked_samples, expected_ids
 from samebits.engine.delivery import Delivery
 from samebits.engine.drafts.drafter import Drafter
@@ -97,6 +98,9 @@ class Engine:
         """What receipts say of this model alike; BadInput where it has no files. May take a while, once."""
         if self._identity is None:
             raise BadInput("generate", "receipt", "True", "an engine whose model has files")
+        if self.runner.tier < Tier.INVARIANT:
+            needed = "invariant or portable: at fast, an answer's bits depend on what else is in the batch"
+            raise BadInput("generate", "receipt", f"{self.runner.tier.label} numerics", needed)
         from samebits.engine.notary import Notary, numerics_of, place_of
 
         return Notary(self._identity(), numerics_of(self.runner), place_of(self.runner), self.max_len)

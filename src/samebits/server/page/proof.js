@@ -14,13 +14,14 @@ export function proofRequest({ prompt, temperature, seed, maxTokens }) {
 }
 
 /**
- * Runs a proof and returns its record, in which both answers have their receipts. `said` gets a line on what is going on, `grown` a run ("alone" or "among") with
- * its answer so far. Refusal where the server refuses; aborting `signal` ends everything.
+ * Runs a proof and returns its record, in which both answers have their receipts, save in the fast tier, which has none.
+ * `said` gets a line on what is going on, `grown` a run ("alone" or "among") with its answer so far. Refusal where the server refuses; aborting `signal` ends everything.
  */
 export async function prove(request, signal, said, grown) {
   const { model, fingerprint, tier } = await state();
   said("Running it alone …");
-  const alone = await run(request, signal, answer => grown("alone", answer));
+  const asked = { ...request, receipt: tier !== "fast" };
+  const alone = await run(asked, signal, answer => grown("alone", answer));
   const bodies = neighbourBodies(request.max_tokens), ending = new AbortController();
   const end = () => ending.abort();
   signal.addEventListener("abort", end);
@@ -30,7 +31,7 @@ export async function prove(request, signal, said, grown) {
     const neighbours = startNeighbours(bodies, ending.signal);
     await untilRunning(neighbours, bodies.length, signal);
     said("Running it again, among them …");
-    among = await run(request, signal, answer => grown("among", answer));
+    among = await run(asked, signal, answer => grown("among", answer));
   } finally {
     end();
     signal.removeEventListener("abort", end);
@@ -82,7 +83,7 @@ async function run(request, signal, grown) {
   answer.receipt = null;
   const steps = watchSteps(await state());
   try {
-    const body = { ...request, receipt: true, stream_options: { include_usage: true } };
+    const body = { ...request, stream_options: { include_usage: true } };
     for await (const event of postEvents("v1/chat/completions", body, signal)) {
       for (const choice of event.choices) {
         answer.text += (choice.delta.reasoning_content ?? "") + (choice.delta.content ?? "");
