@@ -46,7 +46,7 @@ def completion(tokenizer: Tokenizer, text: str, **params: Any) -> tuple[Completi
     options = SamplingParams(max_tokens=1000, **params)
     answer = Answer(tokenizer, np.zeros(1, np.int32), options, 0, 2000)
     for token in tokenizer.encode(text, add_special=False):
-        if answer.push(token, lambda: np.zeros(1, np.float32), None).finish_reason:
+        if answer.push(token, None, None).finish_reason:
             break
     else:
         answer.cut("cancelled")
@@ -93,13 +93,13 @@ def test_half_a_character_before_a_mark() -> None:
     marks = tokenizer.special.marks
     assert marks is not None
     for token in (first, marks.end, marks.start):
-        answer.push(token, lambda: np.zeros(1, np.float32), None)
+        answer.push(token, None, None)  # nobody asks for its logits
     assert answer.completion().text == "\ufffd"
 
 
 def choice_of(tokenizer: Tokenizer, pieces: list[Piece]) -> tuple[dict[str, Any], dict[str, str]]:
     """The message of a whole chat answer, and the joined deltas of a stream."""
-    shape, reader, answer, streamed = ChatShape(tokenizer, False, False), TurnReader(), ChoiceAnswer(), {}
+    shape, reader, answer, streamed = ChatShape(tokenizer, False, False, None), TurnReader(), ChoiceAnswer(), {}
     for piece in pieces:
         step = Step(0, tuple(reader.push(piece)), piece)
         for event in step.events:

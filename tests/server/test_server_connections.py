@@ -143,10 +143,10 @@ def test_a_long_answer_is_not_cut_by_the_limits_on_requests(hasty: Running) -> N
     """Whether it is read slowly or at once; a pause of the engine's makes it longer than any limit."""
     plan, pause = hasty.llm.engine.scheduler.plan, 3 * max(ARRIVAL_SECONDS, STALL_SECONDS)
 
-    def slow_plan() -> Any:
+    def slow_plan(*given: Any) -> Any:
         hasty.llm.engine.scheduler.plan = plan  # type: ignore[method-assign]
         time.sleep(pause)
-        return plan()
+        return plan(*given)
 
     with closing(open_socket(hasty.url)) as sock:
         hasty.llm.engine.scheduler.plan = slow_plan  # type: ignore[method-assign]

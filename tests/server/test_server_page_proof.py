@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from samebits.receipts.record import from_json
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 HASHES = ("a" * 64, "b" * 64)
+STEP_SECONDS = 0.01  # about what a small model takes: the others run until a slow browser comes back
 NUM_TOKENS = 24
 
 
@@ -27,6 +29,13 @@ NUM_TOKENS = 24
 def roomy(model_path: Path) -> Iterator[Running]:
     """A server whose pool holds 32 sequences at once, each as long as the page asks for: it must keep up with them."""
     with running(model_path, {"num_pages": 1200}) as it:
+        plan = it.llm.engine.scheduler.plan
+
+        def paced(*given: Any) -> Any:
+            time.sleep(STEP_SECONDS)
+            return plan(*given)
+
+        it.llm.engine.scheduler.plan = paced  # type: ignore[method-assign]
         yield it
 
 

@@ -95,7 +95,6 @@ class LLM:
         flag("LLM", "share_prefixes", share_prefixes)
         with collector_paused():  # imports drop nothing
             from samebits.backends import discovery
-            from samebits.engine.drafts.choice import check_choice, make_drafter
             from samebits.engine.drafts.pace import pace_of
             from samebits.engine.engine import Engine
             from samebits.engine.runner import Runner
@@ -105,6 +104,8 @@ class LLM:
             from samebits.models.parts import Limits
             from samebits.scheduler import Policy
         if speculate is not None:
+            from samebits.engine.drafts.choice import check_choice, make_drafter
+
             check_choice(speculate)
         where = backend or discovery.default_name()
         policy = Policy(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:  # imported with the first receipt
+    from concurrent.futures import ThreadPoolExecutor
 
 START = hashlib.sha256(b"samebits logits chain 1").digest()  # what the first link follows
 MOST_THREADS = 16
@@ -26,6 +29,8 @@ def row_digests(rows: Iterable[np.ndarray]) -> list[bytes]:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "samebits-digests")
 
 
