@@ -116,7 +116,7 @@ def test_the_servers_answers_keep_thinking_apart() -> None:
     message, streamed = choice_of(tokenizer, pieces)
     assert (message["content"], message["reasoning_content"]) == ("Four \u00e9.", "Two and two.{}")
     job = Generation(tokenizer, np.zeros(1, np.int32), SamplingParams(), 2000, None, None)
-    shape = ChoiceShape(tokenizer, 0, job, CompletionBody.model_validate({"prompt": "x"}), None)
+    shape = ChoiceShape(tokenizer, 0, job, CompletionBody.model_validate({"prompt": "x"}), None, None)
     assert shape.whole(told)["text"] == "Four \u00e9."
     assert streamed == {"content": "Four \u00e9.", "reasoning_content": "Two and two.{}"}
     parts = [shape.part(piece)["text"] for piece in pieces]
