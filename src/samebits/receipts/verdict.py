@@ -99,6 +99,8 @@ class Verdict:
             name, numerics = receipt.model.name, receipt.numerics.version
             tier = "" if receipt.numerics.tier == "portable" else f", {receipt.numerics.tier}"
             return f"same bits: {self.num_tokens} tokens, model {name}, numerics {numerics}{tier}, {backend}"
+        if self.cause is Cause.UNREADABLE:
+            return f"{WORDS[Cause.UNREADABLE]}: {self.detail}"
         verb = "differs" if self.is_checked else "not checked"
         where = "" if self.position is None else f" at token {self.position}"
         pair = "" if self.stated is None else f" (stated {_short(self.stated)}, found {_short(self.computed or '')})"
