@@ -14,9 +14,10 @@ NAGA := tests/webgpu/naga
 SECONDS ?= 60
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
+NVRTC ?= nvidia-cuda-nvrtc==13.*
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run serve test clients fuzz test-triton lint types docs man golden format native-test asan tsan wheels site clean
+.PHONY: run serve test clients fuzz test-triton lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -75,6 +76,10 @@ golden: $(VENV)/.core
 native-test: $(VENV)/.core
 	@$(BIN)/python tests/native/native_bits.py
 
+# Those of aarch64 alone, on emulated CPUs: needs Debian's g++-aarch64-linux-gnu and qemu-user, or likewise.
+native-test-arm: $(VENV)/.core
+	@$(BIN)/python tests/native/native_bits.py --emulated
+
 # The same kernels, with spoiled data, and the team of threads, under sanitizers.
 asan: $(VENV)/.core
 	@$(BIN)/python tests/native/native_bits.py --sanitize address,undefined
@@ -131,7 +136,7 @@ $(TRITON_VENV)/.ready: pyproject.toml
 		tools = [d for d in p["optional-dependencies"]["dev"] if d.startswith(("pytest", "hypothesis"))]; \
 		print(*p["dependencies"], *tools, sep="\n")' > $(TRITON_VENV)/requirements.txt
 	@$(TRITON_VENV)/bin/python -m pip install -qq --disable-pip-version-check '$(TORCH)'
-	@$(TRITON_VENV)/bin/python -m pip install -qq --disable-pip-version-check '$(TRITON)' -r $(TRITON_VENV)/requirements.txt
+	@$(TRITON_VENV)/bin/python -m pip install -qq --disable-pip-version-check '$(TRITON)' '$(NVRTC)' -r $(TRITON_VENV)/requirements.txt
 	@touch $@
 
 clean:

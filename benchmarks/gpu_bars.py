@@ -1,7 +1,8 @@
 """The GPU backend's bars on a whole model: `python benchmarks/gpu_bars.py [--only q8_0/fast ...] [--json bars.json]`.
 
 A 7.4B llama with random weights is made on the spot. Decode and prefill go through the runner, step after step, each
-waited for, as a server's steps are; nothing is sampled. Figures are medians over steps.
+waited for; nothing is sampled. Figures are medians over steps. "generate" is what `LLM.generate` does with 64 requests,
+sampling and text included: new tokens per second, in steps of up to 4,096 tokens.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from generate_bars import Bench
 from rich.console import Console
 from rich.table import Table
 
@@ -25,7 +27,8 @@ from samebits.bench.shapes import SHAPES
 from samebits.engine.runner import Runner
 from samebits.models.parts import Limits
 
-PROMPT, LONG_PROMPT, SEQUENCES = 512, 4096, 64
+PROMPT, LONG_PROMPT, SEQUENCES = 512, 4096, 128
+ALONE, REQUESTS, ROUNDS = "decode", 64, 3
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Bar:
 
     fmt: str
     tier: str
-    work: str  # "decode", "batch" or "prefill"
+    work: str  # "decode" of one sequence, "decode-64" of so many, "prefill", or "generate", see generate_bars.py
     need: float | None
 
     @property
@@ -45,18 +48,24 @@ class Bar:
 BARS = (
     Bar("q8_0", "fast", "decode", 390),
     Bar("q8_0", "fast", "prefill", 20000),
-    Bar("q8_0", "fast", "batch", None),
+    Bar("q8_0", "fast", "decode-64", None),
     Bar("q8_0", "portable", "decode", 260),
-    Bar("q8_0", "portable", "prefill", 8000),
-    Bar("q8_0", "portable", "batch", None),
+    Bar("q8_0", "portable", "prefill", 15000),
+    Bar("q8_0", "portable", "decode-64", None),
     Bar("q4_0", "fast", "decode", 530),
-    Bar("q4_0", "fast", "batch", 10000),
+    Bar("q4_0", "fast", "decode-16", 5500),
+    Bar("q4_0", "fast", "decode-64", 16000),
+    Bar("q4_0", "fast", "decode-128", 20000),
     Bar("q4_0", "fast", "prefill", None),
+    Bar("q4_0", "fast", "generate", 6000),
     Bar("q4_0", "portable", "decode", 352),
-    Bar("q4_0", "portable", "batch", 4685),
+    Bar("q4_0", "portable", "decode-16", 4500),
+    Bar("q4_0", "portable", "decode-64", 9500),
+    Bar("q4_0", "portable", "decode-128", 11000),
     Bar("q4_0", "portable", "prefill", None),
+    Bar("q4_0", "portable", "generate", None),
     Bar("bf16", "invariant", "decode", 217),
-    Bar("bf16", "invariant", "prefill", None),
+    Bar("bf16", "invariant", "prefill", 25000),
 )
 
 
@@ -68,7 +77,7 @@ class Model:
         limits = Limits(
             max_tokens=LONG_PROMPT,
             max_sequences=SEQUENCES,
-            num_pages=SEQUENCES * (PROMPT + 128) // 16,
+            num_pages=1 + SEQUENCES * (1 + (PROMPT + 128) // 16),
             max_positions=LONG_PROMPT + 128,
         )
         checkpoint = RandomCheckpoint(self._config, fmt)
@@ -81,15 +90,27 @@ class Model:
         self.runner.run(batch).wait()
         return time.perf_counter() - started
 
+    def _await_kernels(self) -> None:
+        """Until the kernels of every size that was met are there: before that a step runs in a larger bucket."""
+        self.runner.backend.await_compiled()
+
     def tokens_per_second(self, work: str, steps: int) -> float:
+        if work == "generate":
+            bench = Bench(self.runner)
+            bench.measure(REQUESTS, LONG_PROMPT, 1, has_clock=False)  # meets the sizes of its steps
+            self._await_kernels()
+            return bench.measure(REQUESTS, LONG_PROMPT, ROUNDS, has_clock=False).tokens_per_second
         if work == "prefill":
             row = Row("prefill", LONG_PROMPT)
             self._seconds(row, 0, LONG_PROMPT)
             return LONG_PROMPT / statistics.median(self._seconds(row, 0, LONG_PROMPT) for _ in range(3))
-        row = Row("decode", steps, num_sequences=SEQUENCES if work == "batch" else 1, depth=PROMPT)
+        count = 1 if work == ALONE else int(work.removeprefix(f"{ALONE}-"))
+        row = Row("decode", steps, num_sequences=count, depth=PROMPT)
         chunk = LONG_PROMPT // row.num_sequences
         for start in range(0, PROMPT, chunk):
             self._seconds(row, start, min(chunk, PROMPT - start), has_logits=False)
+        self._seconds(row, PROMPT, 1)
+        self._await_kernels()
         for i in range(3):  # the first runs, the second captures
             self._seconds(row, PROMPT + i, 1)
         times = [self._seconds(row, PROMPT + 3 + i, 1) for i in range(steps)]

@@ -3,14 +3,19 @@
 Prints, for each way to start, the least wall time and the least processor time of all rounds. With --against, another
 environment's interpreter takes turns with this one, round by round, and the ratio of the two is printed: on a machine
 that is busy, only that means something.
+
+With --backend, only the first token of `samebits chat` is timed, on that backend; with --empty, once without any
+compiled kernel before all others, in a folder that is made for it and removed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,12 +31,16 @@ WAYS = {
     "first token of samebits chat": (*MAIN, "chat", "Hello", "--max-tokens", "1"),
 }
 BARS = {"samebits --version": 0.15, "import samebits; samebits.LLM": 0.25, "first token of samebits chat": 1.0}
+CHAT = "first token of samebits chat"
+EMPTY_BAR, FILLED_BAR = 15.0, 3.0  # seconds to the first token on a GPU, of 16 cores and an H200
 
 
 def seconds(python: str, arguments: tuple[str, ...]) -> tuple[float, float]:
     """(wall time, processor time) of one run."""
     before, start = _processor_seconds(), time.perf_counter()
-    subprocess.run([python, *arguments], capture_output=True, check=True)
+    done = subprocess.run([python, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr.strip() or f"{' '.join(arguments)} ended with {done.returncode}")
     return time.perf_counter() - start, _processor_seconds() - before
 
 
@@ -40,12 +49,34 @@ def _processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def on_backend(backend: str, numerics: str, is_empty: bool, rounds: int, output: Path | None) -> None:
+    """The first token on a backend: of the first run, without compiled kernels if asked for, and of the best other."""
+    arguments = (*WAYS[CHAT], "--backend", backend, "--numerics", numerics)
+    with tempfile.TemporaryDirectory() as folder:
+        if is_empty:
+            os.environ["TRITON_CACHE_DIR"] = folder
+        first, *others = [seconds(sys.executable, arguments) for _ in range(rounds + 1)]
+    least = min(others)
+    figures = {"first": first, "least_of_others": least}
+    print(f"{'':32} {'wall s':>8} {'CPU s':>8} {'bar s':>6}")
+    print(f"{'no kernel compiled' if is_empty else 'the first run':32} {first[0]:8.3f} {first[1]:8.3f} {EMPTY_BAR:>6}")
+    print(f"{'kernels found':32} {least[0]:8.3f} {least[1]:8.3f} {FILLED_BAR:>6}")
+    if output:
+        write_json(output, figures)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--against", help="another environment's interpreter, to take turns with")
     parser.add_argument("--output", type=Path, help="write the figures here")
+    parser.add_argument("--backend", help="time the first token on this backend alone")
+    parser.add_argument("--numerics", default="portable", help="with --backend: the tier")
+    parser.add_argument("--empty", action="store_true", help="with --backend: begin without any compiled kernel")
     given = parser.parse_args()
+    if given.backend:
+        on_backend(given.backend, given.numerics, given.empty, given.rounds, given.output)
+        return
     pythons = [sys.executable, *([given.against] if given.against else [])]
     figures = {}
     print(

@@ -18,7 +18,8 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "tests" / "models" / "data" / "llama" / "model-f32.gguf"
 OPS = ("rms_norm", "paged_attention", "sample")
-KINDS = (".py", ".so", ".pyd", ".wgsl", ".html", ".css", ".js", ".svg", ".typed")  # that a package of ours may hold
+CODE = (".py", ".so", ".pyd", ".wgsl", ".cu", ".cuh")
+KINDS = (*CODE, ".html", ".css", ".js", ".svg", ".typed")  # that a package of ours may hold
 SETS_OF_THIS_CPU = "from samebits.kernels.cpp import native; print(*native().isas())"
 
 

@@ -10,6 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # cores may be given to others for a while
+settings.load_profile("patient")
 
 if sys.dont_write_bytecode:  # else every process that a test starts would compile all that it imports
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / "build" / "bytecode")

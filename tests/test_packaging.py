@@ -61,6 +61,12 @@ def test_a_wheel_holds_the_package_and_nothing_else(tmp_path: Path, capsys: pyte
         check.check_contents(wheel_with(tmp_path, whole[:-1]))
 
 
+def test_what_a_source_archive_leaves_out_is_named_from_its_root() -> None:
+    """A bare name leaves out every folder of that name, rooms of the package among them; wheels follow it too."""
+    left_out = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]["sdist"]["exclude"]
+    assert [pattern for pattern in left_out if not pattern.startswith(("/", "."))] == []
+
+
 def test_an_extra_brings_the_extras_that_it_names() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     wanted = script("requirements").requirements_of("dev")

@@ -1,4 +1,4 @@
-"""Compiles the Triton kernels for GPUs that are not here: `python tools/compile_kernels.py --targets sm_90,gfx942`.
+"""Compiles the GPU kernels for GPUs that are not here: `python tools/compile_kernels.py --targets sm_90,gfx942`.
 
 Every distinct launch that kernel_launches.py finds is compiled once for each target. A kernel that does not compile,
 or that takes more shared memory than a target has, fails.
@@ -20,9 +20,10 @@ from typing import Any
 
 import torch
 import triton
-from kernel_launches import TARGETS, Launch, active_target, launches_of
+from kernel_launches import TARGETS, Launch, launches_of
 from triton import knobs
 
+from samebits.kernels.cuda.nvrtc import CudaBuild
 from samebits.ops import OPS, Op
 
 SHARED_BYTES = {"sm_80": 166912, "sm_90": 232448, "sm_100": 232448, "gfx942": 65536, "gfx1100": 65536}  # of a block
@@ -40,11 +41,13 @@ class Outcome:
 
 
 def compile_launch(launch: Launch) -> Outcome:
-    """Compiles it, or finds it in Triton's cache; nothing is thrown."""
+    """Compiles it, or finds it in the cache; nothing is thrown."""
     started = time.perf_counter()
     try:
-        with active_target(launch.target):  # kernels may ask which target they are compiled for
-            compiled = triton.compile(launch.source, target=TARGETS[launch.target], options=launch.options)
+        if isinstance(launch.build, CudaBuild):  # shapes.py chooses its shared memory, so that it fits
+            code = launch.build.code()
+            return Outcome(time.perf_counter() - started, *resources_of_cubin(code))
+        compiled = launch.build.compiled()
     except Exception as error:  # whatever the compiler raises is the finding
         lines = str(error).strip().splitlines() or [""]
         return Outcome(time.perf_counter() - started, error=f"{type(error).__name__}: {lines[-1].strip()}")
@@ -60,8 +63,13 @@ def resources(compiled: Any) -> tuple[int | None, int | None]:
         found = [re.search(rf"\.{key}:\s+(\d+)", compiled.asm["amdgcn"]) for key in ("vgpr_count", "vgpr_spill_count")]
         registers, spilled = (int(m.group(1)) if m else None for m in found)
         return registers, None if spilled is None else 4 * spilled
+    return resources_of_cubin(compiled.asm["cubin"])
+
+
+def resources_of_cubin(code: bytes) -> tuple[int | None, int | None]:
+    """The same, of machine code for NVIDIA's GPUs."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
+        file.write(code)
         file.flush()
         command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
         text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -71,7 +79,7 @@ def resources(compiled: Any) -> tuple[int | None, int | None]:
 
 def distinct(launches: Iterable[Launch]) -> list[Launch]:
     """Without those that several ops make alike."""
-    return list({(x.target, x.source.hash(), str(x.options)): x for x in launches}.values())
+    return list({(x.target, x.build.key): x for x in launches}.values())
 
 
 def one_per_function(launches: Iterable[Launch]) -> list[Launch]:

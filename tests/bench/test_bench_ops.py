@@ -31,7 +31,7 @@ def test_every_case_binds() -> None:
     labels = [case.label for case in op_cases()]
     assert len(labels) == len(set(labels))
     small = [case for case in op_cases() if case.name.startswith("decode") and "_k" not in case.name]
-    assert {case.call().op.name for case in small} == {"gemm", "paged_attention", "fused_add_rms_norm"}
+    assert {case.call().op.name for case in small} == {"gemm", "paged_attention", "fused_add_rms_norm", "silu_and_mul"}
 
 
 def test_an_unknown_case_is_a_line() -> None:

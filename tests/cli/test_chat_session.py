@@ -50,7 +50,7 @@ def test_a_conversation_is_typed_saved_and_remembered(start: Start, tmp_path: Pa
     file = tmp_path / "talk.jsonl"
     terminal = start("--system", "a")
     terminal.send("hi" + ENTER)
-    terminal.wait_for("3 tokens")  # the status line: what the answer cost
+    terminal.wait_for(": 3 tokens,")  # the status line: what the answer cost
     assert "tokens/s, context" in terminal.text
     terminal.send(f"one{CTRL_J}two{ENTER}")
     terminal.wait_for("\n. two")
@@ -73,7 +73,7 @@ def test_a_conversation_is_typed_saved_and_remembered(start: Start, tmp_path: Pa
     again.send(UP * 2)
     again.wait_for("\n> b\n. c")
     again.send(ENTER)
-    again.wait_for("2 tokens")  # what the command line states goes before what was saved
+    again.wait_for(": 2 tokens,")  # what the command line states goes before what was saved
     again.send(f"/save {file}{ENTER}")
     again.wait_for("4 turns in")
     assert read(file)[: len(messages) + 1][1:] == [system, *messages[:-1]]
@@ -99,7 +99,7 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
         terminal.send(line + ENTER)
         terminal.wait_for(shown)
     terminal.send("//hi" + ENTER)
-    terminal.wait_for("3 tokens")
+    terminal.wait_for(": 3 tokens,")
     terminal.send(f"/save {tmp_path / 'slash.jsonl'}{ENTER}")
     terminal.wait_for("1 turn in")
     assert read(tmp_path / "slash.jsonl")[1]["content"] == "/hi"
@@ -111,13 +111,13 @@ def test_a_message_that_is_too_long_leaves_the_conversation_as_it_was(start: Sta
     file = tmp_path / "kept.jsonl"
     terminal = start()
     terminal.send("hi" + ENTER)
-    terminal.wait_for("3 tokens")
+    terminal.wait_for(": 3 tokens,")
     terminal.send("b " * 100 + ENTER)
     terminal.wait_for("chat: message: got 199 tokens; needs fewer than 128 tokens")
     terminal.send("b " * 50 + ENTER)
     terminal.wait_for("tokens with all that was said before; needs fewer than 128")
     terminal.send("hello" + ENTER)
-    terminal.wait_for(lambda text: text.count("3 tokens") == 1 and "> hello" in text)
+    terminal.wait_for(lambda text: text.count(": 3 tokens,") == 1 and "> hello" in text)
     terminal.send(f"/save {file}{ENTER}")
     terminal.wait_for("2 turns in")
     assert [m["content"] for m in read(file)[1:] if m["role"] == "user"] == ["hi", "hello"]

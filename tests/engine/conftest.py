@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from random_tiny import write_random_tiny
 from scenes import Lab
+from tiny_hybrid import open_hybrid
 
 from samebits import LLM
 from samebits.backends.discovery import default_name, get
 from samebits.core.errors import SamebitsError
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.pull import pull
+from samebits.models.parts import Limits
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 
@@ -47,3 +49,13 @@ def random_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def lab(random_tiny: Path) -> Lab:
     return Lab(random_tiny, get(default_name()))
+
+
+@pytest.fixture(scope="session")
+def hybrid(random_tiny: Path) -> Lab:
+    return Lab(open_hybrid(random_tiny), get(default_name()), Limits(600, 16, 128, max_positions=200))
+
+
+@pytest.fixture(scope="session", params=["pages", "slots"])
+def any_lab(request: pytest.FixtureRequest, lab: Lab, hybrid: Lab) -> Lab:
+    return lab if request.param == "pages" else hybrid

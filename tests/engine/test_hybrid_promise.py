@@ -180,7 +180,7 @@ def test_models_from_files(name: str) -> None:
     """Samples fork off, prompts share prefixes, pages are short: the answers of each prompt alone."""
     stem = [int(i * i + 3) % 90 for i in range(40)]
     prompts = [stem + [i, 2 * i + 1, 5] * (1 + i % 3) for i in range(6)] + [stem[:7], stem[:32], stem[:33], [1]]
-    params = SamplingParams(max_tokens=40, temperature=0.9, seed=11, n=3, ignore_eos=True, hash_logits=True)
+    params = SamplingParams(max_tokens=24, temperature=0.9, seed=11, n=3, ignore_eos=True, hash_logits=True)
     path = Path(__file__).parents[1] / "models" / "data" / name
     alone = LLM(path, context_len=128, max_sequences=3, share_prefixes=False)
     expected = [answer for prompt in prompts for answer in alone.generate([prompt], params)]

@@ -95,7 +95,7 @@ def test_in_any_scene(lab: Lab) -> None:
         budget=st.sampled_from([1, 5, 17, 17, "dynamic", "off"]),
         shares=st.booleans(),
     )
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=20, deadline=None, derandomize=True)
     def play(
         seed: int, num_others: int, rate: float, cancelled: float, num_pages: Any, budget: Any, shares: bool
     ) -> None:

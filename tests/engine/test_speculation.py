@@ -87,7 +87,7 @@ def test_in_any_scene(lab: Lab) -> None:
         draft_tokens=st.sampled_from([2, 9, 64]),
         shares=st.booleans(),
     )
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=15, deadline=None, derandomize=True)
     def play(
         seed: int,
         num_others: int,
@@ -110,7 +110,7 @@ def test_in_any_scene(lab: Lab) -> None:
 
     play()
     assert num_preemptions > 20
-    assert sum(taken) > 500
+    assert sum(taken) > 100
 
 
 @pytest.mark.parametrize("page_size", [1, 3, 16])

@@ -1,7 +1,8 @@
 """Builds the C++ programs of this folder, runs them, compares what the instruction sets computed.
 
-`python native_bits.py` tries all sets that can be run here; with `--sanitize address,undefined`, the same and more
-under a sanitizer. Needs make and a C++ compiler; for aarch64 also a cross compiler and an emulator.
+`python native_bits.py` tries all sets that can be run here; with `--emulated`, those of aarch64 alone; with
+`--sanitize address,undefined`, all of this machine and more under a sanitizer. Needs make and a C++ compiler; for
+aarch64 also a cross compiler and an emulator (Debian's g++-aarch64-linux-gnu and qemu-user).
 """
 
 from __future__ import annotations
@@ -21,10 +22,15 @@ from native_cases import write_cases
 
 HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "native"
-CASES = BUILD / "cases.bin"
-SETS = {"x86_64": "scalar avx2 avx2_vnni avx512", "aarch64": "scalar neon neon_dotprod"}
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")  # the same for all test processes of a run
+CASES = BUILD / f"cases{RUN}.bin"
+SETS = {"x86_64": "scalar avx2 avx2_vnni avx512", "aarch64": "scalar neon neon_dotprod neon_i8mm"}
+if sys.platform == "linux":
+    SETS["aarch64"] += " sve256"
 ARM_COMPILER, ARM_EMULATOR, ARM_LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
-ARM_CPUS = ("max", "cortex-a53")  # with and without the dot product; ops are tried on the first, primitives on both
+# With all instructions and vectors of 256 bits, with longer and shorter ones, without the matrix product, without the
+# dot product; ops run on the first, primitives on all.
+ARM_CPUS = ("max,sve256=on", "max,sve512=on", "max,sve128=on", "cortex-a76", "cortex-a53")
 
 Results = dict[str, dict[str, str]]  # primitive or op -> set and CPU -> hash, "ok", or what is wrong
 
@@ -49,6 +55,14 @@ def alone() -> Iterator[None]:
     with open(BUILD / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def forget_cases() -> None:
+    """Cases of earlier runs; another test process may be reading this one's."""
+    with alone():
+        for path in BUILD.glob("cases*.bin"):
+            if path != CASES or not RUN:
+                path.unlink()
 
 
 def build(architecture: str, programs: tuple[str, ...], flags: str, folder: str) -> list[str]:
@@ -82,7 +96,7 @@ def native_lines() -> dict[str, str]:
 def arm_lines() -> dict[str, str]:
     """What `bits` prints on emulated CPUs of aarch64, by their names."""
     (program,) = build("aarch64", ("bits",), "-O1", "aarch64")
-    cases = dict(zip(ARM_CPUS, (str(CASES), os.devnull), strict=True))
+    cases = dict.fromkeys(ARM_CPUS, os.devnull) | {ARM_CPUS[0]: str(CASES)}
     return {cpu: output(ARM_EMULATOR, "-cpu", cpu, "-L", ARM_LIBRARIES, program, cases[cpu]) for cpu in ARM_CPUS}
 
 
@@ -123,13 +137,16 @@ def sanitize(kinds: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sanitize", metavar="KINDS")
-    kinds = parser.parse_args().sanitize
-    CASES.unlink(missing_ok=True)
-    if kinds:
-        sanitize(kinds)
+    parser.add_argument("--emulated", action="store_true", help="try the sets of aarch64 alone, on emulated CPUs")
+    given = parser.parse_args()
+    forget_cases()
+    if given.sanitize:
+        sanitize(given.sanitize)
         return 0
     reason = missing_for_arm()
-    found = results_of(native_lines() | ({} if reason else arm_lines()))
+    if given.emulated and reason:
+        raise SystemExit(f"aarch64 cannot be emulated: {reason}")
+    found = results_of(({} if given.emulated else native_lines()) | ({} if reason else arm_lines()))
     sets = sorted({who for by_set in found.values() for who in by_set})
     wrong = faults(found)
     print("\n".join(wrong) or f"{len(found)} primitives and ops have the same bits in {', '.join(sets)}")

@@ -6,6 +6,8 @@ So a new kernel is covered by the cases of its op, on every instruction set, wit
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,8 +18,10 @@ from samebits.kernels.cpp.table import LAYOUT_CODES, encoded
 from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.ops import OPS, Bound, bind, evaluate, make_inputs
 from samebits.ops.evaluate import spec_of
+from samebits.ops.record import Case, Op
 from samebits.verify.harness import raw_bytes
 
+MANY_TOKENS = 23  # for AMX and aarch64's matrix instruction, and tiles of 8, 4, 2 and 1 besides
 LARGEST_BYTES = 200_000  # of a case's tensors: an emulated CPU is slow
 
 
@@ -61,11 +65,19 @@ def write_case(file: BinaryIO, name: str, bound: Bound) -> None:
         write_tensor(file, tensor)
 
 
+def cases_of(op: Op) -> Iterator[Case]:
+    """Its own; of the matrix product, the small ones again with tokens for every kind of tile."""
+    yield from op.cases
+    if op.name == "gemm":
+        small = (case for case in op.cases if case.id.startswith("small-"))
+        yield from (replace(c, id=f"many-tokens-{c.id}", dims={**c.dims, "T": MANY_TOKENS}) for c in small)
+
+
 def write_cases(path: Path) -> None:
     """All cases that are small enough."""
     with open(path, "wb") as file:
         for op in OPS:
-            for case in op.cases:
+            for case in cases_of(op):
                 bound = bind(op, **make_inputs(op, case)) if not case.full else None
                 if bound and sum(raw_bytes(t).nbytes for t in bound.tensors.values()) <= LARGEST_BYTES:
                     write_case(file, f"{op.name}/{case.id}", bound)

@@ -1,7 +1,7 @@
 // Every function of the vector interface and of the elementary functions, on edges and on numbers of all sizes.
 #pragma once
 #include "data.h"
-#include "ops/elementary.h"
+#include "ops/activation.h"
 #include "ops/sums.h"
 
 namespace samebits::SAMEBITS_ISA {
@@ -244,6 +244,17 @@ inline void check_elementary(const Inputs& in) {
     pairs("erfc", in.small, [](F a, F) { return erfc(a * set(0.1f)); });
     pairs("copy_sign", in.any, [](F a, F b) { return copy_sign(a, b); });
     pairs("round_to_int", in.small, [](F a, F) { return round_to_int(a); });
+    const auto gated = [&](const char* name, auto act) {  // several vectors at a time, and what is left of a row
+        each(name, 200, [&](Hash& hash, int n) {
+            float y[200];
+            gate_row(act, in.small + n, in.normal + 2 * n, y, n);
+            for (int i = 0; i < n; i++) hash.real(y[i]);
+        });
+    };
+    gated("silu-row", SiluMul{});
+    gated("gelu-tanh-row", GeluTanhMul{});
+    gated("gelu-erf-row", GeluErfMul{});
+    gated("clamped-row", ClampedMul(1.7f, 7.0f));
     each("row_chains", 48, [&](Hash& hash, int i) { add(hash, row_chains(in.normal + 16 * i)); });
     each("row_sum", 600, [&](Hash& hash, int n) {
         hash.real(row_sum(n, [&](int64_t i, int count) { return load_partial(in.normal + i, count); }));

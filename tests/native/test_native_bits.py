@@ -8,7 +8,18 @@ from functools import cache
 
 import native_bits
 import pytest
-from native_bits import BUILD, SETS, Results, arm_lines, faults, machine, missing_for_arm, native_lines, results_of
+from native_bits import (
+    ARM_CPUS,
+    BUILD,
+    SETS,
+    Results,
+    arm_lines,
+    faults,
+    machine,
+    missing_for_arm,
+    native_lines,
+    results_of,
+)
 
 pytestmark = pytest.mark.skipif(
     shutil.which("make") is None or not any(shutil.which(c) for c in ("c++", "g++")),
@@ -18,8 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", autouse=True)
 def _fresh_cases() -> None:
-    with native_bits.alone():
-        native_bits.CASES.unlink(missing_ok=True)
+    native_bits.forget_cases()
 
 
 @cache
@@ -38,15 +48,17 @@ def test_sets_of_this_machine_agree() -> None:
     assert faults(native_results()) == []
 
 
-def test_sets_of_aarch64_agree_with_them() -> None:
+def test_sets_of_aarch64_agree_with_them_and_a_cpu_has_those_whose_instructions_it_has() -> None:
     both = {name: by_set | arm_results()[name] for name, by_set in native_results().items()}
     assert faults(both) == []
-
-
-def test_a_cpu_without_the_dot_product_has_the_other_sets() -> None:
-    assert set(arm_results()["dot_small"]) == {
-        "neon_dotprod on max", "neon on max", "scalar on max", "neon on cortex-a53", "scalar on cortex-a53"
-    }  # fmt: skip
+    sets = {cpu: [who.split()[0] for who in arm_results()["dot_small"] if who.endswith(cpu)] for cpu in ARM_CPUS}
+    assert sets == {
+        "max,sve256=on": ["sve256", "neon_i8mm", "neon_dotprod", "neon", "scalar"],
+        "max,sve512=on": ["neon_i8mm", "neon_dotprod", "neon", "scalar"],
+        "max,sve128=on": ["neon_i8mm", "neon_dotprod", "neon", "scalar"],
+        "cortex-a76": ["neon_dotprod", "neon", "scalar"],
+        "cortex-a53": ["neon", "scalar"],
+    }
 
 
 def test_a_set_defines_nothing_that_another_could_be_linked_to() -> None:

@@ -31,7 +31,7 @@ from samebits.ops.build import OpBuilder
 from samebits.passes import MemoryPlan, check_plan, plan_memory, run_pipeline
 
 TOKENS, WIDTH = Sym("T", 6), 32
-quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 FORMATS = ("f32", "f16", "q8_0", "q4_0")
 CHOICES = ("add", "mul", "scale", "cast", "rms_norm", "gemm", "fused", "halves", "concat", "heads", "bias")
 

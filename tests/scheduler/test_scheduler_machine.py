@@ -115,6 +115,6 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 SchedulerMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=24, derandomize=True, deadline=None, database=None
+    max_examples=40, stateful_step_count=24, derandomize=True, deadline=None, database=None
 )
 TestSchedulerMachine = SchedulerMachine.TestCase

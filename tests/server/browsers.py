@@ -41,7 +41,7 @@ def opened(browser: Any, url: str, path: str = "/", **options: Any) -> Iterator[
     options = {"viewport": {"width": 1280, "height": 800}, **options}
     with browser.new_context(**options) as context:
         page, faults, asked = context.new_page(), list[str](), list[str]()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda message: faults.append(message.text) if "Policy" in message.text else None)
         page.on("request", lambda request: asked.append(request.url))

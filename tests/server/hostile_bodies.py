@@ -83,7 +83,8 @@ def _with(path: str, **more: Any) -> bytes:
     return json.dumps({**_plain(path), **short, **more}).encode()
 
 
-def _of_every_route(path: str, field: str) -> Iterator[Row]:
+def _of_every_route(path: str) -> Iterator[Row]:
+    field = FIELDS[path]
     for name, item in ITEMS.items():
         if path in (CHAT, COMPLETE):
             yield Row(f"a list of {name}", path, lambda i=item: filled(f'{{"{field}":[', i, "]}"))
@@ -173,33 +174,37 @@ def _formats() -> Iterator[Row]:
     yield Row("format: 60,000 values", CHAT, lambda: filled(schema + '{"enum":[', '"a",', "]}}}}", 60_000))
 
 
-def _long_texts() -> Iterator[Row]:
-    """Legal ones, in the fields that are tokenized."""
-    for path, before, after in (
-        (CHAT, '{"messages":[{"role":"user","content":"', '"}]}'),
-        (COMPLETE, '{"prompt":"', '"}'),
-        (EMBED, '{"input":"', '"}'),
-        ("/tokenize", '{"text":"', '"}'),
-        (RESPOND, '{"input":"', '"}'),
-        (MESSAGE, '{"max_tokens":2,"messages":[{"role":"user","content":"', '"}]}'),
-        (GENERATE, '{"prompt":"', '"}'),
-    ):
-        for name, item in {
-            "blanks": " ",
-            "one letter": "a",
-            "words": "hello ",
-            "an emoji": "\N{GRINNING FACE}",
-        }.items():
-            yield Row(f"a text of {name}", path, lambda b=before, i=item, a=after: filled(b, i, a))
-        for name, item in TEXTS.items():
-            yield Row(f"a text of {name}", path, lambda b=before, i=item, a=after: filled(b, i, a))
+TEXT_FIELDS = {  # that are tokenized: what stands before and after a text
+    CHAT: ('{"messages":[{"role":"user","content":"', '"}]}'),
+    COMPLETE: ('{"prompt":"', '"}'),
+    EMBED: ('{"input":"', '"}'),
+    "/tokenize": ('{"text":"', '"}'),
+    RESPOND: ('{"input":"', '"}'),
+    MESSAGE: ('{"max_tokens":2,"messages":[{"role":"user","content":"', '"}]}'),
+    GENERATE: ('{"prompt":"', '"}'),
+}
+
+
+def _long_texts(path: str) -> Iterator[Row]:
+    """Legal ones."""
+    before, after = TEXT_FIELDS[path]
+    for name, item in TEXTS.items():
+        yield Row(f"a text of {name}", path, lambda i=item: filled(before, i, after))
+
+
+def _shared(make: Callable[[str], Iterator[Row]], paths: list[str]) -> Iterator[Row]:
+    """All rows for the first two routes; the others, which read bodies by the same code, share one set in turn."""
+    rows = [list(make(path)) for path in paths]
+    yield from (row for of_one in rows[:2] for row in of_one)
+    for i, of_others in enumerate(zip(*rows[2:], strict=True)):
+        yield of_others[i % len(of_others)]
 
 
 ROWS = [
-    *(row for path, field in FIELDS.items() for row in _of_every_route(path, field)),
+    *_shared(_of_every_route, list(FIELDS)),
     *(Row(name, CHAT, lambda i=item: filled("", i, "")) for name, item in RAW.items()),
     *_answers(),
     *_other_fields(),
     *_formats(),
-    *_long_texts(),
+    *_shared(_long_texts, list(TEXT_FIELDS)),
 ]

@@ -33,7 +33,7 @@ class Running:
         return self.served.llm
 
     def client(self, **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60, **options)
+        return plain_client(base_url=self.url, timeout=60, **options)
 
     def check_idle(self, seconds: float = 10.0) -> None:
         """All pages are free within some seconds, and add up."""
@@ -43,6 +43,11 @@ class Running:
             time.sleep(0.02)
         assert pages.num_used == 0
         self.llm.engine.scheduler.check_integrity()
+
+
+def plain_client(**options: Any) -> httpx.Client:
+    """A client of servers without TLS: reading the certificates that it would trust takes longer than most tests."""
+    return httpx.Client(verify=False, **options)
 
 
 def free_port() -> int:
@@ -63,14 +68,15 @@ def running(path: Path, llm_options: dict[str, Any] | None = None, **options: An
     url = f"http://{host}:{port}"
     try:
         deadline = time.monotonic() + 60
-        while True:
-            try:
-                if httpx.get(f"{url}/health").status_code == 200:
-                    break
-            except httpx.TransportError:
-                pass
-            assert time.monotonic() < deadline, "the server does not become healthy"
-            time.sleep(0.02)
+        with plain_client() as client:
+            while True:
+                try:
+                    if client.get(f"{url}/health").status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                assert time.monotonic() < deadline, "the server does not become healthy"
+                time.sleep(0.02)
         app: Any = server.config.app
         yield Running(url, app.state.served)
     finally:

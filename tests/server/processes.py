@@ -11,9 +11,10 @@ LOOK_SECONDS = 0.02
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name; none for one that has gone."""
+    """The fields of /proc/PID/stat after the name; none for one that has gone. Meters read it of all, all the time."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read().decode(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
 

@@ -298,7 +298,7 @@ def test_a_disconnect_frees_the_pages(server: Running) -> None:
         next(reply.iter_lines())
     server.check_idle()
     with server.client() as client, pytest.raises(httpx.ReadTimeout):
-        client.post(COMPLETE, json={**wishes, "stream": False}, timeout=0.05)
+        client.post(COMPLETE, json={**wishes, "stream": False}, timeout=httpx.Timeout(60, read=0.05))
     server.check_idle()
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ import pytest
 from live_server import NAME, Running
 
 
-@pytest.fixture
-def client(server: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+@pytest.fixture(scope="module")
+def client(server: Running) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as it:
+        yield it
 
 
 def test_openai_chat_and_stream(client: openai.OpenAI) -> None:

@@ -101,11 +101,11 @@ def test_nobody_compiles_for_a_client_that_has_gone(server: Running) -> None:
 
     def leave(number: int) -> None:
         with server.client() as client, pytest.raises(httpx.ReadTimeout):
-            client.post(CHAT, json=asking(endless(1000 + number)), timeout=0.3)
+            client.post(CHAT, json=asking(endless(1000 + number)), timeout=httpx.Timeout(60, read=0.3))
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(leave, range(12)))
-    wait_until(lambda: server.served.grammars.num_compiling <= grammars.MAX_COMPILING, seconds=1.5)
+    wait_until(lambda: server.served.grammars.num_compiling <= grammars.MAX_COMPILING, seconds=4)
     wait_until(lambda: server.served.grammars.num_compiling == 0)
 
 
@@ -170,12 +170,12 @@ def test_a_signal_during_a_bad_compilation_leaves_nothing(model_path: Path, numb
     with process(
         "--model", str(model_path), "--port", str(port), "--context-len", "128", "--grammar-seconds", "0.5"
     ) as server:
-        wait_healthy(url)
-        assert httpx.post(url + CHAT, json=asking(GOOD), timeout=60).status_code == 200
+        wait_healthy(url, server)
+        assert httpx.post(url + CHAT, json=asking(GOOD), timeout=60, verify=False).status_code == 200
 
         def ask(i: int) -> None:
             try:
-                httpx.post(url + CHAT, json=asking(endless(i)), timeout=60)
+                httpx.post(url + CHAT, json=asking(endless(i)), timeout=60, verify=False)
             except httpx.TransportError:
                 return  # the server has gone
 

@@ -35,13 +35,13 @@ def client_of(server: Running, api_key: str = "none") -> Iterator[Any]:
         yield it
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[Any]:
     with client_of(server) as it:
         yield it
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def roomy_client(roomy: Running) -> Iterator[Any]:
     with client_of(roomy) as it:
         yield it

@@ -22,7 +22,7 @@ TOOL = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[Any]:
     made = ollama.Client(host=server.url)
     yield made

@@ -143,4 +143,4 @@ LONG = {
 @pytest.mark.parametrize("kind", LONG)
 def test_long_texts_do_not_hang_the_page(page: Any, kind: str) -> None:
     """A quadratic parser would take minutes for these, a linear one well under a second."""
-    assert page.evaluate(SECONDS, LONG[kind]) < 5
+    assert page.evaluate(SECONDS, LONG[kind]) < 20

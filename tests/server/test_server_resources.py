@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 from hostile_bodies import MAX_BYTES, ROWS, Row
-from live_server import free_port
+from live_server import free_port, plain_client
 from processes import Meter, cpu_seconds
 from test_server_process import wait_healthy
 
 MAX_CPU_SECONDS, MAX_MEMORY_BYTES, MAX_LAG_SECONDS = 2.0, 300 << 20, 0.05
-NUM_TRIES = 4  # other work on the machine may disturb some
+NUM_TRIES = 12  # other work on the machine may disturb most; what is ours is there in all
 JSON = {"content-type": "application/json"}
 SCRIPT = Path(__file__).with_name("watched_server.py")
 
@@ -45,8 +45,8 @@ def watched(model_path: Path) -> Iterator[Watched]:
     command = [sys.executable, str(SCRIPT), str(model_path), str(port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            wait_healthy(f"http://127.0.0.1:{port}")
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, headers=JSON) as client:
+            wait_healthy(f"http://127.0.0.1:{port}", process)
+            with plain_client(base_url=f"http://127.0.0.1:{port}", timeout=120, headers=JSON) as client:
                 warm_up(client)
                 yield Watched(process, client, Meter(process.pid).now())
         finally:

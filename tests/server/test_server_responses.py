@@ -23,13 +23,13 @@ TOOL = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as it:
         yield it
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def roomy_client(roomy: Running) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{roomy.url}/v1", api_key="none", max_retries=0) as it:
         yield it

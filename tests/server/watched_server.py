@@ -1,13 +1,14 @@
 """A server that watches its own event loop: `python watched_server.py MODEL PORT`.
 
 Each line on its standard input is answered with the longest time, in seconds, for which the loop kept a task waiting
-that was due since the line before. Time for which the machine ran other programs, while a thread of ours could have
-run, is not counted.
+that was due since the line before. Time for which the machine ran other programs or other machines, while a thread of
+ours could have run, is not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
@@ -27,7 +28,8 @@ def kept_waiting() -> float:
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # a thread that has just ended
             total += int((task / "schedstat").read_text().split()[1])
-    return total / 1e9
+    stolen_ticks = int(Path("/proc/stat").read_text().split(maxsplit=9)[8])
+    return total / 1e9 + stolen_ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Heart:

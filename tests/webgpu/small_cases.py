@@ -9,6 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,10 @@ def num_bytes(inputs: dict[str, Any]) -> int:
     return sum(x.nbytes for x in arrays if isinstance(x, np.ndarray))
 
 
-def small_first(op: Op) -> list[Case]:
+@cache
+def small_first(op_name: str) -> list[Case]:
     """Quick cases with names, by the bytes of their inputs."""
+    op = OPS[op_name]
     sizes = {case.id: num_bytes(make_inputs(op, case)) for case in op.cases if not case.full}
     cases = [case for case in op.cases if sizes.get(case.id, MOST_BYTES) < MOST_BYTES]
     return sorted(cases, key=lambda case: sizes[case.id])
@@ -43,7 +46,7 @@ def small_first(op: Op) -> list[Case]:
 
 def largest_served(backend: Backend, op: Op) -> tuple[str, Bound]:
     """(name, call) of the largest small case that a kernel serves in the portable tier, or of the one in CHOSEN."""
-    for case in reversed(small_first(op)):
+    for case in reversed(small_first(op.name)):
         if case.id != CHOSEN.get(op.name, case.id):
             continue
         bound = bind(op, **make_inputs(op, case))

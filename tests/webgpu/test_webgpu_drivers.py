@@ -51,14 +51,19 @@ def environment(driver: Driver) -> dict[str, str]:
     return {**os.environ, **chosen, **driver.settings}
 
 
+@pytest.fixture(scope="module")
+def wanted(webgpu: Backend) -> dict[str, str]:
+    """The reference's hashes by op and case."""
+    cases = {op: largest_served(webgpu, OPS[op]) for op in WITH_KERNELS}
+    return {f"{op} {case_id}": sha256(evaluate(bound)) for op, (case_id, bound) in cases.items()}
+
+
 @pytest.mark.parametrize("name", DRIVERS)
-def test_the_reference_bits_on_every_driver(webgpu: Backend, name: str) -> None:
+def test_the_reference_bits_on_every_driver(wanted: dict[str, str], name: str) -> None:
     driver = DRIVERS[name]
     command = [sys.executable, str(SCRIPT)]
     done = subprocess.run(command, env=environment(driver), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     answer = json.loads(done.stdout)
     assert driver.shows in answer["device"]
-    cases = {op: largest_served(webgpu, OPS[op]) for op in WITH_KERNELS}
-    wanted = {f"{op} {case_id}": sha256(evaluate(bound)) for op, (case_id, bound) in cases.items()}
     assert answer["hashes"] == wanted

@@ -17,7 +17,7 @@ MOST_CASES = 2  # of an op: `samebits verify` runs them all
 def test_small_cases_pass_every_check(webgpu: Backend, name: str) -> None:
     """Cases that the kernels refuse are passed over; an op of which nothing is served fails."""
     op, passed = OPS[name], 0
-    for case in small_first(op):
+    for case in small_first(name):
         task = Task("webgpu", name, case.id, ("portable",))
         (result,) = verify_case(webgpu, webgpu.probe(), op, case, task)
         assert result.status != "fail", f"{result.reason}; {result.replay}"

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samebits.api.requests import (
     Message,
     Params,
     Prompt,
-    messages_of,
     one_params,
     one_prompt,
     params_for,
     several_prompts,
     single,
 )
+from samebits.api.texts import Texts
 from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.catalog import DEFAULT_MODEL
-from samebits.loaders.chat import PromptEnd
-from samebits.loaders.tokenizer import TextTooLong
 
 if TYPE_CHECKING:  # what a model needs is imported for a model
-    from datetime import datetime
-
     import numpy as np
 
+    from samebits.backends.interface import CompileProgress
     from samebits.engine.answer import Completion, Piece
     from samebits.engine.job import Generation
     from samebits.engine.text_jobs import Score
@@ -39,13 +36,11 @@ if TYPE_CHECKING:  # what a model needs is imported for a model
     from samebits.receipts.record import Model, Receipt
     from samebits.receipts.verdict import Verdict
 
-LEAST_PREFILL = 128  # prompt tokens that a step takes beside any number of decodes
-CONTEXTS, ENOUGH_TOKENS = 4, 32768  # KV memory where none is stated
 MAX_SIZE = 2**31 - 1
 __all__ = ["LLM", "SamplingParams"]
 
 
-class LLM:
+class LLM(Texts):
     """A model on a backend.
 
     model       a short name such as "smollm2", "hf:owner/repo:Q4_K_M", a path to a GGUF file or a Hugging Face folder,
@@ -59,11 +54,16 @@ class LLM:
     max_sequences    requests that run at once; others wait in the queue
     num_pages        pages of KV memory, page_size tokens each; if absent, four contexts, but at most 32,768 tokens or
                      one context
-    max_batch_tokens the number of tokens that a step aims at
+    max_batch_tokens the number of tokens that a step aims at; if absent, 512, and 2048 on a GPU
     prefill_budget   prompt tokens in a step: "dynamic", what decodes leave of max_batch_tokens; a number; or "off"
     share_prefixes   keep pages of prompts for later ones that start the same
     speculate        "ngram" or "draft:MODEL", a smaller model with the same vocabulary: tokens are guessed and verified
                      several at a time where the batch leaves room. It changes no bit of any answer
+
+    While it is loaded:
+    progress          is called with the number of tensors that are there, and of all
+    compile_progress  is called with the number of kernels compiled, of all that it waits for, and the seconds so far,
+                      on a backend that compiles them and where they are not on disk
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LLM:
         numerics: str | None = None,
         threads: int | None = None,
         context_len: int | None = None,
-        max_batch_tokens: int = 512,
+        max_batch_tokens: int | None = None,
         prefill_budget: int | str = "dynamic",
         max_sequences: int = 32,
         num_pages: int | None = None,
@@ -84,9 +84,11 @@ class LLM:
         k_format: str = "f16",
         v_format: str = "f16",
         progress: Progress | None = None,
+        compile_progress: CompileProgress | None = None,
     ) -> None:
-        sizes = {"page_size": page_size, "max_batch_tokens": max_batch_tokens, "max_sequences": max_sequences}
+        sizes = {"page_size": page_size, "max_sequences": max_sequences}
         optional = {"threads": threads, "context_len": context_len, "num_pages": num_pages}
+        optional["max_batch_tokens"] = max_batch_tokens
         for name, size in (*sizes.items(), *((n, v) for n, v in optional.items() if v is not None)):
             whole_number("LLM", name, size, 1, MAX_SIZE)
         for name, text in (("backend", backend), ("numerics", numerics)):
@@ -95,44 +97,37 @@ class LLM:
         flag("LLM", "share_prefixes", share_prefixes)
         with collector_paused():  # imports drop nothing
             from samebits.backends import discovery
-            from samebits.engine.drafts.pace import pace_of
+            from samebits.backends.interface import Backend
             from samebits.engine.engine import Engine
             from samebits.engine.runner import Runner
+            from samebits.engine.sizes import limits_for, policy_for
             from samebits.loaders.files import facts_of
             from samebits.loaders.obtain import obtain
             from samebits.models.checkpoint import open_checkpoint
-            from samebits.models.parts import Limits
-            from samebits.scheduler import Policy
         if speculate is not None:
             from samebits.engine.drafts.choice import check_choice, make_drafter
 
             check_choice(speculate)
         where = backend or discovery.default_name()
-        policy = Policy(
-            prefill_budget,
-            max_batch_tokens,
-            min(LEAST_PREFILL, max_batch_tokens),
-            draft_batch_tokens=pace_of(where).batch_tokens,
-        )
+        discovery.expect_model(where)
+        found = discovery.get(where)
+        policy = policy_for(where, prefill_budget, max_batch_tokens or (found.backend or Backend).step_tokens)
         with collector_paused():
             path = obtain(model)
             checkpoint = open_checkpoint(path)
-            self._path = path
+            self.path = path
             which = partial(_identity, model, path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
-            longest = checkpoint.config.context_len
-            length = min(longest if context_len is None else context_len, longest)
-            enough = max(length, min(min(max_sequences, CONTEXTS) * length, ENOUGH_TOKENS))
-            limits = Limits(
-                max_tokens=policy.max_step_tokens(max_sequences),
+            limits = limits_for(
+                checkpoint.config.context_len,
+                policy,
+                context_len=context_len,
                 max_sequences=max_sequences,
-                num_pages=num_pages or -(-enough // page_size) + 1,
+                num_pages=num_pages,
                 page_size=page_size,
-                max_positions=length,
                 k_format=k_format,
                 v_format=v_format,
             )
-            found = discovery.get(where)
             # before anything that stays, so that the memory it used is given back whole
             self.tokenizer = checkpoint.tokenizer()
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
@@ -142,6 +137,8 @@ class LLM:
         self.engine = Engine(
             self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter, identity=which
         )
+        self.runner.backend.await_compiled(compile_progress)
+        self.max_len = self.engine.max_len
         self.runner.backend.trim()
 
     def generate(
@@ -161,7 +158,8 @@ class LLM:
             for job in jobs:
                 self.engine.cancel(job)
             raise
-        self.engine.complete(*jobs)
+        with collector_paused():  # answers have no cycles, and a search of everything may take as long as many steps
+            self.engine.complete(*jobs)
         return [answer for job in jobs for answer in job.completions()]
 
     def stream(self, prompt: Prompt, params: Params | None = None) -> Iterator[Piece]:
@@ -180,55 +178,6 @@ class LLM:
             job.check()
         finally:
             self.engine.cancel(job)
-
-    def encode(self, text: str, add_special: bool = True) -> list[int]:
-        """A prompt's token ids; TextTooLong, before any work where possible, for more than the context holds."""
-        if not isinstance(text, str):
-            raise BadInput("encode", "text", type(text).__name__, "a text")
-        return self.tokenizer.encode(text, add_special, max_tokens=self.engine.max_len)
-
-    def chat_prompt(
-        self,
-        messages: str | Message | Sequence[Message],
-        now: datetime | None = None,
-        variables: Mapping[str, Any] | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        ending: PromptEnd = PromptEnd.ANSWER,
-    ) -> list[int]:
-        """Messages through the model's own template, as token ids; BadInput if it has none, TextTooLong as `encode`.
-
-        messages    a conversation, one message, or a text, which is what the user says
-        now         the time for templates that print it; the current time if absent
-        variables   of the template's own, such as `reasoning_effort`; BadInput for one that it does not name
-        tools       functions that the model may call, as OpenAI's API has them; BadInput where the template knows none
-        ending      whether an answer begins behind them, or the last of them goes on
-        """
-        messages = messages_of(messages)
-        if self.chat_template is None:
-            raise BadInput("chat", "model", "no chat template", "a model that carries one")
-        for name, value in (variables or {}).items():
-            if not self.chat_template.names(name):
-                raise BadInput("chat", name, repr(value), "nothing: the model's chat template does not name it")
-        if tools and not self.chat_template.names("tools"):
-            raise BadInput("chat", "tools", f"{len(tools)}", "none: the model's chat template does not name them")
-        num_chars = sum(len(part) for message in messages for part in message.values() if isinstance(part, str))
-        max_bytes, reason = self.tokenizer.max_bytes(self.engine.max_len)
-        if num_chars > max_bytes:
-            raise TextTooLong("chat", "messages", f"{num_chars} characters", f"at most {max_bytes}{reason}")
-        special = self.tokenizer.special
-        is_continued = ending is PromptEnd.CONTINUED
-        render = self.chat_template.render_to_continue if is_continued else self.chat_template.render
-        options: dict[str, Any] = {} if is_continued else {"add_generation_prompt": ending is PromptEnd.ANSWER}
-        text = render(
-            messages,
-            **options,
-            bos_token=self.tokenizer.token_text(special.bos),
-            eos_token=self.tokenizer.token_text(special.eos),
-            tools=tools,
-            variables=variables,
-            now=now,
-        )
-        return self.encode(text, add_special=False)
 
     def chat(self, messages: str | Message | Sequence[Message], params: Params | None = None) -> Completion:
         """The model's answer to a conversation, or to a text that the user says."""
@@ -264,7 +213,7 @@ class LLM:
         if max_tokens is not None:
             whole_number("replay", "max_tokens", max_tokens, 1, MAX_SIZE)
         key = None if public_key is None else read_public_key(public_key)
-        replayer = Replayer(self.engine, self.tokenizer, self._path, public_key=key, max_tokens=max_tokens)
+        replayer = Replayer(self.engine, self.tokenizer, self.path, public_key=key, max_tokens=max_tokens)
         return replayer.replay(several)
 
     def embed(self, texts: Prompt | Sequence[Prompt], pooling: str = "mean") -> np.ndarray:

@@ -40,9 +40,9 @@ class Found:
     reason: str = ""
 
 
-def _load_maker(target: str) -> Callable[[], Backend]:
+def _load_maker(target: str) -> Callable[..., Backend]:
     module, _, attribute = target.partition(":")
-    loaded: Callable[[], Backend] = getattr(import_module(module), attribute)
+    loaded: Callable[..., Backend] = getattr(import_module(module), attribute)
     return loaded
 
 
@@ -99,6 +99,25 @@ def get(name: str) -> Found:
     if matches[0].backend is None:
         raise Unavailable(f"backend {name}: {matches[0].reason}")
     return matches[0]
+
+
+def expect_model(name: str) -> None:
+    """Says that a model will be run on a backend, before anything of it is imported: some have work to do meanwhile."""
+    if name in IN_TREE:
+        module = import_module(IN_TREE[name].partition(":")[0])
+        if hasattr(module, "expect_model"):
+            module.expect_model()
+
+
+def described(target: str) -> Found:
+    """A GPU that is not here, written as "sm_90/132": kernels can be compiled for it, and nothing runs.
+
+    BadInput for another text, Unavailable where its toolchain is missing or compiles nothing.
+    """
+    backend: Backend = _load_maker("samebits.backends.gpu:described")(target)
+    if not backend.compiles_kernels:
+        raise Unavailable("warm: kernels are interpreted here, since TRITON_INTERPRET is set; needs it unset")
+    return Found(backend.name, "built in", backend, backend.probe())
 
 
 def made(name: str) -> Backend:

@@ -29,6 +29,32 @@ from samebits.ops.evaluate import spec_of
 INTERFACE_VERSION = 1
 
 
+CompileProgress = Callable[[int, int, float], None]  # (kernels compiled, kernels in all, seconds so far)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel that was compiled ahead, how long that took, and the reason where it failed."""
+
+    name: str
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What was compiled ahead since a backend was made.
+
+    num_kernels   that graphs launch, all sizes together
+    per_size      how many of them steps of each size launch, by what the size is called
+    compiled      those that were not on disk
+    """
+
+    num_kernels: int = 0
+    per_size: Mapping[str, int] = field(default_factory=dict)
+    compiled: Sequence[Compiled] = ()
+
+
 @dataclass(frozen=True)
 class Caps:
     """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it contracts sums, say)."""
@@ -101,6 +127,12 @@ class Executable(ABC):
         """
         return False
 
+    def compile_ahead(self, is_needed_first: bool = True) -> None:
+        """Starts to compile what runs of any size will need, beside whatever follows. Optional.
+
+        is_needed_first: whether `Backend.await_compiled` waits for it.
+        """
+
     def prepare(self, dims: Mapping[str, int]) -> None:
         """Sets the symbolic dimensions of the coming runs, until the next call; optional for graphs without any."""
 
@@ -137,6 +169,9 @@ class Backend(ABC):
 
     name: str
     interface_version: int = INTERFACE_VERSION
+    runs_ahead: bool = False  # whether `run` returns before the device has finished: the host may work meanwhile
+    step_tokens: int = 512  # that a step of a model aims at: enough for products to be fast, few enough to be over soon
+    compiles_kernels: bool = False  # whether a kernel is compiled where it is first launched, unless done ahead
     flushing_compiles: bool = False  # whether `flushing` compiles kernels anew: then verify asks on named cases only
 
     @abstractmethod
@@ -180,6 +215,11 @@ class Backend(ABC):
         """A constant rearranged by a kernel's `prepack`. Optional: the default does it on the host."""
         return self.adopt(packer(host))
 
+    def await_compiled(self, progress: CompileProgress | None = None, everything: bool = False) -> Compilation:
+        """Waits for what `Executable.compile_ahead` and the steps since have started, or for everything that steps of
+        any size need. Optional."""
+        return Compilation()
+
     def trim(self) -> None:
         """Called once a model is loaded: memory that loading left over may go. Optional."""
 
@@ -188,6 +228,11 @@ class Backend(ABC):
 
         BadInput where a kernel that cannot throw met a value it refuses, once: a later `sync` knows nothing of it.
         """
+
+    def result(self, buffer: Buffer) -> HostTensor:
+        """`sync`, and then a copy of a buffer. Optional: a device that is reached by one wait does both in it."""
+        self.sync()
+        return self.copy_out(buffer)
 
     def stopwatch(self) -> Stopwatch | None:
         """Times on the device's own clock. Optional: without it benchmarks use the host's."""

@@ -9,7 +9,7 @@ from samebits.core.errors import BadInput
 from samebits.models.parts import Limits
 
 PAGE_SIZE = 16
-CHUNK_TOKENS = 512  # of a prompt in one step: what `LLM` takes
+CHUNK_TOKENS = 512  # of a prompt in one step: what `LLM` takes on the host
 SHORT_PROMPT = 16  # tokens that every sequence of a batch holds before it decodes
 LARGEST = 1 << 20
 
@@ -46,12 +46,12 @@ def fitting(rows: tuple[Row, ...], context_len: int) -> tuple[tuple[Row, ...], t
     return kept, left_out
 
 
-def limits_for(rows: Sequence[Row], k_format: str, v_format: str) -> Limits:
-    """Steps and pages for the largest of the rows."""
+def limits_for(rows: Sequence[Row], k_format: str, v_format: str, chunk_tokens: int = CHUNK_TOKENS) -> Limits:
+    """Steps and pages for the largest of the rows; prompts go in steps of chunk_tokens."""
     longest = max(row.tokens_each for row in rows)
     sequences = max(row.num_sequences for row in rows)
     return Limits(
-        max_tokens=max(min(CHUNK_TOKENS, longest), sequences),
+        max_tokens=max(min(chunk_tokens, longest), sequences),
         max_sequences=sequences,
         num_pages=max(row.num_sequences * -(-row.tokens_each // PAGE_SIZE) for row in rows),
         page_size=PAGE_SIZE,

@@ -62,8 +62,12 @@ def _norm_inputs(num_tokens: int) -> dict[str, Any]:
     return {"x": x, "residual": x.copy(), "weight": _normal(HIDDEN)}
 
 
+def _gated_inputs(num_tokens: int) -> dict[str, Any]:
+    return {"x": _normal(num_tokens, 2 * FFN)}
+
+
 def op_cases() -> Iterator[OpCase]:
-    """Matrix products by weight format, attention by cache format, the norm between them; decode and prefill each."""
+    """Matrix products by weight format, attention by cache format, norm and activation; decode and prefill each."""
     for step, tokens in (("decode", 1), ("8 sequences", 8), ("prefill", PREFILL_TOKENS)):
         for fmt in WEIGHT_FORMATS:
             yield OpCase("gemm", f"{step} {fmt}", partial(_gemm_inputs, tokens, fmt))
@@ -77,6 +81,7 @@ def op_cases() -> Iterator[OpCase]:
             yield OpCase("paged_attention", f"{step} {fmt}", partial(_attention_inputs, queries, lengths, fmt))
     for step, tokens in (("decode", 1), ("prefill", PREFILL_TOKENS)):
         yield OpCase("fused_add_rms_norm", step, partial(_norm_inputs, tokens))
+        yield OpCase("silu_and_mul", step, partial(_gated_inputs, tokens))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from samebits.backends import discovery
 from samebits.backends.discovery import Found
+from samebits.backends.interface import Backend
 from samebits.bench.measured_rows import limits_for
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
@@ -91,7 +92,8 @@ class Ours:
     def __init__(self, settings: Settings, checkpoint: FileCheckpoint, rows: Sequence[Row]) -> None:
         """Loads the model with room for the largest of the rows."""
         self.found = settings.device()
-        limits = limits_for(rows, settings.k_format, settings.v_format)
+        chunk_tokens = (self.found.backend or Backend).step_tokens  # as LLM's
+        limits = limits_for(rows, settings.k_format, settings.v_format, chunk_tokens)
         self.runner = Runner(checkpoint, self.found, limits, settings.numerics)
         self._vocab_size = checkpoint.config.vocab_size
         same = limits.k_format == limits.v_format

@@ -53,10 +53,10 @@ class Outcome:
 
     def gap_ms(self, share: float) -> float:
         """The gap that this share of gaps does not exceed; 1 is the worst."""
-        return _quantile_ms(self._sorted_gaps, share)
+        return quantile_ms(self._sorted_gaps, share)
 
     def first_token_ms(self, share: float) -> float:
-        return _quantile_ms(np.sort(self.first_tokens), share)
+        return quantile_ms(np.sort(self.first_tokens), share)
 
     @property
     def tokens_per_second(self) -> float:
@@ -71,7 +71,8 @@ class Outcome:
         return np.sort(self.gaps)
 
 
-def _quantile_ms(ascending: np.ndarray, share: float) -> float:
+def quantile_ms(ascending: np.ndarray, share: float) -> float:
+    """Milliseconds that this share of ascending seconds does not exceed; 0 of none."""
     if not len(ascending):
         return 0.0
     return 1000 * float(ascending[max(0, int(np.ceil(share * len(ascending))) - 1)])

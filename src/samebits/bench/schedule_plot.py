@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 
+from samebits.bench.line_chart import Points, Ticks, lines_chart
 from samebits.bench.outcome import Outcome
-from samebits.bench.plot import COLOURS, Bar, chart, page
+from samebits.bench.plot import Bar, chart, page
 from samebits.bench.report import number
 from samebits.bench.results import Spread
 
-LEFT, TOP, WIDTH, HEIGHT, BELOW = 70, 12, 900, 260, 40
 NUM_SPANS = 300  # of a timeline: each shows its worst stall
 NUM_NINES = 4  # up to 99.99 percent: the rare stalls are those that people notice
 POINTS_A_NINE = 20
 SHORTEST_MS = 0.001  # the logarithm's floor
-
-Points = list[tuple[float, float]]  # (x, milliseconds)
-Ticks = list[tuple[float, str]]
 
 
 def schedule_page(outcomes: Sequence[Outcome], title: str, notes: Sequence[str]) -> str:
@@ -35,8 +31,11 @@ def schedule_page(outcomes: Sequence[Outcome], title: str, notes: Sequence[str])
         title,
         notes,
         [
-            ("decode stalls over time: the worst that is under way", lines_chart(names, timelines, seconds)),
-            ("decode stalls: what so many of them do not exceed", lines_chart(names, tails, nines)),
+            (
+                "decode stalls over time: the worst that is under way",
+                lines_chart(names, timelines, seconds, _ms_axis(timelines)),
+            ),
+            ("decode stalls: what so many of them do not exceed", lines_chart(names, tails, nines, _ms_axis(tails))),
             ("decode stalls: 99th percentile (median..worst)", chart(_bars(names, stalls), "ms")),
             ("time to first token: median (best..worst)", chart(_bars(names, waits), "ms")),
         ],
@@ -72,33 +71,8 @@ def _tail(outcome: Outcome) -> Points:
     return [(n, outcome.gap_ms(1 - 10.0**-n)) for n in nines]
 
 
-def lines_chart(names: Sequence[str], lines: Sequence[Points], ticks: Ticks) -> str:
-    """An SVG of lines from the first tick to the last, milliseconds on a logarithmic scale."""
+def _ms_axis(lines: Sequence[Points]) -> Ticks:
+    """Powers of ten around all values."""
     heights = [math.log10(max(ms, SHORTEST_MS)) for line in lines for _, ms in line] or [0.0]
-    low, high = math.floor(min(heights)), math.floor(max(heights)) + 1
-    start, end = ticks[0][0], ticks[-1][0]
-
-    def right(x: float) -> float:
-        return LEFT + WIDTH * (x - start) / (end - start)
-
-    def down(ms: float) -> float:
-        return TOP + HEIGHT * (high - math.log10(max(ms, SHORTEST_MS))) / (high - low)
-
-    marks = [
-        f'<line x1="{LEFT}" x2="{LEFT + WIDTH}" y1="{down(ms):.1f}" y2="{down(ms):.1f}" stroke="#d0d7de"/>'
-        f'<text x="{LEFT - 6}" y="{down(ms) + 4:.1f}" text-anchor="end">{number(ms)} ms</text>'
-        for ms in (10.0**power for power in range(low, high + 1))
-    ]
-    marks += [
-        f'<text x="{right(x):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">{escape(text)}</text>'
-        for x, text in ticks
-    ]
-    for i, (name, line) in enumerate(zip(names, lines, strict=True)):
-        colour = COLOURS[i % len(COLOURS)]
-        points = " ".join(f"{right(x):.1f},{down(ms):.1f}" for x, ms in line)
-        marks.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
-            f'<text x="{LEFT + 110 * i}" y="{TOP + HEIGHT + 34}" fill="{colour}">{escape(name)}</text>'
-        )
-    size = f'width="{LEFT + WIDTH + 40}" height="{TOP + HEIGHT + BELOW}"'
-    return f'<svg {size} font-family="system-ui, sans-serif" font-size="11">{"".join(marks)}</svg>'
+    powers = range(math.floor(min(heights)), math.floor(max(heights)) + 2)
+    return [(10.0**power, f"{number(10.0**power)} ms") for power in powers]

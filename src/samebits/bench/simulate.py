@@ -42,6 +42,13 @@ class Cost:
         tokens_ms = self.decode_ms * num_apart + self.prefill_ms * (plan.num_tokens - num_apart)
         return (self.base_ms + tokens_ms + self.pair_ms * num_pairs) / 1000
 
+    def decode_ends(self, num_decodes: int, num_computed: int, count: int) -> np.ndarray:
+        """Seconds until the end of each of so many steps of the same decodes, which have computed tokens in all."""
+        num_apart = min(num_decodes, DECODES_APART)
+        step_ms = self.base_ms + self.decode_ms * num_apart + self.prefill_ms * (num_decodes - num_apart)
+        num_pairs = num_computed + num_decodes * np.arange(1, count + 1)
+        return np.cumsum(step_ms + self.pair_ms * num_pairs) / 1000
+
 
 def cost_of(text: str) -> Cost:
     """ "3,0.8,0.75,0.2": the four in Cost's order, the last in microseconds."""

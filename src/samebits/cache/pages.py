@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from samebits.core.errors import BadInput
 
@@ -25,6 +25,18 @@ class Prefix(NamedTuple):
     tokens: bytes
 
 
+class PageListener(Protocol):
+    """Is told which prefixes can be found from now on, and which no longer. Called within a step: it returns at once.
+
+    parent   the digest of the prefix that ends where this one's last page begins; None for a first page
+    tokens   int32 bytes of the last page's own tokens
+    """
+
+    def stored(self, parent: bytes | None, digest: bytes, tokens: bytes) -> None: ...
+
+    def removed(self, digest: bytes) -> None: ...
+
+
 class PagePool:
     """Reference counts, free pages and the index of prefixes.
 
@@ -42,6 +54,7 @@ class PagePool:
         self._prefix_of: dict[int, Prefix] = {}
         self._page_of: dict[bytes, int] = {}
         self.num_evicted = 0
+        self.listener: PageListener | None = None
 
     @property
     def num_free(self) -> int:
@@ -103,14 +116,22 @@ class PagePool:
         page = self._page_of.get(prefix.digest)
         return page if page is not None and self._prefix_of[page].tokens == prefix.tokens else None
 
-    def note(self, page: int, prefix: Prefix) -> None:
-        """The page is full and holds this prefix. The first page that does is the one to be found."""
+    def note(self, page: int, prefix: Prefix, parent: bytes | None = None) -> None:
+        """The page is full and holds this prefix. The first page that does is the one to be found.
+
+        parent   the digest of the prefix before it, for the listener
+        """
         if page not in self._prefix_of and prefix.digest not in self._page_of:
             self._prefix_of[page] = prefix
             self._page_of[prefix.digest] = page
+            if self.listener is not None:
+                self.listener.stored(parent, *prefix)
 
     def _forget(self, page: int) -> None:
-        del self._page_of[self._prefix_of.pop(page).digest]
+        digest = self._prefix_of.pop(page).digest
+        del self._page_of[digest]
+        if self.listener is not None:
+            self.listener.removed(digest)
 
     def check_integrity(self, held: dict[int, int]) -> None:
         """BadInput unless free + idle + held = all, with `held` holders for each page."""

@@ -235,9 +235,11 @@ class PageCache:
     def note(self, slot: int, prefixes: Sequence[Prefix], num_computed: int) -> None:
         """Full pages become findable; those that left the window are given back."""
         first, count = int(self._num_noted[slot]), num_computed // self.page_size
+        parent = prefixes[first - 1].digest if first else None
         for page, prefix in zip(self.tables[slot, first:count].tolist(), prefixes[first:count], strict=True):
             if page != NULL_PAGE:
-                self.pool.note(page, prefix)
+                self.pool.note(page, prefix, parent)
+            parent = prefix.digest
             if self._coming and self._coming.get(prefix.digest) == slot:
                 del self._coming[prefix.digest]
         self._num_noted[slot] = count

@@ -18,7 +18,7 @@ from samebits.bench.peer import PACKAGES, Peer, open_peer
 from samebits.bench.plot import model_page
 from samebits.bench.report import print_run
 from samebits.cli import flags
-from samebits.cli.bench_gpu import bench_gpu_ops
+from samebits.cli.bench_gpu import attention_sizes, bench_gpu_ops
 from samebits.cli.bench_load import schedule, serve
 from samebits.cli.bench_options import (
     BACKEND,
@@ -27,7 +27,7 @@ from samebits.cli.bench_options import (
     THREADS,
 )
 from samebits.cli.output import AsJson, Output, console_for, emit
-from samebits.core.errors import UnknownName
+from samebits.core.errors import BadInput, UnknownName
 from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
 from samebits.loaders.catalog import DEFAULT_MODEL
@@ -124,6 +124,16 @@ def ops(
     only: str = flags.Option(
         None, "--only", help="Time only the cases whose label contains this text, such as 'gemm/decode'."
     ),
+    batch: str = flags.Option(
+        "",
+        "--batch",
+        help="Numbers of sequences, such as 1,16,64. On a GPU, attention alone is timed with each.",
+    ),
+    context: str = flags.Option(
+        "",
+        "--context",
+        help="Numbers of tokens per sequence, such as 512,4096, likewise for attention.",
+    ),
     as_json: AsJson = False,
     output: Output = None,
     plot_file: Path = PLOT_FILE,
@@ -132,16 +142,19 @@ def ops(
 
     On a GPU, ops are captured as graphs, inputs exceed its last cache, and libraries are measured in the same run.
     """
+    sizes = attention_sizes(batch, context)
     console = console_for("bench", as_json, output=output, plot=plot_file)
     tier = Tier.parse(numerics)
     settings = Settings("", backend or default_name(), threads or usable_threads())
     found = settings.device()
     if found.backend and (stopwatch := found.backend.stopwatch()):
-        figures, page = bench_gpu_ops(console, found, stopwatch, tier, only)
+        figures, page = bench_gpu_ops(console, found, stopwatch, tier, only, sizes)
         emit(figures, as_json, output)
         if plot_file:
             write_atomically(plot_file, page)
         return
+    if sizes:
+        raise BadInput("bench ops", "--batch and --context", found.name, "a backend that measures on a GPU's clock")
     cases = chosen_cases(only)
     timings = []
     for case in track(cases, "timing", console=console, transient=True, disable=not console.is_terminal):

@@ -12,6 +12,7 @@ from rich.progress import track
 from samebits.backends.discovery import default_name
 from samebits.bench import measured_rows
 from samebits.bench.ceiling import usable_threads
+from samebits.bench.fleet.workload import Groups
 from samebits.bench.guessing import Guessing
 from samebits.bench.ours import Settings
 from samebits.bench.peer import open_peer
@@ -20,7 +21,8 @@ from samebits.bench.rounds import measure_row
 from samebits.bench.schedule_plot import schedule_page
 from samebits.bench.schedule_report import figures, print_outcomes, setting_lines
 from samebits.bench.serve import Serving, serve_row
-from samebits.bench.simulate import Room, cost_of, policy_of, simulate
+from samebits.bench.simulate import Cost, Room, cost_of, policy_of, simulate
+from samebits.bench.step_costs import measured_cost
 from samebits.bench.workload import (
     LONG_PROMPT,
     NUM_DECODERS,
@@ -32,6 +34,7 @@ from samebits.bench.workload import (
     together,
 )
 from samebits.cli import flags
+from samebits.cli.bench_fleet import GROUP_TOKENS, GROUPS, REPLICAS, ROUTING, simulate_fleet
 from samebits.cli.bench_options import (
     BACKEND,
     NUMERICS,
@@ -67,6 +70,7 @@ PREFIX_SHARE = flags.Option(
     max=1,
 )
 SEED = flags.Option(0, "--seed", help="The seed; another one draws other requests of the same kind.", min=0)
+BUDGETS = "dynamic,256,512,off"
 CONTEXT = flags.Option(8192, "--context", help="The most tokens that a sequence may have.", min=2, max=1 << 20)
 PAGES = flags.Option(None, "--pages", help="Pages of the cache, 16 tokens each; ample if absent.", min=2, max=1 << 24)
 
@@ -153,17 +157,38 @@ def serve(
 
 def schedule(
     scenario: str = flags.Option("long-prompt", "--scenario", help=SCENARIO_HELP),
+    replicas: str = REPLICAS,
+    routing: str = ROUTING,
+    groups: int = GROUPS,
+    group_tokens: int = GROUP_TOKENS,
     arrivals: Path = ARRIVALS,
     budgets: str = flags.Option(
-        "dynamic,256,512,off", "--budgets", help="Prompt tokens that a step may take: numbers, dynamic or off."
+        None,
+        "--budgets",
+        help="Prompt tokens that a step may take: numbers, dynamic or off; dynamic,256,512,off if absent, "
+        "with --replicas dynamic.",
     ),
-    rate: float = RATE,
-    seconds: float = SECONDS,
+    rate: float = flags.Option(
+        1.0, "--rate", help="Requests per second, with --replicas and --scenario mixed; per replica.", min=1e-3, max=1e6
+    ),
+    seconds: float = flags.Option(
+        60.0,
+        "--seconds",
+        help="With --replicas and --scenario mixed: how long requests keep coming.",
+        min=1e-3,
+        max=1e6,
+    ),
     prompts: str = flags.Option(
-        "32,128,512,2048", "--prompts", help="With --scenario mixed: lengths of prompts, all equally likely."
+        "32,128,512,2048",
+        "--prompts",
+        help="With --replicas and --scenario mixed: lengths of what is a prompt's own, all equally likely.",
     ),
     new_tokens: int = flags.Option(
-        64, "--new-tokens", help="With --scenario mixed: tokens per answer, on average.", min=1, max=1 << 16
+        64,
+        "--new-tokens",
+        help="With --replicas and --scenario mixed: tokens per answer, on average.",
+        min=1,
+        max=1 << 16,
     ),
     prefix_share: float = PREFIX_SHARE,
     seed: int = SEED,
@@ -173,7 +198,8 @@ def schedule(
     cost: str = flags.Option(
         "3,0.8,0.75,0.2",
         "--cost",
-        help="What a step costs: ms per step, ms per decode, ms per prompt token, us per position attended to.",
+        help="What a step costs: ms per step, ms per decode, ms per prompt token, us per position attended to; "
+        "or the file that bench model --output wrote.",
     ),
     speculate: float = flags.Option(
         None, "--speculate", help="Every policy with guessed tokens too, each right with this chance.", min=0, max=1
@@ -185,12 +211,19 @@ def schedule(
     """Show how long answers stall while prompts come in, policy by policy.
 
     The real scheduler and page cache run under a virtual clock, without a model; every policy sees the same requests.
+    With --replicas, many of them do, and policies are those of the router before them.
     """
     console = console_for("bench", as_json, output=output, plot=plot_file)
-    policies = {name: policy_of(name) for name in (part.strip() for part in budgets.split(","))}
-    mixture = Mixture(rate, seconds, measured_rows.numbers("--prompts", prompts, 1), new_tokens, prefix_share, seed)
-    requests, title = _requests(scenario, arrivals, mixture)
-    room, costs = Room(sequences, context, num_pages=pages), cost_of(cost)
+    lengths = measured_rows.numbers("--prompts", prompts, 1)
+    room, costs = Room(sequences, context, num_pages=pages), _cost(cost)
+    if replicas is not None:
+        users = Groups(rate, seconds, lengths, new_tokens, groups, group_tokens, seed)
+        asked = read_arrivals(arrivals) if arrivals else users
+        files = (as_json, output, plot_file)
+        simulate_fleet(console, replicas, routing, budgets or "dynamic", asked, room, costs, seed, *files)
+        return
+    policies = {name: policy_of(name) for name in (part.strip() for part in (budgets or BUDGETS).split(","))}
+    requests, title = _requests(scenario, arrivals, Mixture(rate, seconds, lengths, new_tokens, prefix_share, seed))
     outcomes = [simulate(name, policy, requests, room, costs) for name, policy in policies.items()]
     if speculate is not None:
         outcomes += [
@@ -203,6 +236,11 @@ def schedule(
     emit({"workload": title, "cost": asdict(costs), "room": asdict(room), **results}, as_json, output)
     if plot_file:
         write_atomically(plot_file, schedule_page(outcomes, f"samebits bench schedule: {title}", notes))
+
+
+def _cost(text: str) -> Cost:
+    """Four numbers, or a file of measurements."""
+    return measured_cost(Path(text)) if text.endswith(".json") else cost_of(text)
 
 
 def _requests(scenario: str, file: Path | None, mixture: Mixture) -> tuple[tuple[Arrival, ...], str]:

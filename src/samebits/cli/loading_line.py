@@ -1,4 +1,4 @@
-"""How far the weights are, on a line of standard error that goes away again.
+"""How far a model is, on a line of standard error that goes away again.
 
 Written by hand: the first token waits for whatever is imported.
 """
@@ -8,19 +8,39 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
+QUIET_SECONDS = 1.0  # of compiling, before anything is said of it
+
 
 class LoadingLine:
-    """A percentage while someone is looking, nothing otherwise."""
+    """What is done so far while someone is looking; elsewhere one line, and only where it takes long."""
 
     def __init__(self) -> None:
-        self._is_shown, self._percent = sys.stderr.isatty(), -1
+        self._is_shown, self._said = sys.stderr.isatty(), ""
 
     def show(self, done: int, total: int) -> None:
-        """What a model's `progress` is called with: bytes so far, and in all."""
-        percent = 100 * done // max(total, 1)
-        if self._is_shown and percent != self._percent:
-            self._percent = percent
-            print(f"\rloading weights {percent} %", end="", file=sys.stderr, flush=True)
+        """What a model's `progress` is called with: tensors so far, and in all."""
+        self._say(f"loading weights {100 * done // max(total, 1)} %")
+
+    def show_compiling(self, done: int, total: int, seconds: float) -> None:
+        """What a model's `compile_progress` is called with."""
+        if seconds < QUIET_SECONDS:
+            return
+        if self._is_shown:
+            self._say(f"compiling {done} of {total} kernels, {seconds:.0f} s")
+        elif not self._said:
+            self._said = f"compiling {total} kernels for this GPU, once"
+            print(self._said, file=sys.stderr, flush=True)
+
+    def _say(self, text: str) -> None:
+        if self._is_shown and text != self._said:
+            self._said = text
+            print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Takes the line away, if there is one."""
+        if self._is_shown and self._said:
+            self._said = ""
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def __enter__(self) -> LoadingLine:
         return self
@@ -28,5 +48,4 @@ class LoadingLine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.clear()

@@ -31,6 +31,7 @@ COMMANDS = {
     "support": ("support", "support"),
     "compare": ("compare", "compare"),
     "serve": ("serve", "serve"),
+    "warm": ("warm", "warm"),
     "bench": ("bench", "app"),
     "golden": ("golden", "app"),
     "pull": ("pull", "pull"),

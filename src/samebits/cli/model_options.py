@@ -7,7 +7,7 @@ where the command line finds it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,7 +72,12 @@ MODEL_OPTIONS = {
     ),
     "page_size": _engine(int, 16, "--page-size", "Tokens per page of KV memory.", min=1, max=4096),
     "max_batch_tokens": _engine(
-        int, 512, "--max-batch-tokens", "The number of tokens that a step aims at.", min=1, max=1 << 20
+        int | None,
+        None,
+        "--max-batch-tokens",
+        "The number of tokens that a step aims at; if absent, 512, and 2048 on a GPU.",
+        min=1,
+        max=1 << 20,
     ),
     "prefill_budget": _engine(
         str,
@@ -168,14 +173,15 @@ def given_wishes(params: SamplingParams) -> dict[str, Any]:
     return {name: getattr(params, name) for name in SAMPLING_OPTIONS if source(name) in stated}
 
 
-def settings_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives `command(settings=...)` the model options, by name."""
+def settings_command(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., None]:
+    """Gives `command(settings=...)` the model options, by name; all but some."""
+    options = {name: option for name, option in MODEL_OPTIONS.items() if name not in without}
 
     def call(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
+        chosen = {name: given.pop(name) for name in options}
         command(**given, settings=SimpleNamespace(**chosen))
 
-    return _with_options(command, MODEL_OPTIONS, {"settings"}, call)
+    return _with_options(command, options, {"settings"}, call)
 
 
 def progress_bar(console: Console) -> Progress:
@@ -197,11 +203,21 @@ def fetch_model(model: str, progress: Progress) -> None:
     obtain(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))
 
 
-def make_llm(model: str, *, prefill_budget: str, **settings: Any) -> LLM:
+def prefill_setting(text: str) -> int | str:
+    """What --prefill-budget says: a number, or a word."""
+    return int(text) if text.isdecimal() else text
+
+
+def llm_options(*, prefill_budget: str, **settings: Any) -> dict[str, Any]:
+    """The options as `LLM` takes them."""
+    return {**settings, "prefill_budget": prefill_setting(prefill_budget)}
+
+
+def make_llm(model: str, **settings: Any) -> LLM:
     """The model as the options ask for it."""
     from samebits.api.llm import LLM
 
-    return LLM(model, **settings, prefill_budget=int(prefill_budget) if prefill_budget.isdecimal() else prefill_budget)
+    return LLM(model, **llm_options(**settings))
 
 
 def load_model(model: str, **settings: Any) -> LLM:
@@ -212,7 +228,7 @@ def load_model(model: str, **settings: Any) -> LLM:
         with progress_bar(Console(stderr=True)) as progress:
             fetch_model(model, progress)
     with LoadingLine() as line:
-        llm = make_llm(model, **settings, progress=line.show)
+        llm = make_llm(model, **settings, progress=line.show, compile_progress=line.show_compiling)
     dim = click.style(f"{Path(model).name} on {llm.runner.backend.name}, numerics {llm.numerics}", dim=True)
     click.echo(dim, err=True)
     fallbacks = llm.engine.fallbacks

@@ -9,18 +9,24 @@ import socket
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 from rich.console import Console
 
 from samebits.cli import flags
+from samebits.cli.loading_line import LoadingLine
 from samebits.cli.model_options import fetch_model, make_llm, progress_bar, settings_command
+from samebits.cli.serve_replicas import replicated
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
 from samebits.receipts.signing import read_private_key
 
-PANEL = "Limits"
+if TYPE_CHECKING:  # an extra
+    from samebits.server.kv_events.publisher import KvEventPublisher
+
+PANEL, CLUSTER = "Limits", "Clusters"
 KEY_VARIABLE = "SAMEBITS_API_KEY"
 
 
@@ -57,6 +63,54 @@ def serve(
     sign_key: Annotated[
         Path | None, flags.Option("--sign-key", help="Sign receipts with the Ed25519 private key in this PEM file.")
     ] = None,
+    open_metrics: Annotated[
+        bool,
+        flags.Option(
+            "--open-metrics",
+            envvar="SAMEBITS_OPEN_METRICS",
+            help="Let /metrics be read without the key, as cluster schedulers do.",
+            panel=CLUSTER,
+        ),
+    ] = False,
+    kv_events: Annotated[
+        str | None,
+        flags.Option(
+            "--kv-events",
+            envvar="SAMEBITS_KV_EVENTS",
+            help="Tell routers which prompts the cache holds, at an address such as tcp://*:5557. "
+            "Whoever can connect to it can read the prompts' tokens.",
+            panel=CLUSTER,
+        ),
+    ] = None,
+    kv_events_replay: Annotated[
+        str | None,
+        flags.Option(
+            "--kv-events-replay",
+            envvar="SAMEBITS_KV_EVENTS_REPLAY",
+            help="Repeat events for routers that have missed some, at an address such as tcp://*:5558.",
+            panel=CLUSTER,
+        ),
+    ] = None,
+    kv_events_topic: Annotated[
+        str | None,
+        flags.Option(
+            "--kv-events-topic",
+            envvar="SAMEBITS_KV_EVENTS_TOPIC",
+            help="The topic of events; kv@HOSTNAME:PORT@MODEL if absent.",
+            panel=CLUSTER,
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        flags.Option(help="Run so many replicas of the model, each in a process of its own, on Ray Serve.", min=1),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        flags.Option("--ray-address", help="The Ray cluster for the replicas, or auto; this machine alone if absent."),
+    ] = None,
+    routing: Annotated[
+        str, flags.Option(help="Which replica gets a request: prefix, where its prompt is known, or power-of-two.")
+    ] = "prefix",
     max_waiting: Annotated[int, _limit("Requests that may wait in the queue; further ones get 503.", min=1)] = 256,
     max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
     max_prompts: Annotated[int, _limit("The most prompts in one request.", min=1)] = 128,
@@ -88,7 +142,8 @@ def serve(
         from samebits.server.logs import log_to_stderr
         from samebits.server.model import ServedModel
         from samebits.server.receipts import ReceiptDesk
-        from samebits.server.run import make_server
+        from samebits.server.relay.model import RelayedModel
+        from samebits.server.run import http_server, make_server
         from samebits.server.turns.model_forms import FormChoice
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
@@ -99,16 +154,27 @@ def serve(
     if receipts and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --receipts")
     key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # click takes an empty variable for none
-    door = Door(key, tuple(cors_origin))
+    door = Door(key, tuple(cors_origin), has_open_metrics=open_metrics)
+    if kv_events is None and (kv_events_replay or kv_events_topic):
+        option = "--kv-events-replay" if kv_events_replay else "--kv-events-topic"
+        raise BadInput("serve", option, kv_events_replay or kv_events_topic, "--kv-events as well")
+    if kv_events is not None and (replicas is not None or ray_address is not None):
+        raise BadInput("serve", "--kv-events", kv_events, "a server without replicas: those have caches of their own")
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     with progress_bar(console) as progress:
         fetch_model(settings.model, progress)
     name = served_name or Path(settings.model).name
-    listening = _listen(host, port)
+    listening = click.get_current_context().with_resource(_listen(host, port))  # closed whatever goes wrong
+    own_port = listening.getsockname()[1]
+    publisher = None
+    if kv_events is not None:
+        topic = kv_events_topic or f"kv@{socket.gethostname()}:{own_port}@{name}"
+        publisher = _publisher(kv_events, kv_events_replay, topic)
 
     def settled(served: ServedModel) -> None:
         """The address is told when it can be used; a server without a model ends, unless it is to stay."""
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+        line.clear()
+        address = f"http://{f'[{host}]' if ':' in host else host}:{own_port}"
         if served.failure is None:
             console.print(f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False)
         elif stay:
@@ -119,25 +185,46 @@ def serve(
             server.should_exit = True
 
     failures: list[str] = []
-    server = make_server(
-        lambda: make_llm(**vars(settings)),
-        name,
-        Path(resolve(settings.model)),
-        host=host,
-        port=port,
-        door=door,
-        limits=Limits(**{field.name: flags[field.name] for field in fields(Limits)}),
-        is_deterministic=deterministic,
-        form_choice=FormChoice(tool_form, reasoning_form),
-        desk=ReceiptDesk(read_private_key(sign_key) if sign_key else None, receipts),
-        on_settled=settled,
-    )
+    line = LoadingLine()
+    limits = Limits(**{field.name: flags[field.name] for field in fields(Limits)})
+    choice = FormChoice(tool_form, reasoning_form)
+    desk = ReceiptDesk(read_private_key(sign_key) if sign_key else None, receipts)
+    if replicas is not None or ray_address is not None:
+        joined = RelayedModel(name, limits, deterministic, choice, desk)
+        join = replicated(joined, settings, replicas or 1, ray_address, routing, own_port)
+        server = http_server(joined, join, host=host, port=port, door=door, on_settled=settled)
+    else:
+        server = make_server(
+            lambda: make_llm(**vars(settings), compile_progress=line.show_compiling),
+            name,
+            Path(resolve(settings.model)),
+            host=host,
+            port=port,
+            door=door,
+            limits=limits,
+            is_deterministic=deterministic,
+            form_choice=choice,
+            desk=desk,
+            publisher=publisher,
+            on_settled=settled,
+        )
     console.print(f"loading {name}", style="dim", highlight=False)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn drains at a signal, then raises it again for us
         signal.signal(number, lambda *_: None)
     server.run(sockets=[listening])
     if failures:
         raise Unavailable(f"serve: {name} cannot be served: {failures[0]}")
+
+
+def _publisher(address: str, replay_address: str | None, topic: str) -> KvEventPublisher:
+    """What tells routers of the cache, its sockets open."""
+    try:
+        from samebits.server.kv_events.publisher import KvEventPublisher
+        from samebits.server.kv_events.sockets import EventSockets
+    except ModuleNotFoundError as error:
+        missing = {"zmq": "pyzmq"}.get(str(error.name), error.name)
+        raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[kv-events]'") from None
+    return KvEventPublisher(EventSockets(address, replay_address, topic))
 
 
 def _listen(host: str, port: int) -> socket.socket:

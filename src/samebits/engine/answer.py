@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.numerics.counter import split_seed
 from samebits.engine.bans import Bans
 from samebits.engine.logprobs import TokenLogprobs
 from samebits.engine.runner import LogitsRow
@@ -22,6 +23,8 @@ from samebits.receipts.chain import LogitsChain
 if TYPE_CHECKING:  # imported with the first receipt
     from samebits.receipts.record import Receipt, Said
 
+# What draws read of their request, beside the seed, as tensors.
+DRAW_WISHES = {"sample_index": "i32", "temperature": "f32", "top_k": "i32", "top_p": "f32", "min_p": "f32"}
 FINAL = "final"  # the channel whose text is the answer
 FAILED = "error"  # why an answer ended that has no receipt
 
@@ -76,11 +79,31 @@ def end_ids(tokenizer: Tokenizer, params: SamplingParams) -> frozenset[int]:
     return (frozenset() if params.ignore_eos else tokenizer.special.end_ids) | frozenset(params.stop_token_ids)
 
 
+def gathered(
+    pieces: Sequence[Piece], params: SamplingParams, prompt_logprobs: PromptLogprobs | None = None
+) -> Completion:
+    """The answer that these pieces make, all that there are of it so far."""
+    last = pieces[-1] if pieces else Piece(None, "")
+    return Completion(
+        text="".join(p.text for p in pieces if p.is_answer),
+        token_ids=tuple(p.token_id for p in pieces if p.token_id is not None),
+        finish_reason=last.finish_reason or "length",
+        seed=params.seed or 0,
+        logprobs=tuple(replace(p, receipt=None) for p in pieces if p.logprob is not None),
+        logits_sha256=last.logits_sha256,
+        reasoning="".join(p.text for p in pieces if not p.is_answer),
+        prompt_logprobs=prompt_logprobs,
+        stop=last.stop,
+        receipt=last.receipt,
+    )
+
+
 class Answer:
     """Tokens, text and end of one sample.
 
     max_len    bounds prompt and answer together
     expected   tokens that it should have, where those are known: it ends with the last of them or the first other one
+    goes_on    it does not end with the last of them
     issue      makes the receipt of an answer that wishes for one, once it has ended
     """
 
@@ -95,17 +118,24 @@ class Answer:
         bans: Bans | None = None,
         expected: Sequence[int] | None = None,
         issue: Callable[[Said], Receipt] | None = None,
+        goes_on: bool = False,
     ) -> None:
         self.params, self.sample_index, self.mask, self._issue = params, sample_index, mask, issue
         self.num_tokens = len(prompt)  # known ones, the prompt's included
         self.pieces: list[Piece] = []
         self.finish_reason: str | None = None
-        self._expected = expected
+        self._expected, self._goes_on = expected, goes_on
         self._text, self._end_ids = AnswerText(tokenizer, params), end_ids(tokenizer, params)
         self._bans = bans or Bans(tokenizer, params, self._end_ids)
         self._max_len = min(max_len, len(prompt) + params.max_tokens)
         self._digest = hashlib.sha256() if params.hash_logits else None
         self.chain = LogitsChain() if params.receipt else None
+        # whether the row that a token was drawn from is looked at once more when the token is taken
+        self.reads_logits = params.logprobs is not None or params.hash_logits or params.receipt
+        self._is_bent = bool(params.logit_bias or params.has_penalties or mask)  # at every draw
+        low, high = (int(word) for word in split_seed(np.uint64(params.seed or 0)))
+        numbers = (params.temperature, params.top_k, params.top_p, params.min_p)
+        self.draw_wishes = (sample_index, *numbers, low, high)  # DRAW_WISHES, and the words of the seed
         self._prompt = prompt
         self._counts: np.ndarray | None = None
 
@@ -121,8 +151,7 @@ class Answer:
     @property
     def is_shaped(self) -> bool:
         """Whether the logits are changed before the next draw."""
-        params = self.params
-        return bool(params.logit_bias or params.has_penalties or self.mask or self._bans.is_any(self.num_drawn))
+        return self._is_bent or self._bans.is_any(self.num_drawn)
 
     def bias(self, vocab_size: int) -> np.ndarray:
         """float32 [vocab]: the request's bias, -Inf where its grammar or itself allows no token."""
@@ -172,11 +201,12 @@ class Answer:
 
     def _verdict(self, token: int, reason: str | None) -> str | None:
         """Why the answer ends with a token just counted, which would end it for this reason if nothing was expected."""
-        if self._expected is None:
+        if self._expected is None or self.num_drawn > len(self._expected):
             return reason
         if token != self._expected[self.num_drawn - 1]:
             return "diverged"
-        return reason or ("unfinished" if self.num_drawn == len(self._expected) else None)
+        is_last = self.num_drawn == len(self._expected)
+        return reason or ("unfinished" if is_last and not self._goes_on else None)
 
     def cut(self, reason: str) -> Piece:
         """Ends an answer that is not finished, with the text that was held back."""
@@ -212,15 +242,5 @@ class Answer:
 
     def completion(self, prompt_logprobs: PromptLogprobs | None = None) -> Completion:
         """The answer so far, with what was found of its prompt."""
-        return Completion(
-            text="".join(p.text for p in self.pieces if p.is_answer),
-            token_ids=self.token_ids,
-            finish_reason=self.finish_reason or "length",
-            seed=self.params.seed or 0,
-            logprobs=tuple(replace(p, receipt=None) for p in self.pieces if p.logprob is not None),
-            logits_sha256=self._digest.hexdigest() if self._digest else None,
-            reasoning="".join(p.text for p in self.pieces if not p.is_answer),
-            prompt_logprobs=prompt_logprobs,
-            stop=self.pieces[-1].stop if self.pieces else None,
-            receipt=self.pieces[-1].receipt if self.pieces else None,
-        )
+        whole = gathered(self.pieces, self.params, prompt_logprobs)
+        return replace(whole, logits_sha256=self._digest.hexdigest() if self._digest else None)

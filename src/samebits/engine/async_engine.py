@@ -85,6 +85,10 @@ class AsyncEngine:
     def is_alive(self) -> bool:
         return self._thread.is_alive() and not self._is_closing.is_set()
 
+    def clock(self) -> float:
+        """The engine's clock, in seconds."""
+        return self.engine.clock()
+
     def cancel(self, job: Job) -> None:
         """Ends a job between two steps, from any thread; a closed engine has ended all it had."""
 

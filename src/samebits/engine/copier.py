@@ -10,30 +10,40 @@ from samebits.backends.interface import Backend, Buffer
 from samebits.cache import PageCopy, SlotCopy
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.tiers import Tier
-from samebits.graph import Value
+from samebits.graph import Graph, Value
 from samebits.ops.build import OpBuilder
 
 MAX_COPIES = 256  # in one run of a graph; more go in several
 
 
-class CopyGraph:
-    """One graph that copies along the first axis of some states, given as the names of their tensors, keys first."""
+def copy_graph(specs: Mapping[str, TensorSpec], states: Sequence[tuple[str, ...]], op: str) -> Graph:
+    """Copies along the first axis of some states, given as the names of their tensors, keys first."""
+    b, count = OpBuilder(), Sym("N", MAX_COPIES)
+    ids = [b.input(name, TensorSpec((count,), "i32")) for name in ("sources", "targets")]
+    outputs: list[Value] = []
+    for tensors in states:
+        values = [b.input(name, specs[name], kind="cache") for name in tensors]
+        v_cache = {"v_cache": values[1]} if len(values) > 1 else {}
+        copied = getattr(b, op)(values[0], *ids, **v_cache)
+        outputs += copied if isinstance(copied, tuple) else (copied,)
+    return b.finish(*outputs)
 
-    def __init__(
-        self, backend: Backend, tier: Tier, caches: Mapping[str, Buffer], states: Sequence[tuple[str, ...]], op: str
-    ) -> None:
-        b, count = OpBuilder(), Sym("N", MAX_COPIES)
-        ids = [b.input(name, TensorSpec((count,), "i32")) for name in ("sources", "targets")]
-        outputs: list[Value] = []
-        for tensors in states:
-            values = [b.input(name, caches[name].spec, kind="cache") for name in tensors]
-            v_cache = {"v_cache": values[1]} if len(values) > 1 else {}
-            copied = getattr(b, op)(values[0], *ids, **v_cache)
-            outputs += copied if isinstance(copied, tuple) else (copied,)
+
+def page_graphs(specs: Mapping[str, TensorSpec], groups: Sequence[Sequence[tuple[str, ...]]]) -> dict[int, Graph]:
+    """The copies of each group's pages, by the group's number; none where pages only name prefixes."""
+    return {number: copy_graph(specs, states, "copy_kv_pages") for number, states in enumerate(groups) if states}
+
+
+class CopyGraph:
+    """One graph of copies over the model's caches."""
+
+    def __init__(self, backend: Backend, tier: Tier, caches: Mapping[str, Buffer], graph: Graph) -> None:
         self._backend = backend
-        self._executable = backend.compile(b.finish(*outputs), tier)
-        for name in (name for tensors in states for name in tensors):
-            self._executable.bind(name, caches[name])
+        self._executable = backend.compile(graph, tier)
+        self._executable.compile_ahead(is_needed_first=False)
+        for value in graph.inputs:
+            if graph.kinds.get(value.name) == "cache":
+                self._executable.bind(value.name, caches[value.name])
 
     def run(self, copies: Sequence[PageCopy] | Sequence[SlotCopy]) -> None:
         """Makes the copies, whose targets are no sources."""
@@ -57,11 +67,8 @@ class PageCopier:
         caches: Mapping[str, Buffer],
         groups: Sequence[Sequence[tuple[str, ...]]],
     ) -> None:
-        self._graphs = {
-            number: CopyGraph(backend, tier, caches, states, "copy_kv_pages")
-            for number, states in enumerate(groups)
-            if states  # none where pages only name prefixes
-        }
+        graphs = page_graphs({name: buffer.spec for name, buffer in caches.items()}, groups)
+        self._graphs = {number: CopyGraph(backend, tier, caches, graph) for number, graph in graphs.items()}
 
     def copy(self, copies: Sequence[PageCopy]) -> None:
         """Makes the copies, whose targets are no sources."""
@@ -80,8 +87,9 @@ class SlotCopier:
         tensors: Sequence[str],
         resumable: Sequence[str],
     ) -> None:
+        specs = {name: buffer.spec for name, buffer in caches.items()}
         self._graphs = {
-            resumable_only: CopyGraph(backend, tier, caches, [(name,) for name in names], "copy_slots")
+            resumable_only: CopyGraph(backend, tier, caches, copy_graph(specs, [(n,) for n in names], "copy_slots"))
             for resumable_only, names in ((False, tensors), (True, resumable))
             if names
         }

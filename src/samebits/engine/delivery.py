@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+from samebits.engine.answer import Answer
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Job
 from samebits.engine.logprobs import TokenLogprobs, token_logprobs
@@ -52,8 +53,10 @@ class Delivery:
 
     def give(self, runs: list[Run]) -> list[int]:
         """Tokens, in order; returns how many each sequence took: fewer than there are where it ended."""
-        logprobs, now = self._logprobs(runs), self._clock()
-        self._hash_rows(runs)
+        now = self._clock()
+        readers = [run for run in runs if (answer := self._open_answer(run)) and answer.reads_logits]
+        logprobs = self._logprobs(readers) if readers else {}
+        self._hash_rows(readers)
         return [self._give_run(run, logprobs.get(run.sequence), now) for run in runs]
 
     def settle(self, finish: Callable[[Job, Sequence], None], fail: Callable[[Job, str], None]) -> None:
@@ -73,12 +76,16 @@ class Delivery:
             self._give(job, sequence, partial(job.take, sequence.sample_index, token, row, about, now))
         return len(run.tokens)
 
+    def _open_answer(self, run: Run) -> Answer | None:
+        job = self.open_job(run.sequence)
+        return None if job is None else job.answer(run.sequence.sample_index)
+
     def _hash_rows(self, runs: list[Run]) -> None:
         """Those of answers with a receipt, all at once."""
         rows = [
             run.first_row + i
             for run in runs
-            if (job := self.open_job(run.sequence)) and job.answer(run.sequence.sample_index).chain
+            if (answer := self._open_answer(run)) and answer.chain
             for i in range(len(run.tokens))
         ]
         if len(rows) > 1:
@@ -103,10 +110,9 @@ class Delivery:
         """Of every token, by sequence, for those that ask, computed together. What that raises fails them."""
         wanted: list[tuple[Run, int]] = []
         for run in runs:
-            job = self.open_job(run.sequence)
-            count = job.answer(run.sequence.sample_index).params.logprobs if job else None
-            if count is not None:
-                wanted.append((run, count))
+            answer = self._open_answer(run)
+            if answer and answer.params.logprobs is not None:
+                wanted.append((run, answer.params.logprobs))
         if not wanted:
             return {}
         rows = [run.first_row + i for run, _ in wanted for i in range(len(run.tokens))]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from samebits.cache import PageCache
+from samebits.cache import PageCache, PageListener
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.core.tiers import Tier
 from samebits.engine.checks import checked_ids, checked_samples, expected_ids
@@ -22,6 +22,8 @@ from samebits.engine.drafts.pace import pace_of
 from samebits.engine.drafts.speculation import NOTHING, Speculation
 from samebits.engine.drafts.verify import Taken, draw_and_deliver
 from samebits.engine.faults import reason_of
+from samebits.engine.flight import Flight, NextFlight
+from samebits.engine.flight import start as start_flight
 from samebits.engine.job import Generation, Job
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
@@ -86,6 +88,8 @@ class Engine:
             None if drafter is None else Speculation(drafter, runner.vocab_size, pace_of(runner.backend.name))
         )
         self._jobs: dict[Sequence, Job] = {}
+        self._runs_ahead = runner.backend.runs_ahead and drafter is None
+        self._flight: Flight | None = None  # the next step, where it was started already
         self._next_deadline = inf  # no open job has an earlier one
 
     @property
@@ -118,6 +122,10 @@ class Engine:
         """Tells this observer from now on, and no other."""
         self._telling = Telling(observer)
 
+    def watch_pages(self, listener: PageListener) -> None:
+        """Tells this listener which prefixes the first group's pages hold from now on, and no other."""
+        self.scheduler.pages.pool.listener = listener
+
     def generate(
         self,
         prompt: Iterable[int],
@@ -130,6 +138,7 @@ class Engine:
         grammar: Grammar | None = None,
         drafted: Iterable[int] | None = None,
         sample_indices: Sequence_[int] | None = None,
+        goes_on: bool = False,
     ) -> Generation:
         """Queues a prompt; its pieces come with the steps. BadInput where it can never run.
 
@@ -137,6 +146,7 @@ class Engine:
         drafted          tokens that the only answer is expected to have, which is verified as fast as a prompt is
                          computed. It ends with finish_reason "diverged" at the first draw that is another token, and
                          with "unfinished" where it has all of them and would go on
+        goes_on          it does go on there: an answer that was begun elsewhere, with all that depends on its tokens
         sample_indices   of the params' `n` samples, those to be made; all if absent
         """
         if self.tokenizer is None:
@@ -152,7 +162,11 @@ class Engine:
         expected = expected_ids(drafted, min(params.max_tokens, self.max_len - len(tokens)), self.runner.vocab_size)
         params = params.with_seed()
         issue = self._issuer(tokens, params, make_mask, grammar)
-        job = Generation(self.tokenizer, tokens, params, self.max_len, make_mask, deadline, numbers, expected, issue)
+        if goes_on and not expected:
+            expected = None  # nothing was drawn elsewhere: a plain request
+        job = Generation(
+            self.tokenizer, tokens, params, self.max_len, make_mask, deadline, numbers, expected, issue, goes_on
+        )
         if (not draws and not wants_all) or expected == []:
             job.arrived_at = self.clock()
             job.end_empty("length" if not draws else "unfinished")
@@ -197,14 +211,15 @@ class Engine:
         """
         start = self.clock()
         self._end_overdue(start)
-        plan = self.scheduler.plan(self._propose if self.speculation else None)
-        if plan is None:
+        flight = self._flight or self._take_off()
+        if flight is None:
             return False
+        self._flight, plan = None, flight.plan
         delivery: Delivery | None = None
         try:
-            result = self._run(plan)
+            result = flight.result()
             delivery = Delivery(self._jobs, result, self.clock)
-            taken = self._draw(plan, result, delivery)
+            taken = self._draw(flight, result, delivery)
         except BaseException as error:
             self.scheduler.abandon(plan)
             if delivery is not None:  # what ended before that has ended
@@ -218,7 +233,7 @@ class Engine:
         self.scheduler.commit(plan, *taken)
         drafted = self.speculation.learn(plan, taken.counts) if self.speculation else (0, 0)
         delivery.settle(self._finish, self._fail)
-        self._telling.stepped(self._stats(plan, drafted, self.clock() - start))
+        self._telling.stepped(StepStats.of(plan, self.scheduler, self.clock() - start, drafted))
         return True
 
     def complete(self, *jobs: Job) -> None:
@@ -282,11 +297,22 @@ class Engine:
             lambda sequence: slots.tokens[sequence.slot, : slots.known[sequence.slot]],
         )
 
-    def _draw(self, plan: StepPlan, result: StepResult, delivery: Delivery) -> Taken:
+    def _take_off(self) -> Flight | None:
+        plan = self.scheduler.plan(self._propose if self.speculation else None)
+        if plan is None:
+            return None
+        return start_flight(plan, [self._jobs[s].answer(s.sample_index) for s in plan.sampled], self._run)
+
+    def _draw(self, flight: Flight, result: StepResult, delivery: Delivery) -> Taken:
+        """While the device computes this step the next one is planned, and started before tokens are handed out."""
+        plan, coming = flight.plan, NextFlight.behind(flight, self.scheduler, self._run) if self._runs_ahead else None
         if not plan.sampled:
             result.wait()
-        answers = [self._jobs[s].answer(s.sample_index) for s in plan.sampled]
-        return draw_and_deliver(plan, result, self._sampler, answers, delivery)
+        when_drawn = None if coming is None else coming.start
+        try:
+            return draw_and_deliver(plan, result, self._sampler, flight.answers, delivery, when_drawn)
+        finally:
+            self._flight = None if coming is None else coming.flight
 
     def _finish(self, job: Job, sequence: Sequence) -> None:
         """One sample has all it wants."""
@@ -301,6 +327,10 @@ class Engine:
     def _let_go(self, sequence: Sequence) -> None:
         self.scheduler.finish(sequence)
         self._jobs.pop(sequence, None)
+        if self._flight is not None and not self._jobs:  # nobody is left whom its tokens could be for
+            self._flight = None
+            with suppress(SamebitsError):
+                self.runner.backend.sync()
         if self.speculation:
             self.speculation.forget(sequence)
 
@@ -312,17 +342,3 @@ class Engine:
     def _ended(self, job: Job) -> None:
         job.ended_at = self.clock()
         self._telling.ended(job)
-
-    def _stats(self, plan: StepPlan, drafted: tuple[int, int], seconds: float) -> StepStats:
-        scheduler = self.scheduler
-        pages = scheduler.pages
-        return StepStats(
-            seconds,
-            plan.num_decodes,
-            plan.num_prefill_tokens,
-            scheduler.num_running,
-            scheduler.num_waiting,
-            pages.num_used,
-            pages.num_free,
-            *drafted,
-        )

@@ -91,6 +91,7 @@ class Generation(Job):
 
     sample_indices   of the params' `n` samples, those to be made, in order; all if absent
     expected         tokens that the only answer should have: it ends where it has others
+    goes_on          behind the last of them it goes on
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Generation(Job):
         sample_indices: Sequence_[int] | None = None,
         expected: Sequence_[int] | None = None,
         issue: Callable[[int, Said], Receipt] | None = None,
+        goes_on: bool = False,
     ) -> None:
         """issue: makes the receipt of a sample's answer."""
         super().__init__()
@@ -120,6 +122,7 @@ class Generation(Job):
                 bans,
                 expected,
                 partial(issue, i) if issue else None,
+                goes_on,
             )
             for i in (range(params.n) if sample_indices is None else sample_indices)
         ]
@@ -162,6 +165,16 @@ class Generation(Job):
     def end_empty(self, reason: str = "length") -> None:
         """Ends answers of which no token is wanted."""
         self._end(lambda answer: answer.cut(reason))
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Of the prompt, that did not have to be computed."""
+        return min(self.sequences[0].num_cached_tokens, len(self.prompt)) if self.sequences else 0
+
+    @property
+    def num_answer_tokens(self) -> int:
+        """Drawn so far, of all answers."""
+        return sum(len(answer.token_ids) for answer in self.answers)
 
     @property
     def prompt_logprobs(self) -> PromptLogprobs | None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from samebits.engine.faults import reason_of
 from samebits.engine.job import Job
+from samebits.scheduler import Scheduler, StepPlan
 
 log = logging.getLogger("samebits.engine")
 
@@ -25,6 +26,21 @@ class StepStats:
     num_free_pages: int
     num_drafted: int = 0  # guessed tokens that were verified
     num_taken: int = 0  # and those of them that were right
+
+    @classmethod
+    def of(cls, plan: StepPlan, scheduler: Scheduler, seconds: float, drafted: tuple[int, int]) -> StepStats:
+        """Of a step that was taken; drafted: guesses that were verified, and that were right."""
+        pages = scheduler.pages
+        return cls(
+            seconds,
+            plan.num_decodes,
+            plan.num_prefill_tokens,
+            scheduler.num_running,
+            scheduler.num_waiting,
+            pages.num_used,
+            pages.num_free,
+            *drafted,
+        )
 
 
 class Observer(Protocol):

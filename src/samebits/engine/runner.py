@@ -107,6 +107,7 @@ class Runner:
         self.found, self.vocab_size = found, upper(self.graph.outputs[0].spec.shape[1])
         self.windows, self.has_slots = step.windows, bool(step.slot_tensors)
         self._executable = compile_plan(self.backend, plan)
+        self._executable.compile_ahead()  # beside the loading of weights
         specs: dict[str, dict[str, TensorSpec]] = {"step": {}, "weight": {}, "cache": {}}
         for value in self.graph.inputs:
             specs[self.graph.kinds.get(value.name, "step")][value.name] = value.spec
@@ -123,6 +124,8 @@ class Runner:
             self._executable.bind(name, buffer)
         self._groups = tensor_groups(step.states, step.windows)
         self._copier: PageCopier | None = None
+        if self.backend.compiles_kernels:  # elsewhere it is made with the first fork
+            self._copier = PageCopier(self.backend, self.tier, self._caches, self._groups)
         slots = step.slot_tensors, step.resumable_tensors
         self._slot_copier = SlotCopier(self.backend, self.tier, self._caches, *slots) if self.has_slots else None
 

@@ -14,19 +14,18 @@ import numpy as np
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Buffer, Executable
 from samebits.core.errors import BadInput
-from samebits.core.numerics.counter import split_seed
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.step import ranges
 from samebits.core.tiers import Tier
-from samebits.engine.answer import Answer
+from samebits.engine.answer import DRAW_WISHES, Answer
 from samebits.engine.faults import reason_of
 from samebits.engine.plan import compile_plan, make_plan
 from samebits.engine.runner import StepResult
 from samebits.engine.sampling import SAMPLE, SamplingParams
 from samebits.ops.build import OpBuilder
 
-ROW_INPUTS = {"sample_index": "i32", "position": "i32", "temperature": "f32", "top_k": "i32", "top_p": "f32"}
-ROW_INPUTS |= {"min_p": "f32"}
+DTYPES = {"i32": np.int32, "f32": np.float32}
+ROW_INPUTS = {"position": "i32", **DRAW_WISHES}
 PENALTIES = ("repetition", "presence", "frequency")
 
 
@@ -64,7 +63,8 @@ class Sampler:
         self._vocab_size, self._max_rows = vocab_size, max_rows
         self._graphs: dict[bool, Executable] = {}
         self.fallbacks: tuple[str, ...] = ()
-        self._graph(is_dense=False)  # now, so that a fallback is known before the first token
+        for is_dense in (True, False) if self._backend.compiles_kernels else (False,):
+            self._graph(is_dense).compile_ahead()  # now, so that a fallback is known before the first token
 
     def draw(self, result: StepResult, asked: Asked) -> Drawn:
         """A token for each draw from its row of a step's logits. What one of them raises is its failure alone.
@@ -112,8 +112,7 @@ class Sampler:
                 graph.bind(name, self._buffer(array))
             graph.prepare({"B": len(at)})
         graph.run()
-        self._backend.sync()
-        return np.array(self._backend.copy_out(graph.output(0)))[: len(at)]
+        return np.asarray(self._backend.result(graph.output(0)))[: len(at)]
 
     def _buffer(self, array: np.ndarray) -> Buffer:
         return self._backend.adopt(np.ascontiguousarray(array))
@@ -121,16 +120,10 @@ class Sampler:
     def _row_inputs(self, asked: Asked, at: np.ndarray, biases: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         owned, owners = np.unique(asked.owners[at], return_inverse=True)
         answers = [asked.answers[i] for i in owned.tolist()]
-        columns: dict[str, list[float]] = {
-            "sample_index": [a.sample_index for a in answers],
-            "position": [a.num_tokens for a in answers],
-            **{name: [getattr(a.params, name) for a in answers] for name in ("temperature", "top_k", "top_p", "min_p")},
-        }
-        dtypes = {"i32": np.int32, "f32": np.float32}
-        inputs = {name: np.array(columns[name], dtypes[kind])[owners] for name, kind in ROW_INPUTS.items()}
-        inputs["position"] += asked.inside[at]
-        seeds = [split_seed(np.uint64(a.params.seed or 0)) for a in answers]
-        inputs["seed"] = np.array(seeds, np.uint32).reshape(-1, 2)[owners]
+        wishes = np.array([a.draw_wishes for a in answers], np.float64)[owners]  # which holds every one of them
+        inputs = {name: wishes[:, i].astype(DTYPES[kind]) for i, (name, kind) in enumerate(DRAW_WISHES.items())}
+        inputs["position"] = np.array([a.num_tokens for a in answers], np.int32)[owners] + asked.inside[at]
+        inputs["seed"] = np.ascontiguousarray(wishes[:, len(DRAW_WISHES) :], np.uint32)
         if biases:  # of an answer each, in order
             inputs["bias"] = np.stack(biases)
             inputs["counts"] = np.stack([a.counts(self._vocab_size) for a in answers])

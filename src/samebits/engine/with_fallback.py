@@ -43,6 +43,10 @@ class FallbackExecutable(Executable):
             later |= {v.name for v in graph.outputs}
             self._segments.append(Segment(device if place == "device" else fallback, graph, nodes, later, tier))
 
+    def compile_ahead(self, is_needed_first: bool = True) -> None:
+        for segment in self._segments:
+            segment.executable.compile_ahead(is_needed_first)
+
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bound[name] = buffer
         self._copies.pop(name, None)

@@ -76,6 +76,10 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
         _case("tail-chunk-q8_0", 3, 24, 576, "q8_0"),
         _case("no-tokens", 0, 24, 64, "q8_0"),
         _case("decode-smollm2-135m", 1, 1536, 576, "q4_1"),
+        # so many rows that a GPU's programs walk over several parts of them
+        _case("few-tokens-many-rows", 5, 16384, 512, "q4_0"),
+        _case("some-tokens-many-rows", 40, 16384, 512, "q4_k"),
+        _case("many-tokens-many-rows", 100, 8704, 128, "q5_0"),
         _case("decode-llama-7b", 1, 11008, 4096, "q4_k", full=True),
     ],
     invariant_axes=("T",),

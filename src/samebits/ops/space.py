@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, pairwise
 from random import Random
 from typing import Any
@@ -27,7 +28,7 @@ class Span:
     high: int
     step: int = 1
 
-    @property
+    @cached_property
     def label(self) -> str:
         return str(self.low) if self.low == self.high else f"{self.low}..{self.high}"
 
@@ -109,9 +110,12 @@ class Space:
 
     def allows(self, row: Row, most_operations: int) -> bool:
         """Whether a row, complete or not, may be drawn."""
-        if not self.fits(row):
-            return False
-        return self.cost({f.name: row.get(f.name, f.least) for f in self.factors}) <= most_operations
+        return self.fits(row) and self.cost({**self._least, **row}) <= most_operations
+
+    @cached_property
+    def _least(self) -> Row:
+        """The cheapest value of every factor."""
+        return {f.name: f.least for f in self.factors}
 
     def row_id(self, row: Row) -> str:
         return ",".join(f"{f.name}={row[f.name]}" for f in self.factors)

@@ -21,7 +21,7 @@ class PromptRequest:
     wants_all   logits of every prompt token are wanted, so the first sample may skip none
     draws       tokens are drawn after the prompt; otherwise the request ends with its prompt
     expected    int32 [tokens], what a single sample is expected to draw, at least one token: computed in chunks like
-                the prompt. Whoever draws another token ends the sequence
+                the prompt. Whoever draws another token of them ends the sequence; it may go on behind them
     """
 
     prompt: np.ndarray

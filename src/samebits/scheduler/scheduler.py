@@ -10,7 +10,8 @@ short; it waits with its tokens and computes them again.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,15 +86,42 @@ class Scheduler:
             put_drafts(self.slots, self.pages, decodes, room, propose)
         return self.slots.lay_out(decodes, chunks, copies)
 
+    def plan_ahead(self, plan: StepPlan, ending: Collection[Sequence]) -> StepPlan | None:
+        """The step behind one that is still computed, whose commit comes later: all go on but those that end with it.
+
+        Its `token_ids` are to be filled in with the draws `sources` of the step before. None where more is to be
+        decided than who goes on: somebody could be admitted, is in the middle of a prompt, or finds no page.
+        """
+        slots = self.slots.in_order()
+        if plan.num_drafts or plan.born or plan.late or plan.scored or self.pages.states is not None:
+            return None
+        if self._could_admit() or not self.slots.expect_nothing():
+            return None
+        draws = np.full(len(self.pages.tables), -1, np.int64)
+        draws[plan.sampled_slots] = np.arange(len(plan.sampled_at))
+        if (draws[slots] < 0).any():
+            return None
+        decodes = slots[[s not in ending for s in self.slots.running]] if ending else slots
+        lengths = self.slots.known[decodes] + 1
+        short = self.pages.shortage(decodes, lengths)
+        if not len(decodes) or int(short.sum()) > self.pages.num_free:
+            return None
+        copies = self.pages.grow_all(decodes, lengths, short)
+        self._num_steps += 1
+        return replace(self.slots.lay_out(decodes, [], copies, num_pending=1), sources=draws[decodes])
+
     def commit(self, plan: StepPlan, tokens: np.ndarray, counts: np.ndarray | None = None) -> None:
         """Takes the step as computed. New samples fork off, or wait.
 
         plan.sampled[i] goes on with the next counts[i] of the tokens, one where counts are absent: guesses, and the
         token that was drawn after the last good one. What lies behind those was computed in vain: its pages are free.
-        One with no token is about to end.
+        One with no token is about to end. Of a plan that was made ahead, those that ended since have no tokens here.
         """
-        num_running = len(plan.sampled_at)
         counts = np.ones(len(plan.sampled), np.int32) if counts is None else counts
+        if plan.sources is not None:
+            plan, kept = plan.of_those_running()
+            counts = counts[kept]
+        num_running = len(plan.sampled_at)
         lengths = plan.lengths.copy()
         lengths[plan.sampled_at] = self.slots.known[plan.sampled_slots] + counts[:num_running] - 1
         self.slots.computed[plan.slots] = lengths
@@ -261,6 +289,16 @@ class Scheduler:
         sequence.num_cached_tokens = num_cached
         self.num_cached_tokens += num_cached
         self.slots.enter(sequence, num_cached)
+
+    def _could_admit(self) -> bool:
+        """Whether the first that waits might run in the next step."""
+        first, running = self._waiting.first(), self.slots.running
+        if first is None:
+            return False
+        if not running or first < running[-1]:
+            return True
+        match = self._match(first)[0]
+        return self._fits(match) or (bool(self.slots.num_free) and self._is_coming(match, first))
 
     def _make_way(self) -> None:
         """Admits the first that waits where it is to be served before a running one, even in a step without budget.

@@ -63,6 +63,10 @@ class Slots:
             num_drawn = known - len(sequence.request.prompt)
             self.tokens[slot, known : known + len(expected) - num_drawn] = expected[num_drawn:]
 
+    def expect_nothing(self) -> bool:
+        """Whether no running sequence has tokens ahead that its request expects."""
+        return not self._is_expected[self.in_order()].any()
+
     def may_draft(self, slots: np.ndarray) -> np.ndarray:
         """bool: which of the slots, all of which decode, draw for themselves alone and expect nothing."""
         is_scored = self.computed[slots] < self._num_scored[slots]
@@ -99,16 +103,27 @@ class Slots:
             self._order = np.array([s.slot for s in self.running], np.int32)
         return self._order
 
-    def lay_out(self, decodes: np.ndarray, chunks: list[tuple[int, int]], copies: list[PageCopy]) -> StepPlan:
-        """The step of slots that decode a token each and what is ahead, then of (slot, tokens) chunks of prompts."""
+    def lay_out(
+        self,
+        decodes: np.ndarray,
+        chunks: list[tuple[int, int]],
+        copies: list[PageCopy],
+        num_pending: int = 0,
+    ) -> StepPlan:
+        """The step of slots that decode a token each and what is ahead, then of (slot, tokens) chunks of prompts.
+
+        num_pending   1 where the step before is still computed, in which each of them draws the token it decodes here:
+                      `token_ids` hold nothing yet
+        """
         slots = np.concatenate([decodes, np.array([slot for slot, _ in chunks], np.int32)])
         num_ahead = self.ahead[decodes]
         counts = np.concatenate([1 + num_ahead, np.array([n for _, n in chunks], np.int32)])
-        starts = self.computed[slots]
+        known = self.known[slots] + num_pending
+        starts = known - 1 if num_pending else self.computed[slots]
         lengths = starts + counts
         qo_indptr, owners, inside = ranges(counts)
         is_scored = starts < self._num_scored[slots]
-        num_draws = np.where(self._draws[slots], np.maximum(lengths - self.known[slots] + 1, 0), 0)
+        num_draws = np.where(self._draws[slots], np.maximum(lengths - known + 1, 0), 0)
         num_rows = np.where(is_scored, counts, num_draws)
         rows_indptr, row_owners, row_inside = ranges(num_rows)
         first_rows = rows_indptr[1:] - num_draws  # of those that are drawn from

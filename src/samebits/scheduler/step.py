@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from samebits.cache import PageCopy, SlotCopy
 from samebits.core.step import StepBatch
-from samebits.scheduler.request import Sequence
+from samebits.scheduler.request import RUNNING, Sequence
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,23 @@ class StepPlan:
     slot_copies: tuple[SlotCopy, ...]  # and these, one after another
     num_decodes: int
     num_drafts: int  # guessed tokens beside the decodes
+    sources: np.ndarray | None = None  # [B] of a plan made ahead: which draws of the step before are its tokens
+
+    def of_those_running(self) -> tuple[StepPlan, np.ndarray]:
+        """The plan of the sequences that have not ended since, each of which decodes; and which of them those are."""
+        kept = np.array([i for i, s in enumerate(self.sequences) if s.state == RUNNING], np.int64)
+        sequences = [self.sequences[i] for i in kept.tolist()]
+        return replace(
+            self,
+            slots=self.slots[kept],
+            sampled_at=np.arange(len(kept)),
+            lengths=self.lengths[kept],
+            sequences=sequences,
+            sampled=sequences,
+            sampled_rows=self.sampled_rows[kept],
+            num_draws=self.num_draws[kept],
+            guesses=self.guesses[kept],
+        ), kept
 
     @property
     def sampled_slots(self) -> np.ndarray:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job
 from samebits.engine.observer import StepStats
+from samebits.server.cluster_gauges import ClusterGauges
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 LAST_STEPS = 200  # steps that the page shows
@@ -47,6 +48,9 @@ class Metrics:
         self.refused = counter("refused_requests", "HTTP requests refused, by status", "status")
         self.connections = gauge("connections", "Open connections")
         self.closed = counter("closed_connections", "Connections that the server ended or refused, by why", "reason")
+        self.dropped_kv_events = counter("dropped_kv_events", "Changes of the cache that routers were not told of")
+        self.resumed = counter("resumed_answers", "Answers that went on with another replica after theirs was lost")
+        self._cluster = ClusterGauges(registry)
         self.last_steps: deque[dict[str, Any]] = deque(maxlen=LAST_STEPS)
         self.num_steps = self._seen_cached = self._seen_preemptions = 0
 
@@ -74,10 +78,11 @@ class Metrics:
             if longest > 1:
                 self._between.observe((job.ended_at - job.first_token_at) / (longest - 1))
 
-    def text(self, engine: Engine | None) -> bytes:
+    def text(self, engine: Engine | None, model_name: str) -> bytes:
         """What /metrics answers."""
         if engine is not None:
             scheduler = engine.scheduler
+            self._cluster.set(scheduler, model_name)
             self._waiting.set(scheduler.num_waiting)
             self._running.set(scheduler.num_running)
             self._used.set(scheduler.pages.num_used)

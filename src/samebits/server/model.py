@@ -6,25 +6,34 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.api.llm import LLM
+from samebits.api.texts import Texts
 from samebits.core.tiers import Tier
 from samebits.engine.async_engine import AsyncEngine
+from samebits.engine.engine import Engine
 from samebits.engine.faults import reason_of
 from samebits.engine.observer import Observer
 from samebits.grammar.process import vocabulary_of
+from samebits.server.engines import ServingEngine
 from samebits.server.grammar.grammars import Grammars
 from samebits.server.http.errors import ApiError, busy
 from samebits.server.limits import Limits
+from samebits.server.metrics import Metrics
 from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.model_forms import FormChoice, ModelForms
+
+if TYPE_CHECKING:  # an extra
+    from samebits.server.kv_events.publisher import KvEventPublisher
 
 LOADING, READY, FAILED, CLOSED = "loading", "ready", "failed", "closed"
 log = logging.getLogger("samebits.server")
 READ_BYTES = 1 << 20
+SHOWN_SLOTS = 256
 
 
 class ServedModel:
@@ -33,8 +42,11 @@ class ServedModel:
     `reason` is for clients: it names no file, whatever went wrong. The log has the whole of it.
     """
 
-    llm: LLM
-    engine: AsyncEngine
+    llm: Texts
+    engine: ServingEngine
+    num_slots: int  # requests that run at once
+    own: LLM  # where it runs in this process
+    _own_engine: AsyncEngine
     grammars: Grammars
     fingerprint: str
     forms: ModelForms
@@ -46,9 +58,11 @@ class ServedModel:
         is_deterministic: bool,
         form_choice: FormChoice | None = None,
         desk: ReceiptDesk | None = None,
+        publisher: KvEventPublisher | None = None,
     ) -> None:
         self.name, self.limits, self.is_deterministic = name, limits, is_deterministic
         self._form_choice, self.desk = form_choice or FormChoice(), desk or ReceiptDesk()
+        self._publisher = publisher
         self.created = int(time.time())
         self._state, self.reason = LOADING, "the model is loading"
         self.failure: str | None = None  # why it could not be loaded, in words that may name files
@@ -70,39 +84,66 @@ class ServedModel:
 
     @property
     def tier(self) -> str:
-        return self.llm.numerics if self._state == READY else ""
+        return self._tier if self._state == READY else ""
 
     async def load(self, make: Callable[[], LLM], path: Path | None, observer: Observer | None) -> None:
         """Loads beside a server that already answers; a failure is kept, whole and as the reason for clients."""
+        await self._settle(self._load(make, path, observer))
+
+    async def _settle(self, loading: Coroutine[Any, Any, None]) -> None:
+        """Takes the state that loading ends in."""
         try:
-            self.llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
-            if self.is_deterministic and self.llm.runner.tier < Tier.INVARIANT:
-                reason = f"--deterministic needs invariant or portable numerics, and this is {self.llm.numerics}"
-                self._state, self.reason, self.failure = FAILED, reason, reason
-                return
-            self._start(path, digest, observer)
+            await loading
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # panics of native libraries are not Exceptions
             self.failure, kind = reason_of(error), type(error).__name__
             self._state, self.reason = FAILED, f"the model cannot be loaded ({kind}); the server's log says why"
             return
-        self._state, self.reason = READY, ""
+        if self._state == LOADING:
+            self._state, self.reason = READY, ""
 
-    def _start(self, path: Path | None, digest: str, observer: Observer | None) -> None:
-        """Everything that serving takes beside the model; the engine's thread last, since it must be ended again."""
-        runner = self.llm.runner
-        parts = (__version__, f"n{NUMERICS_VERSION}", self.llm.numerics, runner.backend.name, digest)
+    async def _load(self, make: Callable[[], LLM], path: Path | None, observer: Observer | None) -> None:
+        llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
+        if not self._keeps_promise(llm.numerics):
+            return
+        self.llm = self.own = llm
+        self.num_slots = llm.runner.limits.max_sequences
+        parts = (__version__, f"n{NUMERICS_VERSION}", llm.numerics, llm.runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
-        self.llm.engine.watch(observer)
-        self.forms = ModelForms(self.llm, self._form_choice)
-        vocabulary = vocabulary_of(path, runner.vocab_size, self.llm.tokenizer.special)
+        llm.engine.watch(observer)
+        if self._publisher is not None:
+            self._publisher.start(digest.encode(), llm.runner.limits.page_size)
+            llm.engine.watch_pages(self._publisher)
+        self.forms = ModelForms(llm, self._form_choice)
+        vocabulary = vocabulary_of(path, llm.runner.vocab_size, llm.tokenizer.special)
         self.grammars = Grammars(vocabulary, self.limits.grammar_seconds)
-        try:
-            self.engine = AsyncEngine(self.llm.engine, self.limits.max_waiting)
+        try:  # the engine's thread last, since it must be ended again
+            self.engine = self._own_engine = AsyncEngine(llm.engine, self.limits.max_waiting)
         except BaseException:
             self.grammars.close()
             raise
+
+    def _keeps_promise(self, tier: str) -> bool:
+        """Notes the tier; False, with the reason noted, for one that a deterministic server cannot have."""
+        self._tier = tier
+        if self.is_deterministic and Tier.parse(tier) < Tier.INVARIANT:
+            reason = f"--deterministic needs invariant or portable numerics, and this is {tier}"
+            self._state, self.reason, self.failure = FAILED, reason, reason
+            return False
+        return True
+
+    async def prepare_receipts(self) -> None:
+        """To be waited for before a request wishes for one: the first hashes the model's files."""
+        await asyncio.to_thread(getattr, self.own.engine, "notary")
+
+    async def seen(self) -> dict[str, object]:
+        """What runs and what waits between two steps, for the page."""
+        return dict(await self._own_engine.look(_seen))
+
+    async def metrics_text(self, metrics: Metrics) -> bytes:
+        """All metrics in Prometheus's format."""
+        return metrics.text(self.own.engine if self.state == READY else None, self.name)
 
     def ready(self) -> ServedModel:
         """Itself; ApiError 503 while it cannot serve."""
@@ -120,6 +161,28 @@ class ServedModel:
             self._state, self.reason = CLOSED, "the server is shutting down"
             self.engine.close()
             self.grammars.close()
+        if self._publisher is not None:
+            self._publisher.close()
+
+
+def _seen(engine: Engine) -> dict[str, object]:
+    scheduler, pages = engine.scheduler, engine.scheduler.pages
+    sequences = [
+        {
+            "known": int(scheduler.slots.known[s.slot]),
+            "computed": int(scheduler.slots.computed[s.slot]),
+            "pages": int(pages.num_held[s.slot]),
+            "cached": s.num_cached_tokens,
+        }
+        for s in scheduler.slots.running[:SHOWN_SLOTS]
+    ]
+    return {
+        "running": sequences,
+        "num_running": scheduler.num_running,
+        "num_waiting": scheduler.num_waiting,
+        "pages": {"all": pages.pool.num_pages - 1, "used": pages.num_used, "idle": pages.pool.num_idle},
+        "preemptions": scheduler.num_preemptions,
+    }
 
 
 def file_digest(path: Path | None) -> str:

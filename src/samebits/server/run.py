@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,6 +24,9 @@ from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.model_forms import FormChoice
+
+if TYPE_CHECKING:  # an extra
+    from samebits.server.kv_events.publisher import KvEventPublisher
 
 log = logging.getLogger("samebits.server")
 
@@ -49,17 +53,40 @@ def make_server(
     is_deterministic: bool = False,
     form_choice: FormChoice | None = None,
     desk: ReceiptDesk | None = None,
+    publisher: KvEventPublisher | None = None,
     on_settled: Callable[[ServedModel], None] = ServedModel.log_settled,
 ) -> uvicorn.Server:
-    """A server that is ready to run; loading begins when it starts, and when it has ended `on_settled` is called."""
-    door, limits = replace(door or Door(), host=host), limits or Limits()
+    """A server of a model that runs in this process; loading begins when it starts, `on_settled` is called after it.
+
+    publisher   tells routers what the pages hold; it is closed with the model
+    """
+    served = ServedModel(name, limits or Limits(), is_deterministic, form_choice, desk, publisher)
+
+    def load(metrics: Metrics) -> Coroutine[Any, Any, None]:
+        if publisher is not None:
+            publisher.on_drop = metrics.dropped_kv_events.inc
+        return served.load(make_llm, path, metrics)
+
+    return http_server(served, load, host=host, port=port, door=door, on_settled=on_settled)
+
+
+def http_server(
+    served: ServedModel,
+    load: Callable[[Metrics], Coroutine[Any, Any, None]],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    door: Door | None = None,
+    on_settled: Callable[[ServedModel], None] = ServedModel.log_settled,
+) -> uvicorn.Server:
+    """A server that is ready to run, over a model that `load` loads once it has started."""
+    door, limits, metrics = replace(door or Door(), host=host), served.limits, Metrics()
     check_host(door)
-    served, metrics = ServedModel(name, limits, is_deterministic, form_choice, desk), Metrics()
     guard = Guard(limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        loading = asyncio.create_task(served.load(make_llm, path, metrics))
+        loading = asyncio.create_task(load(metrics))
         loading.add_done_callback(lambda task: None if task.cancelled() else on_settled(served))
         watching = asyncio.create_task(guard.watch())
         try:

@@ -131,10 +131,14 @@ def _assign(
         present = space.classes_of(row)
         classes.sort(key=lambda c: -prefer(factor, c, present))
     for found in classes:
+        refused = set[Value]()  # an end of a span is drawn again and again
         for value in _values(factor, found, label is None, dice):
+            if value in refused:
+                continue
             row[factor.name] = value
             if space.allows(row, most_operations):
                 return True
+            refused.add(value)
     row.pop(factor.name, None)
     return False
 

@@ -63,6 +63,14 @@ def to_host(tensor: DeviceTensor) -> HostTensor:
     return host.numpy().copy()
 
 
+def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A host copy that is there once the device's stream has been waited for."""
+    host = torch.empty(
+        tensor.shape, dtype=tensor.dtype, pin_memory=True
+    )  # torch keeps such memory, and hands it out again
+    return host.copy_(tensor, non_blocking=True)
+
+
 def _stepped(data: torch.Tensor, steps: tuple[tuple[Any, ...], ...], fmt: BlockFormat | None) -> torch.Tensor:
     for kind, *arguments in steps:
         if kind == "slice":

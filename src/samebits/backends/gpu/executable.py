@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -31,10 +31,39 @@ class Captured:
     outputs: dict[str, DeviceTensor]
 
 
+class Readiness(Protocol):
+    """Which sizes have all their kernels compiled; None stands for sizes of no bucket."""
+
+    def is_ready(self, bucket: int | None) -> bool: ...
+
+    def wait(self, bucket: int | None) -> None:
+        """Returns when it is ready."""
+
+
+class AlwaysReady:
+    """Where nothing is compiled ahead, a launch compiles what it needs."""
+
+    def is_ready(self, _bucket: int | None) -> bool:
+        return True
+
+    def wait(self, _bucket: int | None) -> None:
+        pass
+
+
 class GpuExecutable(Executable):
     """See the interface. Steps that are fed are padded to a bucket and captured when the bucket comes a second time."""
 
-    def __init__(self, graph: Graph, kernels: Sequence[Kernel], device: torch.device) -> None:
+    readiness: Readiness = AlwaysReady()
+
+    def __init__(
+        self,
+        graph: Graph,
+        kernels: Sequence[Kernel],
+        device: torch.device,
+        start_compiling: Callable[[Graph, Sequence[Kernel], bool], Readiness] | None = None,
+    ) -> None:
+        """start_compiling: for `compile_ahead`; without it nothing is."""
+        self._start_compiling = start_compiling
         self._graph, self._kernels, self._device = graph, kernels, device
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
         self._bound: dict[str, Buffer | View] = {}
@@ -56,6 +85,10 @@ class GpuExecutable(Executable):
         self._pads = any(graph.kinds.get(v.name) == "cache" for v in graph.inputs)  # a model's step
         self._captures = self._pads and device.type == "cuda" and not INTERPRETED
 
+    def compile_ahead(self, is_needed_first: bool = True) -> None:
+        if self._start_compiling is not None:
+            self.readiness = self._start_compiling(self._graph, self._kernels, is_needed_first)
+
     def bind(self, name: str, buffer: Buffer | View) -> None:
         if name not in self._specs:
             raise BadInput("gpu", "bind", name, f"an input or output: {', '.join(self._specs)}")
@@ -68,7 +101,8 @@ class GpuExecutable(Executable):
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
         if self._feed is None:
-            self._feed = Feed({name: self._specs[name] for name in arrays}, self._device, self._pads)
+            specs = {name: self._specs[name] for name in arrays}
+            self._feed = Feed(specs, self._device, self._pads, lambda bucket: self.readiness.is_ready(bucket))
         shape, self._dims = self._feed.send(arrays)
         self._bucket, self._fed = shape.bucket, shape.layout.tensors
         return True
@@ -79,6 +113,7 @@ class GpuExecutable(Executable):
     def run(self) -> None:
         captured = self._captured.get(self._bucket) if self._bucket else None
         if captured is None:
+            self.readiness.wait(self._bucket)
             with explained(self._device, "a step"):
                 self._made = self._first_runs()
         else:

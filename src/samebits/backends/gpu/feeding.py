@@ -7,7 +7,7 @@ never read a live one for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +25,19 @@ UNPADDED = PAGES  # its end is known from kv_indptr; it lies last, so only what 
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
-def bucket_of(num_tokens: int) -> int | None:
-    """The smallest bucket that holds so many tokens; None for a step too large to be captured."""
-    return next((bucket for bucket in BUCKETS if bucket >= num_tokens), None)
+def bucket_of(num_tokens: int, is_ready: Callable[[int], bool] = lambda _bucket: True) -> int | None:
+    """The smallest bucket that holds so many tokens and is ready, or just the smallest where none is.
+
+    None for a step too large to be captured.
+    """
+    holding = [bucket for bucket in BUCKETS if bucket >= num_tokens]
+    return next(filter(is_ready, holding), holding[0]) if holding else None
+
+
+def padded_sizes(specs: Iterable[TensorSpec], bucket: int) -> dict[str, int]:
+    """Sizes of the symbols in a bucket: no step has more sequences, or rows asked for, than tokens."""
+    limits = {d.name: d.limit for s in specs for d in s.shape if isinstance(d, Sym)}
+    return {name: limit if name == "NI" else min(limit, bucket) for name, limit in limits.items()}
 
 
 @dataclass(frozen=True)
@@ -46,12 +56,14 @@ class FeedShape:
     dims      the symbols' values; UNPADDED may have another in every step
     bucket    how many tokens the step is padded to; None for a step that is not
     gaps      what follows each array: words, or how many repetitions of its last one
+    is_lasting   False for a bucket that only stands in for a smaller one, whose kernels are being compiled
     """
 
     dims: dict[str, int]
     bucket: int | None
     layout: Layout
     gaps: tuple[tuple[str, np.ndarray | int], ...]
+    is_lasting: bool = True
 
 
 class Feed:
@@ -60,10 +72,12 @@ class Feed:
     A step's time on the host counts, and finds its caches cold: what can be kept from step to step is.
     """
 
-    def __init__(self, specs: Mapping[str, TensorSpec], device: torch.device, pads: bool) -> None:
-        """pads: steps are padded to a bucket of tokens, symbol T."""
+    def __init__(
+        self, specs: Mapping[str, TensorSpec], device: torch.device, pads: bool, is_ready: Callable[[int], bool]
+    ) -> None:
+        """pads: steps are padded to a bucket of tokens, symbol T; is_ready: whether a bucket's kernels are compiled."""
         self._specs = dict(sorted(specs.items(), key=lambda item: item[0] == UNPADDED))
-        self._pads = pads
+        self._pads, self._is_ready = pads, is_ready
         words = sum(spec.num_elements + ALIGN for spec in self._specs.values()) + COPIED
         self._device_words = torch.empty(words, dtype=torch.int32, device=device)
         pins = device.type == "cuda"
@@ -86,7 +100,9 @@ class Feed:
             shape = self._shape_of(arrays)
             if len(self._shapes) >= MOST_SHAPES:
                 self._shapes.clear()
-            if shape.bucket or UNPADDED not in self._specs:  # else its layout depends on that length too
+            if shape.is_lasting and (
+                shape.bucket or UNPADDED not in self._specs
+            ):  # else its layout depends on that too
                 self._shapes[lengths] = shape
         pieces: list[np.ndarray] = []
         for name, gap in shape.gaps:
@@ -120,23 +136,18 @@ class Feed:
 
     def _shape_of(self, arrays: Mapping[str, np.ndarray]) -> FeedShape:
         dims = {symbol: size for name in self._specs for symbol, size in self._size(name, arrays).items()}
-        bucket = bucket_of(dims["T"]) if self._pads and "T" in dims else None
+        bucket = bucket_of(dims["T"], self._is_ready) if self._pads and "T" in dims else None
         if bucket is None:
             layout = self._layout(dims)
         else:
-            layout = self._layouts.get(bucket) or self._layout(self._padded(bucket))
+            layout = self._layouts.get(bucket) or self._layout(padded_sizes(self._specs.values(), bucket))
             self._layouts[bucket] = layout
         gaps: list[tuple[str, np.ndarray | int]] = []
         starts = [*layout.starts.values(), layout.stop]
         for name, start, stop in zip(self._fixed, starts, starts[1:], strict=False):
             missing, padding = stop - start - len(_words(arrays[name])), _padding(name)
             gaps.append((name, missing if isinstance(padding, str) else np.full(missing, padding, np.int32)))
-        return FeedShape(dims, bucket, layout, tuple(gaps))
-
-    def _padded(self, bucket: int) -> dict[str, int]:
-        """Sizes of the symbols in a bucket: no step has more sequences, or rows asked for, than tokens."""
-        limits = {d.name: d.limit for s in self._specs.values() for d in s.shape if isinstance(d, Sym)}
-        return {name: limit if name == "NI" else min(limit, bucket) for name, limit in limits.items()}
+        return FeedShape(dims, bucket, layout, tuple(gaps), bucket is None or bucket == bucket_of(dims["T"]))
 
     def _layout(self, sizes: Mapping[str, int]) -> Layout:
         starts, tensors, start = {}, {}, 0

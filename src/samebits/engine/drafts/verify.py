@@ -6,6 +6,7 @@ would be drawn there without guesses, as long as all tokens before it are those 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Sequence_
 from typing import NamedTuple
 
@@ -26,9 +27,16 @@ class Taken(NamedTuple):
 
 
 def draw_and_deliver(
-    plan: StepPlan, result: StepResult, sampler: Sampler, answers: Sequence_[Answer], delivery: Delivery
+    plan: StepPlan,
+    result: StepResult,
+    sampler: Sampler,
+    answers: Sequence_[Answer],
+    delivery: Delivery,
+    when_drawn: Callable[[np.ndarray], None] | None = None,
 ) -> Taken:
     """Draws for all of plan.sampled, whose answers these are, and hands out every token in its order.
+
+    when_drawn   is given the tokens, one of each, before they are handed out. Logits are not looked at after it
 
     Plain answers draw from all their rows at once. The next draw of shaped ones depends on the token before, so they
     draw in rounds, all of them together, as long as they meet their guesses.
@@ -37,6 +45,8 @@ def draw_and_deliver(
     is_shaped = np.array([answer.is_shaped for answer in answers], bool)
     num_first = np.where(is_shaped, 1, plan.num_draws)
     drawn = sampler.draw(result, Asked.of(plan.sampled_rows, num_first, answers))
+    if when_drawn is not None:
+        when_drawn(drawn.tokens)
     starts = np.cumsum(num_first) - num_first
     for i in np.flatnonzero(np.isin(starts, list(drawn.failures))).tolist():
         delivery.fail(plan.sampled[i], drawn.failures[int(starts[i])])

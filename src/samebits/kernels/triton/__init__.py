@@ -15,7 +15,9 @@ when.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+from pathlib import Path
 
 from samebits.core.errors import Unavailable
 
@@ -27,3 +29,17 @@ def toolchain(extra: str = "cuda") -> None:
             import_module(name)
         except ImportError as error:
             raise Unavailable(f"{name} is not installed ({error}); `pip install samebits[{extra}]`") from None
+
+
+def cache_folder() -> Path:
+    """Where Triton keeps what it compiled: TRITON_CACHE_DIR, or a folder of the user's."""
+    home = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
+    return Path(os.environ.get("TRITON_CACHE_DIR") or os.path.join(home, ".triton", "cache"))
+
+
+def has_compiled() -> bool:
+    """Whether anything was ever compiled here."""
+    try:
+        return any(os.scandir(cache_folder()))
+    except OSError:
+        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
+from samebits.kernels.compile_pool import CompilePool
 from samebits.kernels.record import KernelTable
 from samebits.kernels.triton import toolchain
 
@@ -12,6 +13,7 @@ from samebits.kernels.triton import toolchain
 FILES: tuple[str, ...] = (
     "attention.fast.op",
     "attention.fast.latent_op",
+    "attention.invariant.op",
     "attention.portable.op",
     "products.fast.op",
     "products.blocks.ops",
@@ -58,3 +60,9 @@ def triton_kernels() -> KernelTable:
     for name in FILES:
         import_module(f"samebits.kernels.triton.{name}")
     return TRITON
+
+
+@cache
+def compile_pool() -> CompilePool:
+    """Where kernels are compiled ahead. No toolchain is imported here, so it can be started before one is."""
+    return CompilePool([f"samebits.kernels.triton.{name}" for name in ("lib.builds", *FILES)])

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from samebits.engine.answer import Completion, Piece
-from samebits.engine.job import Generation
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
+from samebits.server.engines import Answering
 from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
 
@@ -20,7 +20,7 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.decode_bytes([token]).decode("utf-8", "replace")
 
 
-def envelope(served: ServedModel, prefix: str, request_id: str, kind: str, job: Generation) -> dict[str, Any]:
+def envelope(served: ServedModel, prefix: str, request_id: str, kind: str, job: Answering) -> dict[str, Any]:
     """What every answer and chunk starts with; the seed, drawn or given, is that of all choices."""
     return {
         "id": prefix + request_id,
@@ -48,7 +48,7 @@ def token_ids(ids: Iterable[int | None]) -> dict[str, list[int]]:
     return {"token_ids": [token for token in ids if token is not None]}
 
 
-def of_prompt(tokenizer: Tokenizer, job: Generation) -> dict[str, Any]:
+def of_prompt(tokenizer: Tokenizer, job: Answering) -> dict[str, Any]:
     """Log-probabilities of a prompt in vLLM's shape, where asked for: by token id, null for the first token."""
     found = job.prompt_logprobs
     if found is None:

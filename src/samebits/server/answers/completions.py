@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from samebits.engine.answer import Completion, Piece
-from samebits.engine.job import Generation
 from samebits.loaders import Tokenizer
 from samebits.server.answers.common import of_prompt, proofs, token_ids, token_text
 from samebits.server.bodies.openai import CompletionBody
+from samebits.server.engines import Answering
 from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.reader import FINISH
 
@@ -42,7 +42,7 @@ class Logprobs:
         return dict(result)
 
 
-def prompt_tokens(job: Generation) -> Iterator[Token]:
+def prompt_tokens(job: Answering) -> Iterator[Token]:
     """A prompt's tokens with what was found of them; nothing is known of the first."""
     found, ids = job.prompt_logprobs, job.prompt.tolist()
     if found is not None:
@@ -62,7 +62,7 @@ class ChoiceShape:
         self,
         tokenizer: Tokenizer,
         index: int,
-        job: Generation,
+        job: Answering,
         body: CompletionBody,
         echoed: str | None,
         desk: ReceiptDesk | None,

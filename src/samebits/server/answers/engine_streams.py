@@ -12,10 +12,11 @@ from starlette.requests import Request
 
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
-from samebits.engine.async_engine import QueueFull, Stream
+from samebits.engine.async_engine import QueueFull
 from samebits.engine.sampling import SamplingParams
 from samebits.grammar.masks import Follower
 from samebits.server.bodies.openai import Sampling
+from samebits.server.engines import AnswerStream
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError, busy
 from samebits.server.limits import MAX_UNREAD_PIECES
@@ -30,7 +31,7 @@ POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is stil
 class Started:
     """The streams of one HTTP request, one per prompt, and what follows their format."""
 
-    streams: list[Stream]
+    streams: list[AnswerStream]
     follower: Follower | None
     desk: ReceiptDesk
     request_id: str
@@ -63,11 +64,11 @@ async def start_streams(
     if served.desk.keep_seconds:
         params = replace(params, receipt=True)
     if params.receipt:
-        await asyncio.to_thread(getattr, served.llm.engine, "notary")  # hashes the model's files, the first time
+        await served.prepare_receipts()
     follower: Follower | None = None
     if wanted is not None:
         follower = await while_connected(request, served.grammars.follower(wanted))
-    deadline = served.llm.engine.clock() + served.limits.deadline_seconds
+    deadline = served.engine.clock() + served.limits.deadline_seconds
     started = Started([], follower, served.desk, request.state.request_id)
     make_mask = follower.new_mask if follower else None
     try:
@@ -90,7 +91,7 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
     """(stream, sample, piece) of all streams as they come; leaving early ends them all, and so does falling behind."""
     pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
 
-    async def forward(number: int, stream: Stream) -> None:
+    async def forward(number: int, stream: AnswerStream) -> None:
         try:
             async for sample, piece in stream:
                 if pieces.qsize() >= MAX_UNREAD_PIECES:
@@ -146,8 +147,8 @@ async def while_connected(request: Request, work: Awaitable[Result]) -> Result:
             await task
 
 
-def usage(streams: Sequence[Stream]) -> dict[str, Any]:
+def usage(streams: Sequence[AnswerStream]) -> dict[str, Any]:
     """Tokens of all prompts and answers."""
     prompt = sum(len(s.job.prompt) for s in streams)
-    completion = sum(len(a.token_ids) for s in streams for a in s.job.answers)
+    completion = sum(s.job.num_answer_tokens for s in streams)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

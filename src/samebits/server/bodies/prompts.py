@@ -14,9 +14,10 @@ from samebits.server.model import ServedModel
 
 
 def text_size(given: Any) -> int:
-    """Characters to encode."""
-    items = given if isinstance(given, list) else [given]
-    return sum(len(item) for item in items if isinstance(item, str))
+    """Characters to encode; the first item of a list tells whether it holds texts: token ids are not walked over."""
+    if isinstance(given, str):
+        return len(given)
+    return sum(map(len, given)) if given and isinstance(given[0], str) else 0
 
 
 def token_lists(
@@ -57,4 +58,4 @@ def last_tokens(ids: list[int], body: Sampling, served: ServedModel) -> list[int
     count = body.truncate_prompt_tokens
     if count is None:
         return ids
-    return ids[-(served.llm.engine.max_len - 1 if count == -1 else max(count, 1)) :]
+    return ids[-(served.llm.max_len - 1 if count == -1 else max(count, 1)) :]

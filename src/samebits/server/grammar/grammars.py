@@ -7,6 +7,8 @@ import os
 import socket
 import weakref
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from samebits.core.errors import SamebitsError
@@ -70,24 +72,26 @@ class Grammars:
         """
         if wanted is None:
             return None
-        if self._vocabulary is None or self._nursery is None:
-            needed = "a server on a system with fork, and a model with a file and an end-of-text token"
-            raise bad_request(wanted.param, wanted.kind, needed)
+        nursery, vocabulary = self._nursery_for(wanted)
         under_way = [num_bytes for f, num_bytes in list(self._followed.items()) if not f.is_ended]
         if len(under_way) >= MAX_FOLLOWED or sum(under_way) >= MAX_FOLLOWED_BYTES:
             raise busy(f"the server is busy: {len(under_way)} requests with response formats are under way")
-        try:
-            stream, num_bytes = await self._forked(self._nursery, (KINDS[wanted.kind], wanted.source))
-        except Refused as error:
-            raise bad_request(wanted.param, error, "a format that can be compiled") from None
-        except Ended:
-            given = "a format that takes too much time or memory to compile"
-            raise bad_request(wanted.param, given, "a simpler one") from None
-        except SamebitsError as error:
-            raise ApiError(500, str(error), wanted.param, "internal_error") from None
-        follower = Follower(stream, self._vocabulary.vocab_size, self._vocabulary.end)
+        with _refusals(wanted):
+            stream, num_bytes = await self._forked(nursery, (KINDS[wanted.kind], wanted.source))
+        follower = Follower(stream, vocabulary.vocab_size, vocabulary.end)
         self._followed[follower] = num_bytes
         return follower
+
+    async def check(self, wanted: OutputFormat) -> None:
+        """Compiles a format as `follower` would, for others to follow it; raises what that would."""
+        with _refusals(wanted):
+            await self._compiled(self._nursery_for(wanted)[0], (KINDS[wanted.kind], wanted.source))
+
+    def _nursery_for(self, wanted: OutputFormat) -> tuple[Nursery, Vocabulary]:
+        if self._vocabulary is None or self._nursery is None:
+            needed = "a server on a system with fork, and a model with a file and an end-of-text token"
+            raise bad_request(wanted.param, wanted.kind, needed)
+        return self._nursery, self._vocabulary
 
     async def _forked(self, nursery: Nursery, key: Key) -> tuple[socket.socket, int]:
         """A socket to a process that follows answers in this format, and the format's bytes."""
@@ -156,3 +160,26 @@ class Grammars:
             self._drop(key)
         if self._nursery is not None:
             self._nursery.close()
+
+
+class CheckedGrammars(Grammars):
+    """For a server whose replicas follow formats: it compiles each first, so that a bad one is refused here."""
+
+    async def follower(self, wanted: OutputFormat | None) -> None:
+        """Nothing to follow here; ApiError as Grammars has it."""
+        if wanted is not None:
+            await self.check(wanted)
+
+
+@contextmanager
+def _refusals(wanted: OutputFormat) -> Iterator[None]:
+    """What compiling raises, as the client gets it."""
+    try:
+        yield
+    except Refused as error:
+        raise bad_request(wanted.param, error, "a format that can be compiled") from None
+    except Ended:
+        given = "a format that takes too much time or memory to compile"
+        raise bad_request(wanted.param, given, "a simpler one") from None
+    except SamebitsError as error:
+        raise ApiError(500, str(error), wanted.param, "internal_error") from None

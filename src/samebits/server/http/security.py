@@ -21,7 +21,7 @@ from samebits.server.http.errors import ApiError
 from samebits.server.model import ServedModel
 
 log = logging.getLogger("samebits.server")
-OPEN_PATHS = ("/health",)
+OPEN_PATHS, METRICS_PATH = ("/health",), "/metrics"
 OWN_NAMES = ("localhost", "127.0.0.1", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
@@ -31,12 +31,15 @@ HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 class Door:
     """Who may come in: the key, the sites whose pages may call, and the address the server listens on.
 
+    has_open_metrics   schedulers and Prometheus may read /metrics without the key
+
     BadInput for a key that no request could carry; an empty one would mean that there is no key.
     """
 
     api_key: str | None = None
     cors_origins: tuple[str, ...] = ()
     host: str = "127.0.0.1"
+    has_open_metrics: bool = False
 
     def __post_init__(self) -> None:
         key = self.api_key
@@ -47,6 +50,11 @@ class Door:
         if key != key.strip() or not (key.isascii() and key.isprintable()):
             raise BadInput("serve", "--api-key", "one that no header can carry", "ASCII without blanks at its ends")
 
+    @property
+    def open_paths(self) -> tuple[str, ...]:
+        """Those that ask for no key."""
+        return (*OPEN_PATHS, METRICS_PATH) if self.has_open_metrics else OPEN_PATHS
+
     def refusal(self, scope: Scope, headers: Headers) -> ApiError | None:
         """Why this request may not come in, or None.
 
@@ -54,7 +62,7 @@ class Door:
         may run pages of other sites: those use a name of their own (Host) or say where they come from (Origin).
         """
         if self.api_key is not None:
-            if scope["path"] in OPEN_PATHS or is_authorized(headers, self.api_key):
+            if scope["path"] in self.open_paths or is_authorized(headers, self.api_key):
                 return None
             return ApiError(401, "the API key is missing or wrong", code="invalid_api_key")
         given = headers.get("host", "").lower()
@@ -103,7 +111,7 @@ def body_refusal(scope: Scope, headers: Headers, max_body_bytes: int) -> ApiErro
 
 
 class Gate:
-    """Denies by default: where a key is set, every path but /health needs it, even one that does not exist."""
+    """Denies by default: where a key is set, every path but the open ones needs it, even one that does not exist."""
 
     def __init__(self, app: ASGIApp, door: Door, served: ServedModel) -> None:
         self._app, self._door, self._served = app, door, served

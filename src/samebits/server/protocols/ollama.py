@@ -62,7 +62,7 @@ async def _answered(
     part: Part,
 ) -> Response:
     served.check_name(body.model.removesuffix(LATEST) if body.model else None)
-    sampling = body.sampling(served.llm.engine.max_len)
+    sampling = body.sampling(served.llm.max_len)
     turn = Turn(
         messages=told,
         sampling=sampling,
@@ -176,7 +176,7 @@ async def tags(request: Request) -> Response:
 async def running_models(request: Request) -> Response:
     """The same, once it is loaded."""
     served: ServedModel = request.app.state.served.ready()
-    return JSONResponse({"models": [_card(served) | {"context_length": served.llm.engine.max_len}]})
+    return JSONResponse({"models": [_card(served) | {"context_length": served.llm.max_len}]})
 
 
 async def show(request: Request) -> Response:
@@ -187,7 +187,7 @@ async def show(request: Request) -> Response:
     template = served.llm.chat_template
     capabilities = ["completion", "tools", "embedding"] + (["thinking"] if served.forms.marks else [])
     card = _card(served)
-    info = {"general.name": served.name, "context_length": served.llm.engine.max_len}
+    info = {"general.name": served.name, "context_length": served.llm.max_len}
     return JSONResponse(
         {
             "template": template.source if template else "",

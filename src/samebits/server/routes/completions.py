@@ -35,7 +35,7 @@ async def completions(request: Request) -> Response:
     served.check_name(body.model)
     prompts = await off_loop(prompts_of, text_size(body.prompt), served, body)
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
-    max_tokens = served.llm.engine.max_len if max_tokens == -1 else max_tokens
+    max_tokens = served.llm.max_len if max_tokens == -1 else max_tokens
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
     params = drawn_params(body, params, served.limits)
     started = await start_streams(request, served, prompts, params, "prompt", body, body.output_format)

@@ -7,10 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from samebits import NUMERICS_VERSION, __version__
-from samebits.engine.engine import Engine
 from samebits.server.model import READY, ServedModel
-
-SHOWN_SLOTS = 256
 
 
 async def models(request: Request) -> Response:
@@ -27,7 +24,7 @@ async def model(request: Request) -> Response:
 def _model_card(served: ServedModel) -> dict[str, object]:
     card: dict[str, object] = {"id": served.name, "object": "model", "created": served.created, "owned_by": "samebits"}
     if served.state == READY:
-        card |= {"max_model_len": served.llm.engine.max_len, "system_fingerprint": served.fingerprint}
+        card |= {"max_model_len": served.llm.max_len, "system_fingerprint": served.fingerprint}
     return card
 
 
@@ -38,12 +35,12 @@ async def version(request: Request) -> Response:
 async def props(request: Request) -> Response:
     """What llama-server's clients ask of a server: its context, its slots, its template. The model has no path here."""
     served: ServedModel = request.app.state.served.ready()
-    engine, template = served.llm.engine, served.llm.chat_template
+    template = served.llm.chat_template
     return JSONResponse(
         {
             "model_alias": served.name,
-            "total_slots": engine.runner.limits.max_sequences,
-            "default_generation_settings": {"n_ctx": engine.max_len},
+            "total_slots": served.num_slots,
+            "default_generation_settings": {"n_ctx": served.llm.max_len},
             "chat_template": template.source if template else "",
             "bos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.bos),
             "eos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.eos),
@@ -62,35 +59,15 @@ async def health(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     served: ServedModel = request.app.state.served
-    engine = served.llm.engine if served.state == READY else None
-    return Response(request.app.state.metrics.text(engine), media_type=CONTENT_TYPE_LATEST)
+    text = await served.metrics_text(request.app.state.metrics)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 async def state(request: Request) -> Response:
     """What the page draws: pages, sequences under way, the last steps."""
     served: ServedModel = request.app.state.served.ready()
-    seen = await served.engine.look(_seen)
+    seen = await served.seen()
     metrics = request.app.state.metrics
     steps = {"num_steps": metrics.num_steps, "steps": list(metrics.last_steps)}
     about = {"model": served.name, "fingerprint": served.fingerprint, "tier": served.tier}
-    return JSONResponse({**about, **seen, **steps})
-
-
-def _seen(engine: Engine) -> dict[str, object]:
-    scheduler, pages = engine.scheduler, engine.scheduler.pages
-    sequences = [
-        {
-            "known": int(scheduler.slots.known[s.slot]),
-            "computed": int(scheduler.slots.computed[s.slot]),
-            "pages": int(pages.num_held[s.slot]),
-            "cached": s.num_cached_tokens,
-        }
-        for s in scheduler.slots.running[:SHOWN_SLOTS]
-    ]
-    return {
-        "running": sequences,
-        "num_running": scheduler.num_running,
-        "num_waiting": scheduler.num_waiting,
-        "pages": {"all": pages.pool.num_pages - 1, "used": pages.num_used, "idle": pages.pool.num_idle},
-        "preemptions": scheduler.num_preemptions,
-    }
+    return JSONResponse({**about, **steps, **seen})

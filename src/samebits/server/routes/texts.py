@@ -61,7 +61,7 @@ async def tokenize(request: Request) -> Response:
         raise bad_request("text", f"{len(body.text)} characters", f"at most {MAX_TOKENIZED_CHARS}")
     wanted = (body.text, body.given("add_special", True), body.given("parse_special", True))
     tokens = await off_loop(short_enough, len(body.text), "text", served.llm.tokenizer.encode, *wanted)
-    max_len = served.llm.engine.max_len
+    max_len = served.llm.max_len
     return await json_response(lambda: {"tokens": tokens, "count": len(tokens), "max_model_len": max_len}, len(tokens))
 
 
@@ -86,4 +86,4 @@ async def tokenizer_info(request: Request) -> Response:
     named = {"bos_token": special.bos, "eos_token": special.eos, "pad_token": special.pad, "unk_token": special.unk}
     texts = {name: tokenizer.token_text(token) or None for name, token in named.items()}
     source = template.source if template else None
-    return JSONResponse({**texts, "chat_template": source, "model_max_length": served.llm.engine.max_len})
+    return JSONResponse({**texts, "chat_template": source, "model_max_length": served.llm.max_len})

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from samebits.api.llm import LLM
+from samebits.api.texts import Texts
 from samebits.core.errors import BadInput
-from samebits.engine.job import Generation
 from samebits.engine.reasoning import (
     NO_REASONING,
     THINK_MARKS,
@@ -17,6 +16,7 @@ from samebits.engine.reasoning import (
     ThinkMarks,
     marks_for,
 )
+from samebits.server.engines import Answering
 from samebits.server.tools.form import CallForm
 from samebits.server.tools.forms import FORMS, form_for
 from samebits.server.tools.in_text import as_text
@@ -49,7 +49,7 @@ class FormChoice:
 class ModelForms:
     """The forms of one model."""
 
-    def __init__(self, llm: LLM, choice: FormChoice) -> None:
+    def __init__(self, llm: Texts, choice: FormChoice) -> None:
         template = llm.chat_template.source if llm.chat_template else ""
         self._tokenizer = llm.tokenizer
         self.call_form: CallForm = FORMS.get(choice.tool_form) or form_for(template, llm.tokenizer)
@@ -111,7 +111,7 @@ def _with_object(call: dict[str, Any]) -> dict[str, Any]:
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-def call_ids(job: Generation, choice: int) -> Callable[[int], str]:
+def call_ids(job: Answering, choice: int) -> Callable[[int], str]:
     """Ids for the calls of a choice: the same request with the same seed gives the same."""
     digest = hashlib.sha256(job.prompt.tobytes() + f"{job.params.seed} {choice}".encode()).digest()
 

@@ -20,13 +20,13 @@ from typing import Any
 
 from starlette.requests import Request
 
-from samebits.engine.job import Generation
 from samebits.engine.reasoning import opens_reasoning
 from samebits.loaders.chat import FROZEN_TIME, PromptEnd
 from samebits.server.answers.engine_streams import Started, merged, start_streams, usage, while_connected
 from samebits.server.bodies.openai import Sampling
 from samebits.server.bodies.prompts import last_tokens, short_enough
 from samebits.server.bodies.reading import sampling_params
+from samebits.server.engines import Answering
 from samebits.server.model import ServedModel
 from samebits.server.tools.grammar import answer_format
 from samebits.server.tools.offer import NOTHING, Offer
@@ -70,14 +70,14 @@ class TurnStream:
         self.num_reasoning_tokens = 0  # that brought reasoning, so far
 
     @property
-    def job(self) -> Generation:
+    def job(self) -> Answering:
         """The engine's side: prompt, parameters with their seed, and what was found of the prompt."""
         return self._started.streams[0].job
 
     @property
     def num_cached_tokens(self) -> int:
         """Of the prompt, that did not have to be computed."""
-        return min(self.job.sequences[0].num_cached_tokens, len(self.job.prompt)) if self.job.sequences else 0
+        return self.job.num_cached_tokens
 
     @property
     def num_choices(self) -> int:
@@ -113,7 +113,7 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
     """The turn under way; ApiError or BadInput where it cannot be."""
     forms, offer, tokenizer = served.forms, turn.offer, served.llm.tokenizer
     prompt = await asyncio.to_thread(_prompt, served, turn)
-    room = max(1, served.llm.engine.max_len - len(prompt))
+    room = max(1, served.llm.max_len - len(prompt))
     max_tokens = room if turn.max_tokens is None else turn.max_tokens
     params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
     params = replace(params, shown_ids=forms.shown_ids(offer))

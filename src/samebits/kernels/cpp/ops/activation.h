@@ -6,19 +6,22 @@
 namespace samebits::SAMEBITS_ISA {
 
 struct SiluMul {
-    INLINE F operator()(F gate, F up) const { return settle((gate * sigmoid(gate)) * up); }
+    template <class V>
+    INLINE V operator()(const V& gate, const V& up) const { return settle((gate * sigmoid(gate)) * up); }
 };
 
 struct GeluTanhMul {
-    INLINE F operator()(F gate, F up) const {
-        const F cube = (gate * gate) * gate;
-        const F u = set(0.7978845608028654f) * (gate + set(0.044715f) * cube);
+    template <class V>
+    INLINE V operator()(const V& gate, const V& up) const {
+        const V cube = (gate * gate) * gate;
+        const V u = set(0.7978845608028654f) * (gate + set(0.044715f) * cube);
         return settle((gate * sigmoid(u + u)) * up);
     }
 };
 
 struct GeluErfMul {
-    INLINE F operator()(F gate, F up) const {
+    template <class V>
+    INLINE V operator()(const V& gate, const V& up) const {
         return settle(((set(0.5f) * gate) * erfc(zero() - gate * set(0.7071067811865476f))) * up);
     }
 };
@@ -27,11 +30,21 @@ struct GeluErfMul {
 struct ClampedMul {
     F alpha, limit, lowest;
     INLINE ClampedMul(float alpha_, float limit_) : alpha(set(alpha_)), limit(set(limit_)), lowest(set(-limit_)) {}
-    INLINE F operator()(F gate, F up) const {
-        const F g = min(limit, gate), u = min(limit, max(lowest, up));
+    template <class V>
+    INLINE V operator()(const V& gate, const V& up) const {
+        const V g = min(limit, gate), u = min(limit, max(lowest, up));
         return settle((u + set(1.0f)) * (g * sigmoid(settle(g * alpha))));
     }
 };
+
+// y = act(gate, up) of a row.
+template <class Act>
+INLINE void gate_row(const Act& act, const float* gate, const float* up, float* y, int64_t width) {
+    constexpr int64_t step = 16 * kSeveral;
+    int64_t i = 0;
+    for (; i + step <= width; i += step) store(y + i, act(load_several<kSeveral>(gate + i), load_several<kSeveral>(up + i)));
+    map_row(act, gate + i, up + i, y + i, width - i);
+}
 
 inline Scratch gated_scratch(const Call& call, int) {
     return {size_t((round_up(call.in[0]->width(), 16) + call.out[0]->width()) * 4), 0};
@@ -46,7 +59,7 @@ void run_gated(const Fn& f, const Call& call, Worker& worker) {
     for (int64_t i = rows.first; i < rows.last; i++) {
         const float* gate = read_row(x, i, room);
         float* result = write_row(y, i, room + round_up(2 * half, 16));
-        map_row(f, gate, gate + half, result, half);
+        gate_row(f, gate, gate + half, result, half);
         finish_row(y, i, result);
     }
 }

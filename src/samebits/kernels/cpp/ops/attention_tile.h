@@ -12,6 +12,8 @@ constexpr int kMaxHeadSize = 576;  // of keys
 constexpr int kMaxTreeLevels = 7;  // of the pair tree over 576 / 8 runs
 #if defined(SAMEBITS_USE_AVX512)
 constexpr int kWideVectors = 4, kDirectVectors = 2;  // vectors a tile spans where operands are float32, or 16-bit
+#elif defined(SAMEBITS_USE_SVE)
+constexpr int kWideVectors = 2, kDirectVectors = 1;
 #else
 constexpr int kWideVectors = 1, kDirectVectors = 1;
 #endif

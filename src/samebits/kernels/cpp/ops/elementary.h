@@ -1,6 +1,8 @@
 // The elementary functions of core/numerics/elementary.py, operation by operation, but for the steps that settle a tiny
-// square: they do not change a bit. Constants are part of the numerics version; every parenthesis matters.
+// square: they do not change a bit. Constants are part of the numerics version; every parenthesis matters. V is F or
+// several of them.
 #pragma once
+#include "../simd/several.h"
 #include "base.h"
 
 namespace samebits::SAMEBITS_ISA {
@@ -11,41 +13,44 @@ constexpr int32_t kRoundMagicBits = 0x4B400000, kSqrtHalfBits = 0x3F3504F3;
 constexpr float kExpPoly[] = {0.5f, 0.166665181517601f, 0.04166620597243309f, 0.008368954062461853f, 0.0013950602151453495f};
 constexpr float kExpLowest = -34.5f, kExpHighest = 88.0f, kInfinity = __builtin_huge_valf();
 
-template <size_t N>
-INLINE F horner(const float (&c)[N], F x) {
-    F total = set(c[N - 1]);
+template <size_t N, class V>
+INLINE V horner(const float (&c)[N], const V& x) {
+    V total = set(c[N - 1]) * x + set(c[N - 2]);
 #pragma GCC unroll 16
-    for (int i = int(N) - 2; i >= 0; i--) total = total * x + set(c[i]);
+    for (int i = int(N) - 3; i >= 0; i--) total = total * x + set(c[i]);
     return total;
 }
 
 INLINE F round_to_int(F x) { return (x + set(kRoundMagic)) - set(kRoundMagic); }
 
 // e^x for x that is no NaN: +0 below -34.5, +inf above 88.
-INLINE F exp(F x) {
-    const F clamped = min(max(x, set(kExpLowest)), set(kExpHighest));
-    const F shifted = clamped * set(kLog2e) + set(kRoundMagic);
-    const F n = shifted - set(kRoundMagic);
-    const F r = (clamped - n * set(kLn2High)) - n * set(kLn2Low);
-    const F mantissa = set(1.0f) + (r + (r * r) * horner(kExpPoly, r));
-    const I exponent = bits(shifted) - set(kRoundMagicBits);
-    F result = from_bits(bits(mantissa) + shift_left<23>(exponent));
+template <class V>
+INLINE V exp(const V& x) {
+    const V clamped = min(max(x, set(kExpLowest)), set(kExpHighest));
+    const V shifted = clamped * set(kLog2e) + set(kRoundMagic);
+    const V n = shifted - set(kRoundMagic);
+    const V r = (clamped - n * set(kLn2High)) - n * set(kLn2Low);
+    const V mantissa = set(1.0f) + (r + (r * r) * horner(kExpPoly, r));
+    const auto exponent = bits(shifted) - set(kRoundMagicBits);
+    V result = from_bits(bits(mantissa) + shift_left<23>(exponent));
     result = select(x < set(kExpLowest), zero(), result);
     return select(x > set(kExpHighest), set(kInfinity), result);
 }
 
 // `exp` for x <= 0 without the steps that only other x need; n * ln 2's high part is exact, and the bits of the magic
 // number leave when the exponent is shifted into place. Below -34.5 the lane is +0, whatever the rest computed.
-INLINE F exp_not_positive(F x) {
-    const F shifted = x * set(kLog2e) + set(kRoundMagic);
-    const F n = shifted - set(kRoundMagic);
-    const F r = fma_exact(n, set(-kLn2High), x) - n * set(kLn2Low);
-    const F mantissa = set(1.0f) + (r + (r * r) * horner(kExpPoly, r));
+template <class V>
+INLINE V exp_not_positive(const V& x) {
+    const V shifted = x * set(kLog2e) + set(kRoundMagic);
+    const V n = shifted - set(kRoundMagic);
+    const V r = fma_exact(n, set(-kLn2High), x) - n * set(kLn2Low);
+    const V mantissa = set(1.0f) + (r + (r * r) * horner(kExpPoly, r));
     return select(x < set(kExpLowest), zero(), from_bits(bits(mantissa) + shift_left<23>(bits(shifted))));
 }
 
-INLINE F recip(F x) {
-    F y = from_bits(set(int32_t(0x7EF311C7)) - bits(x));
+template <class V>
+INLINE V recip(const V& x) {
+    V y = from_bits(set(int32_t(0x7EF311C7)) - bits(x));
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) y = y + y * (set(1.0f) - x * y);
     return y;
@@ -85,9 +90,10 @@ INLINE F log2(F x) {
     return select(x == zero(), set(-kInfinity), result);
 }
 
-INLINE F sigmoid(F x) {
-    const F t = exp_not_positive(zero() - abs(x));
-    const F r = recip(set(1.0f) + t);
+template <class V>
+INLINE V sigmoid(const V& x) {
+    const V t = exp_not_positive(zero() - abs(x));
+    const V r = recip(set(1.0f) + t);
     return select(x < zero(), t * r, r);
 }
 
@@ -115,18 +121,19 @@ INLINE F tanh(F x) {
     return select(x != x, x, select(abs(x) < set(0.625f), small, large));  // a NaN stays one: `exp` would hide it
 }
 
-INLINE F erfc(F x) {  // for x that is no NaN
+template <class V>
+INLINE V erfc(const V& x) {  // for x that is no NaN
     constexpr float centre[] = {1.1283791065216064f,   -0.3761262595653534f,    0.11283600330352783f,  -0.026854444295167923f,
                                 0.005189535673707724f, -0.0008020842215046287f, 7.889122935011983e-05f};
     constexpr float outer[] = {-0.00019510684069246054f, 1.1296759843826294f,   -0.367125004529953f,
                                0.108995221555233f,       -0.025748612359166145f, 0.004504317417740822f,
                                -0.0005389406578615308f,  3.889390063704923e-05f, -1.265466607947019e-06f};
-    const F magnitude = abs(x);
-    const F z = min(magnitude, set(5.5f));
-    const F tail = select(magnitude < set(5.5f), exp((zero() - z * z) - horner(outer, z)), zero());
-    const F far = select(x < zero(), set(2.0f) - tail, tail);
-    const F c = min(max(x, set(-1.0f)), set(1.0f));
-    const F near = set(1.0f) - c * horner(centre, c * c);
+    const V magnitude = abs(x);
+    const V z = min(magnitude, set(5.5f));
+    const V tail = select(magnitude < set(5.5f), exp((zero() - z * z) - horner(outer, z)), zero());
+    const V far = select(x < zero(), set(2.0f) - tail, tail);
+    const V c = min(max(x, set(-1.0f)), set(1.0f));
+    const V near = set(1.0f) - c * horner(centre, c * c);
     return select(magnitude <= set(1.0f), near, far);
 }
 

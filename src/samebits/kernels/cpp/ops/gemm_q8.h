@@ -2,6 +2,7 @@
 // go in tiles by dot instructions or AMX, and what is done with the results is the caller's.
 #pragma once
 #include "gemm_amx.h"
+#include "gemm_mmla.h"
 #include "segments.h"
 
 namespace samebits::SAMEBITS_ISA {
@@ -10,6 +11,9 @@ namespace samebits::SAMEBITS_ISA {
 constexpr int64_t kAmxTokens = 20;
 // Tokens up to which a thread makes those it comes to ready for itself, where segments are many: a barrier costs more.
 constexpr int64_t kFewTokens = 16;
+// Tokens of a part from which a group's codes are paired for the matrix unit; until kFewTokens they may lie in its room.
+[[maybe_unused]] constexpr int64_t kPairTokens = 17;
+static_assert(kPairTokens > kFewTokens, "codes and tokens take the same room");
 constexpr int kUnitGroups = 4, kUnitRows = kUnitGroups * kGroup;
 
 // tokens in int8 blocks @ weight^T. A unit is 1 to 4 groups of 16 rows; `finish` gets its settled results, float32 [tokens][64],
@@ -105,14 +109,31 @@ bool fill_dots(const BlockProduct& p, const Part& part, int64_t first, int64_t l
     return fine;
 }
 
-// Group g of a matrix, number i of its unit, for all tokens of a part.
+// Group g of a matrix, number i of its unit, for all tokens of a part. `room` is for the codes as another unit takes them.
 template <class W>
 INLINE void dots_group(const BlockProduct& p, const Part& part, const uint8_t* group, int64_t g, int i, char* memory,
-                       float* results) {
+                       [[maybe_unused]] char* room, float* results) {
+    const uint8_t* codes = group + W::scales_bytes(p.blocks);
+#if SAMEBITS_HAS_MMLA
+    int8_t* paired = part.tokens >= kPairTokens ? reinterpret_cast<int8_t*>(room) : nullptr;
+    if (paired) pair_codes<W>(codes, p.blocks, paired);
+#endif
     each_tile(part.tokens, p.blocks, memory, [&](int64_t t, auto* x) __attribute__((always_inline)) {
         constexpr int T = tile_tokens(decltype(x)(nullptr));
         F total[T];
-        tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total);
+        const auto by_dots = [&](int64_t b, I(&low)[T], I(&high)[T]) __attribute__((always_inline)) {
+            dots<W, T>(codes + b * W::code_bytes, x[b], low, high);
+        };
+#if SAMEBITS_HAS_MMLA
+        if constexpr (T >= kMmlaTokens) {
+            const auto by_pairs = [&](int64_t b, I(&low)[T], I(&high)[T]) __attribute__((always_inline)) {
+                paired_dots<W, T>(paired + b * kPairedBytes, x[b], low, high);
+            };
+            if (paired) tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total, by_pairs);
+            else tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total, by_dots);
+        } else
+#endif
+            tile_product<W, T>(group, p.blocks, p.tensor_scale, x, total, by_dots);
 #pragma GCC unroll 8
         for (int n = 0; n < T; n++) store(p.target_of(part, t + n, g, i, results), settle(total[n]));
     });
@@ -223,7 +244,7 @@ void multiply_blocks_as(const BlockProduct& p, [[maybe_unused]] bool has_amx, Wo
                 continue;
             }
 #endif
-            dots_group<W>(p, part, matrix + size_t(g) * group_stride, g, i, memory, results);
+            dots_group<W>(p, part, matrix + size_t(g) * group_stride, g, i, memory, own, results);
         }
         if (!p.y) p.finish(p.target, unit, part, results);
     }

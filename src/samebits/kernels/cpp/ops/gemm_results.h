@@ -46,6 +46,20 @@ struct GatedResult {
 
     void take(BlockProduct& p) { p.gated = true, p.target = this, p.finish = finish; }
 
+    // Vectors first .. first + N - 1 of some tokens, of which each has two, into x [tokens][32].
+    template <int N>
+    INLINE void activate(const float* results, const F (&added)[kUnitGroups], int first, float* x) const {
+        Several<F, N> gate, up;
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++) {
+            const int t = (first + n) / 2, j = (first + n) % 2;
+            const float* row = results + t * kUnitRows + j * kGroup;
+            gate.v[n] = load(row), up.v[n] = load(row + kBlock);
+            if (bias) gate.v[n] = settle(gate.v[n] + added[j]), up.v[n] = settle(up.v[n] + added[2 + j]);
+        }
+        store(x + first * kGroup, act(gate, up));
+    }
+
     static void finish(void* target, int64_t unit, const Part& part, const float* results) {
         GatedResult& to = *static_cast<GatedResult*>(target);
         const Segments& segments = to.product.segments;
@@ -57,15 +71,9 @@ struct GatedResult {
             added[i] = load_lanes(*to.bias, segments.matrix(part.segment), to.product.group(unit, i) * kGroup, kGroup);
         for (int64_t t = 0; t < part.tokens; t += kBatch) {
             const int count = int(least(kBatch, part.tokens - t));
-            for (int i = 0; i < count; i++) {
-                const float* row = results + (t + i) * kUnitRows;
-#pragma GCC unroll 2
-                for (int j = 0; j < 2; j++) {
-                    F gate = load(row + j * kGroup), up = load(row + kBlock + j * kGroup);
-                    if (to.bias) gate = settle(gate + added[j]), up = settle(up + added[2 + j]);
-                    store(x + i * kBlock + j * kGroup, to.act(gate, up));
-                }
-            }
+            int i = 0;  // of vectors, two of a token
+            for (; i + kSeveral <= 2 * count; i += kSeveral) to.activate<kSeveral>(results + t * kUnitRows, added, i, x);
+            for (; i < 2 * count; i++) to.activate<1>(results + t * kUnitRows, added, i, x);
             to.refused |= !quantize_blocks(x, count, codes, scales);
             for (int i = 0; i < count; i++) {
                 const int64_t r = segments.y_row(part.first + t + i);

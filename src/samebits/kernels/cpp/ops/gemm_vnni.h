@@ -143,10 +143,11 @@ INLINE F term_of(const BlockScales& s, const BlockSums& x) {
     }
 }
 
-// 16 rows of the product for T tokens: chunks of 8 blocks, each from +0, in order.
-template <class W, int T>
-INLINE void tile_product(const uint8_t* group, int64_t blocks, float tensor_scale, const TokenBlock<T>* x, F (&total)[T]) {
-    const uint8_t* codes = group + W::scales_bytes(blocks);
+// 16 rows of the product for T tokens: chunks of 8 blocks, each from +0, in order. sums(b, low, high) are those of a block,
+// as `dots` gives them.
+template <class W, int T, class Sums>
+INLINE void tile_product(const uint8_t* group, int64_t blocks, float tensor_scale, const TokenBlock<T>* x, F (&total)[T],
+                         Sums sums) {
 #pragma GCC unroll 8
     for (int t = 0; t < T; t++) total[t] = zero();
     for (int64_t start = 0; start < blocks; start += kChunkBlocks) {
@@ -156,7 +157,7 @@ INLINE void tile_product(const uint8_t* group, int64_t blocks, float tensor_scal
         for (int t = 0; t < T; t++) chunk[t] = zero();
         for (int64_t b = start; b < stop; b++) {
             I low[T], high[T];
-            dots<W, T>(codes + b * W::code_bytes, x[b], low, high);
+            sums(b, low, high);
             const uint8_t* span = W::scales_at(group, b);
             prefetch(span + 4096);
             const BlockScales s = load_scales<W>(span, int(b % W::span), tensor_scale);

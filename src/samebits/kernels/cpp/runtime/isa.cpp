@@ -9,6 +9,9 @@
 #endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
+#include <sys/prctl.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace samebits {
@@ -62,15 +65,37 @@ std::vector<CpuFeature> cpu_features() {
     };
 }
 #elif defined(__aarch64__)
-extern const OpTable neon_dotprod_table, neon_table;
+extern const OpTable sve256_table, neon_i8mm_table, neon_dotprod_table, neon_table;
+
+#if defined(__linux__)
+namespace {
+
+// Bytes of the vectors of SVE: what the system has set for this thread and those it starts, not the most that the CPU has.
+int sve_vector_bytes() {
+    constexpr int kGetLength = 51, kLengthMask = 0xFFFF;  // PR_SVE_GET_VL, which older headers do not name
+    const int answer = prctl(kGetLength);
+    return answer < 0 ? 0 : answer & kLengthMask;
+}
+
+}  // namespace
+#endif
 
 std::vector<CpuFeature> cpu_features() {
+    bool dotprod = false, i8mm = false, sve256 = false;
 #if defined(__linux__)
-    const bool dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-#else
-    const bool dotprod = true;  // every Apple CPU of this architecture
+    // HWCAP2_I8MM, HWCAP2_SVEI8MM and HWCAP_SVE, which older headers do not name
+    constexpr unsigned long kI8mm = 1ul << 13, kSveI8mm = 1ul << 9, kSve = 1ul << 22;
+    const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+    dotprod = (first & HWCAP_ASIMDDP) != 0;
+    i8mm = (second & kI8mm) != 0;
+    sve256 = (first & kSve) && (second & kSveI8mm) && sve_vector_bytes() == 32;
+#elif defined(__APPLE__)
+    dotprod = true;  // every Apple CPU of this architecture
+    int present = 0;
+    size_t size = sizeof present;
+    i8mm = !sysctlbyname("hw.optional.arm.FEAT_I8MM", &present, &size, nullptr, 0) && present;
 #endif
-    return {{"neon", true}, {"dotprod", dotprod}};
+    return {{"neon", true}, {"dotprod", dotprod}, {"i8mm", dotprod && i8mm}, {"sve256", dotprod && i8mm && sve256}};
 }
 #else
 std::vector<CpuFeature> cpu_features() { return {}; }
@@ -93,6 +118,10 @@ std::vector<const OpTable*> available_tables() {
     if (has_feature("avx_vnni")) tables.push_back(&avx2_vnni_table);
     if (has_feature("avx2")) tables.push_back(&avx2_table);
 #elif defined(__aarch64__)
+#if defined(SAMEBITS_HAS_SVE256)
+    if (has_feature("sve256")) tables.push_back(&sve256_table);
+#endif
+    if (has_feature("i8mm")) tables.push_back(&neon_i8mm_table);
     if (has_feature("dotprod")) tables.push_back(&neon_dotprod_table);
     tables.push_back(&neon_table);
 #endif

@@ -63,6 +63,7 @@ int Program::add_tensor(Format format, const std::vector<Dim>& dims, int64_t row
     slot.dims = dims;
     slot.row_stride = row_stride;
     slots_.push_back(slot);
+    laid_out_.reset();
     return int(slots_.size()) - 1;
 }
 
@@ -78,6 +79,7 @@ void Program::bind(int tensor, uintptr_t address, Layout layout, float scale) {
     target.data = reinterpret_cast<char*>(address);
     target.scale = scale;
     if (target.layout != layout) scratch_threads_ = 0;  // scratch depends on it
+    laid_out_.reset();                                  // so do tensors inside this one
     target.layout = layout;
 }
 
@@ -98,6 +100,7 @@ void Program::allocate(int64_t arena_bytes) {
     const size_t size = (size_t(arena_bytes) + 4095) / 4096 * 4096 + 4096;
     arena_ = static_cast<char*>(std::aligned_alloc(4096, size));
     if (!arena_) throw std::bad_alloc();
+    laid_out_.reset();
     for (Slot& slot : slots_)
         if (slot.arena_offset >= 0) slot.tensor.data = arena_ + slot.arena_offset;
     for (Step& step : calls_) {  // no tensor is added after this, so addresses last
@@ -107,10 +110,11 @@ void Program::allocate(int64_t arena_bytes) {
     }
 }
 
-void Program::resize(const int64_t* sizes) {
+void Program::lay_out(const std::vector<int64_t>& sizes) {
+    if (laid_out_ == sizes) return;
     for (Slot& slot : slots_) {
         Tensor& t = slot.tensor;
-        for (int i = 0; i < t.rank; i++) t.shape[i] = slot.dims[i].value(sizes);
+        for (int i = 0; i < t.rank; i++) t.shape[i] = slot.dims[i].value(sizes.data());
         if (t.rank) {
             t.stride[t.rank - 1] = row_bytes(t.format, 1);
             int64_t stride = row_bytes(t.format, t.width());
@@ -122,6 +126,7 @@ void Program::resize(const int64_t* sizes) {
         }
         if (slot.base >= 0) t.data = slots_[slot.base].tensor.data + slot.base_offset;
     }
+    laid_out_ = sizes;
 }
 
 Scratch Program::scratch_needed(int threads) {
@@ -141,12 +146,12 @@ StepFailure Program::run(Team& team, const std::vector<int64_t>& sizes) {
         if (sizes[i] < 0 || sizes[i] > largest_[i]) throw std::invalid_argument("a size is beyond its upper bound");
     const auto alone = team.lock();
     if (scratch_threads_ != team.count()) {
-        resize(largest_.data());
+        lay_out(largest_);
         scratch_ = scratch_needed(team.count());
         scratch_threads_ = team.count();
     }
     team.reserve(scratch_.per_thread, scratch_.shared);  // each time: it may be another team of as many threads
-    resize(sizes.data());
+    lay_out(sizes);
     team.run([&](Worker& worker) {
         const bool timed = worker.id == 0 && !seconds_.empty();
         for (size_t i = 0; i < calls_.size(); i++) {

@@ -1,5 +1,6 @@
 // A whole step as a list of native calls over tensors whose sizes may change from step to step.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,8 @@ class Program {
         Call call;
         bool barrier;
     };
-    void resize(const int64_t* sizes);
+    // Shapes, strides and addresses for these sizes; nothing to do where the step before had them, as in most of decode.
+    void lay_out(const std::vector<int64_t>& sizes);
     Scratch scratch_needed(int threads);
 
     const OpTable& table_;
@@ -70,6 +72,7 @@ class Program {
     std::vector<Slot> slots_;
     std::vector<Step> calls_;
     char* arena_ = nullptr;
+    std::optional<std::vector<int64_t>> laid_out_;  // the sizes that tensors have; none yet, or where memory was moved
     std::vector<double> seconds_;
     Scratch scratch_;
     int scratch_threads_ = 0;  // the number of threads that scratch_ is for; 0: not known yet

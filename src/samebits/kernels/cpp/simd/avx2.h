@@ -193,6 +193,8 @@ INLINE I dot_8bit(I sum, B w, int32_t x) {
 }
 #endif
 
+constexpr int kRegisters = 2;  // of 16 lanes
+
 // Tokens of a matmul whose sums of 16 rows stay in registers.
 constexpr int kTile = 4;
 

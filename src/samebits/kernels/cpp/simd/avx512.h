@@ -101,10 +101,23 @@ INLINE B lookup16(const int8_t* table, B index) {  // table[index] for each byte
 INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
     return {_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(x))};
 }
+// The dot products of T tokens, each four bytes broadcast by the instruction that multiplies them: from a register, which
+// compilers load them into, takes twice the instructions. Both vector ports are the limit then, not the decoders.
+#define SAMEBITS_DOTS_FROM_MEMORY
+template <int T>
+INLINE void dot_small(I (&sum)[T], B w, const int8_t (*x)[4]) {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; t++) asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum[t].v) : "v"(w.v), "m"(x[t]));
+}
+
 // w is a signed byte xor 0x80. The sum is that of w as unsigned, which is the signed one + kBias8 * sum of x.
 constexpr int kBias8 = 128;
 INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
 INLINE I dot_biased(I sum, B w, int32_t x) { return dot_small(sum, w, x); }  // w a signed byte + kBias8
+template <int T>
+INLINE void dot_8bit(I (&sum)[T], B w, const int8_t (*x)[4]) { dot_small<T>(sum, w, x); }
+template <int T>
+INLINE void dot_biased(I (&sum)[T], B w, const int8_t (*x)[4]) { dot_small<T>(sum, w, x); }
 
 // Lane r: the 16 floats of row r of a block [16][16] added in order from +0.
 INLINE F row_chains(const float* block) {
@@ -142,6 +155,8 @@ INLINE F gather_f16(const char* p, int stride) {
     const __m512i at = _mm512_mullo_epi32(lane, _mm512_set1_epi32(stride));
     return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, p, 1)))};
 }
+
+constexpr int kRegisters = 1;  // of 16 lanes
 
 // Tokens of a matmul whose sums of 16 rows stay in registers.
 constexpr int kTile = 8;

@@ -164,13 +164,12 @@ INLINE B load_bytes(const void* p) {
 INLINE B set_bytes(int8_t x) { return SAMEBITS_SAME(vdupq_n_u8(uint8_t(x))); }
 INLINE B operator&(B a, B b) { return SAMEBITS_EACH2(vandq_u8, a, b); }
 INLINE B operator|(B a, B b) { return SAMEBITS_EACH2(vorrq_u8, a, b); }
-// On other sets bits cross into the next byte: mask before a shift to the left and after one to the right.
+#define SAMEBITS_SHIFTS_BYTES  // on sets without it bits cross into the next byte
 template <int N>
 INLINE B byte_shift_left(B a) { return SAMEBITS_WITH(vshlq_n_u8, a, N); }
 template <int N>
 INLINE B byte_shift_right(B a) { return SAMEBITS_WITH(vshrq_n_u8, a, N); }
-INLINE B high_nibbles(B a) { return byte_shift_right<4>(a); }
-INLINE B top_pairs(B a) { return byte_shift_right<6>(a); }
+INLINE B flip_signs(B a) { return SAMEBITS_WITH(veorq_u8, a, vdupq_n_u8(0x80)); }
 INLINE B lookup16(const int8_t* table, B index) {  // table[index] for each byte, index 0 .. 15
     const uint8x16_t t = vreinterpretq_u8_s8(vld1q_s8(table));
     return {{vqtbl1q_u8(t, index.v[0]), vqtbl1q_u8(t, index.v[1]), vqtbl1q_u8(t, index.v[2]),
@@ -193,10 +192,7 @@ INLINE I dot_small(I sum, B w, int32_t x) {  // w 0 .. 127
 // w is a signed byte xor 0x80. The unit multiplies signed bytes, so the sum is that of w as signed: no bias.
 constexpr int kBias8 = 0;
 INLINE I dot_biased(I sum, B w, int32_t x) { return dot_small(sum, w, x); }  // w a signed byte + kBias8
-INLINE I dot_8bit(I sum, B w, int32_t x) {
-    const B as_signed = SAMEBITS_WITH(veorq_u8, w, vdupq_n_u8(0x80));
-    return dot_small(sum, as_signed, x);
-}
+INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, flip_signs(w), x); }
 
 #if defined(__ARM_FEATURE_DOTPROD)
 // For T tokens at once: theirs are lanes of one register, from which the unit takes them without a copy into all.
@@ -224,16 +220,33 @@ INLINE void dot_small(I (&sum)[T], B w, const int8_t (*x)[4]) {  // reads 8 byte
     }
 }
 template <int T>
-INLINE void dot_8bit(I (&sum)[T], B w, const int8_t (*x)[4]) {
-    const B as_signed = SAMEBITS_WITH(veorq_u8, w, vdupq_n_u8(0x80));
-    dot_small<T>(sum, as_signed, x);
-}
+INLINE void dot_8bit(I (&sum)[T], B w, const int8_t (*x)[4]) { dot_small<T>(sum, flip_signs(w), x); }
 template <int T>
-INLINE void dot_biased(I (&sum)[T], B w, const int8_t (*x)[4]) {
-    dot_small<T>(sum, w, x);
-}
+INLINE void dot_biased(I (&sum)[T], B w, const int8_t (*x)[4]) { dot_small<T>(sum, w, x); }
 #define SAMEBITS_DOTS_BY_LANE
 #endif
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// The matrix instruction for int8, and what its operands are made by: ops/gemm_mmla.h.
+#define SAMEBITS_HAS_MMLA 1
+using BytePart = uint8x16_t;
+using IntPart = int32x4_t;
+INLINE uint32x4_t words(BytePart a) { return vreinterpretq_u32_u8(a); }
+INLINE BytePart zip_low(BytePart a, BytePart b) { return vreinterpretq_u8_u32(vzip1q_u32(words(a), words(b))); }
+INLINE BytePart zip_high(BytePart a, BytePart b) { return vreinterpretq_u8_u32(vzip2q_u32(words(a), words(b))); }
+INLINE BytePart pair_even(BytePart a, BytePart b) { return vreinterpretq_u8_u32(vtrn1q_u32(words(a), words(b))); }
+INLINE BytePart pair_odd(BytePart a, BytePart b) { return vreinterpretq_u8_u32(vtrn2q_u32(words(a), words(b))); }
+INLINE BytePart load_register(const int8_t* p) { return vreinterpretq_u8_s8(vld1q_s8(p)); }
+INLINE void store_register(int8_t* p, BytePart x) { vst1q_s8(p, vreinterpretq_s8_u8(x)); }
+INLINE BytePart load_tokens(const int8_t* p) { return load_register(p); }  // four
+INLINE IntPart multiply_pairs(IntPart sum, BytePart rows, BytePart tokens) {
+    return vmmlaq_s32(sum, vreinterpretq_s8_u8(rows), vreinterpretq_s8_u8(tokens));
+}
+INLINE IntPart unzip_even(IntPart a, IntPart b) { return vuzp1q_s32(a, b); }
+INLINE IntPart unzip_odd(IntPart a, IntPart b) { return vuzp2q_s32(a, b); }
+#endif
+
+constexpr int kRegisters = 4;  // of 16 lanes
 
 // Tokens of a matmul whose sums of 16 rows stay in registers.
 constexpr int kTile = 4;

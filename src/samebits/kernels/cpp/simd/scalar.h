@@ -212,6 +212,8 @@ constexpr int kBias8 = 128;
 INLINE I dot_8bit(I sum, B w, int32_t x) { return dot_small(sum, w, x); }
 INLINE I dot_biased(I sum, B w, int32_t x) { return dot_small(sum, w, x); }  // w a signed byte + kBias8
 
+constexpr int kRegisters = 4;  // of 16 lanes
+
 // Tokens of a matmul whose sums of 16 rows stay in registers.
 constexpr int kTile = 2;
 

@@ -14,6 +14,8 @@
 #include "avx2.h"
 #elif defined(SAMEBITS_USE_NEON)
 #include "neon.h"
+#elif defined(SAMEBITS_USE_SVE)
+#include "sve.h"
 #else
 #include "scalar.h"
 #endif
@@ -35,7 +37,7 @@ INLINE float settle(float x) { return __builtin_fabsf(x) < 0x1p-50f ? 0.0f : x; 
 // The same for what is to be rounded to float16, where 2^-25 and less is zero.
 INLINE F settle_f16(F x) { return select(abs(x) <= set(0x1p-25f), zero(), x); }
 
-#if !defined(SAMEBITS_DOTS_BY_LANE)
+#if !defined(SAMEBITS_DOTS_BY_LANE) && !defined(SAMEBITS_DOTS_FROM_MEMORY)
 // The dot products of T tokens.
 template <int T>
 INLINE void dot_small(I (&sum)[T], B w, const int8_t (*x)[4]) {
@@ -65,10 +67,14 @@ INLINE void dot_biased(I (&sum)[T], B w, const int8_t (*x)[4]) {
     }
 }
 #endif
-#if !defined(SAMEBITS_USE_NEON)
+#if defined(SAMEBITS_SHIFTS_BYTES)
+INLINE B high_nibbles(B a) { return byte_shift_right<4>(a); }
+INLINE B top_pairs(B a) { return byte_shift_right<6>(a); }
+#else
 INLINE B high_nibbles(B a) { return byte_shift_right<4>(a) & set_bytes(15); }
 INLINE B top_pairs(B a) { return byte_shift_right<6>(a) & set_bytes(3); }
-
+#endif
+#if !defined(SAMEBITS_USE_NEON)
 // Sub-scales: integers, in the type by which this set multiplies integer sums best. Products stay below 2^24.
 using Whole = F;
 INLINE Whole whole(I x) { return to_float(x); }

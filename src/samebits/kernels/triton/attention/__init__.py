@@ -2,7 +2,8 @@
 
 tier       caches                               served by
 fast       f16 or bf16, K and V alike           fast/
-portable   all, and what fast/ refuses          portable/
+invariant  the same, on NVIDIA                  invariant/
+portable   all, and what those refuse           portable/
 
 call.py has what a call is on the host, sequences.py what it is on the device.
 """

@@ -20,7 +20,7 @@ from samebits.kernels.triton.rows.rope import heads_of, rope_heads, table_row
 Cache: TypeAlias = torch.Tensor | Blocks
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_positions", "num_sequences", "num_entries", "num_pages"])
 def append_kernel(
     query_ptr, rotated_ptr, key_ptr, value_ptr, pos_ids_ptr, table_ptr, batch_ptr, positions_ptr, last_ptr, indptr_ptr,
     indices_ptr, k_ptr, v_ptr, fault_ptr, HQ, H, num_positions, num_sequences, num_entries, num_pages, page_size,

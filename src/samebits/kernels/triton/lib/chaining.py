@@ -13,13 +13,14 @@ left by chance, several to a multiprocessor, while others stay empty: a step too
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeVar
 
 import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from samebits.kernels.triton.lib.devices import facts_of
 
 Launcher = TypeVar("Launcher", bound=Callable[..., Any])
 _LATE_READERS: set[Callable[..., Any]] = set()
@@ -43,9 +44,7 @@ def wait_for_previous(CHAINED: tl.constexpr):
         gdc_launch_dependents()
 
 
-@cache
 def chained(device: torch.device) -> dict[str, Any]:
     """Launch options: CHAINED, and what the launcher needs for it."""
-    if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (9, 0):
-        return {"CHAINED": False}
-    return {"CHAINED": True, "launch_pdl": True}
+    facts = facts_of(device)
+    return {"CHAINED": True, "launch_pdl": True} if facts is not None and facts.overlaps else {"CHAINED": False}

@@ -6,6 +6,7 @@ a kernel stores that number where it meets such a value, `raise_if_any` turns it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -25,7 +26,8 @@ def fault(where: str, argument: str, given: str, needed: str) -> int:
 
 
 @cache
-def _words(device: torch.device) -> torch.Tensor:
+def fault_words(device: torch.device) -> torch.Tensor:
+    """int32 [2 * ALIGN]: the words of a device, that of sampling behind the other."""
     return torch.zeros(2 * ALIGN, dtype=torch.int32, device=device)
 
 
@@ -36,13 +38,17 @@ def fault_word(device: torch.device, of_sampling: bool = False) -> torch.Tensor:
     Sampling has a word of its own: a row without a token must not hide what the model refused before.
     """
     start = ALIGN if of_sampling else 0
-    return _words(device)[start : start + 1]
+    return fault_words(device)[start : start + 1]
 
 
 def raise_if_any(device: torch.device) -> None:
     """BadInput where a kernel stored a reason, the model's before sampling's; waits for the device."""
-    numbers = _words(device).tolist()
-    number = numbers[0] or numbers[ALIGN]
+    raise_if_noted(fault_words(device).tolist(), device)
+
+
+def raise_if_noted(words: Sequence[int], device: torch.device) -> None:
+    """The same, of a host copy of the words."""
+    number = words[0] or words[ALIGN]
     if number:
-        _words(device).zero_()
+        fault_words(device).zero_()
         raise BadInput(*_REASONS[number - 1])

@@ -6,7 +6,10 @@ import triton.language as tl
 from triton import knobs
 
 from samebits.kernels.record import KernelTable
+from samebits.kernels.triton.lib import disk_cache, shorter_compiling
 
+disk_cache.install()
+shorter_compiling.install()
 TRITON = KernelTable("triton")
 implements = TRITON.implements
 

@@ -19,7 +19,7 @@ from samebits.ops.record import FLOATS
 NO_ROW = tl.constexpr(fault("embedding", "ids", "an id outside the table", "0 .. rows of the table - 1"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V"])
 def embed_kernel(
     table_ptr, ids_ptr, y_ptr, fault_ptr, V, K, num_blocks, row_stride, BLOCK: tl.constexpr, CHAINED: tl.constexpr
 ):

@@ -80,7 +80,7 @@ def load_steps(ptrs, first, width):
     return steps
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def norm_kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, num_rows, K, outer, inner, inv_k, eps,
     GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, CENTRED: tl.constexpr, ASM: tl.constexpr,
@@ -134,7 +134,7 @@ def add_to_residual(x_ptrs, residual_ptrs, first, width):
     return steps, slots
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def add_norm_kernel(
     x_ptr, residual_ptr, weight_ptr, y_ptr, num_rows, K, outer, inner, residual_outer, residual_inner, inv_k, eps,
     GROUP: tl.constexpr, RESIDUAL_GROUP: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr, ASM: tl.constexpr,

@@ -20,7 +20,7 @@ from samebits.kernels.triton.rows.gated import sigmoid_of_number
 from samebits.kernels.triton.rows.norm import WIDEST, cuts_of, load_steps, places, sum_of_rows
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def gated_norm_kernel(
     x_ptr, gate_ptr, weight_ptr, y_ptr, num_rows, K, outer, inner, gate_outer, gate_inner, inv_k, eps,
     GROUP: tl.constexpr, GATE_GROUP: tl.constexpr, PARTS: tl.constexpr, R: tl.constexpr, CUTS: tl.constexpr,

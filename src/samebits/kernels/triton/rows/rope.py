@@ -63,7 +63,7 @@ def rope_heads(
     store_narrow(y_ptr + (token * H + head) * D + e, y, mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_positions"])
 def rope_kernel(
     x_ptr, pos_ids_ptr, table_ptr, y_ptr, fault_ptr, H, x_token, x_head, num_positions,
     D: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, INTERLEAVE: tl.constexpr, HEADS: tl.constexpr,

@@ -189,7 +189,7 @@ def sample(
     parts, bits = triton.cdiv(x.shape[1], BLOCK), index_bits(x.shape[1])
     best = torch.empty((len(x), parts), dtype=torch.int64, device=x.device)
     finite = torch.empty((len(x), parts), dtype=torch.int32, device=x.device)
-    raw_finite = torch.empty_like(finite) if is_shaped else finite
+    raw_finite = torch.empty(finite.shape, dtype=torch.int32, device=x.device) if is_shaped else finite
     if is_shaped:
         x = _shaped(x, position, raw_finite, bias, counts, repetition, presence, frequency)
     state = _filter(x, temperature, top_k, top_p, min_p)

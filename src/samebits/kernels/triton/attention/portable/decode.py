@@ -44,8 +44,9 @@ class PassSizes:
 
 PASS_SIZES = (
     PassSizes(32, k_stages=1, k_programs=4, runs=16, v_programs=1),
-    PassSizes(128, k_stages=4, k_programs=8, runs=16, v_programs=1),
-    PassSizes(1 << 31, k_stages=4, k_programs=8, runs=1, v_programs=16),
+    PassSizes(128, k_stages=1, k_programs=8, runs=16, v_programs=1),
+    PassSizes(512, k_stages=4, k_programs=8, runs=1, v_programs=16),
+    PassSizes(1 << 31, k_stages=4, k_programs=8, runs=1, v_programs=8),
 )
 K_WARPS, K_REGISTERS, V_REGISTERS = 2, 128, 112
 CLEARING = 16  # programs at least that clear rows beyond the last sequence

@@ -14,6 +14,8 @@ from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.rows.gated import activated
 
+SILU_BLOCKS = 32  # of a program that ends gemm_silu_q8 for many tokens
+
 
 @triton.jit
 def gated_kernel(

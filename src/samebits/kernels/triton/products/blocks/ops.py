@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from samebits.core.tiers import Tier
+from samebits.kernels.cuda.products.launch import serves
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.faults import fault
 from samebits.kernels.triton.lib.int8_blocks import REFUSED
@@ -12,12 +13,11 @@ from samebits.kernels.triton.lib.registry import implements
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PLANES, PREPACK, tile_weight
 from samebits.kernels.triton.products.blocks.few.launch import gemv_q8, gemv_silu_q8
-from samebits.kernels.triton.products.blocks.gated import gated_quantized
+from samebits.kernels.triton.products.blocks.gated import SILU_BLOCKS, gated_quantized
 from samebits.kernels.triton.products.blocks.many.activations import quantized
-from samebits.kernels.triton.products.blocks.many.launch import gemm_int8
+from samebits.kernels.triton.products.blocks.many.launch import gemm_int8, gemm_streamed
 from samebits.kernels.triton.rows.elementwise import unary
 
-SILU_BLOCKS = 32  # of a program that ends gemm_silu_q8
 MOST_FEW = 8  # tokens up to which reading the weights is all that counts
 GEMM_FAULT = fault("gemm", *REFUSED)
 
@@ -36,18 +36,27 @@ def block_weight(call: OpCall) -> str | None:
 def gemm_q8_blocks(
     codes: torch.Tensor, scales: torch.Tensor, weight: Blocks | Tiled, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
+    return _product(codes, scales, tiled(weight), bias, "gemm_q8")
+
+
+def _product(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op: str
+) -> torch.Tensor:
+    if serves(codes.shape[0], weight, codes.device):
+        return gemm_streamed(codes, scales, weight, bias, op)
     if codes.shape[0] <= MOST_FEW:
-        return gemv_q8(codes, scales, tiled(weight), bias)
-    return gemm_int8(codes, scales, tiled(weight), bias)
+        return gemv_q8(codes, scales, weight, bias, op)
+    return gemm_int8(codes, scales, weight, bias, op)
 
 
 @implements("gemm_silu_q8", tier=Tier.PORTABLE, prepack=PREPACK)
 def gemm_silu_q8_blocks(
     codes: torch.Tensor, scales: torch.Tensor, weight: Blocks | Tiled
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    if codes.shape[0] <= MOST_FEW:
-        return gemv_silu_q8(codes, scales, tiled(weight))
-    return gated_quantized(gemm_int8(codes, scales, tiled(weight), None, "gemm_silu_q8"), SILU_BLOCKS)
+    weight = tiled(weight)
+    if codes.shape[0] <= MOST_FEW and not serves(codes.shape[0], weight, codes.device):
+        return gemv_silu_q8(codes, scales, weight)
+    return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)
 
 
 @implements("gemm", tier=Tier.PORTABLE, when=block_weight, prepack=PREPACK)

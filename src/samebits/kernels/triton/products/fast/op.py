@@ -1,6 +1,7 @@
 """gemm_q8 and gemm_silu_q8 with float16 tensor cores: fast.
 
-One to MOST_ALONE tokens take the exact kernels, which read each weight once. Up to MOST_SOME, weights become float16 in
+One token takes the exact kernel, which reads each weight once. From two tokens on kernels/cuda serves where it can, up
+to its MOST_TOKENS. Elsewhere up to MOST_ALONE take the exact kernels, and up to MOST_SOME weights become float16 in
 registers; beyond that they do so in memory, once for all tokens.
 """
 
@@ -14,6 +15,8 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
+from samebits.kernels.cuda.products.launch import fast_shape_of, multiply_fast, serves
+from samebits.kernels.cuda.products.shapes import WideShape
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import PTX_HERE
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
@@ -21,13 +24,12 @@ from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.scratch import counters
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
-from samebits.kernels.triton.products.blocks.gated import gated_quantized
+from samebits.kernels.triton.products.blocks.gated import SILU_BLOCKS, gated_quantized
 from samebits.kernels.triton.products.dense.descriptors import many
-from samebits.kernels.triton.products.fast.activations import widened
+from samebits.kernels.triton.products.fast.activations import fragments, widened
 from samebits.kernels.triton.products.fast.dequant import SERVED, dequantized, planes_of, values
 
 MOST_ALONE = 8
-SILU_BLOCKS = 64  # of a program that ends gemm_silu_q8
 MOST_SOME = 128
 PROGRAMS = 384  # programs that fill a device: K is split until there are so many
 MOST_SPLITS = 4
@@ -128,7 +130,7 @@ def _some_tokens(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
     num_tokens, (n, k) = codes.shape[0], weight.shape
-    x, row_scale = widened(codes, scales, op_name, halves=True)
+    x, row_scale = widened(codes, scales, op_name, "halves")
     y = torch.empty(num_tokens, n, dtype=torch.float32, device=codes.device)
     tiles = some_for(num_tokens, n)
     grid = (triton.cdiv(n, tiles.rows), triton.cdiv(num_tokens, tiles.tokens))
@@ -161,11 +163,22 @@ def _some_tokens(
     return y
 
 
+def _streamed_tokens(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
+) -> torch.Tensor:
+    num_tokens = codes.shape[0]
+    shape = fast_shape_of(num_tokens, weight, codes.device)
+    x, row_scale = fragments(codes, scales, op_name, shape.nt, isinstance(shape, WideShape))
+    y = torch.empty(num_tokens, weight.shape[0], dtype=torch.float32, device=codes.device)
+    multiply_fast(x, row_scale, weight, None if bias is None else bias.float().contiguous(), y, shape)
+    return y
+
+
 def _many_tokens(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
     num_tokens, n = codes.shape[0], weight.shape[0]
-    x, row_scale = widened(codes, scales, op_name, halves=False)
+    x, row_scale = widened(codes, scales, op_name, "rows")
     # Rows of the result lie a multiple of 16 bytes apart, as descriptors ask.
     y = torch.empty(num_tokens, -(-n // 4) * 4, dtype=torch.float32, device=codes.device)[:, :n]
     many(x, dequantized(weight), bias, y, row_scale, float(weight.scale))
@@ -175,7 +188,9 @@ def _many_tokens(
 def _product(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
-    """float32 [T, N], neither of them 0, for more than MOST_ALONE tokens."""
+    """float32 [T, N], neither of them 0, for more than MOST_ALONE tokens, or as many as kernels/cuda serves."""
+    if serves(codes.shape[0], weight, codes.device):
+        return _streamed_tokens(codes, scales, weight, bias, op_name)
     if codes.shape[0] <= MOST_SOME or INTERPRETED:
         return _some_tokens(codes, scales, weight, bias, op_name)
     return _many_tokens(codes, scales, weight, bias, op_name)
@@ -189,6 +204,11 @@ def within_float16(call: OpCall) -> str | None:
     return None if name in SERVED else f"{name} has no values in float16 here"
 
 
+def _takes_exact(num_tokens: int, weight: Tiled, device: torch.device) -> bool:
+    """Whether so few tokens take Triton's exact kernels."""
+    return not weight.shape[0] or (num_tokens <= MOST_ALONE and not serves(num_tokens, weight, device))
+
+
 def _tiled(weight: Tiled | Blocks) -> Tiled:
     return weight if isinstance(weight, Tiled) else tile_weight(weight)
 
@@ -198,7 +218,7 @@ def gemm_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     weight = _tiled(weight)
-    if codes.shape[0] <= MOST_ALONE or not weight.shape[0]:
+    if _takes_exact(codes.shape[0], weight, codes.device):
         from samebits.kernels.triton.products.blocks.few.launch import gemv_q8
 
         return gemv_q8(codes, scales, weight, bias)
@@ -210,7 +230,7 @@ def gemm_silu_q8_fast(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled | Blocks
 ) -> tuple[torch.Tensor, torch.Tensor]:
     weight = _tiled(weight)
-    if codes.shape[0] <= MOST_ALONE or not weight.shape[0]:
+    if _takes_exact(codes.shape[0], weight, codes.device):
         from samebits.kernels.triton.products.blocks.few.launch import gemv_silu_q8
 
         return gemv_silu_q8(codes, scales, weight)

@@ -10,6 +10,7 @@ import torch
 import triton
 
 from samebits.core.format import BLOCK
+from samebits.kernels.cuda.products.launch import exact_shape_of, multiply_exact
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
@@ -103,6 +104,17 @@ def gemm_int8(
     shape = shape_for(num_tokens, num_rows, nb, codes.device)
     words, sa, asum = arranged(codes, scales, weight.format.name, shape.token_tiles, op)
     multiply(words, sa, asum, weight, bias, y, shape)
+    return y
+
+
+def gemm_streamed(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op: str
+) -> torch.Tensor:
+    """The same by kernels/cuda, where its `serves` says so."""
+    shape = exact_shape_of(codes.shape[0], weight, codes.device)
+    y = torch.empty(codes.shape[0], weight.shape[0], dtype=torch.float32, device=codes.device)
+    wide = None if bias is None else bias.float().contiguous()
+    multiply_exact(*arranged(codes, scales, weight.format.name, shape.nt, op), weight, wide, y, shape)
     return y
 
 

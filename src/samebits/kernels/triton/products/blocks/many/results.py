@@ -21,6 +21,16 @@ def _store(y, bias_ptr, y_ptr, row, token, T, N, places_ptr, BIAS: tl.constexpr,
 
 
 @triton.jit
+def _columns(x, WIDTH: tl.constexpr):
+    """The columns of x [threads, WIDTH] as a tuple, in order; WIDTH is a power of two."""
+    if WIDTH == 1:
+        return (tl.reshape(x, [x.shape[0]]),)
+    else:
+        low, high = tl.split(tl.permute(tl.reshape(x, [x.shape[0], 2, WIDTH // 2]), (0, 2, 1)))
+        return _columns(low, WIDTH // 2) + _columns(high, WIDTH // 2)
+
+
+@triton.jit
 def store_totals(
     totals,
     bias_ptr,
@@ -48,8 +58,14 @@ def store_totals(
                 token = (token_tile * NT + k % NT) * 8 + lane % 4 * 2 + j % 2
                 _store(totals[k][j], bias_ptr, y_ptr, row, token, T, N, places_ptr, BIAS, PLACED)
     else:
-        owner = tl.arange(0, 32 * WARPS)[:, None]
-        k, j = tl.arange(0, 4 * COUNT)[None, :] // 4, tl.arange(0, 4 * COUNT)[None, :] % 4
-        row = ((row_group * WARPS + owner // 32) * MT + k // NT) * 16 + owner % 32 // 4 + 8 * (j // 2)
-        token = (token_tile * NT + k % NT) * 8 + owner % 4 * 2 + j % 2
-        _store(totals, bias_ptr, y_ptr, row, token, T, N, places_ptr, BIAS, PLACED)
+        # an element per thread at a time, so that shorter_compiling.py may spare the kernel a pass: thread
+        # GROUPS * owner + i stores the i-th part of the owner's columns
+        WIDTH: tl.constexpr = 4 * COUNT // GROUPS
+        thread = tl.arange(0, 32 * WARPS * GROUPS)
+        owner, first = thread // GROUPS, thread % GROUPS * WIDTH
+        columns = _columns(tl.reshape(totals, [32 * WARPS * GROUPS, WIDTH]), WIDTH)
+        for i in tl.static_range(WIDTH):
+            k, j = (first + i) // 4, (first + i) % 4
+            row = ((row_group * WARPS + owner // 32) * MT + k // NT) * 16 + owner % 32 // 4 + 8 * (j // 2)
+            token = (token_tile * NT + k % NT) * 8 + owner % 4 * 2 + j % 2
+            _store(columns[i], bias_ptr, y_ptr, row, token, T, N, places_ptr, BIAS, PLACED)

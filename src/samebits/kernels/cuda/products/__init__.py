@@ -1,0 +1,9 @@
+"""Products of block-quantized weights for 2 to 128 tokens: weights stream through shared memory, in bulk copies.
+
+fast.cu      float16 tensor cores, with halves.cuh: the fast tier
+exact.cu     int8 tensor cores, with terms.cuh: portable
+copying.cuh  weights and activations on their way into shared memory, by pipeline.cuh
+formats.cuh  the tiled weights of kernels/triton/lib/weights.py, in shared memory
+shapes.py    which form serves how many tokens and rows
+launch.py    what is served at all, and the launches
+"""

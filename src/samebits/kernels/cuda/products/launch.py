@@ -1,0 +1,163 @@
+"""Launches of fast.cu, wide.cu and exact.cu, and the devices and weights that they serve."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from samebits.core.errors import Unavailable
+from samebits.kernels.ahead import is_noting, note
+from samebits.kernels.cuda.modules import Function, pointer
+from samebits.kernels.cuda.nvrtc import CudaBuild, library
+from samebits.kernels.cuda.products.shapes import (
+    ExactShape,
+    FastShape,
+    WideShape,
+    exact_shape,
+    fast_shape,
+    token_tiles,
+    wide_shape,
+)
+from samebits.kernels.triton.lib.devices import PTX_HERE, facts_of, multiprocessors
+from samebits.kernels.triton.lib.tensors import Tiled
+from samebits.kernels.triton.lib.weights import num_tiles, tiled_offsets
+
+HERE = Path(__file__).parent
+ARCH, CAPABILITY = "sm_90a", 90  # machine code of sm_90a runs on nothing else
+FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
+MOST_TOKENS = 128
+FEW_TOKENS, FEW_BYTES = 8, 4 << 20  # so few tokens of so small a weight are served sooner by one launch of Triton's
+
+
+@cache
+def _has_compiler() -> bool:
+    try:
+        return library() is not None
+    except Unavailable:
+        return False
+
+
+def _is_device(device: torch.device) -> bool:
+    """Whether this machine code can be compiled and run for a device."""
+    facts = facts_of(device)
+    return PTX_HERE and facts is not None and facts.target.arch == CAPABILITY and _has_compiler()
+
+
+def serves(num_tokens: int, weight: Tiled, device: torch.device) -> bool:
+    """Whether a product of so many tokens is launched from here."""
+    if not 1 < num_tokens <= MOST_TOKENS or weight.format.name not in FORMATS or 0 in weight.shape:
+        return False
+    return (num_tokens > FEW_TOKENS or weight.data.numel() >= FEW_BYTES) and _is_device(device)
+
+
+Shape = FastShape | WideShape | ExactShape
+SOURCES = {FastShape: "fast.cu", WideShape: "wide.cu", ExactShape: "exact.cu"}
+
+
+def build_of(shape: Shape, format_name: str) -> CudaBuild:
+    """A form of a kernel here."""
+    return CudaBuild(HERE / SOURCES[type(shape)], (("FORMAT", format_name), *shape.defines), ARCH)
+
+
+@cache
+def _function(shape: Shape, format_name: str, device: torch.device) -> Function:
+    build = build_of(shape, format_name)
+    with torch.cuda.device(device):
+        torch.cuda.current_stream()  # makes the device's context the current one
+        name, cluster = f"product_{build.source.stem}", shape.parts if isinstance(shape, WideShape) else 1
+        return Function(build.code(), name, shape.threads, shape.shared_bytes(format_name), cluster)
+
+
+def _launch(shape: Shape, weight: Tiled, grid: tuple[int, int], arguments: Sequence[Any]) -> None:
+    """Launches a form, or notes that it is needed."""
+    if is_noting():
+        note(build_of(shape, weight.format.name))
+    else:
+        _function(shape, weight.format.name, weight.data.device).launch(grid, arguments)
+
+
+class _Offsets(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("codes", "high", "d", "m", "sub", "msub"))
+
+
+def multiply_fast(
+    x: torch.Tensor,
+    row_scale: torch.Tensor,
+    weight: Tiled,
+    bias: torch.Tensor | None,
+    y: torch.Tensor,
+    shape: FastShape | WideShape,
+) -> None:
+    """Fills y [T, N]; x float16 in the order of the shape, padded to `shape.nt` tiles of 8 tokens."""
+    (num_rows, k), device = weight.shape, x.device
+    if isinstance(shape, WideShape):
+        at_once = multiprocessors(device) // shape.parts
+        blocks = min(-(-num_tiles(weight.shape) // shape.tiles), at_once) * shape.parts
+    else:
+        blocks = min(-(-num_tiles(weight.shape) // shape.mt), multiprocessors(device))
+    _launch(
+        shape,
+        weight,
+        (blocks, 1),
+        (
+            pointer(weight.data),
+            _Offsets(*tiled_offsets(weight)),
+            pointer(x),
+            pointer(row_scale),
+            pointer(bias),
+            pointer(y),
+            ctypes.c_float(float(weight.scale)),
+            ctypes.c_int(y.shape[0]),
+            ctypes.c_int(num_rows),
+            ctypes.c_int(k // 32),
+        ),
+    )
+
+
+def multiply_exact(
+    words: torch.Tensor,
+    sa: torch.Tensor,
+    asum: torch.Tensor,
+    weight: Tiled,
+    bias: torch.Tensor | None,
+    y: torch.Tensor,
+    shape: ExactShape,
+) -> None:
+    """Fills y [T, N] from activations arranged in tiles of 8 * shape.nt tokens."""
+    (num_rows, k), device = weight.shape, words.device
+    blocks = -(-num_tiles(weight.shape) // shape.rt)
+    _launch(
+        shape,
+        weight,
+        (min(blocks, multiprocessors(device)), -(-y.shape[0] // (8 * shape.nt))),
+        (
+            pointer(weight.data),
+            _Offsets(*tiled_offsets(weight)),
+            pointer(words),
+            pointer(sa),
+            pointer(asum),
+            pointer(bias),
+            pointer(y),
+            ctypes.c_float(0.5 * float(weight.scale)),
+            ctypes.c_int(y.shape[0]),
+            ctypes.c_int(num_rows),
+            ctypes.c_int(k // 32),
+        ),
+    )
+
+
+def fast_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> FastShape | WideShape:
+    """The form of wide.cu, or else of fast.cu, for so many tokens, 1 .. MOST_TOKENS."""
+    nt, tiles, name = token_tiles(num_tokens), num_tiles(weight.shape), weight.format.name
+    count = multiprocessors(device)
+    return wide_shape(nt, tiles, weight.shape[1] // 32, name, count) or fast_shape(nt, tiles, name, count)
+
+
+def exact_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> ExactShape:
+    """The form of exact.cu for so many tokens, 1 .. MOST_TOKENS."""
+    return exact_shape(num_tokens, num_tiles(weight.shape), weight.format.name, multiprocessors(device))

@@ -1,0 +1,183 @@
+"""How fast.cu, wide.cu and exact.cu cut their work: tiles, groups of warps, stages. Chosen for an H200."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+from samebits.core.format import FORMATS
+from samebits.kernels.triton.lib.weights import CHUNK, PLANES, TILE
+
+COPIERS = 4  # warps of a block that copy
+MOST_SHARED_BYTES = 227 << 10
+MOST_TILES = 7  # of 16 rows, that a block owns at a time: more leave no registers
+STAGE_ALIGN = 128
+WITH_OFFSETS = ("q4_1", "q5_1", "q4_k", "q5_k")  # the sums of the activations' codes are read too
+
+
+def tile_bytes(format_name: str, num_blocks: int) -> int:
+    """Bytes of a tile in a stage of so many blocks: TileStage::bytes of formats.cuh."""
+    planes = PLANES[format_name]
+    shared = planes.get("d", 0) + planes.get("m", 0)
+    groups = -(-num_blocks // CHUNK) if FORMATS[format_name].block_len > 32 else num_blocks
+    return TILE * (num_blocks * (sum(planes.values()) - shared) + groups * shared)
+
+
+def _tiles_bytes(format_name: str, num_tiles: int, num_blocks: int) -> int:
+    return -(-num_tiles * tile_bytes(format_name, num_blocks) // STAGE_ALIGN) * STAGE_ALIGN
+
+
+def _registers(threads: int) -> int:
+    """Registers that a thread may have: they lie in four parts, and warps with them."""
+    return min(255, 512 // -(-threads // 128) // 8 * 8)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the forms of all kernels have: their letters are what a source is compiled with."""
+
+    @property
+    def threads(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def defines(self) -> tuple[tuple[str, int], ...]:
+        return (*((name.upper(), size) for name, size in asdict(self).items()), ("REGISTERS", _registers(self.threads)))
+
+
+@dataclass(frozen=True)
+class FastShape(_Form):
+    """Of fast.cu, whose first lines say what the letters stand for."""
+
+    mt: int
+    nt: int
+    kg: int
+    tg: int
+    sb: int
+    stages: int
+
+    @property
+    def threads(self) -> int:
+        return 32 * (self.kg * self.tg + COPIERS)
+
+    def shared_bytes(self, format_name: str) -> int:
+        stage = _tiles_bytes(format_name, self.mt, self.sb) + self.sb * self.nt * 512
+        return self.stages * stage + self.kg // 2 * self.mt * self.nt * 512
+
+
+@dataclass(frozen=True)
+class WideShape(_Form):
+    """Of wide.cu."""
+
+    nt: int
+    rg: int
+    kg: int
+    parts: int
+    sb: int
+    stages: int
+
+    @property
+    def tiles(self) -> int:
+        return 4 * self.rg
+
+    @property
+    def threads(self) -> int:
+        return 32 * (self.tiles * self.kg + COPIERS)
+
+    def shared_bytes(self, format_name: str) -> int:
+        stage = _tiles_bytes(format_name, self.tiles, self.sb) + self.sb * self.nt * 512
+        return self.stages * stage + (self.kg * self.tiles * self.nt * 512 if self.kg * self.parts > 1 else 0)
+
+
+@dataclass(frozen=True)
+class ExactShape(_Form):
+    """Of exact.cu."""
+
+    rt: int
+    nt: int
+    g: int
+    tg: int
+    stages: int
+
+    @property
+    def threads(self) -> int:
+        return 32 * (self.rt * self.g * self.tg + COPIERS)
+
+    def shared_bytes(self, format_name: str) -> int:
+        blocks = CHUNK * self.g
+        stage = _tiles_bytes(format_name, self.rt, blocks)
+        stage += blocks * self.nt * (256 + 32 * (1 + (format_name in WITH_OFFSETS)))
+        return self.stages * stage + (self.rt * self.nt * 2 * self.g * 512 if self.g > 1 else 0)
+
+
+def tiles_per_block(num_tiles: int, multiprocessors: int) -> int:
+    """How many tiles of rows a block owns at a time, so that as few multiprocessors as can be wait for the others."""
+
+    def busy(tiles: int) -> float:
+        rounds = -(-num_tiles // (tiles * multiprocessors))
+        return num_tiles / (tiles * multiprocessors * rounds)
+
+    return max(range(1, MOST_TILES + 1), key=lambda tiles: (busy(tiles), tiles))
+
+
+# By tiles of 8 tokens: groups along K and along tokens, blocks of a stage, stages.
+FAST = {1: (8, 1, 16, 3), 2: (8, 1, 16, 3), 4: (4, 2, 8, 4), 8: (4, 2, 8, 3), 16: (2, 4, 4, 4)}
+# The same for wide.cu: blocks of a stage, stages; the first whose stages K is a multiple of.
+WIDE = {4: ((16, 3), (8, 4)), 8: ((8, 4), (4, 6)), 16: ((4, 5),)}
+
+
+def token_tiles(num_tokens: int) -> int:
+    """Tiles of 8 tokens that fast.cu is compiled for."""
+    return next(tiles for tiles in FAST if num_tokens <= 8 * tiles)
+
+
+def fast_shape(nt: int, num_tiles: int, format_name: str, multiprocessors: int) -> FastShape:
+    """The form for so many tiles of tokens, and of rows; fewer stages, then shorter ones, where a format needs room."""
+    kg, tg, sb, stages = FAST[nt]
+    shape = FastShape(tiles_per_block(num_tiles, multiprocessors), nt, kg, tg, sb, stages)
+    while shape.shared_bytes(format_name) > MOST_SHARED_BYTES:
+        if shape.stages > 2:
+            shape = replace(shape, stages=shape.stages - 1)
+        elif shape.sb > kg:
+            shape = replace(shape, sb=shape.sb // 2, stages=stages)
+        else:
+            shape = replace(shape, mt=shape.mt - 1, sb=sb, stages=stages)
+    return shape
+
+
+def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> WideShape | None:
+    """The form for so many tiles of tokens and of rows, and blocks of K; None where wide.cu does not fit.
+
+    Few rows: a warpgroup's at a time, and two blocks share K where all of them then still run at once.
+    """
+    units = -(-num_tiles // 4)
+    for sb, stages in WIDE.get(nt, ()):
+        parts = 2 if 2 * units <= multiprocessors and num_blocks % (2 * sb) == 0 else 1
+        rg = 1 if parts * units <= multiprocessors else 2
+        shape = WideShape(nt, rg, 2 // rg, parts, sb, stages)
+        while shape.shared_bytes(format_name) > MOST_SHARED_BYTES and shape.stages > 2:
+            shape = replace(shape, stages=shape.stages - 1)
+        if num_blocks % (sb * parts) == 0 and shape.shared_bytes(format_name) <= MOST_SHARED_BYTES:
+            return shape
+    return None
+
+
+def exact_shape(num_tokens: int, num_tiles: int, format_name: str, multiprocessors: int) -> ExactShape:
+    """The form for so many tokens and tiles of rows: more warps share K where a block has few tiles, or few tokens."""
+    tiles = tiles_per_block(num_tiles, multiprocessors)
+    if num_tokens <= 16:
+        nt = 1 if num_tokens <= 8 else 2
+        shape = ExactShape(2, nt, 8, 1, 2) if tiles > 3 else ExactShape(tiles, nt, 4, 1, 3)
+    elif num_tokens <= 32:
+        shape = ExactShape(tiles, 4, 1 if tiles > 3 else 2, 2, 4)
+    elif tiles >= 3:
+        shape = ExactShape(tiles, 8, 1, 1 if tiles > 3 else 4, 3)
+    else:
+        shape = ExactShape(tiles, 8, 2, 2, 3) if num_tokens <= 64 else ExactShape(tiles, 8, 1, 2, 4)
+    while shape.shared_bytes(format_name) > MOST_SHARED_BYTES:
+        if shape.stages > 2:
+            shape = replace(shape, stages=shape.stages - 1)
+        elif shape.g > 1:
+            shape = replace(shape, g=shape.g // 2, stages=3)
+        else:
+            shape = replace(shape, rt=shape.rt - 1, stages=3)
+    return shape

@@ -1,0 +1,71 @@
+"""What an application is made of: the model's settings, its replicas, and the server before them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from samebits.api.llm import LLM
+from samebits.core.errors import BadInput
+from samebits.server.limits import Limits
+
+ROUTINGS = ("prefix", "power-of-two")
+GPU_BACKENDS = ("cuda", "rocm")
+MODEL_VARIABLE, KEY_VARIABLE = "SAMEBITS_MODEL", "SAMEBITS_API_KEY"
+LLM_OPTIONS = {
+    n: p.default for n, p in inspect.signature(LLM.__init__).parameters.items() if n not in ("self", "progress")
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """BadInput for what cannot be meant.
+
+    llm              options of `LLM`, "model" among them
+    num_replicas     that run at all times; None leaves it to the autoscaling settings of a Serve config file
+    routing          "prefix": where most of a prompt was computed before; or "power-of-two"
+    served_name      by which clients call the model; the last part of its name or path if absent
+    api_key          that every route but /health asks for; SAMEBITS_API_KEY's if absent
+    """
+
+    llm: dict[str, Any] = field(default_factory=dict)
+    num_replicas: int | None = None
+    routing: str = ROUTINGS[0]
+    served_name: str | None = None
+    api_key: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.routing not in ROUTINGS:
+            raise BadInput("serve", "--routing", self.routing, " or ".join(ROUTINGS))
+        if self.num_replicas is not None and self.num_replicas < 1:
+            raise BadInput("serve", "--replicas", self.num_replicas, "1 or more")
+        model = self.llm.get("model") or os.environ.get(MODEL_VARIABLE) or LLM_OPTIONS["model"]
+        object.__setattr__(self, "llm", {**self.llm, "model": str(model)})
+        object.__setattr__(self, "api_key", self.api_key or os.environ.get(KEY_VARIABLE))
+
+    @property
+    def name(self) -> str:
+        return self.served_name or Path(self.llm["model"]).name
+
+    @property
+    def num_gpus(self) -> int:
+        """That a replica takes."""
+        return int(self.llm.get("backend") in GPU_BACKENDS)
+
+
+def from_args(args: Mapping[str, Any]) -> Settings:
+    """The settings that a Serve config file's `args` state; BadInput for one that there is not."""
+    own = {f.name for f in fields(Settings)} - {"llm", "limits"}
+    of_limits = {f.name for f in fields(Limits)}
+    known = sorted(own | of_limits | LLM_OPTIONS.keys())
+    for name in args:
+        if name not in known:
+            raise BadInput("build_app", "args", repr(name), f"names among {', '.join(known)}")
+    limits = Limits(**{name: value for name, value in args.items() if name in of_limits})
+    llm = {name: value for name, value in args.items() if name in LLM_OPTIONS}
+    return Settings(llm=llm, limits=limits, **{name: value for name, value in args.items() if name in own})

@@ -1,0 +1,109 @@
+"""The side with the engine: takes asks, and tells who asked of every piece."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from samebits.core.errors import SamebitsError
+from samebits.engine.faults import reason_of
+from samebits.grammar.masks import Follower
+from samebits.server.engines import AnswerStream
+from samebits.server.grammar.output_format import OutputFormat
+from samebits.server.http.errors import ApiError
+from samebits.server.model import ServedModel
+from samebits.server.relay.ask import Ask, Lost, ReplyTo, WrongEdition
+from samebits.server.relay.lines import Line, Lines
+from samebits.server.relay.wire import ACCEPTED, ENDED, FIRST, PIECE, REFUSED, error_row, logprobs_row, piece_row
+
+
+class Answerer:
+    """Answers asks with a model that is ready, and whose bits are those of `plan` and `edition`."""
+
+    def __init__(self, served: ServedModel, plan: str, edition: str) -> None:
+        self._served, self.plan, self.edition = served, plan, edition
+        self._streams: dict[tuple[ReplyTo, int], AnswerStream] = {}
+        self._lines = Lines(self._cancel, self._cancel_all)
+
+    async def answer(self, ask: Ask) -> None:
+        """Returns when the request has ended, however that was; Lost where nobody listens to the answer."""
+        line = await self._lines.to(ask.reply_to)
+        try:
+            follower = await self._start(ask)
+        except (SamebitsError, ApiError) as error:
+            line.send([ask.number, REFUSED, *error_row(error)])
+            return
+        key = ask.reply_to, ask.number
+        stream = self._streams[key]
+        try:
+            line.send([ask.number, ACCEPTED, self.edition])
+            await self._tell(ask.number, line, stream)
+        finally:
+            stream.close()
+            self._streams.pop(key, None)
+            if follower is not None:
+                follower.end()
+
+    async def _start(self, ask: Ask) -> Follower | None:
+        """Starts its stream; what masks come from, where it has a grammar."""
+        served, grammar = self._served, ask.grammar
+        if ask.plan != self.plan or ask.edition not in (None, self.edition):
+            given = f"{self.edition} of {self.plan}"
+            raise WrongEdition(f"an answer of {ask.edition or 'any edition'} of {ask.plan} cannot come from {given}")
+        if ask.params.receipt:
+            await served.prepare_receipts()
+        follower: Follower | None = None
+        if grammar is not None:
+            follower = await served.grammars.follower(OutputFormat(grammar.kind, grammar.source))
+        options: dict[str, Any] = {"priority": ask.priority, "salt": ask.salt, "grammar": grammar}
+        if follower is not None:
+            options["make_mask"] = follower.new_mask
+        if ask.seconds_left is not None:
+            options["deadline"] = served.engine.clock() + ask.seconds_left
+        if ask.begun:
+            options |= {"drafted": ask.begun, "goes_on": True}
+        if len(ask.samples) < ask.params.n or ask.begun:
+            options["sample_indices"] = ask.samples
+        try:
+            stream = await served.engine.generate(ask.prompt.tolist(), ask.params, **options)
+        except BaseException:
+            if follower is not None:
+                follower.end()
+            raise
+        self._streams[ask.reply_to, ask.number] = stream
+        return follower
+
+    async def _tell(self, number: int, line: Line, stream: AnswerStream) -> None:
+        """Every piece, and the end; Lost where the engine itself has died."""
+        job, is_first, reason = stream.job, True, None
+        try:
+            async for position, piece in stream:
+                if is_first:
+                    line.send([number, FIRST, job.num_cached_tokens, logprobs_row(job.prompt_logprobs)])
+                    is_first = False
+                line.send([number, PIECE, position, *piece_row(piece)])
+        except Exception as error:
+            reason = reason_of(error)
+            if not self._served.engine.is_alive:
+                raise Lost(reason) from None
+        line.send([number, ENDED, reason])
+
+    def _cancel(self, reply_to: ReplyTo, number: int) -> None:
+        if (stream := self._streams.get((reply_to, number))) is not None:
+            stream.close()
+
+    def _cancel_all(self, reply_to: ReplyTo) -> None:
+        for (asker, _), stream in list(self._streams.items()):
+            if asker == reply_to:
+                stream.close()
+
+    async def drain(self, seconds: float) -> None:
+        """Waits until nothing is under way, for so long at most."""
+        until = time.monotonic() + seconds
+        while self._streams and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        """Lets go of all who ask; what is under way ends."""
+        self._lines.close()

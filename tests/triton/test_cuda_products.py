@@ -1,0 +1,119 @@
+"""kernels/cuda without a GPU: every form is one that a device can take, and NVRTC compiles it."""
+
+from __future__ import annotations
+
+import pytest
+
+import samebits.formats  # noqa: F401  registers them
+from samebits.core.errors import Unavailable
+from samebits.kernels.cuda import nvrtc
+from samebits.kernels.cuda.products import launch
+from samebits.kernels.cuda.products.shapes import (
+    MOST_SHARED_BYTES,
+    ExactShape,
+    exact_shape,
+    fast_shape,
+    tiles_per_block,
+    token_tiles,
+    wide_shape,
+)
+from samebits.kernels.triton.products.fast.dequant import SERVED
+
+TOKENS = (2, 8, 9, 16, 17, 32, 33, 64, 65, 128)
+TILES = (1, 36, 132, 256, 384, 896, 1792, 3072)
+H200 = 132  # multiprocessors
+NAMED_BARRIERS = 15  # beside the one of __syncthreads
+MOST_WARPS = 32
+
+
+@pytest.mark.parametrize("name", launch.FORMATS)
+def test_exact_forms_fit_a_multiprocessor(name: str) -> None:
+    for tokens in TOKENS:
+        for tiles in TILES:
+            shape = exact_shape(tokens, tiles, name, H200)
+            assert shape.shared_bytes(name) <= MOST_SHARED_BYTES
+            assert shape.threads <= 32 * MOST_WARPS
+            assert shape.nt % shape.tg == 0
+            assert shape.nt * 8 * -(-tokens // (shape.nt * 8)) >= tokens
+            assert shape.g == 1 or shape.rt * shape.tg <= NAMED_BARRIERS
+
+
+@pytest.mark.parametrize("name", sorted(set(launch.FORMATS) & set(SERVED)))
+def test_fast_forms_fit_a_multiprocessor(name: str) -> None:
+    for tokens in TOKENS:
+        for tiles in TILES:
+            shape = fast_shape(token_tiles(tokens), tiles, name, H200)
+            assert shape.shared_bytes(name) <= MOST_SHARED_BYTES
+            assert shape.nt * 8 >= tokens
+            assert shape.nt % shape.tg == 0
+            assert shape.sb % shape.kg == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(launch.FORMATS) & set(SERVED)))
+def test_wide_forms_fit_a_multiprocessor_and_divide_k(name: str) -> None:
+    for tokens in TOKENS:
+        for tiles in TILES:
+            for num_blocks in (18, 48, 128, 448):
+                shape = wide_shape(token_tiles(tokens), tiles, num_blocks, name, H200)
+                assert shape is not None or tokens <= 16 or num_blocks == 18
+                if shape is None:
+                    continue
+                assert shape.shared_bytes(name) <= MOST_SHARED_BYTES
+                assert num_blocks % (shape.sb * shape.parts) == 0
+                assert shape.sb // shape.kg >= 2  # two batches of a group
+                blocks = -(-tiles // shape.tiles) * shape.parts
+                assert shape.parts == 1 or blocks <= H200  # no cluster has tiles twice
+
+
+def test_few_rows_are_shared_by_two_blocks() -> None:
+    shapes = {tiles: wide_shape(8, tiles, 128, "q4_0", H200) for tiles in (256, 384, 896)}
+    assert {tiles: (shape.rg, shape.kg, shape.parts) for tiles, shape in shapes.items() if shape} == {
+        256: (1, 2, 2),
+        384: (1, 2, 1),
+        896: (2, 1, 1),
+    }
+
+
+def test_rows_are_shared_out_evenly() -> None:
+    assert tiles_per_block(896, H200) == 7  # 14336 rows: 128 blocks of 112
+    assert tiles_per_block(256, H200) == 2
+    assert tiles_per_block(1, H200) == 1
+
+
+def test_the_fast_tier_hands_over_only_formats_it_has() -> None:
+    assert set(SERVED) <= set(launch.FORMATS)
+
+
+def compiled(shape: launch.Shape, name: str) -> bytes:
+    try:
+        nvrtc.library()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    build = launch.build_of(shape, name)
+    code = build.code()
+    assert build.is_built()
+    return code
+
+
+@pytest.mark.parametrize("name", launch.FORMATS)
+def test_every_format_compiles(name: str) -> None:
+    code = compiled(exact_shape(16, 896, name, H200), name)
+    assert code[:4] == b"\x7fELF"
+    if name in SERVED:
+        assert compiled(fast_shape(2, 896, name, H200), name)[:4] == b"\x7fELF"
+        wide = wide_shape(8, 896, 128, name, H200)
+        assert wide
+        assert compiled(wide, name)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("tokens", [8, 32, 64, 128])
+def test_every_number_of_tokens_compiles(tokens: int) -> None:
+    assert compiled(exact_shape(tokens, 256, "q4_0", H200), "q4_0")[:4] == b"\x7fELF"
+    nt = token_tiles(tokens)
+    shape = wide_shape(nt, 256, 128, "q4_0", H200) or fast_shape(nt, 256, "q4_0", H200)
+    assert compiled(shape, "q4_0")[:4] == b"\x7fELF"
+
+
+def test_what_does_not_compile_is_told() -> None:
+    with pytest.raises(Unavailable, match=r"exact\.cu could not be compiled"):
+        compiled(ExactShape(1, 1, 1, 1, 2), "q9_9")
