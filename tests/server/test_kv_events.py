@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 import zmq
-from kv_subscriber import Batch, listening, replayed
+from kv_subscriber import SECONDS, Batch, listening, replayed
 from live_server import NAME, Running, running
 from random_tiny import write_random_tiny
 from test_server_process import called, process, wait_healthy
@@ -58,6 +59,14 @@ def everything(addresses: tuple[str, ...]) -> list[Any]:
     return [event for _, _, events in batches for event in events]
 
 
+def all_held(addresses: tuple[str, ...], num_blocks: int) -> dict[int, tuple[int, ...]]:
+    """What is held when that many blocks are: events are told after the answer that they belong to."""
+    deadline = time.monotonic() + SECONDS
+    while len(found := held(everything(addresses))) != num_blocks:
+        assert time.monotonic() < deadline, f"got {len(found)} blocks; needs {num_blocks}"
+    return found
+
+
 def held(events: list[Any]) -> dict[int, tuple[int, ...]]:
     """What a router knows of them: hashes, and all tokens up to their block's end."""
     known: dict[int, tuple[int, ...]] = {}
@@ -79,6 +88,11 @@ def held(events: list[Any]) -> dict[int, tuple[int, ...]]:
     return known
 
 
+def last_pages(events: list[Any]) -> set[bytes]:
+    """The tokens of each block that is held, as the cache's index has them."""
+    return {np.array(tokens[-16:], np.int32).tobytes() for tokens in held(events).values()}
+
+
 def test_two_servers_with_one_model_give_the_same_hashes_for_the_same_prompts(model_path: Path) -> None:
     prompts = [[*range(5, 55)], [*range(5, 37), *range(100, 130)], [9] * 70]
     with telling(model_path) as (one, ours), telling(model_path, max_sequences=2, num_pages=64) as (other, theirs):
@@ -86,9 +100,9 @@ def test_two_servers_with_one_model_give_the_same_hashes_for_the_same_prompts(mo
             ask(one, prompt)
         for prompt in reversed(prompts):
             ask(other, prompt)
-        here, there = held(everything(ours)), held(everything(theirs))
+        starts = {tuple(p[:n]) for p in prompts for n in range(16, len(p) + 1, 16)}
+        here, there = all_held(ours, len(starts)), all_held(theirs, len(starts))
     assert here == there
-    starts = {tuple(p[:n]) for p in prompts for n in range(16, len(p) + 1, 16)}
     assert set(here.values()) == starts
     assert all(1 << 32 < block < 1 << 64 for block in here)
 
@@ -99,7 +113,7 @@ def test_another_model_has_other_hashes(model_path: Path, tmp_path: Path) -> Non
     with telling(model_path) as (one, ours), telling(another) as (other, theirs):
         for server in (one, other):
             ask(server, [*range(5, 40)])
-        here, there = held(everything(ours)), held(everything(theirs))
+        here, there = all_held(ours, 2), all_held(theirs, 2)
     assert sorted(here.values()) == sorted(there.values())
     assert not here.keys() & there.keys()
 
@@ -107,9 +121,10 @@ def test_another_model_has_other_hashes(model_path: Path, tmp_path: Path) -> Non
 def test_a_salt_gives_other_hashes(model_path: Path) -> None:
     with telling(model_path) as (server, addresses):
         ask(server, [*range(5, 40)])
-        plain = held(everything(addresses))
+        plain = all_held(addresses, 2)
         ask(server, [*range(5, 40)], cache_salt="tenant")
-        assert len(held(everything(addresses))) == 2 * len(plain)
+        salted = all_held(addresses, 4)
+    assert sorted(salted.values()) == sorted(2 * [*plain.values()])
 
 
 def test_a_subscriber_hears_pages_stored_evicted_and_cleared(model_path: Path) -> None:
@@ -122,9 +137,9 @@ def test_a_subscriber_hears_pages_stored_evicted_and_cleared(model_path: Path) -
                 ask(server, [*range(start, start + 60)], max_tokens=4)
             pool = server.llm.engine.scheduler.pages.pool
             index = {prefix.tokens for prefix in pool._prefix_of.values()}
-            while (told := everything(addresses)) and len(held(told)) != len(index):
-                pass
-        assert {np.array(tokens[-16:], np.int32).tobytes() for tokens in held(told).values()} == index
+            deadline = time.monotonic() + SECONDS
+            while last_pages(told := everything(addresses)) != index:
+                assert time.monotonic() < deadline, "what the events tell is not what the cache holds"
         assert told[0] == CLEARED
         num_told = 0
         while num_told < len(told) - 1 or heard[-1][2] != [CLEARED]:  # the first may come before the subscription does
@@ -147,7 +162,7 @@ def test_a_process_tells_and_a_replay_gives_all_of_it(model_path: Path, tmp_path
         prompt = [*range(5, 40)]
         reply = httpx.post(f"{url}/v1/completions", json={"prompt": prompt, "max_tokens": 1}, timeout=60, verify=False)
         assert reply.status_code == 200
-        assert set(held(everything(addresses)).values()) == {tuple(prompt[:16]), tuple(prompt[:32])}
+        assert set(all_held(addresses, 2).values()) == {tuple(prompt[:16]), tuple(prompt[:32])}
         server.terminate()
         assert server.wait(30) == 0
 

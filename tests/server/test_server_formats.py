@@ -163,6 +163,20 @@ def test_processes_that_were_killed_are_started_anew(hasty: Running) -> None:
         assert client.post(CHAT, json=asking(GOOD)).json()["choices"] == first
 
 
+def test_a_process_that_ends_before_it_forks_for_a_request_is_started_anew(hasty: Running) -> None:
+    """It is stopped here, so that the request finds its socket open, and killed when the request waits for it."""
+    with ThreadPoolExecutor(1) as pool, hasty.client() as client:
+        first = client.post(CHAT, json=asking(GOOD)).json()["choices"]
+        stopped = wait_settled(os.getpid())
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        pending = pool.submit(client.post, CHAT, json=asking(GOOD))
+        time.sleep(0.3)  # it may come later: then it finds the process dead, as in the test above
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+        assert pending.result().json()["choices"] == first
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_during_a_bad_compilation_leaves_nothing(model_path: Path, number: int) -> None:
     port = free_port()

@@ -11,12 +11,12 @@ from samebits.core.errors import BadInput, SamebitsError, Unavailable
 from samebits.core.printable import one_line
 from samebits.engine.sampling import TokenMask
 from samebits.grammar.masks import Follower
-from samebits.grammar.process import Nursery, Vocabulary, fork_through
+from samebits.grammar.process import START_SECONDS, Nursery, Vocabulary, fork_through
 from samebits.grammar.wire import HELLO, KINDS, REFUSED, Bounds, frame, receive_frame
 from samebits.receipts.record import Grammar
 
 COMPILE_SECONDS = 10.0  # of CPU time
-WAIT_SECONDS = 60.0  # for a process that starts, or compiles on a busy machine
+WAIT_SECONDS = 60.0  # for what compiles on a busy machine
 TOO_MUCH = "a grammar that takes too much time or memory to compile"
 
 
@@ -52,6 +52,7 @@ class Masking:
         if grammar not in self._compiled:
             self._compiled[grammar] = _compiled(self._nursery, grammar)
         stream = fork_through(self._compiled[grammar])
+        _greeted(stream)
         follower = Follower(stream, self._vocabulary.vocab_size, self._vocabulary.end)
         self._followers.append(follower)
         return follower.new_mask
@@ -62,9 +63,9 @@ def _compiled(nursery: Nursery, grammar: Grammar) -> socket.socket:
     if grammar.kind not in KINDS:
         raise BadInput("receipt", "grammar.kind", repr(grammar.kind[:80]), f"one of {', '.join(KINDS)}")
     stream = nursery.child()
+    _greeted(stream)
     stream.settimeout(WAIT_SECONDS)
     try:
-        _greeted(stream)
         stream.sendall(frame(KINDS[grammar.kind], payload=grammar.source.encode("utf-8", "surrogatepass")))
         verdict, _, reason = receive_frame(stream)
         if verdict == REFUSED:
@@ -80,9 +81,13 @@ def _compiled(nursery: Nursery, grammar: Grammar) -> socket.socket:
 
 
 def _greeted(stream: socket.socket) -> None:
+    """Waits until a new process is there; SamebitsError, and the socket closed, where it does not come up."""
+    stream.settimeout(START_SECONDS)
     try:
         hello, _, _ = receive_frame(stream)
     except (OSError, EOFError):
+        stream.close()
         raise SamebitsError("the process for grammars did not start") from None
     if hello != HELLO:
+        stream.close()
         raise SamebitsError("the process for grammars is of another version")

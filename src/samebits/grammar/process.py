@@ -20,6 +20,7 @@ from samebits.grammar.wire import (
 )
 from samebits.loaders import SpecialTokens
 
+START_SECONDS = 60.0  # for a process to greet on a busy machine
 COMMAND = (sys.executable, "-P", "-m", "samebits.grammar.worker")
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # it forks
 
@@ -101,7 +102,10 @@ class Nursery:
 
 
 def fork_through(control: socket.socket) -> socket.socket:
-    """A socket to a new child of the process behind `control`; OSError where that has gone."""
+    """A socket to a new child of the process behind `control`; OSError where that has gone.
+
+    The child greets with HELLO: only then is it known that there is one.
+    """
     mine, theirs = socket.socketpair()
     with theirs:
         try:

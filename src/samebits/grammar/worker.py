@@ -78,14 +78,19 @@ class _Vocabulary:
 
 
 def fork_on_request(control: socket.socket) -> socket.socket:
-    """Forks for every socket that comes; returns in the children alone, with theirs. Ends when `control` does."""
+    """Forks for every socket that comes. Returns in the children alone, with theirs, through which they have greeted.
+
+    Ends when `control` does.
+    """
     while True:
         data, sockets, _, _ = socket.recv_fds(control, len(FORK), 1)
         if not data:
             os._exit(0)
         if os.fork() == 0:
             control.close()
-            return socket.socket(fileno=sockets[0])
+            stream = socket.socket(fileno=sockets[0])
+            stream.sendall(frame(HELLO))
+            return stream
         for number in sockets:
             os.close(number)
 
@@ -118,7 +123,6 @@ def compile_format(
     stream: socket.socket, library: llguidance.LLTokenizer, bounds: Bounds
 ) -> llguidance.LLMatcher | None:
     """Compiles what the server sends, tells it how that went, and returns the matcher; None for a refused format."""
-    stream.sendall(frame(HELLO))
     kind, _, payload = receive_frame(stream)
     before = mapped_bytes()
     bound_memory(bounds.compile_bytes)

@@ -7,7 +7,7 @@ import socket
 
 from samebits.core.errors import SamebitsError
 from samebits.core.printable import one_line
-from samebits.grammar.process import Ended, Refused
+from samebits.grammar.process import START_SECONDS, Ended, Refused, fork_through
 from samebits.grammar.wire import HEAD, HELLO, REFUSED, frame
 
 
@@ -31,18 +31,41 @@ async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
     return kind, number, (await exactly(num_bytes)).decode("utf-8", "replace")
 
 
+async def forked(control: socket.socket) -> socket.socket:
+    """A socket to a new child of the process behind `control`; Ended where that has gone, or goes meanwhile."""
+    try:
+        stream = fork_through(control)
+    except OSError:
+        raise Ended from None
+    try:
+        await _greeted(stream)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+async def _greeted(stream: socket.socket) -> None:
+    """Waits until a new process is there; Ended where it does not come up."""
+    stream.setblocking(False)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            hello, _, _ = await read_frame(stream)
+    except TimeoutError:
+        raise Ended from None
+    if hello != HELLO:
+        raise SamebitsError("the process for response formats is of another version")
+
+
 async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
     """Has a new process compile a format; returns the bytes of memory that it takes there.
 
     Refused with the reason, Ended where it broke a bound, SamebitsError where the process did not come up.
     """
-    stream.setblocking(False)
     try:
-        hello, _, _ = await read_frame(stream)
+        await _greeted(stream)
     except Ended:
         raise SamebitsError("the process for response formats did not start") from None
-    if hello != HELLO:
-        raise SamebitsError("the process for response formats is of another version")
     try:
         await asyncio.get_running_loop().sock_sendall(stream, frame(kind, payload=text.encode("utf-8")))
     except ConnectionError:

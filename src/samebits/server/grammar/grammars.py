@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from samebits.core.errors import SamebitsError
 from samebits.grammar.masks import Follower
-from samebits.grammar.process import Ended, Nursery, Refused, Vocabulary, fork_through
+from samebits.grammar.process import Ended, Nursery, Refused, Vocabulary
 from samebits.grammar.wire import KINDS, Bounds
-from samebits.server.grammar.compiling import compile_in
+from samebits.server.grammar.compiling import compile_in, forked
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError, bad_request, busy
 
@@ -98,9 +98,11 @@ class Grammars:
         for _ in range(2):
             compiled = await self._compiled(nursery, key)
             try:
-                return fork_through(compiled.stream), compiled.num_bytes
-            except OSError:  # something outside ended its process
-                self._drop(key)
+                return await forked(compiled.stream), compiled.num_bytes
+            except Ended:  # something outside ended its process
+                entry = self._entries.get(key)
+                if entry and entry.compiled is compiled:  # another request may have had it compiled anew
+                    self._drop(key)
         raise SamebitsError("the process of the response format has ended")
 
     async def _compiled(self, nursery: Nursery, key: Key) -> _Compiled:
