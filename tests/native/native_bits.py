@@ -65,13 +65,25 @@ def forget_cases() -> None:
                 path.unlink()
 
 
-def build(architecture: str, programs: tuple[str, ...], flags: str, folder: str) -> list[str]:
-    """Programs of this folder, made anew where anything they are made of has changed."""
+def module_objects() -> Path | None:
+    """The folder with the kernels' objects that the installed module was linked of, where it was built in this tree."""
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return next(iter(sorted(BUILD.parent.glob(f"{tag}-*/CMakeFiles/kernels.dir"))), None)
+
+
+def build(
+    architecture: str, programs: tuple[str, ...], flags: str, folder: str, module: Path | None = None
+) -> list[str]:
+    """Programs of this folder, made anew where anything they are made of has changed.
+
+    module: a folder with objects of kernels; they are compiled with the same flags where there is none.
+    """
     out = BUILD / folder
     targets = [str(out / program) for program in programs]
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     compiler = [f"CXX={ARM_COMPILER}"] if architecture != machine() else []
     settings = [f"OUT={out}", f"FLAGS={flags}", f"SETS={SETS.get(architecture, 'scalar')}", *compiler]
+    settings += [f"MODULE={module}"] if module else []
     with alone():
         subprocess.run(["make", "-s", "-C", str(HERE), f"-j{jobs}", *settings, *targets], check=True)
         if not CASES.exists():
@@ -88,8 +100,9 @@ def output(*command: str) -> str:
 
 
 def native_lines() -> dict[str, str]:
-    """What `bits` prints here, by the machine's name. Not optimized: verify sees the module's own sets, which are."""
-    (program,) = build(machine(), ("bits",), "-O0", machine())
+    """What `bits` prints here, by the machine's name, with the module's own kernels where they can be had."""
+    module = module_objects()
+    (program,) = build(machine(), ("bits",), "-O0", f"{machine()}-module" if module else machine(), module)
     return {machine(): output(program, str(CASES))}
 
 

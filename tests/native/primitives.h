@@ -3,6 +3,7 @@
 #include "data.h"
 #include "ops/activation.h"
 #include "ops/sums.h"
+#include "ops/weights.h"
 
 namespace samebits::SAMEBITS_ISA {
 

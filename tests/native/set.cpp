@@ -1,4 +1,4 @@
-// One instruction set: SAMEBITS_SET is its file in isa/, which names it and includes its kernels.
+// One instruction set: SAMEBITS_SET is its file in isa/, which names it and includes its kernels, if they are wanted.
 #include SAMEBITS_SET
 // what follows is compiled with the same flags and names
 #include "primitives.h"

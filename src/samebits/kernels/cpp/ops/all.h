@@ -1,5 +1,10 @@
 // Every kernel of one instruction set in one table. A file in isa/ sets the flags, names the set and includes this.
 #pragma once
+
+#define SAMEBITS_NAME_TEXT(x) #x
+#define SAMEBITS_NAME(x) SAMEBITS_NAME_TEXT(x)
+
+#ifndef SAMEBITS_KERNELS_ELSEWHERE  // tests link kernels that were compiled with the module
 #include "activation.h"
 #include "append.h"
 #include "attention_fast.h"
@@ -81,11 +86,9 @@ constexpr NativeOp kOps[] = {
 
 }  // namespace samebits::SAMEBITS_ISA
 
-#define SAMEBITS_NAME_TEXT(x) #x
-#define SAMEBITS_NAME(x) SAMEBITS_NAME_TEXT(x)
-
 namespace samebits {
 extern const OpTable SAMEBITS_TABLE;
 const OpTable SAMEBITS_TABLE = {SAMEBITS_NAME(SAMEBITS_ISA), SAMEBITS_ISA::kOps, sizeof(SAMEBITS_ISA::kOps) / sizeof(NativeOp),
                                 SAMEBITS_ISA::rows16_bytes, SAMEBITS_ISA::pack_groups, SAMEBITS_ISA::read_all};
 }  // namespace samebits
+#endif
