@@ -35,6 +35,11 @@ def weight_kinds(op: Op) -> dict[str, InputKind]:
     return dict.fromkeys(op.weights, "weight")
 
 
+def cache_kinds(op: Op) -> dict[str, InputKind]:
+    """The inputs that a model would keep as caches: kernels may want them in a layout of their own."""
+    return dict.fromkeys(op.caches, "cache")
+
+
 class Finished:
     """`with Finished(backend):` waits for all that is launched inside, however that ends.
 
@@ -91,7 +96,7 @@ class OneOp:
             self.executable.bind(name, buffer)
 
     def put(self, tensors: Mapping[str, HostTensor]) -> dict[str, Buffer]:
-        """Copies inputs to the device and binds the copies, which it returns: weights as the kernel wants them."""
+        """Copies inputs to the device and binds the copies, which it returns: weights and caches as kernels like them."""
         buffers = {name: self._copied(name, tensor) for name, tensor in tensors.items()}
         self.bind(buffers)
         return buffers
@@ -99,7 +104,7 @@ class OneOp:
     def _copied(self, name: str, tensor: HostTensor) -> Buffer:
         if name in self._packers:
             return self._backend.adopt_packed(self._packers[name], tensor)
-        buffer = self._backend.alloc(spec_of(tensor))
+        buffer = self._backend.alloc(spec_of(tensor), self.executable.layout(name))
         self._backend.copy_in(buffer, tensor)
         return buffer
 

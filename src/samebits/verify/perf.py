@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from samebits.backends.interface import Backend
-from samebits.backends.one_op import OneOp, weight_kinds
+from samebits.backends.one_op import OneOp, cache_kinds, weight_kinds
 from samebits.backends.timing import time_runs
 from samebits.core.errors import Unsupported
 from samebits.core.format import spec_bytes
@@ -79,9 +79,10 @@ def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
 
 
 def time_call(backend: Backend, bound: Bound, case: str, tier: Tier) -> Timing | None:
-    """The timing of one call, under the case's name, weights packed as a model's; None where no kernel serves it."""
+    """The timing of one call, under the case's name, weights and caches as a model's; None where no kernel serves it."""
+    kinds = weight_kinds(bound.op) | cache_kinds(bound.op)
     try:
-        call = OneOp(backend, bound.op, bound.specs, bound.attrs, tier, weight_kinds(bound.op))
+        call = OneOp(backend, bound.op, bound.specs, bound.attrs, tier, kinds)
         call.put(bound.tensors)
     except Unsupported:
         return None
