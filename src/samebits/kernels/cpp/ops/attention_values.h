@@ -98,11 +98,13 @@ struct Values16 : T {  // f16, bf16
     }
 
     static void widen(const ValueJob& job, int run, int from, int to, const WideRun& wide) {
-        for (int i = 0; i < kRun; i++)
-            for (int64_t d = 0; d < job.width; d += 16) {
-                const uint16_t* p = reinterpret_cast<const uint16_t*>(job.run[run] + i * job.row_bytes) + d;
-                store(wide.values + i * job.width + d, i >= from && i < to ? T::load(p) : zero());
-            }
+        for (int i = 0; i < kRun; i++) {
+            const uint16_t* row = reinterpret_cast<const uint16_t*>(job.run[run] + i * job.row_bytes);
+            float* values = wide.values + i * job.width;
+            if (i < from || i >= to) memset(values, 0, size_t(job.width) * 4);
+            else
+                for (int64_t d = 0; d < job.width; d += 16) store(values + d, T::load(row + d));
+        }
     }
 
     static void add_run(const WideRun& wide, const ValueJob& job, int row, int run) {

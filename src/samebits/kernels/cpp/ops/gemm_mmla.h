@@ -85,7 +85,7 @@ INLINE void paired_dots(const int8_t* codes, const TokenBlock<T>& x, I (&low)[T]
         add_pairs<kMiddle, 4>(upper, codes, x);
         separate_tokens(upper, high);
     }
-    if constexpr (dot_bias<W> != 0) {
+    if constexpr (has_start<W>) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; t++) {
             low[t] = low[t] + set(x.start[0][t]);

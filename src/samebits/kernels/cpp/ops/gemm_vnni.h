@@ -9,7 +9,7 @@ template <int T>
 struct TokenBlock {
     int8_t q[8][T][4];
     float scale[T];
-    // - bias * sum of q (of each half), undoes unsigned codes exactly; where there is no bias, the sums themselves
+    // Where sums start: - bias * sum of q (of each half) undoes unsigned codes exactly. Where there is none, sums of q.
     int32_t start[2][T];
     float sum[T];  // of q, for formats with an offset
 };
@@ -17,6 +17,14 @@ struct TokenBlock {
 // What is subtracted from a code after the dot product: an 8-bit code may have been made signed by the dot already.
 template <class W>
 constexpr int dot_bias = W::operand == Operand::small ? W::bias : kBias8;
+
+// Whether a block's sum is made a float as it is; it then starts from kSumStart.
+template <class W>
+constexpr bool is_float_sum = W::term == Term::scale || W::term == Term::offset;
+template <class W>
+constexpr int32_t sum_start = is_float_sum<W> ? kSumStart : 0;
+template <class W>
+constexpr bool has_start = dot_bias<W> != 0 || sum_start<W> != 0;
 
 // Whether quantize_q8 makes such a block: no code is -128, and its scale is finite.
 INLINE bool is_quantized(const int8_t* codes, float scale) {
@@ -48,8 +56,8 @@ INLINE bool fill_token_blocks(const TokenRow (&rows)[T], int64_t first, int64_t 
             for (int g = 0; g < 8; g++) memcpy(block.q[g][t], from + 4 * g, 4);
             block.scale[t] = scale;
             block.sum[t] = float(low + high);
-            const int factor = dot_bias<W> ? -dot_bias<W> : 1;
-            block.start[0][t] = factor * (is_halved(W::term) ? low : low + high);
+            const int factor = has_start<W> ? -dot_bias<W> : 1;
+            block.start[0][t] = factor * (is_halved(W::term) ? low : low + high) + sum_start<W>;
             block.start[1][t] = is_halved(W::term) ? factor * high : 0;
         }
     return fine;
@@ -57,14 +65,14 @@ INLINE bool fill_token_blocks(const TokenRow (&rows)[T], int64_t first, int64_t 
 
 // Whether the two halves of a block are summed apart: for the format, or for two shorter chains of instructions.
 template <class W, int T>
-constexpr bool sums_apart = is_halved(W::term) || T <= 2;
+constexpr bool sums_apart = is_halved(W::term) || (T <= 2 && kRegisters < 4);
 
 // The integer sums of a block; `high` is set only where halves are summed apart.
 template <class W, int T>
 INLINE void dots(const uint8_t* codes, const TokenBlock<T>& x, I (&low)[T], I (&high)[T]) {
 #pragma GCC unroll 8
     for (int t = 0; t < T; t++) {
-        low[t] = dot_bias<W> ? set(x.start[0][t]) : set(0);
+        low[t] = has_start<W> ? set(x.start[0][t]) : set(0);
         high[t] = dot_bias<W> && is_halved(W::term) ? set(x.start[1][t]) : set(0);
     }
     W::each(codes, [&](int g, B w) __attribute__((always_inline)) {
@@ -129,8 +137,8 @@ struct BlockSums {
 template <class W>
 INLINE F term_of(const BlockScales& s, const BlockSums& x) {
     const F sa = set(x.scale);
-    if constexpr (W::term == Term::scale) return to_float(x.low) * (s.d * sa);
-    if constexpr (W::term == Term::offset) return (to_float(x.low) * (s.d * sa)) + (set(x.sum) * (s.m * sa));
+    if constexpr (W::term == Term::scale) return sum_to_float(x.low) * (s.d * sa);
+    if constexpr (W::term == Term::offset) return (sum_to_float(x.low) * (s.d * sa)) + (set(x.sum) * (s.m * sa));
     if constexpr (W::term == Term::sub_scale) return scaled(x.low, s.sub[0]) * (s.d * sa);
     if constexpr (W::term == Term::super_offset)
         return (scaled(x.low, s.sub[0]) * (s.d * sa)) + ((set(x.sum) * s.min[0]) * (s.m * sa));

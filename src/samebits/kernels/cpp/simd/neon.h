@@ -109,6 +109,10 @@ INLINE int32x4_t shift_4(int32x4_t a) { return vreinterpretq_s32_u32(vshrq_n_u32
 template <int N>
 INLINE I shift_right_unsigned(I a) { return SAMEBITS_EACH(shift_4<N>, a); }
 INLINE F to_float(I x) { return SAMEBITS_EACH(vcvtq_f32_s32, x); }
+// A conversion takes one of two pipes for two cycles. A sum that starts from the bits of 1.5 * 2^23 needs none while it
+// stays within 2^22: its bits are those of 1.5 * 2^23 + the sum.
+constexpr int32_t kSumStart = 0x4B400000;
+INLINE F sum_to_float(I x) { return from_bits(x) - set(0x1.8p23f); }
 
 // 16-bit types, to nearest even.
 INLINE float32x4_t load_4_f16(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }

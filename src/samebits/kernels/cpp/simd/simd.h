@@ -75,6 +75,9 @@ INLINE B high_nibbles(B a) { return byte_shift_right<4>(a) & set_bytes(15); }
 INLINE B top_pairs(B a) { return byte_shift_right<6>(a) & set_bytes(3); }
 #endif
 #if !defined(SAMEBITS_USE_NEON)
+// Where integer sums start that will be floats, and such a sum as one.
+constexpr int32_t kSumStart = 0;
+INLINE F sum_to_float(I x) { return to_float(x); }
 // Sub-scales: integers, in the type by which this set multiplies integer sums best. Products stay below 2^24.
 using Whole = F;
 INLINE Whole whole(I x) { return to_float(x); }
