@@ -72,7 +72,8 @@ man: $(VENV)/.core
 golden: $(VENV)/.core
 	@$(BIN)/samebits golden make golden --small --force
 
-# Every instruction set against the others: those of this CPU, and aarch64's where a cross compiler and qemu are found.
+# Every instruction set against the others: those of this CPU, and of emulated ones of aarch64 where qemu is found, with
+# a cross compiler on another architecture.
 native-test: $(VENV)/.core
 	@$(BIN)/python tests/native/native_bits.py
 

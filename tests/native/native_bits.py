@@ -2,7 +2,8 @@
 
 `python native_bits.py` tries all sets that can be run here; with `--emulated`, those of aarch64 alone; with
 `--sanitize address,undefined`, all of this machine and more under a sanitizer. Needs make and a C++ compiler; for
-aarch64 also a cross compiler and an emulator (Debian's g++-aarch64-linux-gnu and qemu-user).
+other CPUs of aarch64 also an emulator (Debian's qemu-user), and on another architecture a cross compiler
+(g++-aarch64-linux-gnu).
 """
 
 from __future__ import annotations
@@ -42,9 +43,8 @@ def machine() -> str:
 
 def missing_for_arm() -> str | None:
     """Why sets of aarch64 cannot be tried by emulation here."""
-    if machine() == "aarch64":
-        return "this machine is one"
-    absent = [tool for tool in (ARM_COMPILER, ARM_EMULATOR) if shutil.which(tool) is None]
+    needed = (ARM_EMULATOR,) if machine() == "aarch64" else (ARM_COMPILER, ARM_EMULATOR)
+    absent = [tool for tool in needed if shutil.which(tool) is None]
     return f"{', '.join(absent)} not found" if absent else None
 
 
@@ -99,18 +99,25 @@ def output(*command: str) -> str:
     return done.stdout
 
 
-def native_lines() -> dict[str, str]:
-    """What `bits` prints here, by the machine's name, with the module's own kernels where they can be had."""
+def native_program() -> str:
+    """`bits` for this machine, with the module's own kernels where they can be had."""
     module = module_objects()
-    (program,) = build(machine(), ("bits",), "-O0", f"{machine()}-module" if module else machine(), module)
-    return {machine(): output(program, str(CASES))}
+    return build(machine(), ("bits",), "-O0", f"{machine()}-module" if module else machine(), module)[0]
+
+
+def native_lines() -> dict[str, str]:
+    """What `bits` prints here, by the machine's name."""
+    return {machine(): output(native_program(), str(CASES))}
 
 
 def arm_lines() -> dict[str, str]:
     """What `bits` prints on emulated CPUs of aarch64, by their names."""
-    (program,) = build("aarch64", ("bits",), "-O1", "aarch64")
+    if machine() == "aarch64":
+        program, libraries = native_program(), []
+    else:
+        program, libraries = build("aarch64", ("bits",), "-O1", "aarch64")[0], ["-L", ARM_LIBRARIES]
     cases = dict.fromkeys(ARM_CPUS, os.devnull) | {ARM_CPUS[0]: str(CASES)}
-    return {cpu: output(ARM_EMULATOR, "-cpu", cpu, "-L", ARM_LIBRARIES, program, cases[cpu]) for cpu in ARM_CPUS}
+    return {cpu: output(ARM_EMULATOR, "-cpu", cpu, *libraries, program, cases[cpu]) for cpu in ARM_CPUS}
 
 
 def results_of(lines: dict[str, str]) -> Results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -41,6 +42,18 @@ def test_an_empty_variable_is_no_key(
         main()
     assert ended.value.code == 2
     assert capsys.readouterr().err == "error: serve: --api-key: got nothing; needs a key; is its variable set?\n"
+
+
+def test_a_door_without_a_key_is_never_open_to_others(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["samebits", "serve", "--model", str(model_path), "--host", "0.0.0.0"])
+    monkeypatch.setattr(socket.socket, "bind", lambda *_: pytest.fail("it listened"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said == "error: serve: --api-key: got none; needs one, to listen on 0.0.0.0\n"
 
 
 def test_the_guides_line_does_not_open_the_server_when_its_variable_is_not_set() -> None:

@@ -96,7 +96,7 @@ class OneOp:
             self.executable.bind(name, buffer)
 
     def put(self, tensors: Mapping[str, HostTensor]) -> dict[str, Buffer]:
-        """Copies inputs to the device and binds the copies, which it returns: weights and caches as kernels like them."""
+        """Copies inputs to the device and binds the copies, which it returns: weights and caches as kernels want."""
         buffers = {name: self._copied(name, tensor) for name, tensor in tensors.items()}
         self.bind(buffers)
         return buffers

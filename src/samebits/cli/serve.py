@@ -143,7 +143,7 @@ def serve(
         from samebits.server.model import ServedModel
         from samebits.server.receipts import ReceiptDesk
         from samebits.server.relay.model import RelayedModel
-        from samebits.server.run import http_server, make_server
+        from samebits.server.run import check_host, http_server, make_server
         from samebits.server.turns.model_forms import FormChoice
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
@@ -154,7 +154,8 @@ def serve(
     if receipts and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --receipts")
     key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # click takes an empty variable for none
-    door = Door(key, tuple(cors_origin), has_open_metrics=open_metrics)
+    door = Door(key, tuple(cors_origin), host, has_open_metrics=open_metrics)
+    check_host(door)  # before anything listens
     if kv_events is None and (kv_events_replay or kv_events_topic):
         option = "--kv-events-replay" if kv_events_replay else "--kv-events-topic"
         raise BadInput("serve", option, kv_events_replay or kv_events_topic, "--kv-events as well")

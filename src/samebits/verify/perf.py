@@ -79,7 +79,7 @@ def time_case(backend: Backend, task: Task, tier: Tier) -> Timing | None:
 
 
 def time_call(backend: Backend, bound: Bound, case: str, tier: Tier) -> Timing | None:
-    """The timing of one call, under the case's name, weights and caches as a model's; None where no kernel serves it."""
+    """The timing of a call, under the case's name, weights and caches as a model's; None where no kernel serves it."""
     kinds = weight_kinds(bound.op) | cache_kinds(bound.op)
     try:
         call = OneOp(backend, bound.op, bound.specs, bound.attrs, tier, kinds)

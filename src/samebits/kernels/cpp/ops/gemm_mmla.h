@@ -88,8 +88,8 @@ INLINE void paired_dots(const int8_t* codes, const TokenBlock<T>& x, I (&low)[T]
     if constexpr (has_start<W>) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; t++) {
-            low[t] = low[t] + set(x.start[0][t]);
-            if (is_halved(W::term)) high[t] = high[t] + set(x.start[1][t]);
+            low[t] = low[t] + load_start(x.start[0][t]);
+            if (is_halved(W::term)) high[t] = high[t] + load_start(x.start[1][t]);
         }
     }
 }

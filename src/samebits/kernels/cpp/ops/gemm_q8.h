@@ -65,9 +65,9 @@ static_assert(kTokenBlockBytes >= kBlock + 4 + 4 + 4, "tiles fit the same room")
 // Shared memory for the activations in the order that kernels read; per thread, the results of a unit, then an opened
 // group with its sums, or a few tokens.
 inline Scratch product_scratch(int64_t tokens, int64_t num_segments, int64_t blocks) {
-    constexpr size_t block_bytes = 512 + 6 * 16 * 4;  // codes, and the scales of the format that has most
-    const size_t opened = size_t(blocks) * block_bytes + kChunkBlocks * 512 * 4;
-    static_assert(kFewTokens * kTokenBlockBytes <= block_bytes, "a few tokens fit");
+    constexpr int64_t group_bytes = 512 + 6 * 16 * 4;  // codes, and the scales of the format that has most
+    const int64_t block_bytes = most(group_bytes, kFewTokens * kTokenBlockBytes);
+    const size_t opened = size_t(blocks * block_bytes) + kChunkBlocks * 512 * 4;
     return {opened + size_t(kPartTokens) * kUnitRows * 4,
             size_t(tokens_of_room(tokens, num_segments) * blocks * kTokenBlockBytes)};
 }

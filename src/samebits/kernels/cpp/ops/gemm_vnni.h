@@ -10,7 +10,7 @@ struct TokenBlock {
     int8_t q[8][T][4];
     float scale[T];
     // Where sums start: - bias * sum of q (of each half) undoes unsigned codes exactly. Where there is none, sums of q.
-    int32_t start[2][T];
+    int32_t start[2][T][kStartLanes];
     float sum[T];  // of q, for formats with an offset
 };
 
@@ -57,8 +57,10 @@ INLINE bool fill_token_blocks(const TokenRow (&rows)[T], int64_t first, int64_t 
             block.scale[t] = scale;
             block.sum[t] = float(low + high);
             const int factor = has_start<W> ? -dot_bias<W> : 1;
-            block.start[0][t] = factor * (is_halved(W::term) ? low : low + high) + sum_start<W>;
-            block.start[1][t] = is_halved(W::term) ? factor * high : 0;
+            for (int lane = 0; lane < kStartLanes; lane++) {
+                block.start[0][t][lane] = factor * (is_halved(W::term) ? low : low + high) + sum_start<W>;
+                block.start[1][t][lane] = is_halved(W::term) ? factor * high : 0;
+            }
         }
     return fine;
 }
@@ -72,8 +74,8 @@ template <class W, int T>
 INLINE void dots(const uint8_t* codes, const TokenBlock<T>& x, I (&low)[T], I (&high)[T]) {
 #pragma GCC unroll 8
     for (int t = 0; t < T; t++) {
-        low[t] = has_start<W> ? set(x.start[0][t]) : set(0);
-        high[t] = dot_bias<W> && is_halved(W::term) ? set(x.start[1][t]) : set(0);
+        low[t] = has_start<W> ? load_start(x.start[0][t]) : set(0);
+        high[t] = dot_bias<W> && is_halved(W::term) ? load_start(x.start[1][t]) : set(0);
     }
     W::each(codes, [&](int g, B w) __attribute__((always_inline)) {
         if (g < W::code_bytes / 64) prefetch(codes + 4096 + 64 * g);
@@ -171,7 +173,7 @@ INLINE void tile_product(const uint8_t* group, int64_t blocks, float tensor_scal
             const BlockScales s = load_scales<W>(span, int(b % W::span), tensor_scale);
 #pragma GCC unroll 8
             for (int t = 0; t < T; t++) {
-                const float low_sum = W::term == Term::halves_offset ? float(x[b].start[0][t]) : 0.0f;
+                const float low_sum = W::term == Term::halves_offset ? float(x[b].start[0][t][0]) : 0.0f;
                 chunk[t] = chunk[t] + term_of<W>(s, {low[t], high[t], x[b].scale[t], x[b].sum[t], low_sum});
             }
         }

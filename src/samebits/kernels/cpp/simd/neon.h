@@ -113,6 +113,17 @@ INLINE F to_float(I x) { return SAMEBITS_EACH(vcvtq_f32_s32, x); }
 // stays within 2^22: its bits are those of 1.5 * 2^23 + the sum.
 constexpr int32_t kSumStart = 0x4B400000;
 INLINE F sum_to_float(I x) { return from_bits(x) - set(0x1.8p23f); }
+// A start in all lanes by four loads: the pipes of loads have room, and a copy would take one that multiplies.
+constexpr int kStartLanes = 4;
+INLINE I load_start(const int32_t* p) {
+    I start;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __asm__("" : "+r"(p));  // else the compiler loads once and copies
+        start.v[i] = vld1q_s32(p);
+    }
+    return start;
+}
 
 // 16-bit types, to nearest even.
 INLINE float32x4_t load_4_f16(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }

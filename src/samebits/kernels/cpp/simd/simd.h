@@ -78,6 +78,9 @@ INLINE B top_pairs(B a) { return byte_shift_right<6>(a) & set_bytes(3); }
 // Where integer sums start that will be floats, and such a sum as one.
 constexpr int32_t kSumStart = 0;
 INLINE F sum_to_float(I x) { return to_float(x); }
+// Copies of a start that are kept in memory, and a start in all lanes.
+constexpr int kStartLanes = 1;
+INLINE I load_start(const int32_t* p) { return set(*p); }
 // Sub-scales: integers, in the type by which this set multiplies integer sums best. Products stay below 2^24.
 using Whole = F;
 INLINE Whole whole(I x) { return to_float(x); }
