@@ -64,9 +64,11 @@ class Nursery:
             if self._is_closed:
                 raise SamebitsError("the server is shutting down")
             try:
-                if self._process is None or self._control is None or self._process.poll() is not None:
-                    self._end()
-                    self._control = self._start()
+                if self._control is not None:
+                    with suppress(OSError):  # something outside ended it
+                        return fork_through(self._control)
+                self._end()
+                self._control = self._start()
                 return fork_through(self._control)
             except OSError as error:
                 raise SamebitsError(f"the process for response formats cannot be started: {error}") from None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 
 from samebits.core.errors import SamebitsError
 from samebits.core.printable import one_line
-from samebits.grammar.process import START_SECONDS, Ended, Refused, fork_through
+from samebits.grammar.process import START_SECONDS, Ended, Nursery, Refused, fork_through
 from samebits.grammar.wire import HEAD, HELLO, REFUSED, frame
 
 
@@ -37,35 +38,39 @@ async def forked(control: socket.socket) -> socket.socket:
         stream = fork_through(control)
     except OSError:
         raise Ended from None
+    return await _greeted(stream)
+
+
+async def first_forked(nursery: Nursery) -> socket.socket:
+    """A socket to a new process that waits for a format; SamebitsError where there can be none."""
+    for _ in range(2):  # the one that forks may have been ending
+        with suppress(Ended):
+            return await _greeted(await asyncio.to_thread(nursery.child))
+    raise SamebitsError("the process for response formats did not start")
+
+
+async def _greeted(stream: socket.socket) -> socket.socket:
+    """The socket to a new process, once that is there; it is closed, and Ended raised, where none comes up."""
+    stream.setblocking(False)
     try:
-        await _greeted(stream)
+        async with asyncio.timeout(START_SECONDS):
+            hello, _, _ = await read_frame(stream)
+        if hello != HELLO:
+            raise SamebitsError("the process for response formats is of another version")
+    except TimeoutError:
+        stream.close()
+        raise Ended from None
     except BaseException:
         stream.close()
         raise
     return stream
 
 
-async def _greeted(stream: socket.socket) -> None:
-    """Waits until a new process is there; Ended where it does not come up."""
-    stream.setblocking(False)
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            hello, _, _ = await read_frame(stream)
-    except TimeoutError:
-        raise Ended from None
-    if hello != HELLO:
-        raise SamebitsError("the process for response formats is of another version")
-
-
 async def compile_in(stream: socket.socket, kind: bytes, text: str) -> int:
     """Has a new process compile a format; returns the bytes of memory that it takes there.
 
-    Refused with the reason, Ended where it broke a bound, SamebitsError where the process did not come up.
+    Refused with the reason, Ended where it broke a bound.
     """
-    try:
-        await _greeted(stream)
-    except Ended:
-        raise SamebitsError("the process for response formats did not start") from None
     try:
         await asyncio.get_running_loop().sock_sendall(stream, frame(kind, payload=text.encode("utf-8")))
     except ConnectionError:

@@ -15,7 +15,7 @@ from samebits.core.errors import SamebitsError
 from samebits.grammar.masks import Follower
 from samebits.grammar.process import Ended, Nursery, Refused, Vocabulary
 from samebits.grammar.wire import KINDS, Bounds
-from samebits.server.grammar.compiling import compile_in, forked
+from samebits.server.grammar.compiling import compile_in, first_forked, forked
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError, bad_request, busy
 
@@ -132,7 +132,7 @@ class Grammars:
     async def _compile(self, nursery: Nursery, key: Key) -> _Compiled:
         async with self._slots:  # held until the process has an answer or has ended, whoever still waits for it
             self._entries[key].has_begun = True
-            stream = await asyncio.to_thread(nursery.child)
+            stream = await first_forked(nursery)
             try:
                 return _Compiled(stream, await compile_in(stream, *key))
             except BaseException:
