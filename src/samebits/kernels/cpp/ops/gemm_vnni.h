@@ -19,6 +19,7 @@ template <class W>
 constexpr int dot_bias = W::operand == Operand::small ? W::bias : kBias8;
 
 // Whether a block's sum is made a float as it is; it then starts from kSumStart.
+static_assert(kBlock * 128 * 128 < 1 << 22, "no sum of a block is beyond what kSumStart allows");
 template <class W>
 constexpr bool is_float_sum = W::term == Term::scale || W::term == Term::offset;
 template <class W>
