@@ -30,7 +30,7 @@ MOST_WARPS = 32
 def test_exact_forms_fit_a_multiprocessor(name: str) -> None:
     for tokens in TOKENS:
         for tiles in TILES:
-            shape = exact_shape(tokens, tiles, name, H200)
+            shape = exact_shape(tokens, tiles, 128, name, H200)
             assert shape.shared_bytes(name) <= MOST_SHARED_BYTES
             assert shape.threads <= 32 * MOST_WARPS
             assert shape.nt % shape.tg == 0
@@ -97,7 +97,7 @@ def compiled(shape: launch.Shape, name: str) -> bytes:
 
 @pytest.mark.parametrize("name", launch.FORMATS)
 def test_every_format_compiles(name: str) -> None:
-    code = compiled(exact_shape(16, 896, name, H200), name)
+    code = compiled(exact_shape(16, 896, 128, name, H200), name)
     assert code[:4] == b"\x7fELF"
     if name in SERVED:
         assert compiled(fast_shape(2, 896, name, H200), name)[:4] == b"\x7fELF"
@@ -108,7 +108,7 @@ def test_every_format_compiles(name: str) -> None:
 
 @pytest.mark.parametrize("tokens", [8, 32, 64, 128])
 def test_every_number_of_tokens_compiles(tokens: int) -> None:
-    assert compiled(exact_shape(tokens, 256, "q4_0", H200), "q4_0")[:4] == b"\x7fELF"
+    assert compiled(exact_shape(tokens, 256, 128, "q4_0", H200), "q4_0")[:4] == b"\x7fELF"
     nt = token_tiles(tokens)
     shape = wide_shape(nt, 256, 128, "q4_0", H200) or fast_shape(nt, 256, "q4_0", H200)
     assert compiled(shape, "q4_0")[:4] == b"\x7fELF"

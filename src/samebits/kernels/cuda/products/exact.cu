@@ -3,7 +3,8 @@
 //
 // A block owns RT tiles of 16 rows at a time and all of K for NT tiles of 8 tokens. COPIERS warps copy stages of G
 // chunks; the others own a tile, a chunk of each stage and a part of the tokens (TG parts). Sums of the G chunks meet in
-// shared memory and are added in order. Compiled with FORMAT, RT, NT, G, TG, STAGES, REGISTERS.
+// shared memory and are added in order. Compiled with FORMAT, RT, NT, G, TG, STAGES, REGISTERS, TAIL (whether K
+// ends inside a chunk: without, a chunk is one run of instructions).
 #include "copying.cuh"
 #include "terms.cuh"
 
@@ -60,12 +61,12 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                 wait_barrier(full + 8 * ring.stage, ring.parity);
                 const u8 *stage = memory + ring.stage * STAGE_BYTES, *tile_stage = stage + rt * Stage::bytes;
                 float sums[NTW][4] = {};
-                if (tile < tiles) {
+                if (tile < tiles && (TAIL || G == 1 || step * SB + group * 8 < nb)) {
                     Shared<F> shared = shared_scales<F, SB>(tile_stage, group, lane, scale);
 #pragma unroll
                     for (int i = 0; i < 8; i++) {
                         const int b = group * 8 + i;
-                        if (step * SB + b >= nb) break;
+                        if (TAIL && step * SB + b >= nb) break;
                         const Operand<F> a = operand<F, SB>(tile_stage, b, lane, shared);
 #pragma unroll
                         for (int j = 0; j < NTW; j++) {

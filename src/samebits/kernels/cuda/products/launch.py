@@ -160,4 +160,5 @@ def fast_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> FastS
 
 def exact_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> ExactShape:
     """The form of exact.cu for so many tokens, 1 .. MOST_TOKENS."""
-    return exact_shape(num_tokens, num_tiles(weight.shape), weight.format.name, multiprocessors(device))
+    tiles, nb = num_tiles(weight.shape), weight.shape[1] // 32
+    return exact_shape(num_tokens, tiles, nb, weight.format.name, multiprocessors(device))

@@ -90,13 +90,14 @@ class WideShape(_Form):
 
 @dataclass(frozen=True)
 class ExactShape(_Form):
-    """Of exact.cu."""
+    """Of exact.cu; tail is 0 or 1."""
 
     rt: int
     nt: int
     g: int
     tg: int
     stages: int
+    tail: int = 0
 
     @property
     def threads(self) -> int:
@@ -109,14 +110,14 @@ class ExactShape(_Form):
         return self.stages * stage + (self.rt * self.nt * 2 * self.g * 512 if self.g > 1 else 0)
 
 
-def tiles_per_block(num_tiles: int, multiprocessors: int) -> int:
+def tiles_per_block(num_tiles: int, multiprocessors: int, most: int = MOST_TILES) -> int:
     """How many tiles of rows a block owns at a time, so that as few multiprocessors as can be wait for the others."""
 
     def busy(tiles: int) -> float:
         rounds = -(-num_tiles // (tiles * multiprocessors))
         return num_tiles / (tiles * multiprocessors * rounds)
 
-    return max(range(1, MOST_TILES + 1), key=lambda tiles: (busy(tiles), tiles))
+    return max(range(1, most + 1), key=lambda tiles: (busy(tiles), tiles))
 
 
 # By tiles of 8 tokens: groups along K and along tokens, blocks of a stage, stages.
@@ -161,18 +162,21 @@ def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multi
     return None
 
 
-def exact_shape(num_tokens: int, num_tiles: int, format_name: str, multiprocessors: int) -> ExactShape:
-    """The form for so many tokens and tiles of rows: more warps share K where a block has few tiles, or few tokens."""
-    tiles = tiles_per_block(num_tiles, multiprocessors)
+def exact_shape(
+    num_tokens: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int
+) -> ExactShape:
+    """The form for so many tokens and tiles of rows: more warps share K, or the tokens, where a block has few tiles."""
+    tiles = tiles_per_block(num_tiles, multiprocessors, 2 * MOST_TILES if num_tokens <= 16 else MOST_TILES)
+    alone = 1 if tiles >= MOST_TILES else 2  # groups where a block has some tiles
     if num_tokens <= 16:
         nt = 1 if num_tokens <= 8 else 2
-        shape = ExactShape(2, nt, 8, 1, 2) if tiles > 3 else ExactShape(tiles, nt, 4, 1, 3)
+        shape = ExactShape(tiles, nt, alone, 1, 4) if tiles > 3 else ExactShape(tiles, nt, 4, 1, 4 if tiles < 3 else 3)
     elif num_tokens <= 32:
-        shape = ExactShape(tiles, 4, 1 if tiles > 3 else 2, 2, 4)
-    elif tiles >= 3:
-        shape = ExactShape(tiles, 8, 1, 1 if tiles > 3 else 4, 3)
+        shape = ExactShape(tiles, 4, alone, 1, 5) if tiles > 3 else ExactShape(tiles, 4, 4, 1, 3)
+    elif num_tokens <= 64:
+        shape = ExactShape(tiles, 8, 1, alone if tiles > 3 else 4, 5) if tiles >= 3 else ExactShape(tiles, 8, 2, 2, 4)
     else:
-        shape = ExactShape(tiles, 8, 2, 2, 3) if num_tokens <= 64 else ExactShape(tiles, 8, 1, 2, 4)
+        shape = ExactShape(tiles, 16, 1, 4, 5)
     while shape.shared_bytes(format_name) > MOST_SHARED_BYTES:
         if shape.stages > 2:
             shape = replace(shape, stages=shape.stages - 1)
@@ -180,4 +184,4 @@ def exact_shape(num_tokens: int, num_tiles: int, format_name: str, multiprocesso
             shape = replace(shape, g=shape.g // 2, stages=3)
         else:
             shape = replace(shape, rt=shape.rt - 1, stages=3)
-    return shape
+    return replace(shape, tail=int(num_blocks % CHUNK != 0))

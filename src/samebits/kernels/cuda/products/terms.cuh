@@ -1,7 +1,6 @@
 // The portable term of a block of 32 by int8 matrix instructions; docs/numerics.md, section 4, has the formulas.
 //
-// An integer sum starts at the bits of 1.5 * 2^(23 - SHIFT), so that it is a float as it stands: what it started at is
-// taken off, exactly, and with it the 2^SHIFT that codes are scaled by where that saves taking an offset off them.
+// Codes are scaled by 2^SHIFT where that saves taking an offset off them; scales by 2^-SHIFT, which changes no bit of a term.
 #pragma once
 #include "formats.cuh"
 
@@ -22,6 +21,11 @@ __device__ __forceinline__ float from_half(u16 h) {
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
     return f;
+}
+
+template <int F>
+__device__ __forceinline__ float unshifted(float d) {
+    return shift_of(F) ? __fmul_rn(d, 1.0f / (1 << shift_of(F))) : d;
 }
 
 __device__ __forceinline__ float from_e4m3(u32 byte) {
@@ -75,7 +79,7 @@ __device__ __forceinline__ Shared<F> shared_scales(const u8* stage, int chunk, u
     for (int r = 0; r < 2; r++) {
         s.d[r] = s.m[r] = scale;
         const u32 entry = chunk * 16 + lane / 4 + 8 * r;
-        if constexpr (is_super(F)) s.d[r] = from_half(read_shared<u16>(stage + S::d + entry * 2));
+        if constexpr (is_super(F)) s.d[r] = unshifted<F>(from_half(read_shared<u16>(stage + S::d + entry * 2)));
         if constexpr (has_sub_offset(F)) s.m[r] = -from_half(read_shared<u16>(stage + S::m + entry * 2));
     }
     return s;
@@ -106,40 +110,39 @@ __device__ __forceinline__ Operand<F> operand(const u8* stage, int block, u32 la
         } else if constexpr (F == mxfp4) {
             x.d[r] = __uint_as_float((u32)read_shared<u8>(stage + S::d + entry) << 23);
         } else {
-            x.d[r] = from_half(read_shared<u16>(stage + S::d + entry * 2));
+            x.d[r] = unshifted<F>(from_half(read_shared<u16>(stage + S::d + entry * 2)));
             if constexpr (has_offset(F)) x.m[r] = from_half(read_shared<u16>(stage + S::m + entry * 2));
         }
     }
     return x;
 }
 
-// Adds the block's terms of rows g (first two) and g + 8, tokens 2t and 2t + 1.
+// Adds the block's terms of rows g (first two) and g + 8, tokens 2t and 2t + 1. Integer sums start at 0: one that starts
+// at the bits of a float, to need no conversion, takes a multiplication's time more.
 template <int F>
 __device__ __forceinline__ void add_terms(float (&sums)[4], const Operand<F>& w, uint2 x, uint2 sa, uint2 asum) {
-    constexpr int start = 0x4B400000 - (shift_of(F) << 23);
-    constexpr float magic = 12582912.0f / (1 << shift_of(F));
     int s[4], h[4];
     if constexpr (has_halves(F)) {
         asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
             : "=r"(s[0]), "=r"(s[1]), "=r"(s[2]), "=r"(s[3])
-            : "r"(w.a[0]), "r"(w.a[1]), "r"(x.x), "r"(start));
+            : "r"(w.a[0]), "r"(w.a[1]), "r"(x.x), "r"(0));
         asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
             : "=r"(h[0]), "=r"(h[1]), "=r"(h[2]), "=r"(h[3])
-            : "r"(w.a[2]), "r"(w.a[3]), "r"(x.y), "r"(start));
+            : "r"(w.a[2]), "r"(w.a[3]), "r"(x.y), "r"(0));
     } else {
         asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
             "{%10,%10,%10,%10};"
             : "=r"(s[0]), "=r"(s[1]), "=r"(s[2]), "=r"(s[3])
-            : "r"(w.a[0]), "r"(w.a[1]), "r"(w.a[2]), "r"(w.a[3]), "r"(x.x), "r"(x.y), "r"(start));
+            : "r"(w.a[0]), "r"(w.a[1]), "r"(w.a[2]), "r"(w.a[3]), "r"(x.x), "r"(x.y), "r"(0));
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int r = i / 2;
         const float by = __uint_as_float(i % 2 ? sa.y : sa.x), codes = __uint_as_float(i % 2 ? asum.y : asum.x);
-        float isum = __fadd_rn(__int_as_float(s[i]), -magic), term;
+        float isum = (float)s[i], term;
         if constexpr (has_halves(F)) {
             // The products are exact, so fma rounds as their sum does.
-            float hsum = __fadd_rn(__int_as_float(h[i]), -magic);
+            float hsum = (float)h[i];
             term = __fmul_rn(__fmaf_rn(hsum, w.msub[r], __fmul_rn(isum, w.sub[r])), __fmul_rn(w.d[r], by));
         } else if constexpr (has_sub_offset(F)) {
             term = __fadd_rn(__fmul_rn(__fmul_rn(isum, w.sub[r]), __fmul_rn(w.d[r], by)),
