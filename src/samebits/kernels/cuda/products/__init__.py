@@ -1,9 +1,11 @@
 """Products of block-quantized weights for 2 to 128 tokens: weights stream through shared memory, in bulk copies.
 
-fast.cu      float16 tensor cores, with halves.cuh: the fast tier
-exact.cu     int8 tensor cores, with terms.cuh: portable
+fast.cu      float16 tensor cores, with halves.cuh: the fast tier, where neither of the others serves it
+exact.cu     int8 tensor cores, with terms.cuh: portable; the fast tier's too for few tokens
+wide.cu      float16 matrix instructions of warpgroups, with warpgroup.cuh: the fast tier for more tokens
 copying.cuh  weights and activations on their way into shared memory, by pipeline.cuh
 formats.cuh  the tiled weights of kernels/triton/lib/weights.py, in shared memory
 shapes.py    which form serves how many tokens and rows
+laid_out.py  activations in the order of exact.cu, made with their rows
 launch.py    what is served at all, and the launches
 """

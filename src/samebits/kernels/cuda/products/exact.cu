@@ -4,7 +4,7 @@
 // A block owns RT tiles of 16 rows at a time and all of K for NT tiles of 8 tokens. COPIERS warps copy stages of G
 // chunks; the others own a tile, a chunk of each stage and a part of the tokens (TG parts). Sums of the G chunks meet in
 // shared memory and are added in order. Compiled with FORMAT, RT, NT, G, TG, STAGES, REGISTERS, TAIL (whether K
-// ends inside a chunk: without, a chunk is one run of instructions).
+// ends inside a chunk: without, a chunk is one run of instructions), FUSED (the fast tier's terms).
 #include "copying.cuh"
 #include "terms.cuh"
 
@@ -53,6 +53,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
         // where the sums of a tile's chunks meet: [2][G][4 * NTW * 32] floats
         u8* meeting = memory + STAGES * STAGE_BYTES + (tg * RT + rt) * (2 * G * NTW * 512);
         const u32 thread = group * 32 + lane;
+        const u32 signs = 0x80808080 ^ (u32)(nb >> 31);  // what a compiler cannot know
         Ring<STAGES> ring;
         for (int round = 0; round < rounds; round++) {
             const int tile = (blockIdx.x + round * gridDim.x) * RT + rt;
@@ -62,7 +63,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                 const u8 *stage = memory + ring.stage * STAGE_BYTES, *tile_stage = stage + rt * Stage::bytes;
                 float sums[NTW][4] = {};
                 if (tile < tiles && (TAIL || G == 1 || step * SB + group * 8 < nb)) {
-                    Shared<F> shared = shared_scales<F, SB>(tile_stage, group, lane, scale);
+                    Shared<F> shared = shared_scales<F, SB>(tile_stage, group, lane, scale, signs);
 #pragma unroll
                     for (int i = 0; i < 8; i++) {
                         const int b = group * 8 + i;
@@ -75,7 +76,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                             uint2 sa = read_shared<uint2>(stage + SCALES_AT + b * SCALES_BLOCK + n * 32 + t * 8);
                             uint2 asum = make_uint2(0, 0);
                             if (SUMS) asum = read_shared<uint2>(stage + SUMS_AT + b * SCALES_BLOCK + n * 32 + t * 8);
-                            add_terms<F>(sums[j], a, x, sa, asum);
+                            add_terms<F, FUSED>(sums[j], a, x, sa, asum);
                         }
                     }
                 }
@@ -110,7 +111,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                 const int row = tile * 16 + from / 4 + which % 4 / 2 * 8;
                 const int token = (blockIdx.y * NT + tg * NTW + which / 4) * 8 + 2 * (from % 4) + which % 2;
                 if (row < num_rows && token < num_tokens) {
-                    float value = settled(total[i]);
+                    float value = settled(__fmul_rn(total[i], 1.0f / (1 << shift_of(F))));
                     if (bias) value = settled(__fadd_rn(value, bias[row]));
                     y[(u64)token * num_rows + row] = value;
                 }

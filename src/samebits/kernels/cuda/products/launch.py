@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ HERE = Path(__file__).parent
 ARCH, CAPABILITY = "sm_90a", 90  # machine code of sm_90a runs on nothing else
 FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
 MOST_TOKENS = 128
+# Tokens up to which exact.cu serves the fast tier too; those of other formats are 16.
+FUSED_TOKENS = {"q4_1": 8, "q5_1": 8, "q4_k": 8, "q5_k": 8, "q6_k": 8, "nvfp4": 0}
 FEW_TOKENS, FEW_BYTES = 8, 4 << 20  # so few tokens of so small a weight are served sooner by one launch of Triton's
 
 
@@ -42,7 +45,7 @@ def _has_compiler() -> bool:
         return False
 
 
-def _is_device(device: torch.device) -> bool:
+def is_served(device: torch.device) -> bool:
     """Whether this machine code can be compiled and run for a device."""
     facts = facts_of(device)
     return PTX_HERE and facts is not None and facts.target.arch == CAPABILITY and _has_compiler()
@@ -52,7 +55,7 @@ def serves(num_tokens: int, weight: Tiled, device: torch.device) -> bool:
     """Whether a product of so many tokens is launched from here."""
     if not 1 < num_tokens <= MOST_TOKENS or weight.format.name not in FORMATS or 0 in weight.shape:
         return False
-    return (num_tokens > FEW_TOKENS or weight.data.numel() >= FEW_BYTES) and _is_device(device)
+    return (num_tokens > FEW_TOKENS or weight.data.numel() >= FEW_BYTES) and is_served(device)
 
 
 Shape = FastShape | WideShape | ExactShape
@@ -158,7 +161,13 @@ def fast_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> FastS
     return wide_shape(nt, tiles, weight.shape[1] // 32, name, count) or fast_shape(nt, tiles, name, count)
 
 
-def exact_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> ExactShape:
-    """The form of exact.cu for so many tokens, 1 .. MOST_TOKENS."""
+def takes_fused(num_tokens: int, weight: Tiled) -> bool:
+    """Whether exact.cu, with fused terms, serves so few tokens sooner than fast.cu."""
+    return num_tokens <= FUSED_TOKENS.get(weight.format.name, 16)
+
+
+def exact_shape_of(num_tokens: int, weight: Tiled, device: torch.device, fused: bool) -> ExactShape:
+    """The form of exact.cu for so many tokens, 1 .. MOST_TOKENS; fused: with the fast tier's terms."""
     tiles, nb = num_tiles(weight.shape), weight.shape[1] // 32
-    return exact_shape(num_tokens, tiles, nb, weight.format.name, multiprocessors(device))
+    shape = exact_shape(num_tokens, tiles, nb, weight.format.name, multiprocessors(device))
+    return replace(shape, fused=int(fused))

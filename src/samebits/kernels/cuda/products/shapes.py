@@ -90,7 +90,7 @@ class WideShape(_Form):
 
 @dataclass(frozen=True)
 class ExactShape(_Form):
-    """Of exact.cu; tail is 0 or 1."""
+    """Of exact.cu; tail and fused are 0 or 1."""
 
     rt: int
     nt: int
@@ -98,6 +98,7 @@ class ExactShape(_Form):
     tg: int
     stages: int
     tail: int = 0
+    fused: int = 0
 
     @property
     def threads(self) -> int:
@@ -162,21 +163,25 @@ def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multi
     return None
 
 
-def exact_shape(
-    num_tokens: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int
-) -> ExactShape:
+def exact_width(num_tokens: int) -> int:
+    """Tiles of 8 tokens that exact.cu takes side by side, for 1 .. 128 tokens."""
+    return next(tiles for tiles in (1, 2, 4, 8, 16) if num_tokens <= 8 * tiles)
+
+
+def exact_shape(num_tokens: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> ExactShape:
     """The form for so many tokens and tiles of rows: more warps share K, or the tokens, where a block has few tiles."""
-    tiles = tiles_per_block(num_tiles, multiprocessors, 2 * MOST_TILES if num_tokens <= 16 else MOST_TILES)
-    alone = 1 if tiles >= MOST_TILES else 2  # groups where a block has some tiles
-    if num_tokens <= 16:
-        nt = 1 if num_tokens <= 8 else 2
-        shape = ExactShape(tiles, nt, alone, 1, 4) if tiles > 3 else ExactShape(tiles, nt, 4, 1, 4 if tiles < 3 else 3)
-    elif num_tokens <= 32:
-        shape = ExactShape(tiles, 4, alone, 1, 5) if tiles > 3 else ExactShape(tiles, 4, 4, 1, 3)
-    elif num_tokens <= 64:
-        shape = ExactShape(tiles, 8, 1, alone if tiles > 3 else 4, 5) if tiles >= 3 else ExactShape(tiles, 8, 2, 2, 4)
+    nt = exact_width(num_tokens)
+    tiles = tiles_per_block(num_tiles, multiprocessors, 2 * MOST_TILES if nt <= 2 else MOST_TILES)
+    some = 1 if tiles >= MOST_TILES else 2  # groups of a block with some tiles
+    if nt <= 2:
+        few = ExactShape(tiles, nt, 2, 1, 5) if tiles == 2 and num_blocks < 256 else ExactShape(tiles, nt, 4, 1, 4)
+        shape = ExactShape(tiles, nt, some, 1, 4) if tiles > 3 else few
+    elif nt == 4:
+        shape = ExactShape(tiles, nt, some, 1, 5) if tiles > 3 else ExactShape(tiles, nt, 4, 1, 3)
+    elif nt == 8:
+        shape = ExactShape(tiles, nt, 1, some if tiles > 3 else 4, 5) if tiles >= 3 else ExactShape(tiles, nt, 2, 2, 4)
     else:
-        shape = ExactShape(tiles, 16, 1, 4, 5)
+        shape = ExactShape(tiles, nt, 1, 4, 5)
     while shape.shared_bytes(format_name) > MOST_SHARED_BYTES:
         if shape.stages > 2:
             shape = replace(shape, stages=shape.stages - 1)

@@ -1,6 +1,7 @@
 // The portable term of a block of 32 by int8 matrix instructions; docs/numerics.md, section 4, has the formulas.
 //
-// Codes are scaled by 2^SHIFT where that saves taking an offset off them; scales by 2^-SHIFT, which changes no bit of a term.
+// Codes are scaled by 2^SHIFT where that saves taking an offset off them, and with them all terms and sums, none of which
+// comes near the largest float: a result is 2^-SHIFT times its sum.
 #pragma once
 #include "formats.cuh"
 
@@ -9,6 +10,7 @@ __host__ __device__ constexpr int shift_of(int f) { return f == q4_0 ? 4 : f == 
 template <int F>
 struct Shared {  // what the blocks of a chunk have in common, of rows g and g + 8
     float d[2], m[2];
+    u32 signs;  // 0x80808080: as a constant it would be loaded anew for each use
 };
 
 template <int F>
@@ -21,11 +23,6 @@ __device__ __forceinline__ float from_half(u16 h) {
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
     return f;
-}
-
-template <int F>
-__device__ __forceinline__ float unshifted(float d) {
-    return shift_of(F) ? __fmul_rn(d, 1.0f / (1 << shift_of(F))) : d;
 }
 
 __device__ __forceinline__ float from_e4m3(u32 byte) {
@@ -45,10 +42,9 @@ __device__ __forceinline__ void look_up(u32 w, u32 t0, u32 t1, u32 t2, u32 t3, u
 
 // Elements 4t .. and 16 + 4t .. of a block as int8 times 2^SHIFT.
 template <int F>
-__device__ __forceinline__ void code_words(u32 w, u32 w_next, uint2 high, u32 t, u32& first, u32& second) {
+__device__ __forceinline__ void code_words(u32 w, u32 w_next, uint2 high, u32 t, u32 signs, u32& first, u32& second) {
     if constexpr (F == q4_0) {
-        w ^= 0x88888888;
-        first = w << 4 & 0xF0F0F0F0, second = w & 0xF0F0F0F0;
+        first = (w << 4 & 0xF0F0F0F0) ^ signs, second = (w & 0xF0F0F0F0) ^ signs;
     } else if constexpr (F == q8_0) {
         first = w, second = w_next;
     } else if constexpr (F == q5_0) {
@@ -61,8 +57,8 @@ __device__ __forceinline__ void code_words(u32 w, u32 w_next, uint2 high, u32 t,
         second = (w >> 4 & 0x0F0F0F0F) | (bits & 0x10101010);
     } else if constexpr (F == q6_k) {
         u32 low_bits = high.x >> (2 * t), high_bits = high.y >> (2 * t);
-        first = (w << 2 & 0x3C3C3C3C) | ((low_bits << 6 & 0xC0C0C0C0) ^ 0x80808080);
-        second = (w >> 2 & 0x3C3C3C3C) | ((high_bits << 6 & 0xC0C0C0C0) ^ 0x80808080);
+        first = (w << 2 & 0x3C3C3C3C) | ((low_bits << 6 & 0xC0C0C0C0) ^ signs);
+        second = (w >> 2 & 0x3C3C3C3C) | ((high_bits << 6 & 0xC0C0C0C0) ^ signs);
     } else if constexpr (F == nvfp4 || F == mxfp4) {
         // twice E2M1: 0 1 2 3 4 6 8 12 and the negatives
         look_up(w, 0x03020100, 0x0C080604, 0xFDFEFF00, 0xF4F8FAFC, first, second);
@@ -72,14 +68,15 @@ __device__ __forceinline__ void code_words(u32 w, u32 w_next, uint2 high, u32 t,
 }
 
 template <int F, int BLOCKS>
-__device__ __forceinline__ Shared<F> shared_scales(const u8* stage, int chunk, u32 lane, float scale) {
+__device__ __forceinline__ Shared<F> shared_scales(const u8* stage, int chunk, u32 lane, float scale, u32 signs) {
     using S = TileStage<F, BLOCKS>;
     Shared<F> s;
+    s.signs = signs;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         s.d[r] = s.m[r] = scale;
         const u32 entry = chunk * 16 + lane / 4 + 8 * r;
-        if constexpr (is_super(F)) s.d[r] = unshifted<F>(from_half(read_shared<u16>(stage + S::d + entry * 2)));
+        if constexpr (is_super(F)) s.d[r] = from_half(read_shared<u16>(stage + S::d + entry * 2));
         if constexpr (has_sub_offset(F)) s.m[r] = -from_half(read_shared<u16>(stage + S::m + entry * 2));
     }
     return s;
@@ -96,7 +93,7 @@ __device__ __forceinline__ Operand<F> operand(const u8* stage, int block, u32 la
         uint2 bits = make_uint2(0, 0);
         if constexpr (F == q6_k) bits = read_shared<uint2>(stage + S::high + entry * 8);
         if constexpr (has_fifth_bits(F)) bits.x = read_shared<u32>(stage + S::high + entry * 4);
-        code_words<F>(words.w[r][0], words.w[r][1], bits, lane % 4, x.a[r], x.a[r + 2]);
+        code_words<F>(words.w[r][0], words.w[r][1], bits, lane % 4, shared.signs, x.a[r], x.a[r + 2]);
         x.d[r] = shared.d[r], x.m[r] = shared.m[r], x.sub[r] = x.msub[r] = 0.0f;
         if constexpr (F == nvfp4) {
             u32 pair = read_shared<u16>(stage + S::sub + entry * 2);
@@ -110,7 +107,7 @@ __device__ __forceinline__ Operand<F> operand(const u8* stage, int block, u32 la
         } else if constexpr (F == mxfp4) {
             x.d[r] = __uint_as_float((u32)read_shared<u8>(stage + S::d + entry) << 23);
         } else {
-            x.d[r] = unshifted<F>(from_half(read_shared<u16>(stage + S::d + entry * 2)));
+            x.d[r] = from_half(read_shared<u16>(stage + S::d + entry * 2));
             if constexpr (has_offset(F)) x.m[r] = from_half(read_shared<u16>(stage + S::m + entry * 2));
         }
     }
@@ -118,8 +115,8 @@ __device__ __forceinline__ Operand<F> operand(const u8* stage, int block, u32 la
 }
 
 // Adds the block's terms of rows g (first two) and g + 8, tokens 2t and 2t + 1. Integer sums start at 0: one that starts
-// at the bits of a float, to need no conversion, takes a multiplication's time more.
-template <int F>
+// at the bits of a float, to need no conversion, takes a multiplication's time more. Fused: rounded less, for the fast tier.
+template <int F, bool Fused>
 __device__ __forceinline__ void add_terms(float (&sums)[4], const Operand<F>& w, uint2 x, uint2 sa, uint2 asum) {
     int s[4], h[4];
     if constexpr (has_halves(F)) {
@@ -140,11 +137,16 @@ __device__ __forceinline__ void add_terms(float (&sums)[4], const Operand<F>& w,
         const int r = i / 2;
         const float by = __uint_as_float(i % 2 ? sa.y : sa.x), codes = __uint_as_float(i % 2 ? asum.y : asum.x);
         float isum = (float)s[i], term;
-        if constexpr (has_halves(F)) {
-            // The products are exact, so fma rounds as their sum does.
-            float hsum = (float)h[i];
-            term = __fmul_rn(__fmaf_rn(hsum, w.msub[r], __fmul_rn(isum, w.sub[r])), __fmul_rn(w.d[r], by));
-        } else if constexpr (has_sub_offset(F)) {
+        // The products are exact, so fma rounds as their sum does.
+        if constexpr (has_halves(F)) isum = __fmaf_rn((float)h[i], w.msub[r], __fmul_rn(isum, w.sub[r]));
+        if constexpr (Fused) {
+            float d = w.d[r], m = w.m[r];
+            if constexpr (has_sub_offset(F)) d *= w.sub[r], m *= w.msub[r];
+            if constexpr (has_offset(F) || has_sub_offset(F)) sums[i] = fmaf(codes * by, m, sums[i]);
+            sums[i] = fmaf(isum, d * by, sums[i]);
+            continue;
+        }
+        if constexpr (has_sub_offset(F)) {
             term = __fadd_rn(__fmul_rn(__fmul_rn(isum, w.sub[r]), __fmul_rn(w.d[r], by)),
                              __fmul_rn(__fmul_rn(codes, w.msub[r]), __fmul_rn(w.m[r], by)));
         } else if constexpr (has_offset(F)) {

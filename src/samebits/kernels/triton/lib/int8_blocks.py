@@ -44,3 +44,15 @@ def int8_blocks(x):
 def silu_int8_blocks(gate, up):
     """int8_blocks of (gate * sigmoid(gate)) * up."""
     return int8_blocks(settle((gate * sigmoid(gate)) * up))
+
+
+@triton.jit
+def laid_block(row, block, num_blocks, width):
+    """Which of the laid-out blocks a token's block is: kernels/cuda/products/laid_out.py."""
+    return (row // width * num_blocks + block) * width + row % width
+
+
+@triton.jit
+def laid_element(j):
+    """Where element j of a laid-out block lies: words t and 4 + t of the eight side by side."""
+    return j % 16 // 4 * 8 + j // 16 * 4 + j % 4

@@ -7,10 +7,11 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
+from samebits.kernels.cuda.products.laid_out import beside
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import bits, from_bits, round_to_int, rsqrt
 from samebits.kernels.triton.lib.faults import fault, fault_word
-from samebits.kernels.triton.lib.int8_blocks import block_factors, largest_magnitude
+from samebits.kernels.triton.lib.int8_blocks import block_factors, laid_block, laid_element, largest_magnitude
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, num_rows, row_start, rows_of, sum_of_slots
 from samebits.kernels.triton.lib.settling import settle
@@ -25,9 +26,14 @@ NOT_FINITE = tl.constexpr(
 
 
 @triton.jit
-def store_steps(codes_ptr, scales_ptr, fault_ptr, steps, weights, factor, first, K: tl.constexpr, CUTS: tl.constexpr):
+def store_steps(
+    codes_ptr, scales_ptr, words_ptr, word_scales_ptr, fault_ptr, steps, weights, factor, row, width, first,
+    K: tl.constexpr, CUTS: tl.constexpr,
+):  # fmt: skip
     """The blocks of a row that threads hold as norm.py says: steps 2b and 2b + 1 make block b of each cut."""
     slot = tl.arange(0, CUTS * 16)
+    codes_ptr += row * K
+    scales_ptr += row * (K // 32)
     for b in tl.static_range(8):
         low = settle(settle(steps[2 * b] * factor) * weights[2 * b])
         high = settle(settle(steps[2 * b + 1] * factor) * weights[2 * b + 1])
@@ -36,19 +42,25 @@ def store_steps(codes_ptr, scales_ptr, fault_ptr, steps, weights, factor, first,
         amax = from_bits(tl.reshape(tl.broadcast_to(amax, [CUTS, 16]), [CUTS * 16]))
         to_code, scale, refused = block_factors(amax)
         column, inside = first + b * 32, first + b * 32 < K
-        tl.store(codes_ptr + column, round_to_int(low * to_code).to(tl.int8), mask=inside)
-        tl.store(codes_ptr + column + 16, round_to_int(high * to_code).to(tl.int8), mask=inside)
+        low, high = round_to_int(low * to_code).to(tl.int8), round_to_int(high * to_code).to(tl.int8)
+        tl.store(codes_ptr + column, low, mask=inside)
+        tl.store(codes_ptr + column + 16, high, mask=inside)
         # one thread of a block stores for it: its values are where it is
         lead = inside & (slot % 16 == 0)
         tl.store(scales_ptr + column // 32, scale, mask=lead)
+        if words_ptr is not None:
+            laid = laid_block(row, column // 32, K // 32, width)
+            tl.store(words_ptr + laid * 32 + laid_element(slot % 16), low, mask=inside)
+            tl.store(words_ptr + laid * 32 + laid_element(slot % 16 + 16), high, mask=inside)
+            tl.store(word_scales_ptr + laid, scale, mask=lead)
         fault_where(fault_ptr, NOT_FINITE, refused & lead)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width"])
 def few_rows_kernel(
     x_ptr, residual_ptr, weight_ptr, codes_ptr, scales_ptr, fault_ptr, outer, inner, residual_outer, residual_inner,
     inv_k, eps, K: tl.constexpr, GROUP: tl.constexpr, RESIDUAL_GROUP: tl.constexpr, CUTS: tl.constexpr,
-    ASM: tl.constexpr, CHAINED: tl.constexpr,
+    ASM: tl.constexpr, words_ptr, word_scales_ptr, width, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """A program owns a row and keeps it in registers: the fewest steps one after another."""
     row = tl.program_id(0).to(tl.int64)
@@ -60,9 +72,9 @@ def few_rows_kernel(
     wait_for_previous(CHAINED)
     steps, slots = add_to_residual(x_ptrs, residual_ptrs, first, K)
     factor = rsqrt(settle(row_sum(slots, ASM)) * inv_k + eps)
-    codes_ptr += row * K
-    scales_ptr += row * (K // 32)
-    store_steps(codes_ptr, scales_ptr, fault_ptr, steps, weights, factor, first, K, CUTS)
+    store_steps(
+        codes_ptr, scales_ptr, words_ptr, word_scales_ptr, fault_ptr, steps, weights, factor, row, width, first, K, CUTS
+    )
 
 
 @triton.jit
@@ -109,7 +121,7 @@ def add_rms_norm_q8(
     count, options = num_rows(x), {**chained(codes.device), **UNFUSED}
     assembly = in_shared_memory(cuts)
     if count <= FEW_ROWS and (assembly or INTERPRETED):
-        few_rows_kernel[(count,)](*given, assembly, num_warps=max(1, cuts // 2), **options)
+        few_rows_kernel[(count,)](*given, assembly, **beside(codes), num_warps=max(1, cuts // 2), **options)
     else:
         blocks = min(MOST_BLOCKS, triton.next_power_of_2(width // 32))
         many_rows_kernel[(count,)](*given, blocks, num_warps=min(8, max(1, cuts // 4)), **options)

@@ -7,10 +7,17 @@ import triton
 import triton.language as tl
 
 from samebits.core.tiers import Tier
+from samebits.kernels.cuda.products.laid_out import beside
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import round_to_int
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT, block_factors, largest_magnitude
+from samebits.kernels.triton.lib.int8_blocks import (
+    QUANTIZE_FAULT,
+    block_factors,
+    laid_block,
+    laid_element,
+    largest_magnitude,
+)
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, num_rows, row_start, rows_of
 
@@ -18,9 +25,9 @@ NOT_FINITE = tl.constexpr(QUANTIZE_FAULT)
 BLOCKS = 16  # of a program, one after another in a row
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width"])
 def quantize_kernel(
-    x_ptr, codes_ptr, scales_ptr, fault_ptr, NB, num_groups, outer, inner,
+    x_ptr, codes_ptr, scales_ptr, fault_ptr, NB, num_groups, outer, inner, words_ptr, word_scales_ptr, width,
     GROUP: tl.constexpr, BLOCKS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
@@ -32,9 +39,15 @@ def quantize_kernel(
     wait_for_previous(CHAINED)
     x = load_wide(x_ptr + row_start(row, GROUP, outer, inner) + element, inside)
     factor, scale, refused = block_factors(largest_magnitude(x, 1)[:, None])
-    tl.store(codes_ptr + row * NB * 32 + element, round_to_int(x * factor).to(tl.int8), mask=inside)
+    codes = round_to_int(x * factor).to(tl.int8)
+    tl.store(codes_ptr + row * NB * 32 + element, codes, mask=inside)
     # one thread of a block stores for it: its values are where it is
-    tl.store(scales_ptr + row * NB + block + within * 0, scale, mask=inside & (within == 0))
+    lead = inside & (within == 0)
+    tl.store(scales_ptr + row * NB + block + within * 0, scale, mask=lead)
+    if words_ptr is not None:
+        laid = laid_block(row, block, NB, width)
+        tl.store(words_ptr + laid * 32 + laid_element(within), codes, mask=inside)
+        tl.store(word_scales_ptr + laid + within * 0, scale, mask=lead)
     fault_where(fault_ptr, NOT_FINITE, refused & (within == 0))
 
 
@@ -48,7 +61,7 @@ def quantize_q8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     x, group, outer, inner = rows_of(x)
     num_groups = triton.cdiv(num_blocks, BLOCKS)
     quantize_kernel[(num_rows(x) * num_groups,)](
-        x, codes, scales, fault_word(x.device), num_blocks, num_groups, outer, inner,
-        group, BLOCKS, num_warps=4, **chained(x.device), **UNFUSED,
+        x, codes, scales, fault_word(x.device), num_blocks, num_groups, outer, inner, **beside(codes),
+        GROUP=group, BLOCKS=BLOCKS, num_warps=4, **chained(x.device), **UNFUSED,
     )  # fmt: skip
     return codes, scales

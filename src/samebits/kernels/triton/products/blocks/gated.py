@@ -7,9 +7,16 @@ import triton
 import triton.language as tl
 
 from samebits.core.format import BLOCK
+from samebits.kernels.cuda.products.laid_out import beside
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT, int8_blocks, silu_int8_blocks
+from samebits.kernels.triton.lib.int8_blocks import (
+    QUANTIZE_FAULT,
+    int8_blocks,
+    laid_block,
+    laid_element,
+    silu_int8_blocks,
+)
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.rows.gated import activated
@@ -17,13 +24,14 @@ from samebits.kernels.triton.rows.gated import activated
 SILU_BLOCKS = 32  # of a program that ends gemm_silu_q8 for many tokens
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width"])
 def gated_kernel(
-    x_ptr, codes_ptr, scales_ptr, fault_ptr, blocks, alpha, limit,
+    x_ptr, codes_ptr, scales_ptr, fault_ptr, blocks, alpha, limit, words_ptr, word_scales_ptr, width,
     FORM: tl.constexpr, BLOCKS: tl.constexpr, FAULT: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """BLOCKS blocks of a row [2H]; FORM, alpha, limit: of rows/gated.py."""
-    row = tl.program_id(0).to(tl.int64) * blocks
+    token = tl.program_id(0).to(tl.int64)
+    row = token * blocks
     block = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
     column, inside = block[:, None] * 32 + tl.arange(0, 32)[None, :], block < blocks
     wait_for_previous(CHAINED)
@@ -35,6 +43,11 @@ def gated_kernel(
         codes, scale, refused = int8_blocks(settle(activated(gate, up, alpha, limit, FORM)))
     tl.store(codes_ptr + row * 32 + column, codes, mask=inside[:, None])
     tl.store(scales_ptr + row + block, scale, mask=inside)
+    if words_ptr is not None:
+        laid = laid_block(token, block, blocks, width)
+        place = laid[:, None] * 32 + laid_element(tl.arange(0, 32))[None, :]
+        tl.store(words_ptr + place, codes, mask=inside[:, None])
+        tl.store(word_scales_ptr + laid, scale, mask=inside)
     tl.store(fault_ptr, FAULT, mask=tl.max((refused & inside).to(tl.int32), axis=0) != 0)
 
 
@@ -52,7 +65,7 @@ def gated_quantized(
         blocks = half // BLOCK
         width = min(most_blocks, triton.next_power_of_2(blocks))
         gated_kernel[num_tokens, triton.cdiv(blocks, width)](
-            x, codes, scales, fault_word(x.device), blocks, alpha, limit, FORM=form, BLOCKS=width, FAULT=QUANTIZE_FAULT,
-            num_warps=4, **chained(x.device), **UNFUSED,
+            x, codes, scales, fault_word(x.device), blocks, alpha, limit, **beside(codes), FORM=form, BLOCKS=width,
+            FAULT=QUANTIZE_FAULT, num_warps=4, **chained(x.device), **UNFUSED,
         )  # fmt: skip
     return codes, scales

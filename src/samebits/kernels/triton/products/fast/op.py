@@ -15,7 +15,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
-from samebits.kernels.cuda.products.launch import fast_shape_of, multiply_fast, serves
+from samebits.kernels.cuda.products.launch import fast_shape_of, multiply_fast, serves, takes_fused
 from samebits.kernels.cuda.products.shapes import WideShape
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import PTX_HERE
@@ -25,6 +25,7 @@ from samebits.kernels.triton.lib.scratch import counters
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
 from samebits.kernels.triton.products.blocks.gated import SILU_BLOCKS, gated_quantized
+from samebits.kernels.triton.products.blocks.many.launch import gemm_streamed
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.fast.activations import fragments, widened
 from samebits.kernels.triton.products.fast.dequant import SERVED, dequantized, planes_of, values
@@ -190,6 +191,8 @@ def _product(
 ) -> torch.Tensor:
     """float32 [T, N], neither of them 0, for more than MOST_ALONE tokens, or as many as kernels/cuda serves."""
     if serves(codes.shape[0], weight, codes.device):
+        if takes_fused(codes.shape[0], weight):
+            return gemm_streamed(codes, scales, weight, bias, op_name, fused=True)
         return _streamed_tokens(codes, scales, weight, bias, op_name)
     if codes.shape[0] <= MOST_SOME or INTERPRETED:
         return _some_tokens(codes, scales, weight, bias, op_name)

@@ -10,6 +10,7 @@ import torch
 import triton
 
 from samebits.core.format import BLOCK
+from samebits.kernels.cuda.products.laid_out import laid_out
 from samebits.kernels.cuda.products.launch import exact_shape_of, multiply_exact
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
@@ -17,7 +18,7 @@ from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import CHUNK, TILE, plane_views
 from samebits.kernels.triton.products.blocks.checks import activation_faults
-from samebits.kernels.triton.products.blocks.many.activations import arranged
+from samebits.kernels.triton.products.blocks.many.activations import WITH_OFFSETS, arranged
 from samebits.kernels.triton.products.blocks.many.dot import gemm_dot
 from samebits.kernels.triton.products.blocks.many.terms import KINDS
 from samebits.kernels.triton.products.blocks.many.warps import gemm_warps
@@ -108,13 +109,17 @@ def gemm_int8(
 
 
 def gemm_streamed(
-    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op: str
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op: str, *, fused: bool = False
 ) -> torch.Tensor:
-    """The same by kernels/cuda, where its `serves` says so."""
-    shape = exact_shape_of(codes.shape[0], weight, codes.device)
+    """The same by kernels/cuda, where its `serves` says so; fused: with the fast tier's terms."""
+    shape = exact_shape_of(codes.shape[0], weight, codes.device, fused)
     y = torch.empty(codes.shape[0], weight.shape[0], dtype=torch.float32, device=codes.device)
-    wide = None if bias is None else bias.float().contiguous()
-    multiply_exact(*arranged(codes, scales, weight.format.name, shape.nt, op), weight, wide, y, shape)
+    made = None if weight.format.name in WITH_OFFSETS else laid_out(codes)
+    if made is None:
+        given = arranged(codes, scales, weight.format.name, shape.nt, op)
+    else:
+        given = made.words, made.scales, made.scales
+    multiply_exact(*given, weight, None if bias is None else bias.float().contiguous(), y, shape)
     return y
 
 

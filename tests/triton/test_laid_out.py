@@ -1,0 +1,57 @@
+"""What kernels write beside their int8 rows is what a product would have laid out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import samebits.formats  # noqa: F401  registers them
+from samebits.kernels.cuda.products import laid_out as carrying
+from samebits.kernels.cuda.products.laid_out import laid_out
+from samebits.kernels.cuda.products.shapes import exact_width
+from samebits.kernels.triton.lib.registry import INTERPRETED
+from samebits.kernels.triton.products.blocks.gated import gated_quantized
+from samebits.kernels.triton.products.blocks.many.activations import arranged
+from samebits.kernels.triton.rows.norm_q8 import add_rms_norm_q8
+from samebits.kernels.triton.rows.quantize import quantize_q8
+
+pytestmark = pytest.mark.skipif(not INTERPRETED, reason="runs in Triton's interpreter")
+WIDTH = 320  # ten blocks: no power of two
+
+
+@pytest.fixture(autouse=True)
+def a_device_with_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "is_served", lambda device: True)
+
+
+def made_by(op: str, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(num_tokens, WIDTH, generator=torch.Generator().manual_seed(num_tokens))
+    if op == "quantize_q8":
+        return quantize_q8(x)
+    if op == "gated":
+        return gated_quantized(torch.cat([x, x.flip(0)], dim=1), 4)
+    return add_rms_norm_q8(x, torch.ones_like(x), torch.ones(WIDTH))[:2]
+
+
+@pytest.mark.parametrize("num_tokens", [2, 8, 9, 16])
+@pytest.mark.parametrize("op", ["quantize_q8", "gated", "add_rms_norm_q8"])
+def test_they_are_what_a_launch_of_their_own_lays_out(op: str, num_tokens: int) -> None:
+    codes, scales = made_by(op, num_tokens)
+    made = laid_out(codes)
+    assert made is not None
+    words, word_scales, _ = arranged(codes, scales, "q4_0", exact_width(num_tokens), "gemm_q8")
+    tokens = torch.arange(num_tokens)  # one tile of tokens; those that pad it hold what lies there
+    assert torch.equal(made.words[0][:, tokens], words.view(torch.int8).view(made.words.shape)[0][:, tokens])
+    assert torch.equal(made.scales[0][:, tokens], word_scales.view(made.scales.shape)[0][:, tokens])
+
+
+@pytest.mark.parametrize("num_tokens", [1, 17])
+def test_no_product_reads_those_of_one_token_or_many(num_tokens: int) -> None:
+    assert laid_out(made_by("quantize_q8", num_tokens)[0]) is None
+
+
+def test_a_view_or_a_copy_leaves_them_behind() -> None:
+    codes, _ = made_by("quantize_q8", 4)
+    assert laid_out(codes) is not None
+    assert laid_out(codes[:2]) is None
+    assert laid_out(codes.clone()) is None
