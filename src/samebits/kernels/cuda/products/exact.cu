@@ -20,6 +20,11 @@ static constexpr int SCALES_AT = A_BYTES + SB * CODES_BLOCK, SUMS_AT = SCALES_AT
 static constexpr int STAGE_BYTES = SUMS_AT + (SUMS ? SB * SCALES_BLOCK : 0);
 static constexpr int SHARE = (4 * NTW + G - 1) / G;  // results of a thread, where chunks meet
 
+__device__ __forceinline__ void clear(float (&sums)[NTW][4]) {
+#pragma unroll
+    for (int i = 0; i < 4 * NTW; i++) sums[i / 4][i % 4] = 0.0f;
+}
+
 extern "C" __global__ void __maxnreg__(REGISTERS)
     product_exact(const u8* data, Offsets at, const u8* codes, const u8* scales, const u8* code_sums,
                   const float* bias, float* y, float scale, int num_tokens, int num_rows, int nb) {
@@ -55,13 +60,14 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
         const u32 thread = group * 32 + lane;
         const u32 signs = 0x80808080 ^ (u32)(nb >> 31);  // what a compiler cannot know
         Ring<STAGES> ring;
+        u32 meetings = 0;
         for (int round = 0; round < rounds; round++) {
             const int tile = (blockIdx.x + round * gridDim.x) * RT + rt;
-            float total[SHARE] = {};
+            float total[SHARE] = {}, sums[NTW][4];
             for (int step = 0; step < steps; step++, ring.next()) {
                 wait_barrier(full + 8 * ring.stage, ring.parity);
                 const u8 *stage = memory + ring.stage * STAGE_BYTES, *tile_stage = stage + rt * Stage::bytes;
-                float sums[NTW][4] = {};
+                if (!FUSED || step == 0) clear(sums);
                 if (tile < tiles && (TAIL || G == 1 || step * SB + group * 8 < nb)) {
                     Shared<F> shared = shared_scales<F, SB>(tile_stage, group, lane, scale, signs);
 #pragma unroll
@@ -82,11 +88,12 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                 }
                 __syncwarp();
                 if (lane == 0) arrive(empty + 8 * ring.stage);
+                if (FUSED && step < steps - 1) continue;  // no order is kept: groups meet once
                 if constexpr (G == 1) {
 #pragma unroll
                     for (int i = 0; i < 4 * NTW; i++) total[i] = __fadd_rn(total[i], sums[i / 4][i % 4]);
                 } else {
-                    u8* place = meeting + (step & 1) * (G * NTW * 512);
+                    u8* place = meeting + (meetings++ & 1) * (G * NTW * 512);
 #pragma unroll
                     for (int i = 0; i < 4 * NTW; i++)
                         *(float*)(place + ((group * NTW * 4 + i) * 32 + lane) * 4) = sums[i / 4][i % 4];

@@ -171,11 +171,11 @@ def exact_width(num_tokens: int) -> int:
 def exact_shape(num_tokens: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> ExactShape:
     """The form for so many tokens and tiles of rows: more warps share K, or the tokens, where a block has few tiles."""
     nt = exact_width(num_tokens)
-    tiles = tiles_per_block(num_tiles, multiprocessors, 2 * MOST_TILES if nt <= 2 else MOST_TILES)
+    tiles = tiles_per_block(num_tiles, multiprocessors, 2 * MOST_TILES if nt == 2 else MOST_TILES)
     some = 1 if tiles >= MOST_TILES else 2  # groups of a block with some tiles
     if nt <= 2:
-        few = ExactShape(tiles, nt, 2, 1, 5) if tiles == 2 and num_blocks < 256 else ExactShape(tiles, nt, 4, 1, 4)
-        shape = ExactShape(tiles, nt, some, 1, 4) if tiles > 3 else few
+        few = 2 if tiles == 2 and num_blocks < 256 else 4
+        shape = ExactShape(tiles, nt, some if tiles > 3 else few, 1, 3)
     elif nt == 4:
         shape = ExactShape(tiles, nt, some, 1, 5) if tiles > 3 else ExactShape(tiles, nt, 4, 1, 3)
     elif nt == 8:
