@@ -21,7 +21,8 @@ static constexpr int A_BYTES = (TILES * Stage::bytes + 127) / 128 * 128;
 static constexpr int B_BLOCK = NT * 512;  // bytes of a block of 32 for all tokens
 static constexpr int STAGE_BYTES = A_BYTES + SB * B_BLOCK;
 static constexpr int SHARES = KG * PARTS;             // of the sums of a tile
-static constexpr int SHARE = (NT + SHARES - 1) / SHARES;  // tiles of tokens whose results a warp stores
+static constexpr int SHARE = NT / SHARES;             // tiles of tokens whose results a warp stores
+static_assert(NT % SHARES == 0);
 
 // Where all warps that add, of a block or a cluster, wait for each other.
 __device__ __forceinline__ void meet() {
@@ -96,7 +97,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                     float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll
                     for (int s = 0; s < SHARES; s++) {
-                        const u8* place = meeting + (s % KG * TILES * NT + (share + j) % NT) * 512;
+                        const u8* place = meeting + (s % KG * TILES * NT + share + j) * 512;
                         float4 other = PARTS > 1 ? read_cluster(shared_at(place), s / KG) : read_shared<float4>(place);
                         total.x += other.x, total.y += other.y, total.z += other.z, total.w += other.w;
                     }
