@@ -175,7 +175,7 @@ def exact_shape(num_tokens: int, num_tiles: int, num_blocks: int, format_name: s
     some = 1 if tiles >= MOST_TILES else 2  # groups of a block with some tiles
     if nt <= 2:
         few = 2 if tiles == 2 and num_blocks < 256 else 4
-        shape = ExactShape(tiles, nt, some if tiles > 3 else few, 1, 3)
+        shape = ExactShape(tiles, nt, some if tiles > 3 else few, 1, 5 - nt)
     elif nt == 4:
         shape = ExactShape(tiles, nt, some, 1, 5) if tiles > 3 else ExactShape(tiles, nt, 4, 1, 3)
     elif nt == 8:

@@ -29,23 +29,26 @@ from samebits.kernels.triton.products.blocks.terms import SHIFTS
 
 MAX_TOKENS = 8
 TOKENS_CHUNKS = 8  # and so warps of a program for two to eight tokens
-RESIDENT = 3  # programs of one.py that q4_0's registers let a multiprocessor hold
-FEW_REGISTERS = ("q4_0", "nvfp4", "mxfp4")  # formats that leave room for them also where K has several groups
+# Programs of one.py that a multiprocessor holds at once, of formats that are read sooner by so many that stay than by one
+# for each tile.
+RESIDENT = {"q4_0": 3, "q4_1": 4, "q4_k": 2, "q6_k": 2}
+FEW_REGISTERS = ("q4_0", "nvfp4", "mxfp4")  # formats whose programs of 16 chunks fit also where K has several groups
+SMALL_GROUPS = ("q4_1", "nvfp4")  # formats that are read sooner in groups of 8 chunks where 16 would be all of K
 SILU_BLOCKS = 4  # of a program that ends gemm_silu_q8
 
 
 def group_chunks(weight: Tiled) -> int:
     """Chunks of a group: measured on an H200, where two or three programs of 16 chunks must fit at once."""
-    chunks = triton.cdiv(weight.shape[-1], BLOCK * CHUNK)
-    wide = PTX_HERE and (chunks <= 16 or weight.format.name in FEW_REGISTERS)
+    chunks, name = triton.cdiv(weight.shape[-1], BLOCK * CHUNK), weight.format.name
+    wide = PTX_HERE and (name not in SMALL_GROUPS if chunks <= 16 else name in FEW_REGISTERS)
     return min(16 if wide else 8, max(4, triton.next_power_of_2(chunks)))
 
 
 def one_token_programs(weight: Tiled, device: torch.device) -> int:
     """Programs that share the tiles of a weight [N, K]."""
-    tiles = num_tiles(weight.shape)
-    if weight.format.name == "q4_0" and weight.shape[-1] > 8 * BLOCK * CHUNK:
-        return min(tiles, RESIDENT * multiprocessors(device) - 1)  # and one that looks for faults
+    tiles, resident = num_tiles(weight.shape), RESIDENT.get(weight.format.name)
+    if resident and weight.shape[-1] > 8 * BLOCK * CHUNK:
+        return min(tiles, resident * multiprocessors(device) - 1)  # and one that looks for faults
     return tiles
 
 
