@@ -29,8 +29,8 @@ from samebits.kernels.triton.products.blocks.terms import SHIFTS
 
 MAX_TOKENS = 8
 TOKENS_CHUNKS = 8  # and so warps of a program for two to eight tokens
-# Programs of one.py that a multiprocessor holds at once, of formats that are read sooner by so many that stay than by one
-# for each tile.
+# Programs of one.py that a multiprocessor holds at once: of formats that so many programs, which stay, read sooner than
+# one program for each tile.
 RESIDENT = {"q4_0": 3, "q4_1": 4, "q4_k": 2, "q6_k": 2}
 FEW_REGISTERS = ("q4_0", "nvfp4", "mxfp4")  # formats whose programs of 16 chunks fit also where K has several groups
 SMALL_GROUPS = ("q4_1", "nvfp4")  # formats that are read sooner in groups of 8 chunks where 16 would be all of K
