@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import samebits.formats  # noqa: F401  registers them
@@ -12,6 +14,7 @@ from samebits.kernels.cuda.products.shapes import (
     MOST_SHARED_BYTES,
     ExactShape,
     exact_shape,
+    exact_width,
     fast_shape,
     tiles_per_block,
     token_tiles,
@@ -80,6 +83,12 @@ def test_rows_are_shared_out_evenly() -> None:
     assert tiles_per_block(1, H200) == 1
 
 
+def test_one_tile_of_tokens_lies_together() -> None:
+    for tokens in TOKENS:
+        for tiles in TILES:
+            assert exact_shape(tokens, tiles, 128, "q8_0", H200).nt == exact_width(tokens)
+
+
 def test_the_fast_tier_hands_over_only_formats_it_has() -> None:
     assert set(SERVED) <= set(launch.FORMATS)
 
@@ -104,6 +113,13 @@ def test_every_format_compiles(name: str) -> None:
         wide = wide_shape(8, 896, 128, name, H200)
         assert wide
         assert compiled(wide, name)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(("tail", "fused"), [(1, 0), (0, 1), (1, 1)])
+def test_a_last_chunk_that_is_cut_and_fused_terms_compile(tail: int, fused: int) -> None:
+    shape = exact_shape(16, 36, 18 if tail else 128, "q4_1", H200)
+    assert shape.tail == tail
+    assert compiled(replace(shape, fused=fused), "q4_1")[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize("tokens", [8, 32, 64, 128])
