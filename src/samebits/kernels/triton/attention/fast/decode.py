@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention.fast.tile import batch_of, load_queries, store_rows, walk
+from samebits.kernels.triton.attention.fast.tile import batch_of, load_queries, sequence_at, store_rows, walk
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.limits import NEG_INF
 
@@ -143,20 +143,6 @@ def unit_ends(
     _, _, blocks = blocks_of(count, length, window, BLOCK_N, WINDOW)
     tiles = tl.where(count * GROUP <= most_rows, tl.cdiv(count * GROUP, BLOCK_M), 0)
     return tl.cumsum(tiles * blocks * KV_HEADS, 0)
-
-
-@triton.jit
-def sequence_at(
-    unit, ends, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr,
-    PAGE: tl.constexpr, HAS_TABLE: tl.constexpr,
-):  # fmt: skip
-    """(units before this one in its sequence, and the sequence as `batch_of` gives it)."""
-    passed = ends <= unit
-    first, count, entry, length = batch_of(
-        tl.sum(passed.to(tl.int32), 0), num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr,
-        PAGE, HAS_TABLE,
-    )  # fmt: skip
-    return unit - tl.max(tl.where(passed, ends, 0), 0), first, count, entry, length
 
 
 # sizes of a batch: a kernel for every multiple of 16 would be compiled again and again

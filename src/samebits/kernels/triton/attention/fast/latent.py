@@ -12,11 +12,10 @@ from samebits.kernels.triton.attention.fast.decode import (
     blocks_of,
     check_pages,
     clear_padding,
-    sequence_at,
     store_item,
     unit_ends,
 )
-from samebits.kernels.triton.attention.fast.tile import dot, load_queries, row_offsets, weigh
+from samebits.kernels.triton.attention.fast.tile import dot, load_queries, row_offsets, sequence_at, weigh
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.limits import NEG_INF
 

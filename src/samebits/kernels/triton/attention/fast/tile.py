@@ -35,6 +35,58 @@ def batch_of(b, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_i
 
 
 @triton.jit
+def tiles_of_long(
+    num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, most_rows,
+    BLOCK_M: tl.constexpr, BATCH: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, PAGE: tl.constexpr,
+    HAS_TABLE: tl.constexpr,
+):  # fmt: skip
+    """Of sequences of more than most_rows rows: (this program's tile, below 0 for none, tiles of all up to each).
+
+    The last tiles, the longest, come first; programs of the KV heads of a tile lie side by side.
+    """
+    _, counts, _, _ = batch_of(
+        tl.arange(0, BATCH), num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
+    )
+    tiles = tl.where(counts * GROUP > most_rows, tl.cdiv(counts * GROUP, BLOCK_M), 0)
+    ends = tl.cumsum(tiles, 0)
+    return tl.sum(tiles, 0) - 1 - tl.program_id(0) // KV_HEADS, ends
+
+
+@triton.jit
+def sequence_at(
+    number, ends, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr,
+    PAGE: tl.constexpr, HAS_TABLE: tl.constexpr,
+):  # fmt: skip
+    """(the number of a tile or unit in its sequence, the sequence as `batch_of` gives it); ends: theirs, of each."""
+    passed = ends <= number
+    first, count, entry, length = batch_of(
+        tl.sum(passed.to(tl.int32), 0), num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr,
+        PAGE, HAS_TABLE,
+    )  # fmt: skip
+    return number - tl.max(tl.where(passed, ends, 0), 0), first, count, entry, length
+
+
+@triton.jit
+def seen_by(
+    tile, count, length, window, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+):  # fmt: skip
+    """Positions that a tile of rows sees: (the first, where blocks begin that need a mask, where they end)."""
+    lowest = length - count + tile * BLOCK_M // GROUP
+    highest = length - count + (tl.minimum((tile + 1) * BLOCK_M, count * GROUP) - 1) // GROUP
+    begin = tl.zeros_like(length)
+    clear = length // BLOCK_N * BLOCK_N
+    stop = length
+    if CAUSAL:
+        clear = tl.maximum(lowest + 1, 0) // BLOCK_N * BLOCK_N
+        stop = tl.minimum(highest + 1, length)
+    if WINDOW:
+        begin = tl.maximum(lowest - window, 0)
+        clear = begin // BLOCK_N * BLOCK_N
+    return begin, clear, stop
+
+
+@triton.jit
 def row_offsets(
     at, begin, length, entry, kv_indices, num_pages, page_stride, slot_stride,
     BLOCK_N: tl.constexpr, PAGE: tl.constexpr, HAS_TABLE: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention.fast.decode import check_pages, clear_padding, sequence_at
-from samebits.kernels.triton.attention.fast.tile import batch_of, load_queries, store_rows
+from samebits.kernels.triton.attention.fast.decode import check_pages, clear_padding
+from samebits.kernels.triton.attention.fast.tile import batch_of, load_queries, sequence_at, store_rows
 from samebits.kernels.triton.attention.invariant.tile import SPLIT, join, nothing_seen, walk
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 

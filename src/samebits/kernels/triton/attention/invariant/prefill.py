@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.attention.fast.tile import batch_of, load_queries, store_rows
+from samebits.kernels.triton.attention.fast.tile import load_queries, seen_by, sequence_at, store_rows, tiles_of_long
 from samebits.kernels.triton.attention.invariant.tile import join, nothing_seen, walk
 
 
@@ -24,21 +24,16 @@ def prefill(
     WINDOW: tl.constexpr, CAP: tl.constexpr, HAS_SINKS: tl.constexpr, HAS_LSE: tl.constexpr, STAGES: tl.constexpr,
     EMULATE: tl.constexpr,
 ):  # fmt: skip
-    """Serves sequences of more than most_rows rows (queries x GROUP); the last tiles, the longest, come first."""
+    """Serves sequences of more than most_rows rows (queries x GROUP)."""
     KV_HEADS: tl.constexpr = HEADS // GROUP
-    _, counts, _, _ = batch_of(
-        tl.arange(0, BATCH), num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
-    )
-    tiles = tl.where(counts * GROUP > most_rows, tl.cdiv(counts * GROUP, BLOCK_M), 0)
-    ends = tl.cumsum(tiles, 0)
+    tile, ends = tiles_of_long(
+        num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, most_rows,
+        BLOCK_M, BATCH, KV_HEADS, GROUP, PAGE, HAS_TABLE,
+    )  # fmt: skip
     head = tl.program_id(0) % KV_HEADS
-    tile = tl.sum(tiles, 0) - 1 - tl.program_id(0) // KV_HEADS
     if tile >= 0:
-        passed = ends <= tile
-        this = tl.sum(passed.to(tl.int32), 0)
-        tile -= tl.max(tl.where(passed, ends, 0), 0)
-        first, count, entry, length = batch_of(
-            this, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
+        tile, first, count, entry, length = sequence_at(
+            tile, ends, num_sequences, num_tokens, num_indices, qo_indptr, kv_last, kv_indptr, PAGE, HAS_TABLE
         )
         num_rows = count * GROUP
         row = tile * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -46,17 +41,7 @@ def prefill(
             q, row, num_rows, first, head, q_token, q_head, fault, q_code, D, BLOCK_D, GROUP, k.dtype.element_ty
         )
         q_position = length - count + row // GROUP
-        lowest = length - count + tile * BLOCK_M // GROUP
-        highest = length - count + (tl.minimum((tile + 1) * BLOCK_M, num_rows) - 1) // GROUP
-        begin = tl.zeros_like(length)
-        clear = length // BLOCK_N * BLOCK_N
-        stop = length
-        if CAUSAL:
-            clear = tl.maximum(lowest + 1, 0) // BLOCK_N * BLOCK_N
-            stop = tl.minimum(highest + 1, length)
-        if WINDOW:
-            begin = tl.maximum(lowest - window, 0)
-            clear = begin // BLOCK_N * BLOCK_N
+        begin, clear, stop = seen_by(tile, count, length, window, BLOCK_M, BLOCK_N, GROUP, CAUSAL, WINDOW)
         keys, values = k + head * head_stride, v + head * head_stride
         total, total_sums, total_m = nothing_seen(BLOCK_M, BLOCK_D, 16)
         acc, sums, m = nothing_seen(BLOCK_M, BLOCK_D, 16)
