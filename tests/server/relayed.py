@@ -29,12 +29,17 @@ class Pace:
     """Keeps answers from running ahead of who reads them: else an answer might be over before its replica is lost."""
 
     def __init__(self) -> None:
-        self._may_tell = list[asyncio.Event]()
+        self._may_tell, self._is_held = list[asyncio.Event](), False
+
+    def hold(self) -> None:
+        """Streams that begin from here on tell of nothing."""
+        self._is_held = True
 
     def new_turn(self) -> asyncio.Event:
         """Of one stream: set whenever it may tell of one more piece."""
         may_tell = asyncio.Event()
-        may_tell.set()
+        if not self._is_held:
+            may_tell.set()
         self._may_tell.append(may_tell)
         return may_tell
 
@@ -104,7 +109,7 @@ class Turns:
 
     def __init__(self, replicas: list[Replica], pace: Pace) -> None:
         self.replicas, self.asks = replicas, list[Ask]()
-        self.read, self.go_on = pace.read, pace.go_on
+        self.read, self.go_on, self.hold = pace.read, pace.go_on, pace.hold
 
     def _next(self) -> Replica:
         return self.replicas[len(self.asks) % len(self.replicas)]

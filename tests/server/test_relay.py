@@ -172,6 +172,7 @@ def test_replicas_that_are_all_dead_are_not_asked_for_ever(model_path: Path, mon
 
 def test_a_request_that_kills_replicas_is_not_asked_for_ever(model_path: Path) -> None:
     async def scene(engine: RelayEngine, turns: Turns) -> None:
+        turns.hold()
         stream = await engine.generate(PROMPT, PLAIN)
 
         async def kill() -> None:
