@@ -87,11 +87,18 @@ def microseconds(run: Launch, copies: list[Tiled]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--format", action="append", choices=NAMES, help="of the weights; all if absent")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--format",
+        action="append",
+        choices=NAMES,
+        help="a format of weights to take; all if absent",
+    )
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     asked = parser.parse_args()
     if not (torch.cuda.is_available() and launch.is_served(torch.device("cuda"))):
-        raise SystemExit("no GPU of NVIDIA's Hopper with NVRTC is here, and kernels/cuda serves no other")
+        raise SystemExit(
+            "there is no GPU here that kernels/cuda serves: an NVIDIA Hopper, such as an H200, and NVRTC are needed"
+        )
     console, results = Console(), []
     for tier in ("fast", "portable"):
         table = Table(title=f"{tier}: microseconds" + (", share of the roof" if tier == "fast" else ""))
@@ -109,9 +116,8 @@ def main() -> None:
                     taken = microseconds(served(tokens, weight, tier), copies)
                     roof = max(size / BYTES_PER_US, 2 * num_rows * k * tokens / OPS_PER_US)
                     cells.append(f"{taken:.1f} ({roof / taken:.0%})" if tier == "fast" else f"{taken:.1f}")
-                    results.append(
-                        {"tier": tier, "format": name, "rows": num_rows, "k": k, "tokens": tokens, "us": taken}
-                    )
+                    of = {"tier": tier, "format": name, "rows": num_rows, "k": k, "tokens": tokens}
+                    results.append({**of, "microseconds": taken})
                 table.add_row(f"{name} {num_rows} x {k}", *cells)
         console.print(table)
     if asked.json:

@@ -37,7 +37,7 @@ def made_by(op: str, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("op", ["quantize_q8", "gated", "add_rms_norm_q8"])
 def test_they_are_what_a_launch_of_their_own_lays_out(op: str, num_tokens: int) -> None:
     codes, scales = made_by(op, num_tokens)
-    made = laid_out(codes)
+    made = laid_out(codes, scales)
     assert made is not None
     words, word_scales, _ = arranged(codes, scales, "q4_0", exact_width(num_tokens), "gemm_q8")
     tokens = torch.arange(num_tokens)  # one tile of tokens; those that pad it hold what lies there
@@ -47,11 +47,23 @@ def test_they_are_what_a_launch_of_their_own_lays_out(op: str, num_tokens: int) 
 
 @pytest.mark.parametrize("num_tokens", [1, 17])
 def test_no_product_reads_those_of_one_token_or_many(num_tokens: int) -> None:
-    assert laid_out(made_by("quantize_q8", num_tokens)[0]) is None
+    assert laid_out(*made_by("quantize_q8", num_tokens)) is None
 
 
 def test_a_view_or_a_copy_leaves_them_behind() -> None:
-    codes, _ = made_by("quantize_q8", 4)
-    assert laid_out(codes) is not None
-    assert laid_out(codes[:2]) is None
-    assert laid_out(codes.clone()) is None
+    codes, scales = made_by("quantize_q8", 4)
+    assert laid_out(codes, scales) is not None
+    assert laid_out(codes[:2], scales[:2]) is None
+    assert laid_out(codes.clone(), scales) is None
+
+
+def test_they_are_not_for_other_scales() -> None:
+    codes, scales = made_by("quantize_q8", 4)
+    assert laid_out(codes, scales * 2) is None
+
+
+@pytest.mark.parametrize("which", ["codes", "scales"])
+def test_what_was_written_since_is_laid_out_anew(which: str) -> None:
+    made = dict(zip(("codes", "scales"), made_by("quantize_q8", 4), strict=True))
+    made[which].copy_(made[which].flip(0))
+    assert laid_out(made["codes"], made["scales"]) is None

@@ -20,7 +20,7 @@ from samebits.backends.gpu.feeding import BUCKETS, bucket_of, padded_sizes
 from samebits.backends.interface import Compilation, Compiled, CompileProgress
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Node
-from samebits.kernels.cuda.products.laid_out import laid_out
+from samebits.kernels.cuda.products.laid_out import is_laid_out
 from samebits.kernels.record import Kernel
 from samebits.kernels.triton.lib.builds import noting_launches
 from samebits.kernels.triton.lib.devices import MEMORYLESS, DeviceFacts
@@ -73,8 +73,7 @@ class Noted(GpuExecutable):
 def _look(tensor: DeviceTensor) -> object:
     """All that a launcher can see of a tensor without memory."""
     if isinstance(tensor, torch.Tensor):
-        has_laid_out = laid_out(tensor) is not None
-        return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.data_ptr() % 16, has_laid_out
+        return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.data_ptr() % 16, is_laid_out(tensor)
     return type(tensor), tensor.format.name, tensor.shape, tensor.scale, _look(tensor.data)
 
 

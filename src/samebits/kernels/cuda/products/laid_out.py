@@ -1,7 +1,7 @@
 """Activations as exact.cu takes them, written beside their rows by the kernel that makes these: a launch less.
 
-A tensor of codes carries them along. Whoever makes another tensor of it, a view or a copy, leaves them behind; then the
-product lays its activations out itself.
+A tensor of codes carries them along. A view or a copy of it does not, and codes that come with other scales, or that
+were written since, have outgrown them: then the product lays its activations out itself.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ class LaidOut:
     width    tokens that lie side by side, a block after another: a multiple of 8
     words    int8 [tokens / width, K / 32, width, 32], padded with what lies there; a block as `laid_element` says
     scales   float32 [tokens / width, K / 32, width]
+    rows     the codes' version and the scales [T, K / 32] with theirs, as they were made: writing raises a version
     """
 
     width: int
     words: torch.Tensor
     scales: torch.Tensor
+    rows: tuple[int, torch.Tensor, int]
 
 
-def beside(codes: torch.Tensor) -> dict[str, Any]:
-    """What a kernel that fills codes [T, K] takes, to lay them out too: words_ptr, word_scales_ptr, width.
+def beside(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
+    """What a kernel that fills codes [T, K] and scales takes, to lay them out too: words_ptr, word_scales_ptr, width.
 
     The pointers are None where no product would read what they point at.
     """
@@ -42,11 +44,21 @@ def beside(codes: torch.Tensor) -> dict[str, Any]:
     width = 8 * exact_width(codes.shape[0])
     tiles, nb = -(-codes.shape[0] // width), codes.shape[1] // 32
     words = torch.empty(tiles, nb, width, 32, dtype=torch.int8, device=codes.device)
-    scales = torch.empty(tiles, nb, width, dtype=torch.float32, device=codes.device)
-    setattr(codes, CARRIED, LaidOut(width, words, scales))
-    return {"words_ptr": words, "word_scales_ptr": scales, "width": width}
+    word_scales = torch.empty(tiles, nb, width, dtype=torch.float32, device=codes.device)
+    setattr(codes, CARRIED, LaidOut(width, words, word_scales, (codes._version, scales, scales._version)))
+    return {"words_ptr": words, "word_scales_ptr": word_scales, "width": width}
 
 
-def laid_out(codes: torch.Tensor) -> LaidOut | None:
-    """What codes carry, if they do."""
-    return getattr(codes, CARRIED, None)
+def is_laid_out(codes: torch.Tensor) -> bool:
+    """Whether a tensor carries anything along."""
+    return hasattr(codes, CARRIED)
+
+
+def laid_out(codes: torch.Tensor, scales: torch.Tensor) -> LaidOut | None:
+    """What codes carry, if it is of these codes and scales as they are now."""
+    made: LaidOut | None = getattr(codes, CARRIED, None)
+    if made is None:
+        return None
+    codes_version, made_scales, scales_version = made.rows
+    is_same = made_scales is scales and (codes._version, scales._version) == (codes_version, scales_version)
+    return made if is_same else None

@@ -121,7 +121,7 @@ def add_rms_norm_q8(
     count, options = num_rows(x), {**chained(codes.device), **UNFUSED}
     assembly = in_shared_memory(cuts)
     if count <= FEW_ROWS and (assembly or INTERPRETED):
-        few_rows_kernel[(count,)](*given, assembly, **beside(codes), num_warps=max(1, cuts // 2), **options)
+        few_rows_kernel[(count,)](*given, assembly, **beside(codes, scales), num_warps=max(1, cuts // 2), **options)
     else:
         blocks = min(MOST_BLOCKS, triton.next_power_of_2(width // 32))
         many_rows_kernel[(count,)](*given, blocks, num_warps=min(8, max(1, cuts // 4)), **options)

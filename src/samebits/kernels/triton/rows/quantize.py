@@ -61,7 +61,7 @@ def quantize_q8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     x, group, outer, inner = rows_of(x)
     num_groups = triton.cdiv(num_blocks, BLOCKS)
     quantize_kernel[(num_rows(x) * num_groups,)](
-        x, codes, scales, fault_word(x.device), num_blocks, num_groups, outer, inner, **beside(codes),
+        x, codes, scales, fault_word(x.device), num_blocks, num_groups, outer, inner, **beside(codes, scales),
         GROUP=group, BLOCKS=BLOCKS, num_warps=4, **chained(x.device), **UNFUSED,
     )  # fmt: skip
     return codes, scales

@@ -65,7 +65,7 @@ def gated_quantized(
         blocks = half // BLOCK
         width = min(most_blocks, triton.next_power_of_2(blocks))
         gated_kernel[num_tokens, triton.cdiv(blocks, width)](
-            x, codes, scales, fault_word(x.device), blocks, alpha, limit, **beside(codes), FORM=form, BLOCKS=width,
-            FAULT=QUANTIZE_FAULT, num_warps=4, **chained(x.device), **UNFUSED,
+            x, codes, scales, fault_word(x.device), blocks, alpha, limit, **beside(codes, scales), FORM=form,
+            BLOCKS=width, FAULT=QUANTIZE_FAULT, num_warps=4, **chained(x.device), **UNFUSED,
         )  # fmt: skip
     return codes, scales

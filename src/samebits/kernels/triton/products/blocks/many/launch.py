@@ -114,7 +114,7 @@ def gemm_streamed(
     """The same by kernels/cuda, where its `serves` says so; fused: with the fast tier's terms."""
     shape = exact_shape_of(codes.shape[0], weight, codes.device, fused)
     y = torch.empty(codes.shape[0], weight.shape[0], dtype=torch.float32, device=codes.device)
-    made = None if weight.format.name in WITH_OFFSETS else laid_out(codes)
+    made = None if weight.format.name in WITH_OFFSETS else laid_out(codes, scales)
     if made is None:
         given = arranged(codes, scales, weight.format.name, shape.nt, op)
     else:
