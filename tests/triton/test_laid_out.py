@@ -41,8 +41,8 @@ def test_they_are_what_a_launch_of_their_own_lays_out(op: str, num_tokens: int) 
     assert made is not None
     words, word_scales, _ = arranged(codes, scales, "q4_0", exact_width(num_tokens), "gemm_q8")
     tokens = torch.arange(num_tokens)  # one tile of tokens; those that pad it hold what lies there
-    assert torch.equal(made.words[0][:, tokens], words.view(torch.int8).view(made.words.shape)[0][:, tokens])
-    assert torch.equal(made.scales[0][:, tokens], word_scales.view(made.scales.shape)[0][:, tokens])
+    assert torch.equal(made.words[:, tokens], words.view(torch.int8).view(made.words.shape)[:, tokens])
+    assert torch.equal(made.scales[:, tokens], word_scales.view(made.scales.shape)[:, tokens])
 
 
 @pytest.mark.parametrize("num_tokens", [1, 17])

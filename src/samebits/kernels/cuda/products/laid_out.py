@@ -22,9 +22,9 @@ MOST_TOKENS = 16  # beyond, stores byte by byte take longer than a launch
 class LaidOut:
     """Codes and scales of the tokens of a product.
 
-    width    tokens that lie side by side, a block after another: a multiple of 8
-    words    int8 [tokens / width, K / 32, width, 32], padded with what lies there; a block as `laid_element` says
-    scales   float32 [tokens / width, K / 32, width]
+    width    tokens, padded with what lies there, that lie side by side, a block after another
+    words    int8 [K / 32, width, 32]; a block as `laid_element` says
+    scales   float32 [K / 32, width]
     rows     the codes' version and the scales [T, K / 32] with theirs, as they were made: writing raises a version
     """
 
@@ -42,9 +42,9 @@ def beside(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
     if codes.dim() != 2 or not 1 < codes.shape[0] <= MOST_TOKENS or not is_served(codes.device):
         return {"words_ptr": None, "word_scales_ptr": None, "width": 0}
     width = 8 * exact_width(codes.shape[0])
-    tiles, nb = -(-codes.shape[0] // width), codes.shape[1] // 32
-    words = torch.empty(tiles, nb, width, 32, dtype=torch.int8, device=codes.device)
-    word_scales = torch.empty(tiles, nb, width, dtype=torch.float32, device=codes.device)
+    nb = codes.shape[1] // 32
+    words = torch.empty(nb, width, 32, dtype=torch.int8, device=codes.device)
+    word_scales = torch.empty(nb, width, dtype=torch.float32, device=codes.device)
     setattr(codes, CARRIED, LaidOut(width, words, word_scales, (codes._version, scales, scales._version)))
     return {"words_ptr": words, "word_scales_ptr": word_scales, "width": width}
 

@@ -47,12 +47,19 @@ def silu_int8_blocks(gate, up):
 
 
 @triton.jit
-def laid_block(row, block, num_blocks, width):
+def laid_block(token, block, width):
     """Which of the laid-out blocks a token's block is: kernels/cuda/products/laid_out.py."""
-    return (row // width * num_blocks + block) * width + row % width
+    return block * width + token.to(tl.int32)
 
 
 @triton.jit
 def laid_element(j):
     """Where element j of a laid-out block lies: words t and 4 + t of the eight side by side."""
     return j % 16 // 4 * 8 + j // 16 * 4 + j % 4
+
+
+@triton.jit
+def laid_bytes(laid, j):
+    """int32 [blocks, 32]: where elements j [1, 32] of laid-out blocks [blocks, 1] lie, four to a word."""
+    places = laid * 32 + laid_element(j)
+    return tl.max_contiguous(tl.multiple_of(places, [1, 4]), [1, 4])  # no compiler sees that by itself

@@ -49,7 +49,7 @@ def store_steps(
         lead = inside & (slot % 16 == 0)
         tl.store(scales_ptr + column // 32, scale, mask=lead)
         if words_ptr is not None:
-            laid = laid_block(row, column // 32, K // 32, width)
+            laid = laid_block(row, column // 32, width)
             tl.store(words_ptr + laid * 32 + laid_element(slot % 16), low, mask=inside)
             tl.store(words_ptr + laid * 32 + laid_element(slot % 16 + 16), high, mask=inside)
             tl.store(word_scales_ptr + laid, scale, mask=lead)

@@ -15,19 +15,18 @@ from samebits.kernels.triton.lib.int8_blocks import (
     QUANTIZE_FAULT,
     block_factors,
     laid_block,
-    laid_element,
+    laid_bytes,
     largest_magnitude,
 )
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, num_rows, row_start, rows_of
 
-NOT_FINITE = tl.constexpr(QUANTIZE_FAULT)
 BLOCKS = 16  # of a program, one after another in a row
 
 
-@triton.jit(do_not_specialize=["width"])
+@triton.jit(do_not_specialize=["width", "fault"])
 def quantize_kernel(
-    x_ptr, codes_ptr, scales_ptr, fault_ptr, NB, num_groups, outer, inner, words_ptr, word_scales_ptr, width,
+    x_ptr, codes_ptr, scales_ptr, fault_ptr, fault, NB, num_groups, outer, inner, words_ptr, word_scales_ptr, width,
     GROUP: tl.constexpr, BLOCKS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
@@ -45,14 +44,14 @@ def quantize_kernel(
     lead = inside & (within == 0)
     tl.store(scales_ptr + row * NB + block + within * 0, scale, mask=lead)
     if words_ptr is not None:
-        laid = laid_block(row, block, NB, width)
-        tl.store(words_ptr + laid * 32 + laid_element(within), codes, mask=inside)
+        laid = laid_block(row, block, width)
+        tl.store(words_ptr + laid_bytes(laid, within), codes, mask=inside)
         tl.store(word_scales_ptr + laid + within * 0, scale, mask=lead)
-    fault_where(fault_ptr, NOT_FINITE, refused & (within == 0))
+    fault_where(fault_ptr, fault, refused & (within == 0))
 
 
-@implements("quantize_q8", tier=Tier.PORTABLE)
-def quantize_q8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def quantized(x: torch.Tensor, fault: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """x [..., K] as (codes, scales); `fault` is stored where a value has no code."""
     num_blocks = x.shape[-1] // 32
     codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty((*x.shape[:-1], num_blocks), dtype=torch.float32, device=x.device)
@@ -61,7 +60,12 @@ def quantize_q8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     x, group, outer, inner = rows_of(x)
     num_groups = triton.cdiv(num_blocks, BLOCKS)
     quantize_kernel[(num_rows(x) * num_groups,)](
-        x, codes, scales, fault_word(x.device), num_blocks, num_groups, outer, inner, **beside(codes, scales),
+        x, codes, scales, fault_word(x.device), fault, num_blocks, num_groups, outer, inner, **beside(codes, scales),
         GROUP=group, BLOCKS=BLOCKS, num_warps=4, **chained(x.device), **UNFUSED,
     )  # fmt: skip
     return codes, scales
+
+
+@implements("quantize_q8", tier=Tier.PORTABLE)
+def quantize_q8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return quantized(x, QUANTIZE_FAULT)

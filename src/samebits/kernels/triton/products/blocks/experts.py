@@ -19,11 +19,11 @@ from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK
 from samebits.kernels.triton.products.blocks.few.experts import expert_gemv_q8
 from samebits.kernels.triton.products.blocks.gated import gated_quantized
-from samebits.kernels.triton.products.blocks.many.activations import quantized
 from samebits.kernels.triton.products.blocks.many.experts import expert_gemm_int8
 from samebits.kernels.triton.products.blocks.many.experts_dot import expert_gemm_dot
 from samebits.kernels.triton.products.blocks.ops import block_weight, tiled
 from samebits.kernels.triton.rows.elementwise import unary
+from samebits.kernels.triton.rows.quantize import quantized
 
 MOST_FEW = 64  # pairs up to which reading the weights is all that counts, where no expert has more than a few
 MOST_SHARED = 2  # pairs of an expert, on average, up to which that is so

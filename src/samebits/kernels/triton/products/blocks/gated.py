@@ -14,7 +14,7 @@ from samebits.kernels.triton.lib.int8_blocks import (
     QUANTIZE_FAULT,
     int8_blocks,
     laid_block,
-    laid_element,
+    laid_bytes,
     silu_int8_blocks,
 )
 from samebits.kernels.triton.lib.registry import UNFUSED
@@ -44,9 +44,8 @@ def gated_kernel(
     tl.store(codes_ptr + row * 32 + column, codes, mask=inside[:, None])
     tl.store(scales_ptr + row + block, scale, mask=inside)
     if words_ptr is not None:
-        laid = laid_block(token, block, blocks, width)
-        place = laid[:, None] * 32 + laid_element(tl.arange(0, 32))[None, :]
-        tl.store(words_ptr + place, codes, mask=inside[:, None])
+        laid = laid_block(token, block, width)
+        tl.store(words_ptr + laid_bytes(laid[:, None], tl.arange(0, 32)[None, :]), codes, mask=inside[:, None])
         tl.store(word_scales_ptr + laid, scale, mask=inside)
     tl.store(fault_ptr, FAULT, mask=tl.max((refused & inside).to(tl.int32), axis=0) != 0)
 

@@ -10,10 +10,10 @@ from samebits.kernels.triton.lib.int8_blocks import REFUSED
 from samebits.kernels.triton.lib.registry import implements
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK
-from samebits.kernels.triton.products.blocks.many.activations import quantized
 from samebits.kernels.triton.products.blocks.many.launch import grouped_int8
 from samebits.kernels.triton.products.blocks.ops import block_weight, tiled
 from samebits.kernels.triton.rows.elementwise import unary
+from samebits.kernels.triton.rows.quantize import quantized
 
 X_FAULT = fault("head_gemm", *REFUSED)
 NO_FAULTS = (0, 0)  # segments are made here

@@ -14,9 +14,9 @@ from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PLANES, PREPACK, tile_weight
 from samebits.kernels.triton.products.blocks.few.launch import gemv_q8, gemv_silu_q8
 from samebits.kernels.triton.products.blocks.gated import SILU_BLOCKS, gated_quantized
-from samebits.kernels.triton.products.blocks.many.activations import quantized
 from samebits.kernels.triton.products.blocks.many.launch import gemm_int8, gemm_streamed
 from samebits.kernels.triton.rows.elementwise import unary
+from samebits.kernels.triton.rows.quantize import quantized
 
 MOST_FEW = 8  # tokens up to which reading the weights is all that counts
 GEMM_FAULT = fault("gemm", *REFUSED)

@@ -1,4 +1,4 @@
-"""Activations for block-quantized products: rows to int8 blocks, and blocks as warps.py reads them."""
+"""Activations for block-quantized products, as warps.py reads them."""
 
 from __future__ import annotations
 
@@ -6,42 +6,14 @@ import torch
 import triton
 import triton.language as tl
 
-from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.int8_blocks import int8_blocks
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import fault_where
 from samebits.kernels.triton.products.blocks.checks import activation_faults, lowest_codes, not_finite
 
-BLOCKS_PER_PROGRAM = 32
 MOST_PROGRAMS = 1024  # beyond it a program arranges several blocks
 WITH_OFFSETS = ("q4_1", "q5_1", "q4_k", "q5_k")
-
-
-@triton.jit
-def _quantize(
-    x_ptr,
-    codes_ptr,
-    scales_ptr,
-    fault_ptr,
-    code,
-    stride,
-    nb,
-    BLOCKS: tl.constexpr,
-    CHAINED: tl.constexpr,
-):
-    """Rows x [T, K] to codes [T, K] and scales [T, nb]."""
-    wait_for_previous(CHAINED)
-    token = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
-    k = b[:, None] * 32 + tl.arange(0, 32)[None, :]
-    inside = (b < nb)[:, None]
-    x = tl.load(x_ptr + token * stride + k, mask=inside, other=0.0).to(tl.float32)
-    codes, scales, refused = int8_blocks(x)
-    tl.store(codes_ptr + token * nb * 32 + k, codes, mask=inside)
-    tl.store(scales_ptr + token * nb + b, scales, mask=b < nb)
-    tl.store(fault_ptr, code, mask=tl.max(refused.to(tl.int32), axis=0) != 0)
 
 
 @triton.jit
@@ -115,29 +87,6 @@ def _arrange(
         codes_ptr, scales_ptr, words_ptr, sa_ptr, asum_ptr, fault_ptr, tile, token, token < T, nb,
         codes_stride, scales_stride, NT, ASUM, BLOCKS, BAD_CODES, BAD_SCALES,
     )  # fmt: skip
-
-
-def quantized(x: torch.Tensor, code: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """x [T, K] as (codes, scales); `code` is the fault for a value without a code."""
-    num_tokens, k = x.shape
-    nb = k // BLOCK
-    codes = torch.empty(num_tokens, k, dtype=torch.int8, device=x.device)
-    scales = torch.empty(num_tokens, nb, dtype=torch.float32, device=x.device)
-    if codes.numel():
-        x = x if x.stride(-1) == 1 else x.contiguous()
-        _quantize[(num_tokens, triton.cdiv(nb, BLOCKS_PER_PROGRAM))](
-            x,
-            codes,
-            scales,
-            fault_word(x.device),
-            code,
-            x.stride(0),
-            nb,
-            BLOCKS=min(BLOCKS_PER_PROGRAM, triton.next_power_of_2(nb)),
-            **chained(x.device),
-            **UNFUSED,
-        )
-    return codes, scales
 
 
 def room(
