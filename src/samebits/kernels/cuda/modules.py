@@ -73,3 +73,31 @@ class Function:
 def pointer(tensor: torch.Tensor | None) -> ctypes.c_void_p:
     """A tensor's address as an argument; None is no address."""
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+class TensorMap(ctypes.Structure):
+    """What a kernel copies boxes of a tensor by."""
+
+    _fields_ = (("words", ctypes.c_uint64 * 16),)
+
+
+MAP_ALIGN = 64
+MAP_TYPES = {torch.float16: 6, torch.bfloat16: 9}
+SWAPPED_128, WHOLE_LINES = 3, 3  # 16 bytes swapped by a pattern of 128; 256 bytes into the last cache at a time
+
+
+def tensor_map(tensor: torch.Tensor, box: Sequence[int]) -> TensorMap:
+    """A map of boxes of a tensor of 16-bit numbers, the first sizes those of its last axis, which is dense.
+
+    Strides of the other axes, and where the tensor starts, are multiples of 16 bytes. Beyond an axis a box has zeros.
+    """
+    rank, memory = tensor.dim(), ctypes.create_string_buffer(ctypes.sizeof(TensorMap) + MAP_ALIGN)
+    made = TensorMap.from_buffer(memory, -ctypes.addressof(memory) % MAP_ALIGN)
+    sizes = (ctypes.c_uint64 * rank)(*reversed(tensor.shape))
+    strides = (ctypes.c_uint64 * (rank - 1))(*(2 * stride for stride in reversed(tensor.stride()[:-1])))
+    result = _driver().cuTensorMapEncodeTiled(
+        ctypes.byref(made), MAP_TYPES[tensor.dtype], rank, pointer(tensor), sizes, strides,
+        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*(1,) * rank), 0, SWAPPED_128, WHOLE_LINES, 0,
+    )  # fmt: skip
+    _check(result, "a copy of boxes")
+    return made

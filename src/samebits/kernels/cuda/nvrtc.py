@@ -16,6 +16,7 @@ from samebits.kernels.ahead import Build
 from samebits.kernels.triton import cache_folder
 
 LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12")
+SHARED = Path(__file__).parent / "lib"  # headers of all
 OPTIONS = ("--std=c++17", "--fmad=false")
 
 
@@ -39,7 +40,7 @@ def version() -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class CudaBuild(Build):
-    """One form of a kernel: a source file, with the headers beside it, and what it is compiled with."""
+    """One form of a kernel: a source file, with the headers beside it and in lib, and what it is compiled with."""
 
     source: Path
     defines: tuple[tuple[str, object], ...]
@@ -56,7 +57,11 @@ class CudaBuild(Build):
 
     @property
     def key(self) -> str:  # type: ignore[override]
-        key = repr((self.source.name, self.options, version())).encode() + _text_hash(self.source.parent)
+        key = (
+            repr((self.source.name, self.options, version())).encode()
+            + _text_hash(self.source.parent)
+            + _text_hash(SHARED)
+        )
         return hashlib.sha256(key).hexdigest()
 
     @property
@@ -75,7 +80,7 @@ class CudaBuild(Build):
         kept = self.kept
         with suppress(OSError):
             return kept.read_bytes()
-        code = _compile(self.source, [*self.options, f"-I{self.source.parent}"])
+        code = _compile(self.source, [*self.options, f"-I{self.source.parent}", f"-I{SHARED}"])
         _keep(kept, code)
         return code
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from samebits.kernels.cuda.products.launch import is_served
+from samebits.kernels.cuda.hopper import is_served
 from samebits.kernels.cuda.products.shapes import exact_width
 
 CARRIED = "samebits_laid_out"

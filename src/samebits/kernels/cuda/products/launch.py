@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from samebits.core.errors import Unavailable
 from samebits.kernels.ahead import is_noting, note
+from samebits.kernels.cuda.hopper import ARCH, is_served
 from samebits.kernels.cuda.modules import Function, pointer
-from samebits.kernels.cuda.nvrtc import CudaBuild, library
+from samebits.kernels.cuda.nvrtc import CudaBuild
 from samebits.kernels.cuda.products.shapes import (
     ExactShape,
     FastShape,
@@ -24,31 +24,16 @@ from samebits.kernels.cuda.products.shapes import (
     token_tiles,
     wide_shape,
 )
-from samebits.kernels.triton.lib.devices import PTX_HERE, facts_of, multiprocessors
+from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import num_tiles, tiled_offsets
 
 HERE = Path(__file__).parent
-ARCH, CAPABILITY = "sm_90a", 90  # machine code of sm_90a runs on nothing else
 FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
 MOST_TOKENS = 128
 # Tokens up to which exact.cu serves the fast tier too; those of other formats are 16.
 FUSED_TOKENS = {"q4_1": 8, "q5_1": 8, "q4_k": 8, "q5_k": 8, "q6_k": 8, "nvfp4": 0}
 FEW_TOKENS, FEW_BYTES = 8, 4 << 20  # so few tokens of so small a weight are served sooner by one launch of Triton's
-
-
-@cache
-def _has_compiler() -> bool:
-    try:
-        return library() is not None
-    except Unavailable:
-        return False
-
-
-def is_served(device: torch.device) -> bool:
-    """Whether this machine code can be compiled and run for a device."""
-    facts = facts_of(device)
-    return PTX_HERE and facts is not None and facts.target.arch == CAPABILITY and _has_compiler()
 
 
 def serves(num_tokens: int, weight: Tiled, device: torch.device) -> bool:

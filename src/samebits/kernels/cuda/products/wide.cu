@@ -8,7 +8,7 @@
 // with PARTS > 1 no block owns tiles twice.
 #include "copying.cuh"
 #include "halves.cuh"
-#include "warpgroup.cuh"
+#include "tokens.cuh"
 
 static constexpr int F = FORMAT;
 static constexpr int TILES = 4 * RG, WARPS = TILES * KG;

@@ -8,6 +8,7 @@ import torch
 import triton
 
 from samebits.core.tiers import Tier
+from samebits.kernels.cuda.attention.launch import attend, serves
 from samebits.kernels.triton.attention.call import BAD_QUERY, OP
 from samebits.kernels.triton.attention.fast.arguments import FEW_ROWS, Arguments, Shape, arguments_of, served
 from samebits.kernels.triton.attention.fast.call import BAD_PAGE
@@ -111,6 +112,9 @@ def _launch_decode(call: Arguments, most_rows: int, shape: Shape) -> None:
 
 
 def _launch_prefill(call: Arguments, shape: Shape) -> None:
+    if serves(call):
+        attend(call, FEW_ROWS, BAD_QUERY.value)
+        return
     prefill[(call.prefill_programs(shape.block_m),)](
         *call.tensors, fault_word(call.q.device), BAD_QUERY.value, *call.sizes, *call.strides, *call.logits,
         FEW_ROWS, **call.how(shape), **FUSED,
