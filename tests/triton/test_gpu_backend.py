@@ -67,7 +67,7 @@ def test_padding_names_nothing_alive() -> None:
         "kv_last_page_len": TensorSpec((Sym("B", 64),), "i32"),
         "kv_indices": TensorSpec((Sym("NI", 100),), "i32"),
     }
-    feed = Feed(steps, HOST, pads=True, is_ready=lambda _bucket: True)
+    feed = Feed(steps, HOST, pads=True, bucket_for=bucket_of)
     arrays = {"positions": [5, 6, 0], "qo_indptr": [0, 2, 3], "kv_last_page_len": [7, 1], "kv_indices": [3, 1, 2]}
     fed = {name: np.array(values, np.int32) for name, values in arrays.items()}
     plan, dims = feed.send(fed)
@@ -90,7 +90,7 @@ def test_padding_names_nothing_alive() -> None:
 
 def test_a_step_too_large_for_a_bucket_is_not_padded() -> None:
     specs = {"ids": TensorSpec((Sym("T", 999),), "i32"), "kv_indices": TensorSpec((Sym("NI", 9),), "i32")}
-    feed = Feed(specs, HOST, pads=True, is_ready=lambda _bucket: True)
+    feed = Feed(specs, HOST, pads=True, bucket_for=bucket_of)
     for count in (2, 5):
         plan, _ = feed.send({"ids": np.arange(300, dtype=np.int32), "kv_indices": np.arange(count, dtype=np.int32)})
         assert plan.bucket is None

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -144,12 +145,37 @@ def test_the_compiler_is_known_by_the_sums_of_its_files(tmp_path: Path) -> None:
     assert recorded_key(package) is None
 
 
+@dataclass
+class Some:
+    """Some buckets are ready; those that were asked for are kept in mind."""
+
+    ready: set[int]
+    asked: list[int | None] = field(default_factory=list)
+
+    def is_ready(self, bucket: int | None) -> bool:
+        self.asked.append(bucket)
+        return bucket in self.ready
+
+    def stands_in(self, bucket: int | None) -> bool:
+        return bucket in self.ready
+
+    def wait(self, bucket: int | None) -> None:
+        raise NotImplementedError
+
+
 def test_a_bucket_that_is_not_ready_is_stood_in_for_by_a_larger_one() -> None:
     assert bucket_of(3) == 4
-    assert bucket_of(3, {1, 256}.__contains__) == 256
-    assert bucket_of(1, {1, 256}.__contains__) == 1
-    assert bucket_of(3, lambda _bucket: False) == 4
-    assert bucket_of(257, lambda _bucket: True) is None
+    assert bucket_of(3, Some({1, 256})) == 256
+    assert bucket_of(1, Some({1, 256})) == 1
+    assert bucket_of(3, Some(set())) == 4
+    assert bucket_of(257) is None
+
+
+def test_only_the_bucket_of_a_step_is_asked_for() -> None:
+    """What is asked for is compiled: a step of 3 tokens needs nothing of those between 4 and the one that stands in."""
+    some = Some({256})
+    bucket_of(3, some)
+    assert some.asked == [4]
 
 
 @pytest.mark.parametrize("text", ["sm_90", "sm_90/", "sm_90/0", "gfx942/304", "sm_x/132"])

@@ -132,6 +132,9 @@ class GraphReadiness:
             self._ready.add(bucket)
         return bucket in self._ready
 
+    def stands_in(self, bucket: int | None) -> bool:
+        return bucket in self._keys and self.is_ready(bucket)
+
     def wait(self, bucket: int | None) -> None:
         if not self.is_ready(bucket):
             compile_pool().wait(self._keys_of(bucket))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
 from samebits.backends.gpu.buffers import GpuBuffer, copy_into, resolved
-from samebits.backends.gpu.feeding import Feed
+from samebits.backends.gpu.feeding import Feed, bucket_of
 from samebits.backends.gpu.memory import explained
+from samebits.backends.gpu.readiness import AlwaysReady, Readiness
 from samebits.backends.interface import Buffer, Executable, View
 from samebits.core.errors import BadInput, SamebitsError, Unsupported
 from samebits.core.shapes import TensorSpec
@@ -29,25 +30,6 @@ class Captured:
 
     graph: torch.cuda.CUDAGraph
     outputs: dict[str, DeviceTensor]
-
-
-class Readiness(Protocol):
-    """Which sizes have all their kernels compiled; None stands for sizes of no bucket."""
-
-    def is_ready(self, bucket: int | None) -> bool: ...
-
-    def wait(self, bucket: int | None) -> None:
-        """Returns when it is ready."""
-
-
-class AlwaysReady:
-    """Where nothing is compiled ahead, a launch compiles what it needs."""
-
-    def is_ready(self, _bucket: int | None) -> bool:
-        return True
-
-    def wait(self, _bucket: int | None) -> None:
-        pass
 
 
 class GpuExecutable(Executable):
@@ -102,7 +84,7 @@ class GpuExecutable(Executable):
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
         if self._feed is None:
             specs = {name: self._specs[name] for name in arrays}
-            self._feed = Feed(specs, self._device, self._pads, lambda bucket: self.readiness.is_ready(bucket))
+            self._feed = Feed(specs, self._device, self._pads, lambda count: bucket_of(count, self.readiness))
         shape, self._dims = self._feed.send(arrays)
         self._bucket, self._fed = shape.bucket, shape.layout.tensors
         return True

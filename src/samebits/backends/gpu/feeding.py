@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from samebits.backends.gpu.readiness import AlwaysReady, Readiness
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.core.step import PAGES, declared
@@ -22,16 +23,19 @@ ALIGN = 4  # words: every array starts where a 16-byte load can
 COPIED = 256  # words: a copy takes a multiple
 MOST_SHAPES = 1024
 UNPADDED = PAGES  # its end is known from kv_indptr; it lies last, so only what is used travels
+ALWAYS = AlwaysReady()
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
-def bucket_of(num_tokens: int, is_ready: Callable[[int], bool] = lambda _bucket: True) -> int | None:
-    """The smallest bucket that holds so many tokens and is ready, or just the smallest where none is.
+def bucket_of(num_tokens: int, readiness: Readiness = ALWAYS) -> int | None:
+    """The smallest bucket that holds so many tokens; where it is not ready, one that stands in for it, if any can.
 
     None for a step too large to be captured.
     """
-    holding = [bucket for bucket in BUCKETS if bucket >= num_tokens]
-    return next(filter(is_ready, holding), holding[0]) if holding else None
+    if num_tokens > BUCKETS[-1]:
+        return None
+    first, *larger = (bucket for bucket in BUCKETS if bucket >= num_tokens)
+    return first if readiness.is_ready(first) else next(filter(readiness.stands_in, larger), first)
 
 
 def padded_sizes(specs: Iterable[TensorSpec], bucket: int) -> dict[str, int]:
@@ -73,11 +77,11 @@ class Feed:
     """
 
     def __init__(
-        self, specs: Mapping[str, TensorSpec], device: torch.device, pads: bool, is_ready: Callable[[int], bool]
+        self, specs: Mapping[str, TensorSpec], device: torch.device, pads: bool, bucket_for: Callable[[int], int | None]
     ) -> None:
-        """pads: steps are padded to a bucket of tokens, symbol T; is_ready: whether a bucket's kernels are compiled."""
+        """pads: steps are padded to a bucket of tokens, symbol T; bucket_for: to which, now."""
         self._specs = dict(sorted(specs.items(), key=lambda item: item[0] == UNPADDED))
-        self._pads, self._is_ready = pads, is_ready
+        self._pads, self._bucket_for = pads, bucket_for
         words = sum(spec.num_elements + ALIGN for spec in self._specs.values()) + COPIED
         self._device_words = torch.empty(words, dtype=torch.int32, device=device)
         pins = device.type == "cuda"
@@ -136,7 +140,7 @@ class Feed:
 
     def _shape_of(self, arrays: Mapping[str, np.ndarray]) -> FeedShape:
         dims = {symbol: size for name in self._specs for symbol, size in self._size(name, arrays).items()}
-        bucket = bucket_of(dims["T"], self._is_ready) if self._pads and "T" in dims else None
+        bucket = self._bucket_for(dims["T"]) if self._pads and "T" in dims else None
         if bucket is None:
             layout = self._layout(dims)
         else:
