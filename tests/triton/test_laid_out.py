@@ -6,14 +6,15 @@ import pytest
 import torch
 
 import samebits.formats  # noqa: F401  registers them
+from samebits.core.tiers import Tier
 from samebits.kernels.cuda.products import laid_out as carrying
 from samebits.kernels.cuda.products.laid_out import laid_out
 from samebits.kernels.cuda.products.shapes import exact_width
 from samebits.kernels.triton.lib.registry import INTERPRETED
 from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.blocks.many.activations import arranged
-from samebits.kernels.triton.rows.norm_q8 import add_rms_norm_q8
-from samebits.kernels.triton.rows.quantize import quantize_q8
+from samebits.kernels.triton.rows.norm_q8 import add_rms_norm_q8, add_rms_norm_q8_fast
+from samebits.kernels.triton.rows.quantize import quantize_q8, quantize_q8_fast
 
 pytestmark = pytest.mark.skipif(not INTERPRETED, reason="runs in Triton's interpreter")
 WIDTH = 320  # ten blocks: no power of two
@@ -33,7 +34,7 @@ def made_by(op: str, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
     return add_rms_norm_q8(x, torch.ones_like(x), torch.ones(WIDTH))[:2]
 
 
-@pytest.mark.parametrize("num_tokens", [2, 8, 9, 16])
+@pytest.mark.parametrize("num_tokens", [2, 8, 9, 16, 17, 100])
 @pytest.mark.parametrize("op", ["quantize_q8", "gated", "add_rms_norm_q8"])
 def test_they_are_what_a_launch_of_their_own_lays_out(op: str, num_tokens: int) -> None:
     codes, scales = made_by(op, num_tokens)
@@ -45,9 +46,17 @@ def test_they_are_what_a_launch_of_their_own_lays_out(op: str, num_tokens: int) 
     assert torch.equal(made.scales[:, tokens], word_scales.view(made.scales.shape)[:, tokens])
 
 
-@pytest.mark.parametrize("num_tokens", [1, 17])
+@pytest.mark.parametrize("num_tokens", [1, 129])
 def test_no_product_reads_those_of_one_token_or_many(num_tokens: int) -> None:
     assert laid_out(*made_by("quantize_q8", num_tokens)) is None
+
+
+@pytest.mark.parametrize(("num_tokens", "is_read"), [(16, True), (17, False)])
+def test_the_fast_tier_reads_those_of_few_tokens(num_tokens: int, is_read: bool) -> None:
+    x = torch.ones(num_tokens, WIDTH)
+    normed = add_rms_norm_q8_fast(x, torch.ones_like(x), torch.ones(WIDTH))[:2]
+    made = normed, quantize_q8_fast(x), gated_quantized(torch.ones(num_tokens, 2 * WIDTH), 4, tier=Tier.FAST)
+    assert [laid_out(*codes_and_scales) is not None for codes_and_scales in made] == [is_read] * 3
 
 
 def test_a_view_or_a_copy_leaves_them_behind() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 
+from samebits.core.tiers import Tier
 from samebits.kernels.cuda.hopper import is_served
 from samebits.kernels.cuda.products.shapes import exact_width
 
 CARRIED = "samebits_laid_out"
-MOST_TOKENS = 16  # beyond, stores byte by byte take longer than a launch
+# Of a tier: for more tokens than 16 the fast one has wide.cu, which takes another order.
+MOST_TOKENS = {Tier.FAST: 16, Tier.PORTABLE: 128}
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class LaidOut:
     rows: tuple[int, torch.Tensor, int]
 
 
-def beside(codes: torch.Tensor, scales: torch.Tensor) -> dict[str, Any]:
+def beside(codes: torch.Tensor, scales: torch.Tensor, tier: Tier) -> dict[str, Any]:
     """What a kernel that fills codes [T, K] and scales takes, to lay them out too: words_ptr, word_scales_ptr, width.
 
-    The pointers are None where no product would read what they point at.
+    The pointers are None where no product of the tier would read what they point at.
     """
-    if codes.dim() != 2 or not 1 < codes.shape[0] <= MOST_TOKENS or not is_served(codes.device):
+    if codes.dim() != 2 or not 1 < codes.shape[0] <= MOST_TOKENS[tier] or not is_served(codes.device):
         return {"words_ptr": None, "word_scales_ptr": None, "width": 0}
     width = 8 * exact_width(codes.shape[0])
     nb = codes.shape[1] // 32

@@ -102,10 +102,21 @@ def many_rows_kernel(
         fault_where(fault_ptr, NOT_FINITE, refused & (block * 32 < K))
 
 
+Normed = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+@implements("add_rms_norm_q8", tier=Tier.FAST, when=too_wide)
+def add_rms_norm_q8_fast(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, *, eps: float = 1e-5) -> Normed:
+    return _normed(x, residual, weight, eps, Tier.FAST)
+
+
 @implements("add_rms_norm_q8", tier=Tier.PORTABLE, when=too_wide)
-def add_rms_norm_q8(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, *, eps: float = 1e-5
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def add_rms_norm_q8(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, *, eps: float = 1e-5) -> Normed:
+    return _normed(x, residual, weight, eps, Tier.PORTABLE)
+
+
+def _normed(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, tier: Tier) -> Normed:
+    """The op, its codes laid out for the products of a tier."""
     width = x.shape[-1]
     codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty((*x.shape[:-1], width // 32), dtype=torch.float32, device=x.device)
@@ -121,7 +132,9 @@ def add_rms_norm_q8(
     count, options = num_rows(x), {**chained(codes.device), **UNFUSED}
     assembly = in_shared_memory(cuts)
     if count <= FEW_ROWS and (assembly or INTERPRETED):
-        few_rows_kernel[(count,)](*given, assembly, **beside(codes, scales), num_warps=max(1, cuts // 2), **options)
+        few_rows_kernel[(count,)](
+            *given, assembly, **beside(codes, scales, tier), num_warps=max(1, cuts // 2), **options
+        )
     else:
         blocks = min(MOST_BLOCKS, triton.next_power_of_2(width // 32))
         many_rows_kernel[(count,)](*given, blocks, num_warps=min(8, max(1, cuts // 4)), **options)

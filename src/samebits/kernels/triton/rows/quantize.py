@@ -50,8 +50,8 @@ def quantize_kernel(
     fault_where(fault_ptr, fault, refused & (within == 0))
 
 
-def quantized(x: torch.Tensor, fault: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """x [..., K] as (codes, scales); `fault` is stored where a value has no code."""
+def quantized(x: torch.Tensor, fault: int, tier: Tier = Tier.PORTABLE) -> tuple[torch.Tensor, torch.Tensor]:
+    """x [..., K] as (codes, scales), laid out for a tier's products; `fault` is stored where a value has no code."""
     num_blocks = x.shape[-1] // 32
     codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty((*x.shape[:-1], num_blocks), dtype=torch.float32, device=x.device)
@@ -60,10 +60,15 @@ def quantized(x: torch.Tensor, fault: int) -> tuple[torch.Tensor, torch.Tensor]:
     x, group, outer, inner = rows_of(x)
     num_groups = triton.cdiv(num_blocks, BLOCKS)
     quantize_kernel[(num_rows(x) * num_groups,)](
-        x, codes, scales, fault_word(x.device), fault, num_blocks, num_groups, outer, inner, **beside(codes, scales),
-        GROUP=group, BLOCKS=BLOCKS, num_warps=4, **chained(x.device), **UNFUSED,
+        x, codes, scales, fault_word(x.device), fault, num_blocks, num_groups, outer, inner,
+        **beside(codes, scales, tier), GROUP=group, BLOCKS=BLOCKS, num_warps=4, **chained(x.device), **UNFUSED,
     )  # fmt: skip
     return codes, scales
+
+
+@implements("quantize_q8", tier=Tier.FAST)
+def quantize_q8_fast(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return quantized(x, QUANTIZE_FAULT, Tier.FAST)
 
 
 @implements("quantize_q8", tier=Tier.PORTABLE)

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from samebits.core.format import BLOCK
+from samebits.core.tiers import Tier
 from samebits.kernels.cuda.products.laid_out import beside
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
@@ -51,11 +52,17 @@ def gated_kernel(
 
 
 def gated_quantized(
-    x: torch.Tensor, most_blocks: int, form: str = "silu", alpha: float = 0.0, limit: float = 0.0
+    x: torch.Tensor,
+    most_blocks: int,
+    form: str = "silu",
+    alpha: float = 0.0,
+    limit: float = 0.0,
+    tier: Tier = Tier.PORTABLE,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """quantize_q8 of a gated activation of float32 x [T, 2H], dense: (codes [T, H], scales [T, H / 32]).
 
     most_blocks: of a program, a power of two. form: "silu", "tanh" (gelu) or "clamped", which reads alpha and limit.
+    tier: for whose products codes are laid out.
     """
     num_tokens, half = x.shape[0], x.shape[1] // 2
     codes = torch.empty(num_tokens, half, dtype=torch.int8, device=x.device)
@@ -64,7 +71,7 @@ def gated_quantized(
         blocks = half // BLOCK
         width = min(most_blocks, triton.next_power_of_2(blocks))
         gated_kernel[num_tokens, triton.cdiv(blocks, width)](
-            x, codes, scales, fault_word(x.device), blocks, alpha, limit, **beside(codes, scales), FORM=form,
+            x, codes, scales, fault_word(x.device), blocks, alpha, limit, **beside(codes, scales, tier), FORM=form,
             BLOCKS=width, FAULT=QUANTIZE_FAULT, num_warps=4, **chained(x.device), **UNFUSED,
         )  # fmt: skip
     return codes, scales

@@ -237,4 +237,4 @@ def gemm_silu_q8_fast(
         from samebits.kernels.triton.products.blocks.few.launch import gemv_silu_q8
 
         return gemv_silu_q8(codes, scales, weight)
-    return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)
+    return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS, tier=Tier.FAST)
