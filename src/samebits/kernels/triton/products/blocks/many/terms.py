@@ -11,10 +11,10 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.kinds import has_halves, is_around_eight
-from samebits.kernels.triton.products.blocks.terms import MAGIC, block_term, word_sums
+from samebits.kernels.triton.products.blocks.terms import block_term, word_sums
 
-# An integer added to the bits of 1.5 * 2^23 adds itself to the number, below 2^22; 16 times an integer added to the
-# bits of 1.5 * 2^19 adds the integer. Sums that start there need no conversion: one exact subtraction is left.
+# 16 times an integer added to the bits of 1.5 * 2^19 adds the integer to the number, below 2^18. Sums of such that start
+# there need no conversion: one exact subtraction is left. Others start at 0 and are converted, which is sooner done.
 ZERO_SIXTEENTHS = tl.constexpr(1.5 * 2.0**19)
 
 # How a term is made; what a kind lacks among d, m, sub, second is not read.
@@ -37,7 +37,12 @@ _SUMS = {
 }
 
 
-def _ptx(kind: int) -> str:
+def _as_number(register: str, has_sixteenths: bool) -> str:
+    """An integer sum to a float, in place."""
+    return f"sub.rn.f32 {register}, {register}, $10" if has_sixteenths else f"cvt.rn.f32.s32 {register}, {register}"
+
+
+def _ptx(kind: int, has_sixteenths: bool) -> str:
     """Operands: 0-3 new parts; 4-7 words of rows, 8, 9 of tokens; 10 the zero; 11-14 parts; then, by row pair and
     token pair, sa 15, 16; d 17, 18; sub 19, 20; second 21, 22; m 23, 24; asum 25, 26."""
     lines = [_SUMS["low"], _SUMS["high"]] if kind == HALVES.value else [_SUMS["s"]]
@@ -47,9 +52,9 @@ def _ptx(kind: int) -> str:
         row, token = i // 2, i % 2
         sa, d, sub, second = f"${15 + token}", f"${17 + row}", f"${19 + row}", f"${21 + row}"
         m, asum = f"${23 + row}", f"${25 + token}"
-        lines.append(f"sub.rn.f32 s{i}, s{i}, $10")
+        lines.append(_as_number(f"s{i}", has_sixteenths))
         if kind == HALVES.value:
-            lines += [f"sub.rn.f32 h{i}, h{i}, $10", f"mul.rn.f32 s{i}, s{i}, {sub}"]
+            lines += [_as_number(f"h{i}", has_sixteenths), f"mul.rn.f32 s{i}, s{i}, {sub}"]
             lines += [f"mul.rn.f32 h{i}, h{i}, {second}", f"add.rn.f32 s{i}, s{i}, h{i}"]
         if kind == SUPER.value:
             lines.append(f"mul.rn.f32 s{i}, s{i}, {sub}")
@@ -58,7 +63,7 @@ def _ptx(kind: int) -> str:
             lines += [f"mul.rn.f32 h{i}, {asum}, {second}", f"mul.rn.f32 c{i}, {m}, {sa}"]
             lines += [f"mul.rn.f32 h{i}, h{i}, c{i}", f"add.rn.f32 s{i}, s{i}, h{i}"]
         if kind == MINIMUMS.value:
-            lines += [f"sub.rn.f32 h{i}, h{i}, $10", f"mul.rn.f32 c{i}, {m}, {sa}"]
+            lines += [_as_number(f"h{i}", has_sixteenths), f"mul.rn.f32 c{i}, {m}, {sa}"]
             lines += [f"mul.rn.f32 h{i}, h{i}, c{i}", f"add.rn.f32 s{i}, s{i}, h{i}"]
         if kind == OFFSET.value:
             lines += [f"mul.rn.f32 c{i}, {m}, {sa}", f"mul.rn.f32 h{i}, {asum}, c{i}", f"add.rn.f32 s{i}, s{i}, h{i}"]
@@ -66,7 +71,7 @@ def _ptx(kind: int) -> str:
     return "{ .reg .b32 s<4>; .reg .b32 h<4>; .reg .b32 c<4>; " + " ".join(f"{line};" for line in lines) + " }"
 
 
-PTX = tl.constexpr(tuple(_ptx(kind) for kind in range(5)))
+PTX = tl.constexpr(tuple(_ptx(kind, has_sixteenths) for has_sixteenths in (False, True) for kind in range(5)))
 CONSTRAINTS = tl.constexpr(",".join(["=r"] * 4 + ["r"] * 23))
 
 
@@ -133,9 +138,9 @@ def add_terms(
         p2 += term(x2, y2, d[1], m[1], sub[1], second[1], sa[0], bottom[0], FORMAT, SIXTEENTHS)
         p3 += term(x3, y3, d[1], m[1], sub[1], second[1], sa[1], bottom[1], FORMAT, SIXTEENTHS)
     else:
-        zero = tl.full([32 * WARPS], ZERO_SIXTEENTHS if SIXTEENTHS else MAGIC, tl.float32)
+        zero = tl.full([32 * WARPS], ZERO_SIXTEENTHS if SIXTEENTHS else 0.0, tl.float32)
         p0, p1, p2, p3 = tl.inline_asm_elementwise(
-            PTX[KIND],
+            PTX[KIND + 5 * SIXTEENTHS],
             CONSTRAINTS,
             [
                 a[0],
