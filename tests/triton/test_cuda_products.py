@@ -23,6 +23,7 @@ from samebits.kernels.cuda.products.shapes import (
 from samebits.kernels.triton.products.fast.dequant import SERVED
 
 TOKENS = (2, 8, 9, 16, 17, 32, 33, 64, 65, 128)
+PROMPTS = (129, 192, 193, 256, 512, 1000, 1025, 4096)
 TILES = (1, 36, 132, 256, 384, 896, 1792, 3072)
 H200 = 132  # multiprocessors
 NAMED_BARRIERS = 15  # beside the one of __syncthreads
@@ -31,7 +32,7 @@ MOST_WARPS = 32
 
 @pytest.mark.parametrize("name", launch.FORMATS)
 def test_exact_forms_fit_a_multiprocessor(name: str) -> None:
-    for tokens in TOKENS:
+    for tokens in (*TOKENS, *PROMPTS):
         for tiles in TILES:
             shape = exact_shape(tokens, tiles, 128, name, H200)
             assert shape.shared_bytes(name) <= MOST_SHARED_BYTES
@@ -89,6 +90,10 @@ def test_one_tile_of_tokens_lies_together() -> None:
             assert exact_shape(tokens, tiles, 128, "q8_0", H200).nt == exact_width(tokens)
 
 
+def test_prompts_are_cut_where_that_saves_padding() -> None:
+    assert [exact_width(tokens) for tokens in (129, 192, 193, 256, 512, 576, 1025)] == [8, 8, 16, 16, 16, 8, 16]
+
+
 def test_the_fast_tier_hands_over_only_formats_it_has() -> None:
     assert set(SERVED) <= set(launch.FORMATS)
 
@@ -106,8 +111,8 @@ def compiled(shape: launch.Shape, name: str) -> bytes:
 
 @pytest.mark.parametrize("name", launch.FORMATS)
 def test_every_format_compiles(name: str) -> None:
-    code = compiled(exact_shape(16, 896, 128, name, H200), name)
-    assert code[:4] == b"\x7fELF"
+    for tokens in (16, 4096):
+        assert compiled(exact_shape(tokens, 896, 128, name, H200), name)[:4] == b"\x7fELF"
     if name in SERVED:
         assert compiled(fast_shape(2, 896, name, H200), name)[:4] == b"\x7fELF"
         wide = wide_shape(8, 896, 128, name, H200)

@@ -30,15 +30,15 @@ from samebits.kernels.triton.lib.weights import num_tiles, tiled_offsets
 
 HERE = Path(__file__).parent
 FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
-MOST_TOKENS = 128
+MOST_TOKENS = 128  # of fast.cu and wide.cu
 # Tokens up to which exact.cu serves the fast tier too; those of other formats are 16.
 FUSED_TOKENS = {"q4_1": 8, "q5_1": 8, "q4_k": 8, "q5_k": 8, "q6_k": 8, "nvfp4": 0}
 FEW_TOKENS, FEW_BYTES = 8, 4 << 20  # so few tokens of so small a weight are served sooner by one launch of Triton's
 
 
 def serves(num_tokens: int, weight: Tiled, device: torch.device) -> bool:
-    """Whether a product of so many tokens is launched from here."""
-    if not 1 < num_tokens <= MOST_TOKENS or weight.format.name not in FORMATS or 0 in weight.shape:
+    """Whether a portable product of so many tokens is launched from here, or a fast one of up to MOST_TOKENS."""
+    if num_tokens <= 1 or weight.format.name not in FORMATS or 0 in weight.shape:
         return False
     return (num_tokens > FEW_TOKENS or weight.data.numel() >= FEW_BYTES) and is_served(device)
 
@@ -152,7 +152,7 @@ def takes_fused(num_tokens: int, weight: Tiled) -> bool:
 
 
 def exact_shape_of(num_tokens: int, weight: Tiled, device: torch.device, fused: bool) -> ExactShape:
-    """The form of exact.cu for so many tokens, 1 .. MOST_TOKENS; fused: with the fast tier's terms."""
+    """The form of exact.cu for so many tokens; fused: with the fast tier's terms."""
     tiles, nb = num_tiles(weight.shape), weight.shape[1] // 32
     shape = exact_shape(num_tokens, tiles, nb, weight.format.name, multiprocessors(device))
     return replace(shape, fused=int(fused))

@@ -10,6 +10,8 @@ from samebits.kernels.triton.lib.weights import CHUNK, PLANES, TILE
 COPIERS = 4  # warps of a block that copy
 MOST_SHARED_BYTES = 227 << 10
 MOST_TILES = 7  # of 16 rows, that a block owns at a time: more leave no registers
+MOST_WIDTH = 16  # tiles of 8 tokens side by side
+MANY_TOKENS = 1024  # of so many, padding to whole tiles is a small part
 STAGE_ALIGN = 128
 WITH_OFFSETS = ("q4_1", "q5_1", "q4_k", "q5_k")  # the sums of the activations' codes are read too
 
@@ -164,13 +166,19 @@ def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multi
 
 
 def exact_width(num_tokens: int) -> int:
-    """Tiles of 8 tokens that exact.cu takes side by side, for 1 .. 128 tokens."""
-    return next(tiles for tiles in (1, 2, 4, 8, 16) if num_tokens <= 8 * tiles)
+    """Tiles of 8 tokens that exact.cu takes side by side; half of the most where that saves much padding."""
+    if num_tokens > MOST_WIDTH * 8:
+        saves = 0 < num_tokens % (MOST_WIDTH * 8) <= MOST_WIDTH * 4
+        return MOST_WIDTH // 2 if saves and num_tokens < MANY_TOKENS else MOST_WIDTH
+    return next(tiles for tiles in (1, 2, 4, 8, MOST_WIDTH) if num_tokens <= 8 * tiles)
 
 
 def exact_shape(num_tokens: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> ExactShape:
     """The form for so many tokens and tiles of rows: more warps share K, or the tokens, where a block has few tiles."""
     nt = exact_width(num_tokens)
+    if num_tokens > 8 * MOST_WIDTH:  # blocks enough: what counts is how long a warp can go on
+        shape = ExactShape(4, nt, 1, 2, 4) if nt == MOST_WIDTH else ExactShape(8, nt, 1, 1, 4)
+        return _fitting(shape, format_name, num_blocks)
     tiles = tiles_per_block(num_tiles, multiprocessors, 2 * MOST_TILES if nt == 2 else MOST_TILES)
     some = 1 if tiles >= MOST_TILES else 2  # groups of a block with some tiles
     if nt <= 2:
@@ -182,6 +190,11 @@ def exact_shape(num_tokens: int, num_tiles: int, num_blocks: int, format_name: s
         shape = ExactShape(tiles, nt, 1, some if tiles > 3 else 4, 5) if tiles >= 3 else ExactShape(tiles, nt, 2, 2, 4)
     else:
         shape = ExactShape(tiles, nt, 1, 4, 5)
+    return _fitting(shape, format_name, num_blocks)
+
+
+def _fitting(shape: ExactShape, format_name: str, num_blocks: int) -> ExactShape:
+    """A form with fewer stages, groups or tiles of rows where a format needs room; with a cut chunk where K has one."""
     while shape.shared_bytes(format_name) > MOST_SHARED_BYTES:
         if shape.stages > 2:
             shape = replace(shape, stages=shape.stages - 1)

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
-from samebits.kernels.cuda.products.launch import fast_shape_of, multiply_fast, serves, takes_fused
+from samebits.kernels.cuda.products.launch import MOST_TOKENS, fast_shape_of, multiply_fast, serves, takes_fused
 from samebits.kernels.cuda.products.shapes import WideShape
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import PTX_HERE
@@ -190,7 +190,7 @@ def _product(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
     """float32 [T, N], neither of them 0, for more than MOST_ALONE tokens, or as many as kernels/cuda serves."""
-    if serves(codes.shape[0], weight, codes.device):
+    if codes.shape[0] <= MOST_TOKENS and serves(codes.shape[0], weight, codes.device):
         if takes_fused(codes.shape[0], weight):
             return gemm_streamed(codes, scales, weight, bias, op_name, fused=True)
         return _streamed_tokens(codes, scales, weight, bias, op_name)

@@ -13,8 +13,8 @@ import triton.language as tl
 from samebits.kernels.triton.lib.kinds import has_halves, is_around_eight
 from samebits.kernels.triton.products.blocks.terms import block_term, word_sums
 
-# 16 times an integer added to the bits of 1.5 * 2^19 adds the integer to the number, below 2^18. Sums of such that start
-# there need no conversion: one exact subtraction is left. Others start at 0 and are converted, which is sooner done.
+# 16 times an integer added to the bits of 1.5 * 2^19 adds the integer to the number, below 2^18. Sums of such that
+# start there need no conversion: one exact subtraction is left. Others start at 0 and are converted: sooner done.
 ZERO_SIXTEENTHS = tl.constexpr(1.5 * 2.0**19)
 
 # How a term is made; what a kind lacks among d, m, sub, second is not read.
