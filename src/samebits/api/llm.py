@@ -110,9 +110,9 @@ class LLM(Texts):
             check_choice(speculate)
         where = backend or discovery.default_name()
         discovery.expect_model(where)
-        found = discovery.get(where)
-        policy = policy_for(where, prefill_budget, max_batch_tokens or (found.backend or Backend).step_tokens)
         with collector_paused():
+            found = discovery.get(where)  # imports a toolchain
+            policy = policy_for(where, prefill_budget, max_batch_tokens or (found.backend or Backend).step_tokens)
             path = obtain(model)
             checkpoint = open_checkpoint(path)
             self.path = path
