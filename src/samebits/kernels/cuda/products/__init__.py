@@ -1,9 +1,9 @@
-"""Products of block-quantized weights for 2 to 128 tokens: weights stream through shared memory, in bulk copies.
+"""Products of block-quantized weights, from 2 tokens on: weights stream through shared memory, in bulk copies.
 
 fast.cu      float16 tensor cores, with halves.cuh: the fast tier, where neither of the others serves it
 exact.cu     int8 tensor cores, with terms.cuh: portable; the fast tier's too for few tokens
-wide.cu      float16 matrix instructions of warpgroups, with warpgroup.cuh: the fast tier for more tokens
-copying.cuh  weights and activations on their way into shared memory, by pipeline.cuh
+wide.cu      float16 matrix instructions of warpgroups, with tokens.cuh: the fast tier for up to 128 tokens
+copying.cuh  weights and activations on their way into shared memory
 formats.cuh  the tiled weights of kernels/triton/lib/weights.py, in shared memory
 shapes.py    which form serves how many tokens and rows
 laid_out.py  activations in the order of exact.cu, made with their rows
