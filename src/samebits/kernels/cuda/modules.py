@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -86,18 +86,26 @@ MAP_TYPES = {torch.float16: 6, torch.bfloat16: 9}
 SWAPPED_128, WHOLE_LINES = 3, 3  # 16 bytes swapped by a pattern of 128; 256 bytes into the last cache at a time
 
 
-def tensor_map(tensor: torch.Tensor, box: Sequence[int]) -> TensorMap:
+def tensor_map(tensor: torch.Tensor, box: tuple[int, ...]) -> TensorMap:
     """A map of boxes of a tensor of 16-bit numbers, the first sizes those of its last axis, which is dense.
 
     Strides of the other axes, and where the tensor starts, are multiples of 16 bytes. Beyond an axis a box has zeros.
     """
-    rank, memory = tensor.dim(), ctypes.create_string_buffer(ctypes.sizeof(TensorMap) + MAP_ALIGN)
+    return _encoded(tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), box)
+
+
+@lru_cache(maxsize=1024)  # caches of a model's layers stay where they are
+def _encoded(
+    address: int, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+) -> TensorMap:
+    rank, memory = len(shape), ctypes.create_string_buffer(ctypes.sizeof(TensorMap) + MAP_ALIGN)
     made = TensorMap.from_buffer(memory, -ctypes.addressof(memory) % MAP_ALIGN)
-    sizes = (ctypes.c_uint64 * rank)(*reversed(tensor.shape))
-    strides = (ctypes.c_uint64 * (rank - 1))(*(2 * stride for stride in reversed(tensor.stride()[:-1])))
+    sizes = (ctypes.c_uint64 * rank)(*reversed(shape))
+    bytes_apart = (ctypes.c_uint64 * (rank - 1))(*(2 * stride for stride in reversed(strides[:-1])))
+    ones = (ctypes.c_uint32 * rank)(*(1,) * rank)
     result = _driver().cuTensorMapEncodeTiled(
-        ctypes.byref(made), MAP_TYPES[tensor.dtype], rank, pointer(tensor), sizes, strides,
-        (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*(1,) * rank), 0, SWAPPED_128, WHOLE_LINES, 0,
+        ctypes.byref(made), MAP_TYPES[dtype], rank, ctypes.c_void_p(address), sizes, bytes_apart,
+        (ctypes.c_uint32 * rank)(*box), ones, 0, SWAPPED_128, WHOLE_LINES, 0,
     )  # fmt: skip
     _check(result, "a copy of boxes")
     return made
