@@ -38,15 +38,12 @@ class Form:
 SHORT, LONG = Form(64, 4, True), Form(128, 2, False)
 SHORT_POSITIONS = 768  # of a sequence, on average
 
-
+TABLES = ("qo_indptr", "kv_last", "kv_indptr", "kv_indices")
 SIZES = ("num_sequences", "num_tokens", "num_indices", "num_pages", "page_size", "most_rows")
 
 
 class _Batch(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("qo_indptr", "kv_last", "kv_indptr", "kv_indices")),
-        *((name, ctypes.c_int) for name in SIZES),
-    )
+    _fields_ = (*((name, ctypes.c_void_p) for name in TABLES), *((name, ctypes.c_int) for name in SIZES))
 
 
 class _Pointers(ctypes.Structure):

@@ -7,10 +7,11 @@ struct alignas(64) TensorMap {
 };
 
 // A box of 64 elements of positions of a page and head, 128 bytes a position, in the order that matrix instructions take.
-__device__ __forceinline__ void copy_box(u32 to, const TensorMap& map, int element, int slot, int head, int page, u32 barrier) {
+__device__ __forceinline__ void copy_box(u32 to, const TensorMap& map, int element, int slot, int head, int page,
+                                         u32 barrier) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(
-            to),
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
         "l"(&map), "r"(element), "r"(slot), "r"(head), "r"(page), "r"(barrier)
         : "memory");
 }
@@ -54,7 +55,8 @@ __device__ __forceinline__ void clear_rows(u32 place, int first, int thread) {
     for (int i = max(first, 0) * 8 + thread; i < Rows * 8; i += 128)
 #pragma unroll
         for (int half = 0; half < Size / 64; half++)
-            asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(place + half * (Rows * 128) + i * 16), "r"(0) : "memory");
+            asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(place + half * (Rows * 128) + i * 16), "r"(0)
+                         : "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
