@@ -48,6 +48,36 @@ def _pair_case(row: Row) -> Case:
     return attention_case(name, lengths=(21, 34), queries=(4, 1), **sizes, **STORES[row["store"]], **MASKS[row["mask"]])
 
 
+def _prompt_cases() -> list[Case]:
+    """More rows (queries times group) than kernels for decodes take, over several blocks of positions, the last cut.
+
+    By such sizes kernels for prompts are chosen, and those of them for long contexts.
+    """
+    f16: dict[str, Any] = {"k": "f16", "v": "f16", "head": 64}
+    bf16: dict[str, Any] = {"k": "bf16", "v": "bf16", "head": 128, "heads": 1}
+    with_lse = {"return_lse": True}
+    return [
+        attention_case("prompt-bf16", **bf16, group=4, lengths=(150, 37, 70), queries=(40, 1, 20)),
+        attention_case(
+            "prompt-window", **f16, group=3, lengths=(201, 30), queries=(50, 30), attrs={"window_left": 70, **with_lse}
+        ),
+        attention_case(
+            "prompt-sinks",
+            **bf16,
+            q="bf16",
+            layout="HND",
+            page_size=32,
+            lengths=(133,),
+            queries=(70,),
+            given=("sinks",),
+        ),
+        attention_case("prompt-long", **bf16, group=4, lengths=(901,), queries=(40,), attrs=with_lse),
+        attention_case(
+            "prompt-contiguous", **f16, table=False, lengths=(830, 790), queries=(40, 1), attrs={"causal": False}
+        ),
+    ]
+
+
 def attention_cases() -> list[Case]:
     """All of them; their pairs take a while to find."""
     return [
@@ -100,6 +130,7 @@ def attention_cases() -> list[Case]:
         attention_case("cut-edges", queries=(2, 1, 3), lengths=(255, 256, 258)),
         attention_case("page-32", page_size=32),
         attention_case("whole-prompt", queries=(5, 16, 40)),
+        *_prompt_cases(),
         attention_case("window-0", attrs={"window_left": 0}),
         attention_case("scale", attrs={"sm_scale": 0.3}),
         attention_case("lse", attrs={"return_lse": True}),
