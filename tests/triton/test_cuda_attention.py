@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import pytest
 import torch
 
+from samebits.backends.gpu.buffers import empty
 from samebits.core.errors import Unavailable
 from samebits.kernels.ahead import noting
 from samebits.kernels.cuda import nvrtc
 from samebits.kernels.cuda.attention import launch
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
 from samebits.kernels.triton.attention.fast.arguments import Arguments, arguments_of
+from samebits.kernels.triton.attention.fast.op import paged_attention_fast
 from samebits.kernels.triton.lib.devices import MEMORYLESS, describing, parsed_facts
 from samebits.kernels.triton.lib.registry import INTERPRETED
+from samebits.ops import OPS
+from samebits.ops.cases import make_inputs
+from samebits.ops.evaluate import spec_of
 
 pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled for the interpreter")
 
@@ -93,6 +99,30 @@ def test_other_gpus_are_not_served() -> None:
 def test_short_prompts_have_a_form_of_their_own() -> None:
     assert launch.form_of(call(num_sequences=16, num_pages=16 * 32)) is launch.SHORT  # 512 positions each
     assert launch.form_of(call(num_sequences=1, num_pages=512)) is launch.LONG
+
+
+def of_case(name: str) -> Arguments:
+    """A named case of paged_attention, without memory."""
+    op = OPS["paged_attention"]
+    given = {p.name: p.default for p in signature(paged_attention_fast).parameters.values()}
+    for key, value in make_inputs(op, next(case for case in op.cases if case.id == name)).items():
+        is_input = any(key == declared.name for declared in op.inputs)
+        given[key] = empty(spec_of(value), MEMORYLESS) if is_input else value
+    return arguments_of(**{key: value for key, value in given.items() if key not in ("alibi_slopes", "custom_mask")})
+
+
+@pytest.mark.usefixtures("compiler")
+def test_quick_cases_of_verify_reach_both_forms() -> None:
+    names = [case.id for case in OPS["paged_attention"].cases if case.id.startswith("prompt-") and not case.full]
+    calls = {name: of_case(name) for name in names}
+    assert all(call.has_many and launch.serves(call) for call in calls.values())
+    assert {name: launch.form_of(call) is launch.LONG for name, call in calls.items()} == {
+        "prompt-bf16": False,
+        "prompt-window": False,
+        "prompt-sinks": False,
+        "prompt-long": True,
+        "prompt-contiguous": True,
+    }
 
 
 def test_forms_fit_a_multiprocessor() -> None:
