@@ -19,6 +19,7 @@ ZERO_SIXTEENTHS = tl.constexpr(1.5 * 2.0**19)
 
 # How a term is made; what a kind lacks among d, m, sub, second is not read.
 PLAIN, OFFSET, SUPER, HALVES, MINIMUMS = (tl.constexpr(kind) for kind in range(5))
+NUM_KINDS = tl.constexpr(5)
 KINDS = {
     **dict.fromkeys(("q8_0", "q4_0", "q5_0", "mxfp4", "iq4_nl"), 0),
     **dict.fromkeys(("q4_1", "q5_1"), 1),
@@ -71,7 +72,8 @@ def _ptx(kind: int, has_sixteenths: bool) -> str:
     return "{ .reg .b32 s<4>; .reg .b32 h<4>; .reg .b32 c<4>; " + " ".join(f"{line};" for line in lines) + " }"
 
 
-PTX = tl.constexpr(tuple(_ptx(kind, has_sixteenths) for has_sixteenths in (False, True) for kind in range(5)))
+# Of every kind, then of every kind whose codes are sixteenths.
+PTX = tl.constexpr(tuple(_ptx(kind, sixteenths) for sixteenths in (False, True) for kind in range(NUM_KINDS.value)))
 CONSTRAINTS = tl.constexpr(",".join(["=r"] * 4 + ["r"] * 23))
 
 
@@ -140,7 +142,7 @@ def add_terms(
     else:
         zero = tl.full([32 * WARPS], ZERO_SIXTEENTHS if SIXTEENTHS else 0.0, tl.float32)
         p0, p1, p2, p3 = tl.inline_asm_elementwise(
-            PTX[KIND + 5 * SIXTEENTHS],
+            PTX[KIND + NUM_KINDS * SIXTEENTHS],
             CONSTRAINTS,
             [
                 a[0],
