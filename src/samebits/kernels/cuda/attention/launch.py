@@ -42,7 +42,7 @@ TABLES = ("qo_indptr", "kv_last", "kv_indptr", "kv_indices")
 SIZES = ("num_sequences", "num_tokens", "num_indices", "num_pages", "page_size", "most_rows")
 
 
-class _Batch(ctypes.Structure):
+class Batch(ctypes.Structure):
     _fields_ = (*((name, ctypes.c_void_p) for name in TABLES), *((name, ctypes.c_int) for name in SIZES))
 
 
@@ -124,7 +124,7 @@ def attend(call: Arguments, most_rows: int, fault_code: int) -> None:
         (min(call.prefill_programs(TILE_ROWS), multiprocessors(device)), 1),
         (
             *(tensor_map(cache.transpose(1, 2), box) for cache in (call.k, call.v)),
-            _Batch(*read, *call.sizes, call.constants["PAGE"], most_rows),
+            Batch(*read, *call.sizes, call.constants["PAGE"], most_rows),
             _Pointers(*others),
             _Numbers(fault_code, call.q.stride(0), call.q.stride(1), int(window), scale),
         ),

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from samebits.kernels.cuda.attention.decode_launch import attend, serves
 from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
 from samebits.kernels.triton.attention.portable.decode_join import decode_join
 from samebits.kernels.triton.attention.portable.decode_scores import decode_scores
@@ -180,6 +181,9 @@ def _launch_values(launch: Launch) -> None:
 
 def launch_decode(call: Call) -> None:
     """All sequences with one query, and the rows beyond the last sequence."""
+    if serves(call):
+        attend(call)
+        return
     launch = Launch(call)
     _launch_scores(launch)
     _launch_values(launch)

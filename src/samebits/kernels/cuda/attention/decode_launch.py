@@ -1,0 +1,171 @@
+"""The launch of decode.cu, and the calls whose one-query sequences it serves."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from samebits.core.numerics import elementary, settling
+from samebits.kernels.ahead import is_noting, note
+from samebits.kernels.cuda.attention.launch import Batch
+from samebits.kernels.cuda.hopper import ARCH, is_served
+from samebits.kernels.cuda.modules import Function, pointer
+from samebits.kernels.cuda.nvrtc import CudaBuild
+from samebits.kernels.triton.attention import call as faults
+from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
+from samebits.kernels.triton.lib.devices import multiprocessors
+from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.scratch import MAX_COUNTERS, counters
+
+SOURCE = Path(__file__).parent / "decode.cu"
+HEAD_SIZES = (64, 128)
+WARPS, PROGRAMS = 8, 2  # that compute in a block; blocks of a multiprocessor
+NEAR_SCORES = 4096  # of a stretch, in shared memory
+MAX_HEADS, MAX_READS = 4, 2  # of a part; parts of a KV head, each of which reads it
+STATE = 16  # counters of a sequence and part
+COPY_BYTES = 16  # what addresses and strides of a copy are multiples of
+FAULTS = ("BAD_TABLE", "BAD_PAGE", "BAD_QUERY", "BAD_COUNT", "BAD_SCORE", "BAD_VALUE", "BAD_SINKS")
+
+
+class _Pointers(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("q", "k", "v", "sinks", "out", "far", "cuts", "fault", "counters")
+    )
+
+
+class _Numbers(ctypes.Structure):
+    _fields_ = (
+        *(
+            (name, ctypes.c_int)
+            for name in ("q_token", "q_head", "window", "most_cuts", "most_count", "far_room", "num_slots")
+        ),
+        *((name, ctypes.c_longlong) for name in ("k_page", "k_head", "v_page", "v_head")),
+        ("scale", ctypes.c_float),
+    )
+
+
+def _aligned(x: torch.Tensor) -> bool:
+    return x.data_ptr() % COPY_BYTES == 0 and not any(x.element_size() * n % COPY_BYTES for n in x.stride()[:-1])
+
+
+def heads_of_part(group: int) -> int:
+    """The largest divisor of a group whose queries a thread's registers hold."""
+    return max(n for n in range(1, MAX_HEADS + 1) if group % n == 0)
+
+
+def serves(call: Call) -> bool:
+    """Whether a call's one-query sequences are launched from here."""
+    heads = heads_of_part(call.group)
+    if call.group > MAX_READS * heads:
+        return False
+    plain = call.lse is None and not any(call.numbers[name] for name in ("CAP", "SLOPES", "MASK"))
+    if not plain or call.v_dim != call.head_size or call.head_size not in HEAD_SIZES:
+        return False
+    data = call.k.data, call.v.data
+    if call.k.format != call.v.format or call.k.strides[1] != call.v.strides[1]:
+        return False
+    if call.q.dtype not in (torch.float32, data[0].dtype) or 0 in data[0].shape:
+        return False
+    if (call.table["TABLE"] and call.table["page_size"] % RUN_LEN) or not all(_aligned(x) for x in (call.q, *data)):
+        return False
+    states = 1 + call.num_sequences * (call.q.shape[1] // heads)
+    return states * STATE <= MAX_COUNTERS and is_served(call.q.device)
+
+
+def _floats(*values: float) -> str:
+    return ",".join(f"{float(np.float32(x))!r}f" for x in values)
+
+
+@cache
+def _arithmetic() -> tuple[tuple[str, object], ...]:
+    """The definition's constants, as C writes them."""
+    names = ("LOG2E", "LN2_HIGH", "LN2_LOW", "ROUND_MAGIC", "EXP_LOWEST", "EXP_HIGHEST")
+    return (
+        *((name, _floats(getattr(elementary, name))) for name in names),
+        ("EXP_POLY", _floats(*elementary.EXP_POLY)),
+        ("SMALLEST", _floats(settling.SMALLEST)),
+        *((name, getattr(faults, name).value) for name in FAULTS),
+    )
+
+
+def slots(head_size: int) -> int:
+    """Runs of a warp's ring."""
+    return 384 // head_size
+
+
+def build_of(call: Call) -> CudaBuild:
+    """The kernel of a call."""
+    table, heads = call.table, heads_of_part(call.group)
+    return CudaBuild(
+        SOURCE,
+        (
+            ("D", call.head_size),
+            ("HEADS", heads),
+            ("GROUP", call.group),
+            ("PARTS", call.q.shape[1] // heads),
+            ("PAGE", table["page_size"] if table["TABLE"] else CUT_LEN),
+            ("STRIDE", call.k.strides[1]),
+            ("SLOTS", slots(call.head_size)),
+            ("NEAR_SCORES", NEAR_SCORES),
+            ("BF16", int(call.k.format == "bf16")),
+            ("WIDE_Q", int(call.q.dtype == torch.float32)),
+            ("HAS_TABLE", int(table["TABLE"])),
+            ("HAS_SINKS", int(call.numbers["SINKS"])),
+            *((name, int(call.numbers[name])) for name in ("CAUSAL", "WINDOW")),
+            *_arithmetic(),
+        ),
+        ARCH,
+    )
+
+
+@cache
+def _function(build: CudaBuild, shared_bytes: int, device: torch.device) -> Function:
+    with torch.cuda.device(device):
+        torch.cuda.current_stream()  # makes the device's context the current one
+        return Function(build.code(), "attention_decode", 32 * (WARPS + 1), shared_bytes)
+
+
+def shared_bytes(head_size: int) -> int:
+    """Of the rings and the scores."""
+    return WARPS * slots(head_size) * RUN_LEN * head_size * 2 + NEAR_SCORES * 4
+
+
+def attend(call: Call) -> None:
+    """Fills the rows of one-query sequences, and those beyond the last sequence."""
+    build = build_of(call)
+    if is_noting():
+        note(build)
+        return
+    device, heads, table = call.q.device, heads_of_part(call.group), call.table
+    parts = call.q.shape[1] // heads
+    grid = PROGRAMS * multiprocessors(device)
+    near_cuts = NEAR_SCORES // (CUT_LEN * (4 if heads > 2 else heads))
+    most_cuts = near_cuts if call.num_sequences * parts > grid // 2 else 1
+    most_count = grid // 2  # of a sequence's blocks, which wait for each other: all must have room at once
+    num_slots = call.num_cells // CUT_LEN + call.num_sequences + 1
+    far_room = 0 if num_slots <= most_count * near_cuts else -(-num_slots // most_count) * NEAR_SCORES // near_cuts
+
+    def scratch(*shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=device)
+
+    pointers: list[Any] = [call.q, call.k.data, call.v.data, call.extras["sinks"], call.out]
+    pointers += [scratch(grid, far_room), scratch(parts, num_slots, heads * (call.head_size + 1))]
+    batch = [pointer(table[name]) for name in ("qo_ptr", "last_ptr", "indptr_ptr", "indices_ptr")]
+    _function(build, shared_bytes(call.head_size), device).launch(
+        (grid, 1),
+        (
+            Batch(
+                *batch, call.num_sequences, call.num_tokens, table["num_entries"], table["num_pages"], table["page_size"]
+            ),
+            _Pointers(*(pointer(x) for x in (*pointers, fault_word(device), counters(device)))),
+            _Numbers(
+                *call.q.stride()[:2], call.numbers["window"], most_cuts, most_count, far_room, num_slots,
+                *(view.strides[i] for view in (call.k, call.v) for i in (0, 2)), call.numbers["scale"],
+            ),
+        ),
+    )  # fmt: skip
