@@ -83,20 +83,26 @@ class TensorMap(ctypes.Structure):
 
 MAP_ALIGN = 64
 MAP_TYPES = {torch.float16: 6, torch.bfloat16: 9}
-SWAPPED_128, WHOLE_LINES = 3, 3  # 16 bytes swapped by a pattern of 128; 256 bytes into the last cache at a time
+SWAPPED_128, WHOLE_LINES = 3, 3  # numbers of an order, and of 256 bytes into the last cache at a time
 
 
-def tensor_map(tensor: torch.Tensor, box: tuple[int, ...]) -> TensorMap:
+def tensor_map(tensor: torch.Tensor, box: tuple[int, ...], is_swapped: bool) -> TensorMap:
     """A map of boxes of a tensor of 16-bit numbers, the first sizes those of its last axis, which is dense.
 
     Strides of the other axes, and where the tensor starts, are multiples of 16 bytes. Beyond an axis a box has zeros.
+    In shared memory its rows follow each other, their 16 bytes swapped by a pattern of 128 where is_swapped.
     """
-    return _encoded(tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), box)
+    return _encoded(tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), box, is_swapped)
 
 
 @lru_cache(maxsize=1024)  # caches of a model's layers stay where they are
 def _encoded(
-    address: int, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
+    address: int,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
+    is_swapped: bool,
 ) -> TensorMap:
     rank, memory = len(shape), ctypes.create_string_buffer(ctypes.sizeof(TensorMap) + MAP_ALIGN)
     made = TensorMap.from_buffer(memory, -ctypes.addressof(memory) % MAP_ALIGN)
@@ -105,7 +111,7 @@ def _encoded(
     ones = (ctypes.c_uint32 * rank)(*(1,) * rank)
     result = _driver().cuTensorMapEncodeTiled(
         ctypes.byref(made), MAP_TYPES[dtype], rank, ctypes.c_void_p(address), sizes, bytes_apart,
-        (ctypes.c_uint32 * rank)(*box), ones, 0, SWAPPED_128, WHOLE_LINES, 0,
+        (ctypes.c_uint32 * rank)(*box), ones, 0, SWAPPED_128 if is_swapped else 0, WHOLE_LINES, 0,
     )  # fmt: skip
     _check(result, "a copy of boxes")
     return made

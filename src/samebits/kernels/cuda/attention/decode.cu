@@ -1,13 +1,14 @@
 // Attention of sequences with one query, the portable tier's: the definition's sums, in its order.
 //
 // Blocks stay and take stretches of cuts, of one part of the heads: first the scores of all positions and their maximum, then
-// the weights and values. Eight warps take the runs of 16 positions in turn, each with a ring of its own that copies fill ahead,
+// the weights, then the values. Eight warps take the runs of 16 positions in turn, each with a ring of its own that copies fill ahead,
 // also from the next stretch; a ninth finds the stretches. Where a sequence has several stretches, their blocks wait for each
 // other's maxima, and the one that ends last adds the cuts.
-// Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, STRIDE (of a position), BF16 (the cache's
+// Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, SLOTS (of a ring), NEAR_RUNS, BF16 (the cache's
 // type), WIDE_Q (float32 queries and results, else the cache's), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the
 // arithmetic, numbers of faults.
 #include "numbers.cuh"
+#include "boxes.cuh"
 #include "stretches.cuh"
 
 static constexpr int WARPS = 8, THREADS = 32 * WARPS;  // that compute
@@ -19,11 +20,11 @@ static constexpr int TOGETHER = LANES / HEADS_UP < STEPS ? LANES / HEADS_UP : ST
 static constexpr int SUMS = TOGETHER * HEADS_UP;
 static constexpr int COLUMNS = D / 32;                             // of a lane
 static constexpr int OUTPUTS = 2, OWNERS = HEADS * D / OUTPUTS;  // of a thread; threads that have some
+static constexpr int SCORES = 17 * HEADS_UP;  // of a run, and their sums: so far apart, threads of neighbouring runs meet no bank twice
 static constexpr int STATE = 16;                                   // words of a sequence and part among the counters
 
 struct Pointers {
     const void* q;
-    const u16 *k, *v;
     const float* sinks;
     void* out;
     float *far, *cuts;  // scores that shared memory has no room for; sums of cuts
@@ -32,14 +33,13 @@ struct Pointers {
 
 struct Numbers {
     int q_token, q_head, window, most_cuts, most_count, far_room, num_slots;
-    long long k_page, k_head, v_page, v_head;
     float scale;
 };
 
 struct Shared {
     Stretch stretches[2];
-    u64 full[2], empty[2], may_draw;
-    float largest[WARPS][HEADS_UP], totals[WARPS][HEADS_UP], joined[HEADS_UP];
+    u64 full[2], empty[2], may_draw, copied[WARPS][SLOTS];
+    float largest[WARPS][HEADS_UP], joined[HEADS_UP];
     int is_last;
 };
 
@@ -64,72 +64,56 @@ __device__ __forceinline__ bool is_complete(u32 barrier, u32 parity, int lane) {
 // Runs of keys and values on their way, in the order in which they are needed. The next stretch may not be known when its first
 // runs could be copied: they are then owed, and copied as soon as it is.
 struct Ahead {
-    const Pointers& at;
-    const Numbers& with;
+    const TensorMap &keys, &values;
     const Batch& batch;
     Shared& shared;
+    int* fault;
     u32 ring;
-    int warp, lane, nth = 0, slot = 0, run = 0, page = 0, owed = SLOTS;
+    int warp, lane, nth = 0, run = 0, page = 0, owed = SLOTS;
     bool is_between = true, is_values = false;
+    Ring<SLOTS> to, from;
     Stretch s;
 
-    __device__ __forceinline__ int first() const { return s.first_run / WARPS * WARPS + warp; }
+    __device__ __forceinline__ u32 barrier(const Ring<SLOTS>& at) const { return shared_at(&shared.copied[warp][at.stage]); }
+    __device__ __forceinline__ bool is_here() const { return run >= s.first_run && run < s.end_run; }
 
     __device__ __forceinline__ void find() {  // the page of the next run, long before it is needed
-        if (run >= s.first_run && run < s.end_run) page = HAS_TABLE ? batch.kv_indices[s.entry + run * RUN / PAGE] : s.entry;
+        if (is_here()) page = HAS_TABLE ? batch.kv_indices[s.entry + run * RUN / PAGE] : s.entry;
     }
     // Copies what is owed, as far as stretches are known.
     __device__ __forceinline__ void copy() {
         for (; owed; owed--) {
             if (is_between) {
                 if (!is_complete(shared_at(shared.full + nth % 2), nth / 2 % 2, lane)) return;
-                s = shared.stretches[nth % 2], run = first(), is_between = is_values = false;
+                s = shared.stretches[nth % 2], run = s.first_run / WARPS * WARPS + warp, is_between = is_values = false;
                 find();
             }
-            if (s.count) {
-                if (run >= s.first_run && run < s.end_run) copy_run();
-                run += WARPS;
-                if (run - warp >= s.end_run) {
-                    run = first();
-                    if (is_values) nth++, is_between = true;
-                    is_values = true;
-                }
-                if (!is_between) find();
+            if (s.count == 0) return;
+            if (lane == 0) is_here() ? copy_run() : arrive(barrier(to));
+            to.next();
+            run += WARPS;
+            if (run - warp >= s.end_run) {
+                run = s.first_run / WARPS * WARPS + warp;
+                if (is_values) nth++, is_between = true;
+                is_values = true;
             }
-            asm volatile("cp.async.commit_group;" ::: "memory");
-            if (++slot == SLOTS) slot = 0;
+            if (!is_between) find();
         }
     }
-    // Returns when the next run is there: copies end in order.
-    __device__ __forceinline__ void await() {
-        if (owed)
-            asm volatile("cp.async.wait_group 0;" ::: "memory");
-        else
-            asm volatile("cp.async.wait_group %0;" ::"n"(SLOTS - 1) : "memory");
-        __syncwarp();
-    }
-    // The oldest run has been used.
-    __device__ __forceinline__ void next() { owed++, copy(); }
     __device__ __forceinline__ void copy_run() {
-        const u16* const cells = is_values ? at.v : at.k;
-        const long long page_stride = is_values ? with.v_page : with.k_page;
-        const long long head_stride = is_values ? with.v_head : with.k_head;
         const bool exists = (u32)page < (u32)batch.num_pages;
-        if (!exists) *at.fault = BAD_PAGE;
-        const int position = run * RUN, row = lane / LANES;
-        const long long place = HAS_TABLE ? position % PAGE : position;
-        const u16* from = cells + (exists ? page : 0) * page_stride + s.part * HEADS / GROUP * head_stride + place * STRIDE
-                          + row * STRIDE + lane % LANES * 8;
-        const u32 to = ring + slot * SLOT_BYTES + row * (D * 2) + lane % LANES * 16;
-        const int low = s.low - position - row, high = s.length - position - row;
-#pragma unroll
-        for (int i = 0; i < RUN; i += ROWS) {
-            const int bytes = i < high && (!WINDOW || i >= low) ? 16 : 0;  // the rest is zeros: what lies there may be no number
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i * (D * 2)), "l"(from + i * STRIDE),
-                         "r"(bytes)
-                         : "memory");
-        }
+        if (!exists) *fault = BAD_PAGE;
+        expect_bytes(barrier(to), SLOT_BYTES);
+        copy_box(ring + to.stage * SLOT_BYTES, is_values ? values : keys, 0, HAS_TABLE ? run * RUN % PAGE : run * RUN,
+                 s.part * HEADS / GROUP, exists ? page : 0, barrier(to));
     }
+    // Where the next run is, when it is there.
+    __device__ __forceinline__ u32 await() {
+        wait_barrier(barrier(from), from.parity);
+        return ring + from.stage * SLOT_BYTES;
+    }
+    // It has been used.
+    __device__ __forceinline__ void next() { from.next(), owed++, copy(); }
 };
 
 // Eight elements of every head's query, from `element` on.
@@ -227,21 +211,29 @@ __device__ __forceinline__ float most_of_head(float most) {
     return most;
 }
 
-// A run's weights, in the place of its scores; the sum of what they were before rounding, of head lane % HEADS_UP.
-__device__ __forceinline__ float weigh_run(float* scores, float shift, int lane) {
-    constexpr int COUNT = (RUN * HEADS_UP + 31) / 32;
-    float p[COUNT];
+// One head's weights of a run, in the place of its scores, and behind them the sum of what they were before rounding.
+__device__ __forceinline__ void weigh_run(float* scores, int head, float shift) {
+    float p[RUN], total = 0.0f;
 #pragma unroll
-    for (int n = 0; n < COUNT; n++) {
-        const int i = n * 32 + lane;
-        const bool is_one = RUN * HEADS_UP >= 32 || i < RUN * HEADS_UP;
-        p[n] = exp_of((is_one ? scores[i] : NEG_INF) - shift);
-        if (is_one) scores[i] = operand(p[n]);
+    for (int i = 0; i < RUN; i++) p[i] = scores[i * HEADS_UP + head];
+#pragma unroll
+    for (int i = 0; i < RUN; i++) {
+        p[i] = exp_of(p[i] - shift);
+        scores[i * HEADS_UP + head] = operand(p[i]);
+        total += p[i];
     }
-    float total = 0.0f;
+    scores[RUN * HEADS_UP + head] = total;
+}
+
+// Zeros where values are not seen: what lies there may be no number.
+__device__ __forceinline__ void clear_unseen(u32 values, const Stretch& s, int run, int lane) {
 #pragma unroll
-    for (int i = 0; i < RUN; i++) total += __shfl_sync(~0u, p[i * HEADS_UP / 32], i * HEADS_UP % 32 + lane % HEADS_UP);
-    return total;
+    for (int i = 0; i < RUN; i++) {
+        const int position = run * RUN + i;
+        if (position < s.low || position >= s.length)
+            asm volatile("st.shared.v2.b32 [%0], {%1, %1};" ::"r"(values + i * (D * 2) + lane % (D / 4) * 8), "r"(0) : "memory");
+    }
+    __syncwarp();
 }
 
 // The chain of a run's weights times values, for every head and a lane's columns.
@@ -271,6 +263,13 @@ __device__ __forceinline__ void sum_run(u32 values, const float* weights, float 
     }
 }
 
+__device__ __forceinline__ void store_columns(u32 to, const float (&x)[COLUMNS]) {
+    if constexpr (COLUMNS == 4)
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+    else
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x[0]), "f"(x[1]) : "memory");
+}
+
 // Of a thread: sums of OUTPUTS neighbouring columns of a head, and of the head's weights.
 struct Sums {
     float out[OUTPUTS] = {}, total = 0.0f;
@@ -282,9 +281,51 @@ struct Sums {
     }
 };
 
+// Sums of a cut in memory: HEADS rows of D, then the sums of weights.
+__device__ __forceinline__ float* sums_of_cut(const Pointers& at, const Numbers& with, const Batch& batch, const Stretch& s,
+                                              int cut) {
+    const u64 nth = (u64)s.part * with.num_slots + (u64)s.entry * batch.page_size / CUT + s.sequence + cut;
+    return at.cuts + nth * (HEADS * (D + 1));
+}
+__device__ __forceinline__ void store_cut(float* to, int thread, int head, const Sums& x) {
+#pragma unroll
+    for (int j = 0; j < OUTPUTS; j++) to[thread * OUTPUTS + j] = x.out[j];
+    to[HEADS * D + head] = x.total;
+}
+__device__ __forceinline__ Sums load_cut(const float* from, int thread, int head) {
+    Sums x;
+#pragma unroll
+    for (int j = 0; j < OUTPUTS; j++) x.out[j] = __ldcg(from + thread * OUTPUTS + j);
+    x.total = __ldcg(from + HEADS * D + head);
+    return x;
+}
+
+// Rows that no sequence has, and those of a sequence without positions; and what is wrong with the batch.
+__device__ __forceinline__ void clear_rows(const Pointers& at, const Batch& batch, int lane) {
+    auto clear = [&](int token) {
+        const u64 to = (u64)token * (PARTS * HEADS * D);
+        for (int i = lane; i < PARTS * HEADS * D; i += 32) {
+            if constexpr (WIDE_Q)
+                ((float*)at.out)[to + i] = 0.0f;
+            else
+                ((u16*)at.out)[to + i] = 0;
+        }
+    };
+    for (int token = max(batch.qo_indptr[batch.num_sequences], 0) + blockIdx.x; token < batch.num_tokens; token += gridDim.x)
+        clear(token);
+    for (int b = blockIdx.x; b < batch.num_sequences; b += gridDim.x) {
+        const Sequence s = batch.at(b);
+        if (s.count == 1 && s.length == 0) clear(s.first);
+        if (lane == 0) {
+            if (!batch.is_sound(b)) *at.fault = BAD_TABLE;
+            if (CAUSAL && s.count > s.length) *at.fault = BAD_COUNT;
+        }
+    }
+}
+
 // What the ninth warp does; counters as in prefill.cu. No block draws a stretch while it waits for others of a sequence: they
 // could be waiting for that one.
-__device__ __forceinline__ void find_stretches(const Stretches& all, Shared& shared, int* counters, int lane) {
+__device__ __forceinline__ void find_stretches(const Stretches& all, Shared& shared, const Pointers& at, int lane) {
     for (int number = blockIdx.x, nth = 0;; nth++) {
         if (nth >= 2) wait_barrier(shared_at(shared.empty + nth % 2), nth / 2 % 2 ^ 1);
         const Stretch s = all.at(number);
@@ -292,15 +333,15 @@ __device__ __forceinline__ void find_stretches(const Stretches& all, Shared& sha
             shared.stretches[nth % 2] = s;
             arrive(shared_at(shared.full + nth % 2));
         }
-        if (nth == 0) wait_for_previous();
+        if (nth == 0) wait_for_previous(), clear_rows(at, all.batch, lane);
         if (s.count == 0) break;
         wait_barrier(shared_at(&shared.may_draw), nth % 2);
-        if (lane == 0) number = gridDim.x + atomicAdd(counters, 1);
+        if (lane == 0) number = gridDim.x + atomicAdd(at.counters, 1);
         number = __shfl_sync(~0u, number, 0);
     }
     if (lane == 0) {
         __threadfence();
-        if (atomicAdd(counters + 1, 1) == gridDim.x - 1) counters[0] = counters[1] = 0;
+        if (atomicAdd(at.counters + 1, 1) == gridDim.x - 1) at.counters[0] = at.counters[1] = 0;
     }
 }
 
@@ -325,31 +366,10 @@ __device__ __forceinline__ void finish(const Pointers& at, const Stretch& s, int
     if (!is_good) *at.fault = BAD_VALUE;
 }
 
-// Rows that no sequence has, and those of a sequence without positions; and what is wrong with the batch.
-__device__ __forceinline__ void clear_rows(const Pointers& at, const Batch& batch) {
-    auto clear = [&](int token) {
-        const u64 to = (u64)token * (PARTS * HEADS * D);
-        for (int i = threadIdx.x; i < PARTS * HEADS * D; i += THREADS) {
-            if constexpr (WIDE_Q)
-                ((float*)at.out)[to + i] = 0.0f;
-            else
-                ((u16*)at.out)[to + i] = 0;
-        }
-    };
-    for (int token = max(batch.qo_indptr[batch.num_sequences], 0) + blockIdx.x; token < batch.num_tokens; token += gridDim.x)
-        clear(token);
-    for (int b = blockIdx.x; b < batch.num_sequences; b += gridDim.x) {
-        const Sequence s = batch.at(b);
-        if (s.count == 1 && s.length == 0) clear(s.first);
-        if (threadIdx.x == 0) {
-            if (!batch.is_sound(b)) *at.fault = BAD_TABLE;
-            if (CAUSAL && s.count > s.length) *at.fault = BAD_COUNT;
-        }
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS + 32, 2) attention_decode(Batch batch, Pointers at, Numbers with) {
-    extern __shared__ __align__(16) u8 memory[];
+extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
+    attention_decode(const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, Batch batch, Pointers at,
+                     Numbers with) {
+    extern __shared__ __align__(128) u8 memory[];
     __shared__ __align__(8) Shared shared;
     float* const near = (float*)(memory + WARPS * SLOTS * SLOT_BYTES);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, thread = threadIdx.x;
@@ -359,40 +379,38 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2) attention_decode(B
             barrier_init(shared_at(shared.empty + i), WARPS);
         }
         barrier_init(shared_at(&shared.may_draw), 1);
+        for (int i = 0; i < WARPS * SLOTS; i++) barrier_init(shared_at(&shared.copied[0][0] + i), 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     if (warp == WARPS) {
-        find_stretches({batch, with.window, with.most_cuts, with.most_count}, shared, at.counters, lane);
+        find_stretches({batch, with.window, with.most_cuts, with.most_count}, shared, at, lane);
         return;
     }
     wait_for_previous();
-    const u32 rings = shared_at(memory), ring = rings + warp * (SLOTS * SLOT_BYTES);
-    Ahead ahead = {at, with, batch, shared, ring, warp, lane};
-    bool is_wrong = false;
+    const u32 rings = shared_at(memory);
+    Ahead ahead = {k, v, batch, shared, at.fault, rings + warp * (SLOTS * SLOT_BYTES), warp, lane};
     const int own_head = thread * OUTPUTS / D;
+    bool is_wrong = false;
 
-    for (int nth = 0, slot = 0;; nth++) {
+    for (int nth = 0;; nth++) {
         wait_barrier(shared_at(shared.full + nth % 2), nth / 2 % 2);
         const Stretch s = shared.stretches[nth % 2];
         if (s.count == 0) break;
         ahead.copy();
         const int base = s.first_run / WARPS * WARPS;
-        const int is_far = (s.end_run - base) * (RUN * HEADS_UP) > NEAR_SCORES;
-        float* const scores = is_far ? at.far + (u64)blockIdx.x * with.far_room : near;
+        float* const scores = s.end_run - base > NEAR_RUNS ? at.far + (u64)blockIdx.x * with.far_room : near;
         int* const state = at.counters + STATE * (1 + s.sequence * PARTS + s.part);
         if (s.count == 1 && thread == 0) arrive(shared_at(&shared.may_draw));
         float q[HEADS][8], most = NEG_INF;
         load_queries(at, with, s, lane % LANES * 8, q);
 
         for (int run = base + warp; run - warp < s.end_run; run += WARPS) {
-            ahead.await();
+            const u32 keys = ahead.await();
             if (run >= s.first_run && run < s.end_run)
-                most = fmaxf(most, score_run(ring + slot * SLOT_BYTES, q, scores + (run - base) * (RUN * HEADS_UP), s, run,
-                                             with.scale, lane, is_wrong));
+                most = fmaxf(most, score_run(keys, q, scores + (run - base) * SCORES, s, run, with.scale, lane, is_wrong));
             __syncwarp();
             ahead.next();
-            if (++slot == SLOTS) slot = 0;
         }
         most = most_of_head(most);
         shared.largest[warp][sum_of_lane(lane) % HEADS_UP] = most;
@@ -423,59 +441,46 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2) attention_decode(B
             if (!(sink <= LARGEST)) *at.fault = BAD_SINKS;
             largest = fmaxf(largest, sink);
         }
-        const float shift = largest == NEG_INF ? 0.0f : largest;
+        for (int i = (s.first_run - base) * HEADS_UP + thread; i < (s.end_run - base) * HEADS_UP; i += THREADS)
+            weigh_run(scores + i / HEADS_UP * SCORES, i % HEADS_UP, largest == NEG_INF ? 0.0f : largest);
+        sync_some(1, THREADS);
 
         Sums row, cut;
-        for (int run = base + warp; run - warp < s.end_run; run += WARPS) {
-            float sums[HEADS][COLUMNS] = {}, total = 0.0f;
-            const u32 values = ring + slot * SLOT_BYTES;
-            ahead.await();
+        for (int first = base; first < s.end_run; first += WARPS) {
+            const int run = first + warp;
+            const u32 values = ahead.await();
             if (run >= s.first_run && run < s.end_run) {
-                float* const weights = scores + (run - base) * (RUN * HEADS_UP);
-                total = weigh_run(weights, shift, lane);
-                __syncwarp();
-                sum_run(values, weights, sums, lane);
-            }
-            __syncwarp();  // the values have been read: sums of the run take their place
+                if (run * RUN < s.low || (run + 1) * RUN > s.length) clear_unseen(values, s, run, lane);
+                float sums[HEADS][COLUMNS];
+                sum_run(values, scores + (run - base) * SCORES, sums, lane);
+                __syncwarp();  // the values have been read: sums of the run take their place
 #pragma unroll
-            for (int g = 0; g < HEADS; g++) {
-                const u32 to = values + (g * D + lane * COLUMNS) * 4;
-                if constexpr (COLUMNS == 4)
-                    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(sums[g][0]), "f"(sums[g][1]),
-                                 "f"(sums[g][2]), "f"(sums[g][3])
-                                 : "memory");
-                else
-                    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(sums[g][0]), "f"(sums[g][1]) : "memory");
+                for (int g = 0; g < HEADS; g++) store_columns(values + (g * D + lane * COLUMNS) * 4, sums[g]);
             }
-            if (lane < HEADS_UP) shared.totals[warp][lane] = total;
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // copies come after what was stored here
             sync_some(1, THREADS);
             if (thread < OWNERS) {
 #pragma unroll
                 for (int w = 0; w < WARPS; w++) {
+                    if (first + w < s.first_run || first + w >= s.end_run) continue;
                     Sums of_run;
-                    const u32 from = rings + (w * SLOTS + slot) * SLOT_BYTES + thread * (OUTPUTS * 4);
-                    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(of_run.out[0]), "=f"(of_run.out[1]) : "r"(from));
-                    of_run.total = shared.totals[w][own_head];
+                    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                                 : "=f"(of_run.out[0]), "=f"(of_run.out[1])
+                                 : "r"(rings + (w * SLOTS + ahead.from.stage) * SLOT_BYTES + thread * (OUTPUTS * 4)));
+                    of_run.total = scores[(first + w - base) * SCORES + RUN * HEADS_UP + own_head];
                     cut.add(of_run);
                 }
-                const int next = run - warp + WARPS;
+                const int next = first + WARPS;
                 if (next % CUT_RUNS == 0 || next >= s.end_run) {
-                    if (s.count == 1) {
+                    if (s.count == 1)
                         row.add(cut);
-                    } else {
-                        const u64 nth_cut = (u64)s.part * with.num_slots + (u64)s.entry * batch.page_size / CUT + s.sequence
-                                            + (run - warp) / CUT_RUNS;
-                        float* const to = at.cuts + nth_cut * (HEADS * (D + 1));
-#pragma unroll
-                        for (int j = 0; j < OUTPUTS; j++) to[thread * OUTPUTS + j] = cut.out[j];
-                        to[HEADS * D + own_head] = cut.total;
-                    }
+                    else
+                        store_cut(sums_of_cut(at, with, batch, s, first / CUT_RUNS), thread, own_head, cut);
                     cut = {};
                 }
             }
             sync_some(1, THREADS);  // the sums have been read
             ahead.next();
-            if (++slot == SLOTS) slot = 0;
         }
         if (s.count > 1) {
             __threadfence();
@@ -488,25 +493,17 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2) attention_decode(B
             sync_some(1, THREADS);
             __threadfence();
             if (shared.is_last && thread < OWNERS) {
-                const int first = s.low / CUT, end = (s.length + CUT - 1) / CUT;
-                const u64 slot_of_row = (u64)s.part * with.num_slots + (u64)s.entry * batch.page_size / CUT + s.sequence;
-                const float* const from = at.cuts + slot_of_row * (HEADS * (D + 1));
 #pragma unroll 4
-                for (int i = first; i < end; i++) {
-                    Sums x;
-#pragma unroll
-                    for (int j = 0; j < OUTPUTS; j++) x.out[j] = __ldcg(from + i * (HEADS * (D + 1)) + thread * OUTPUTS + j);
-                    x.total = __ldcg(from + i * (HEADS * (D + 1)) + HEADS * D + own_head);
-                    row.add(x);
-                }
+                for (int i = s.low / CUT; i < (s.length + CUT - 1) / CUT; i++)
+                    row.add(load_cut(sums_of_cut(at, with, batch, s, i), thread, own_head));
             }
         }
         // Lanes hold the maximum and sink of head lane % HEADS_UP; a thread's outputs are of own_head.
-        const float own_largest = __shfl_sync(~0u, largest, own_head % HEADS_UP), own_sink = __shfl_sync(~0u, sink, own_head % HEADS_UP);
+        const float own_largest = __shfl_sync(~0u, largest, own_head % HEADS_UP);
+        const float own_sink = __shfl_sync(~0u, sink, own_head % HEADS_UP);
         if (thread < OWNERS && (s.count == 1 || shared.is_last)) finish(at, s, thread, row, own_largest, own_sink);
         __syncwarp();
         if (lane == 0) arrive(shared_at(shared.empty + nth % 2));
     }
     if (is_wrong) *at.fault = BAD_SCORE;
-    clear_rows(at, batch);
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from samebits.core.numerics import elementary, settling
 from samebits.kernels.ahead import is_noting, note
 from samebits.kernels.cuda.attention.launch import Batch
 from samebits.kernels.cuda.hopper import ARCH, is_served
-from samebits.kernels.cuda.modules import Function, pointer
+from samebits.kernels.cuda.modules import Function, pointer, tensor_map
 from samebits.kernels.cuda.nvrtc import CudaBuild
 from samebits.kernels.triton.attention import call as faults
 from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
@@ -25,7 +24,7 @@ from samebits.kernels.triton.lib.scratch import MAX_COUNTERS, counters
 SOURCE = Path(__file__).parent / "decode.cu"
 HEAD_SIZES = (64, 128)
 WARPS, PROGRAMS = 8, 2  # that compute in a block; blocks of a multiprocessor
-NEAR_SCORES = 4096  # of a stretch, in shared memory
+NEAR_CUTS = 8  # of a stretch, whose scores are in shared memory
 MAX_HEADS, MAX_READS = 4, 2  # of a part; parts of a KV head, each of which reads it
 STATE = 16  # counters of a sequence and part
 COPY_BYTES = 16  # what addresses and strides of a copy are multiples of
@@ -34,7 +33,7 @@ FAULTS = ("BAD_TABLE", "BAD_PAGE", "BAD_QUERY", "BAD_COUNT", "BAD_SCORE", "BAD_V
 
 class _Pointers(ctypes.Structure):
     _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("q", "k", "v", "sinks", "out", "far", "cuts", "fault", "counters")
+        (name, ctypes.c_void_p) for name in ("q", "sinks", "out", "far", "cuts", "fault", "counters")
     )
 
 
@@ -44,7 +43,6 @@ class _Numbers(ctypes.Structure):
             (name, ctypes.c_int)
             for name in ("q_token", "q_head", "window", "most_cuts", "most_count", "far_room", "num_slots")
         ),
-        *((name, ctypes.c_longlong) for name in ("k_page", "k_head", "v_page", "v_head")),
         ("scale", ctypes.c_float),
     )
 
@@ -67,9 +65,7 @@ def serves(call: Call) -> bool:
     if not plain or call.v_dim != call.head_size or call.head_size not in HEAD_SIZES:
         return False
     data = call.k.data, call.v.data
-    if call.k.format != call.v.format or call.k.strides[1] != call.v.strides[1]:
-        return False
-    if call.q.dtype not in (torch.float32, data[0].dtype) or 0 in data[0].shape:
+    if call.k.format != call.v.format or call.q.dtype not in (torch.float32, data[0].dtype) or 0 in data[0].shape:
         return False
     if (call.table["TABLE"] and call.table["page_size"] % RUN_LEN) or not all(_aligned(x) for x in (call.q, *data)):
         return False
@@ -95,7 +91,12 @@ def _arithmetic() -> tuple[tuple[str, object], ...]:
 
 def slots(head_size: int) -> int:
     """Runs of a warp's ring."""
-    return 384 // head_size
+    return 256 // head_size
+
+
+def scores_of_run(heads: int) -> int:
+    """Numbers that a run's scores and their sums take."""
+    return (RUN_LEN + 1) * (4 if heads == 3 else heads)
 
 
 def build_of(call: Call) -> CudaBuild:
@@ -109,9 +110,8 @@ def build_of(call: Call) -> CudaBuild:
             ("GROUP", call.group),
             ("PARTS", call.q.shape[1] // heads),
             ("PAGE", table["page_size"] if table["TABLE"] else CUT_LEN),
-            ("STRIDE", call.k.strides[1]),
             ("SLOTS", slots(call.head_size)),
-            ("NEAR_SCORES", NEAR_SCORES),
+            ("NEAR_RUNS", NEAR_CUTS * CUT_LEN // RUN_LEN),
             ("BF16", int(call.k.format == "bf16")),
             ("WIDE_Q", int(call.q.dtype == torch.float32)),
             ("HAS_TABLE", int(table["TABLE"])),
@@ -130,9 +130,10 @@ def _function(build: CudaBuild, shared_bytes: int, device: torch.device) -> Func
         return Function(build.code(), "attention_decode", 32 * (WARPS + 1), shared_bytes)
 
 
-def shared_bytes(head_size: int) -> int:
+def shared_bytes(head_size: int, heads: int) -> int:
     """Of the rings and the scores."""
-    return WARPS * slots(head_size) * RUN_LEN * head_size * 2 + NEAR_SCORES * 4
+    rings = WARPS * slots(head_size) * RUN_LEN * head_size * 2
+    return rings + NEAR_CUTS * CUT_LEN // RUN_LEN * scores_of_run(heads) * 4
 
 
 def attend(call: Call) -> None:
@@ -142,30 +143,33 @@ def attend(call: Call) -> None:
         note(build)
         return
     device, heads, table = call.q.device, heads_of_part(call.group), call.table
-    parts = call.q.shape[1] // heads
-    grid = PROGRAMS * multiprocessors(device)
-    near_cuts = NEAR_SCORES // (CUT_LEN * (4 if heads > 2 else heads))
-    most_cuts = near_cuts if call.num_sequences * parts > grid // 2 else 1
+    parts, grid = call.q.shape[1] // heads, PROGRAMS * multiprocessors(device)
     most_count = grid // 2  # of a sequence's blocks, which wait for each other: all must have room at once
+    most_cuts = NEAR_CUTS if call.num_sequences * parts > grid // 4 else 1
     num_slots = call.num_cells // CUT_LEN + call.num_sequences + 1
-    far_room = 0 if num_slots <= most_count * near_cuts else -(-num_slots // most_count) * NEAR_SCORES // near_cuts
+    far_cuts = -(-num_slots // most_count) if num_slots > most_count * NEAR_CUTS else 0
+    far_room = far_cuts * CUT_LEN // RUN_LEN * scores_of_run(heads)
 
     def scratch(*shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=torch.float32, device=device)
 
-    pointers: list[Any] = [call.q, call.k.data, call.v.data, call.extras["sinks"], call.out]
-    pointers += [scratch(grid, far_room), scratch(parts, num_slots, heads * (call.head_size + 1))]
-    batch = [pointer(table[name]) for name in ("qo_ptr", "last_ptr", "indptr_ptr", "indices_ptr")]
-    _function(build, shared_bytes(call.head_size), device).launch(
+    pointers = (
+        *(call.q, call.extras["sinks"], call.out),
+        *(scratch(grid, far_room), scratch(parts, num_slots, heads * (call.head_size + 1))),
+        *(fault_word(device), counters(device)),
+    )
+    read = (pointer(table[name]) for name in ("qo_ptr", "last_ptr", "indptr_ptr", "indices_ptr"))
+    sizes = call.num_sequences, call.num_tokens, table["num_entries"], table["num_pages"], table["page_size"]
+    box = (call.head_size, RUN_LEN, 1, 1)
+    _function(build, shared_bytes(call.head_size, heads), device).launch(
         (grid, 1),
         (
-            Batch(
-                *batch, call.num_sequences, call.num_tokens, table["num_entries"], table["num_pages"], table["page_size"]
-            ),
-            _Pointers(*(pointer(x) for x in (*pointers, fault_word(device), counters(device)))),
+            *(tensor_map(view.data.transpose(1, 2), box, is_swapped=False) for view in (call.k, call.v)),
+            Batch(*read, *sizes),
+            _Pointers(*map(pointer, pointers)),
             _Numbers(
                 *call.q.stride()[:2], call.numbers["window"], most_cuts, most_count, far_room, num_slots,
-                *(view.strides[i] for view in (call.k, call.v) for i in (0, 2)), call.numbers["scale"],
+                call.numbers["scale"],
             ),
         ),
     )  # fmt: skip

@@ -123,7 +123,7 @@ def attend(call: Arguments, most_rows: int, fault_code: int) -> None:
     _function(build_of(call, form), shared_bytes(form, call.constants["D"]), device).launch(
         (min(call.prefill_programs(TILE_ROWS), multiprocessors(device)), 1),
         (
-            *(tensor_map(cache.transpose(1, 2), box) for cache in (call.k, call.v)),
+            *(tensor_map(cache.transpose(1, 2), box, is_swapped=True) for cache in (call.k, call.v)),
             Batch(*read, *call.sizes, call.constants["PAGE"], most_rows),
             _Pointers(*others),
             _Numbers(fault_code, call.q.stride(0), call.q.stride(1), int(window), scale),

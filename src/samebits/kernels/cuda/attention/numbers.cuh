@@ -16,8 +16,10 @@ __device__ __forceinline__ float exp_of(float x) {
 #pragma unroll
     for (int i = count - 2; i >= 0; i--) series = series * r + poly[i];
     const float mantissa = 1.0f + (r + (r * r) * series);
-    const float y = __int_as_float(__float_as_int(mantissa) + ((__float_as_int(shifted) - __float_as_int(ROUND_MAGIC)) << 23));
-    return x < EXP_LOWEST ? 0.0f : x > EXP_HIGHEST ? __int_as_float(0x7F800000) : x != x ? x : y;
+    float y = __int_as_float(__float_as_int(mantissa) + ((__float_as_int(shifted) - __float_as_int(ROUND_MAGIC)) << 23));
+    y = x < EXP_LOWEST ? 0.0f : y;  // one after the other: choices, no branches
+    y = x > EXP_HIGHEST ? __int_as_float(0x7F800000) : y;
+    return x != x ? x : y;
 }
 
 // 1/x for 2^-100 <= x <= 2^100.

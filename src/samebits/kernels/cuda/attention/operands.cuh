@@ -1,20 +1,7 @@
-// Operands of attention: copies of a cache's boxes, matrices in shared memory, pairs of 16-bit numbers.
+// Operands of attention: matrices in shared memory, pairs of 16-bit numbers.
 #pragma once
+#include "boxes.cuh"
 #include "warpgroup.cuh"
-
-struct alignas(64) TensorMap {
-    u64 words[16];
-};
-
-// A box of 64 elements of positions of a page and head, 128 bytes a position, in the order that matrix instructions take.
-__device__ __forceinline__ void copy_box(u32 to, const TensorMap& map, int element, int slot, int head, int page,
-                                         u32 barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
-        "l"(&map), "r"(element), "r"(slot), "r"(head), "r"(page), "r"(barrier)
-        : "memory");
-}
 
 // Rows of 64 elements in eights of 1024 bytes, their 16 bytes swapped by a pattern of 128.
 static constexpr u64 SWAPPED = 1ull << 62, EIGHTS_APART = 1024 / 16;

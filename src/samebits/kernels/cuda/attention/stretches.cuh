@@ -33,7 +33,8 @@ struct Stretches {
     __device__ __forceinline__ Stretch at(int number) const {
         const int lane = threadIdx.x % 32;
         for (int b = 0; b < batch.num_sequences; b += 32) {
-            const int own = count_of(batch.at(b + lane)) * PARTS;
+            Sequence s = batch.at(b + lane);
+            const int own = count_of(s) * PARTS;
             int up_to = own;
 #pragma unroll
             for (int i = 1; i < 32; i *= 2) {
@@ -41,14 +42,16 @@ struct Stretches {
                 if (lane >= i) up_to += below;
             }
             const int which = __popc(__ballot_sync(~0u, up_to <= number));
-            if (which < 32) return within(b + which, number - __shfl_sync(~0u, up_to - own, which));
+            if (which < 32) {
+                s = {__shfl_sync(~0u, s.first, which), 1, __shfl_sync(~0u, s.entry, which), __shfl_sync(~0u, s.length, which)};
+                return within(b + which, s, number - __shfl_sync(~0u, up_to - own, which));
+            }
             number -= __shfl_sync(~0u, up_to, 31);
         }
         return {};
     }
 
-    __device__ __forceinline__ Stretch within(int b, int number) const {
-        const Sequence s = batch.at(b);
+    __device__ __forceinline__ Stretch within(int b, const Sequence& s, int number) const {
         int first, per_stretch;
         const int cuts = cuts_of(s, first, per_stretch), count = (cuts + per_stretch - 1) / per_stretch;
         Stretch x = {b, s.first, number / count, s.entry, s.length};
