@@ -1,8 +1,8 @@
 // Attention of sequences with one query, the portable tier's: the definition's sums, in its order.
 //
 // Blocks stay and take stretches of cuts, of one part of the heads: first the scores of all positions and their maximum, then
-// the weights, then the values. Eight warps take the runs of 16 positions in turn, each with a ring of its own that copies fill ahead,
-// also from the next stretch; a ninth finds the stretches. Where a sequence has several stretches, their blocks wait for each
+// the weights, then the values. Eight warps take the runs of 16 positions in turn, each with a ring of its own; one warp fills the
+// rings, ahead of the stretch in hand, and one finds stretches. Where a sequence has several stretches, their blocks wait for each
 // other's maxima, and the one that ends last adds the cuts.
 // Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, SLOTS (of a ring), NEAR_RUNS, BF16 (the cache's
 // type), WIDE_Q (float32 queries and results, else the cache's), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the
@@ -10,6 +10,7 @@
 #include "numbers.cuh"
 #include "boxes.cuh"
 #include "stretches.cuh"
+#include "warpgroup.cuh"
 
 static constexpr int WARPS = 8, THREADS = 32 * WARPS;  // that compute
 static constexpr int HEADS_UP = HEADS == 3 ? 4 : HEADS;
@@ -38,7 +39,7 @@ struct Numbers {
 
 struct Shared {
     Stretch stretches[2];
-    u64 full[2], empty[2], may_draw, copied[WARPS][SLOTS];
+    u64 full[2], empty[2], may_draw, copied[WARPS][SLOTS], used[WARPS][SLOTS];
     float largest[WARPS][HEADS_UP], joined[HEADS_UP];
     int is_last;
 };
@@ -49,72 +50,44 @@ __device__ __forceinline__ u32 ordered(float x) {  // greater numbers have great
 }
 __device__ __forceinline__ float from_ordered(u32 x) { return __uint_as_float(x >> 31 ? x & 0x7FFFFFFF : ~x); }
 
-// Whether a barrier's phase has ended; a whole warp asks.
-__device__ __forceinline__ bool is_complete(u32 barrier, u32 parity, int lane) {
-    u32 is_done = 0;
-    if (lane == 0)
-        asm volatile(
-            "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
-            : "=r"(is_done)
-            : "r"(barrier), "r"(parity)
-            : "memory");
-    return __shfl_sync(~0u, is_done, 0);
-}
-
-// Runs of keys and values on their way, in the order in which they are needed. The next stretch may not be known when its first
-// runs could be copied: they are then owed, and copied as soon as it is.
-struct Ahead {
-    const TensorMap &keys, &values;
-    const Batch& batch;
-    Shared& shared;
-    int* fault;
-    u32 ring;
-    int warp, lane, nth = 0, run = 0, page = 0, owed = SLOTS;
-    bool is_between = true, is_values = false;
-    Ring<SLOTS> to, from;
-    Stretch s;
-
-    __device__ __forceinline__ u32 barrier(const Ring<SLOTS>& at) const { return shared_at(&shared.copied[warp][at.stage]); }
-    __device__ __forceinline__ bool is_here() const { return run >= s.first_run && run < s.end_run; }
-
-    __device__ __forceinline__ void find() {  // the page of the next run, long before it is needed
-        if (is_here()) page = HAS_TABLE ? batch.kv_indices[s.entry + run * RUN / PAGE] : s.entry;
-    }
-    // Copies what is owed, as far as stretches are known.
-    __device__ __forceinline__ void copy() {
-        for (; owed; owed--) {
-            if (is_between) {
-                if (!is_complete(shared_at(shared.full + nth % 2), nth / 2 % 2, lane)) return;
-                s = shared.stretches[nth % 2], run = s.first_run / WARPS * WARPS + warp, is_between = is_values = false;
-                find();
+// What the copying warp does: lane w fills the ring of warp w, keys and values of its runs in the order of their use.
+__device__ __forceinline__ void copy_runs(const TensorMap& keys, const TensorMap& values, const Batch& batch, Shared& shared,
+                                          u32 rings, int* fault, int lane) {
+    Ring<SLOTS> ring;
+    for (int nth = 0;; nth++) {
+        wait_barrier(shared_at(shared.full + nth % 2), nth / 2 % 2);
+        const Stretch s = shared.stretches[nth % 2];
+        if (s.count == 0) break;
+        const int base = s.first_run / WARPS * WARPS;
+        auto page_of = [&](int run) {
+            if (run < s.first_run || run >= s.end_run) return -1;
+            const int page = HAS_TABLE ? batch.kv_indices[s.entry + run * RUN / PAGE] : s.entry;
+            if ((u32)page < (u32)batch.num_pages) return page;
+            *fault = BAD_PAGE;
+            return 0;
+        };
+#pragma unroll 1
+        for (int is_values = 0; is_values < 2; is_values++) {
+            int page = lane < WARPS ? page_of(base + lane) : -1;
+#pragma unroll 1
+            for (int first = base; first < s.end_run; first += WARPS) {
+                const int run = first + lane, next_page = lane < WARPS ? page_of(run + WARPS) : -1;
+                if (lane < WARPS) {
+                    const u32 barrier = shared_at(&shared.copied[lane][ring.stage]);
+                    wait_barrier(shared_at(&shared.used[lane][ring.stage]), ring.parity ^ 1);
+                    if (page < 0) {
+                        arrive(barrier);
+                    } else {
+                        expect_bytes(barrier, SLOT_BYTES);
+                        copy_box(rings + (lane * SLOTS + ring.stage) * SLOT_BYTES, is_values ? values : keys, 0,
+                                 HAS_TABLE ? run * RUN % PAGE : run * RUN, s.part * HEADS / GROUP, page, barrier);
+                    }
+                }
+                ring.next(), page = next_page;
             }
-            if (s.count == 0) return;
-            if (lane == 0) is_here() ? copy_run() : arrive(barrier(to));
-            to.next();
-            run += WARPS;
-            if (run - warp >= s.end_run) {
-                run = s.first_run / WARPS * WARPS + warp;
-                if (is_values) nth++, is_between = true;
-                is_values = true;
-            }
-            if (!is_between) find();
         }
     }
-    __device__ __forceinline__ void copy_run() {
-        const bool exists = (u32)page < (u32)batch.num_pages;
-        if (!exists) *fault = BAD_PAGE;
-        expect_bytes(barrier(to), SLOT_BYTES);
-        copy_box(ring + to.stage * SLOT_BYTES, is_values ? values : keys, 0, HAS_TABLE ? run * RUN % PAGE : run * RUN,
-                 s.part * HEADS / GROUP, exists ? page : 0, barrier(to));
-    }
-    // Where the next run is, when it is there.
-    __device__ __forceinline__ u32 await() {
-        wait_barrier(barrier(from), from.parity);
-        return ring + from.stage * SLOT_BYTES;
-    }
-    // It has been used.
-    __device__ __forceinline__ void next() { from.next(), owed++, copy(); }
-};
+}
 
 // Eight elements of every head's query, from `element` on.
 __device__ __forceinline__ void load_queries(const Pointers& at, const Numbers& with, const Stretch& s, int element,
@@ -323,7 +296,7 @@ __device__ __forceinline__ void clear_rows(const Pointers& at, const Batch& batc
     }
 }
 
-// What the ninth warp does; counters as in prefill.cu. No block draws a stretch while it waits for others of a sequence: they
+// What the warp does that finds stretches; counters as in prefill.cu. No block draws a stretch while it waits for others of a sequence: they
 // could be waiting for that one.
 __device__ __forceinline__ void find_stretches(const Stretches& all, Shared& shared, const Pointers& at, int lane) {
     for (int number = blockIdx.x, nth = 0;; nth++) {
@@ -366,7 +339,7 @@ __device__ __forceinline__ void finish(const Pointers& at, const Stretch& s, int
     if (!is_good) *at.fault = BAD_VALUE;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
+extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
     attention_decode(const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, Batch batch, Pointers at,
                      Numbers with) {
     extern __shared__ __align__(128) u8 memory[];
@@ -379,17 +352,32 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
             barrier_init(shared_at(shared.empty + i), WARPS);
         }
         barrier_init(shared_at(&shared.may_draw), 1);
-        for (int i = 0; i < WARPS * SLOTS; i++) barrier_init(shared_at(&shared.copied[0][0] + i), 1);
+        for (int i = 0; i < WARPS * SLOTS; i++) barrier_init(shared_at(&shared.copied[0][0] + i), 1), barrier_init(shared_at(&shared.used[0][0] + i), 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    if (warp == WARPS) {
-        find_stretches({batch, with.window, with.most_cuts, with.most_count}, shared, at, lane);
+    const u32 rings = shared_at(memory);
+    if (warp >= WARPS) {
+        give_registers<32>();
+        if (warp == WARPS) {
+            wait_for_previous();
+            copy_runs(k, v, batch, shared, rings, at.fault, lane);
+        } else if (warp == WARPS + 1) {
+            find_stretches({batch, with.window, with.most_cuts, with.most_count}, shared, at, lane);
+        }
         return;
     }
+    take_registers<104>();
     wait_for_previous();
-    const u32 rings = shared_at(memory);
-    Ahead ahead = {k, v, batch, shared, at.fault, rings + warp * (SLOTS * SLOT_BYTES), warp, lane};
+    Ring<SLOTS> ring;
+    auto await_run = [&] {  // returns where it is
+        wait_barrier(shared_at(&shared.copied[warp][ring.stage]), ring.parity);
+        return rings + (warp * SLOTS + ring.stage) * SLOT_BYTES;
+    };
+    auto release_run = [&] {
+        if (lane == 0) arrive(shared_at(&shared.used[warp][ring.stage]));
+        ring.next();
+    };
     const int own_head = thread * OUTPUTS / D;
     bool is_wrong = false;
 
@@ -397,7 +385,6 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
         wait_barrier(shared_at(shared.full + nth % 2), nth / 2 % 2);
         const Stretch s = shared.stretches[nth % 2];
         if (s.count == 0) break;
-        ahead.copy();
         const int base = s.first_run / WARPS * WARPS;
         float* const scores = s.end_run - base > NEAR_RUNS ? at.far + (u64)blockIdx.x * with.far_room : near;
         int* const state = at.counters + STATE * (1 + s.sequence * PARTS + s.part);
@@ -406,11 +393,11 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
         load_queries(at, with, s, lane % LANES * 8, q);
 
         for (int run = base + warp; run - warp < s.end_run; run += WARPS) {
-            const u32 keys = ahead.await();
+            const u32 keys = await_run();
             if (run >= s.first_run && run < s.end_run)
                 most = fmaxf(most, score_run(keys, q, scores + (run - base) * SCORES, s, run, with.scale, lane, is_wrong));
             __syncwarp();
-            ahead.next();
+            release_run();
         }
         most = most_of_head(most);
         shared.largest[warp][sum_of_lane(lane) % HEADS_UP] = most;
@@ -448,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
         Sums row, cut;
         for (int first = base; first < s.end_run; first += WARPS) {
             const int run = first + warp;
-            const u32 values = ahead.await();
+            const u32 values = await_run();
             if (run >= s.first_run && run < s.end_run) {
                 if (run * RUN < s.low || (run + 1) * RUN > s.length) clear_unseen(values, s, run, lane);
                 float sums[HEADS][COLUMNS];
@@ -466,7 +453,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
                     Sums of_run;
                     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
                                  : "=f"(of_run.out[0]), "=f"(of_run.out[1])
-                                 : "r"(rings + (w * SLOTS + ahead.from.stage) * SLOT_BYTES + thread * (OUTPUTS * 4)));
+                                 : "r"(rings + (w * SLOTS + ring.stage) * SLOT_BYTES + thread * (OUTPUTS * 4)));
                     of_run.total = scores[(first + w - base) * SCORES + RUN * HEADS_UP + own_head];
                     cut.add(of_run);
                 }
@@ -480,7 +467,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 2)
                 }
             }
             sync_some(1, THREADS);  // the sums have been read
-            ahead.next();
+            release_run();
         }
         if (s.count > 1) {
             __threadfence();
