@@ -1,7 +1,7 @@
 // Attention of sequences with one query, the portable tier's: the definition's sums, in its order.
 //
 // Blocks stay and take stretches of cuts, of one part of the heads: first the scores of all positions and their maximum, then
-// the weights, then the values. Eight warps take the runs of 16 positions in turn, each with a ring of its own; one warp fills the
+// the weights and values. Eight warps take the runs of 16 positions in turn, each with a ring of its own; one warp fills the
 // rings, ahead of the stretch in hand, and one finds stretches. Where a sequence has several stretches, their blocks wait for each
 // other's maxima, and the one that ends last adds the cuts.
 // Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, SLOTS (of a ring), NEAR_RUNS, BF16 (the cache's
@@ -12,7 +12,7 @@
 #include "stretches.cuh"
 #include "warpgroup.cuh"
 
-static constexpr int WARPS = 8, THREADS = 32 * WARPS;  // that compute
+static constexpr int WARPS = CUT_RUNS / 2, THREADS = 32 * WARPS;  // that compute
 static constexpr int HEADS_UP = HEADS == 3 ? 4 : HEADS;
 static constexpr int SLOT_BYTES = RUN * D * 2;
 static constexpr int LANES = D / 8, ROWS = 32 / LANES;             // lanes of a key, keys of an instruction
@@ -21,7 +21,8 @@ static constexpr int TOGETHER = LANES / HEADS_UP < STEPS ? LANES / HEADS_UP : ST
 static constexpr int SUMS = TOGETHER * HEADS_UP;
 static constexpr int COLUMNS = D / 32;                             // of a lane
 static constexpr int OUTPUTS = 2, OWNERS = HEADS * D / OUTPUTS;  // of a thread; threads that have some
-static constexpr int SCORES = 17 * HEADS_UP;  // of a run, and their sums: so far apart, threads of neighbouring runs meet no bank twice
+static constexpr int SCORES = 17 * HEADS_UP;  // of a run, and the sums of its weights
+static constexpr int QUERY_BYTES = D * (WIDE_Q ? 4 : 2);
 static constexpr int STATE = 16;                                   // words of a sequence and part among the counters
 
 struct Pointers {
@@ -38,8 +39,9 @@ struct Numbers {
 };
 
 struct Shared {
+    alignas(16) u8 queries[2][HEADS * QUERY_BYTES];
     Stretch stretches[2];
-    u64 full[2], empty[2], may_draw, copied[WARPS][SLOTS], used[WARPS][SLOTS];
+    u64 full[2], empty[2], queried[2], may_draw, copied[WARPS][SLOTS], used[WARPS][SLOTS];
     float largest[WARPS][HEADS_UP], joined[HEADS_UP];
     int is_last;
 };
@@ -51,24 +53,34 @@ __device__ __forceinline__ u32 ordered(float x) {  // greater numbers have great
 __device__ __forceinline__ float from_ordered(u32 x) { return __uint_as_float(x >> 31 ? x & 0x7FFFFFFF : ~x); }
 
 // What the copying warp does: lane w fills the ring of warp w, keys and values of its runs in the order of their use.
-__device__ __forceinline__ void copy_runs(const TensorMap& keys, const TensorMap& values, const Batch& batch, Shared& shared,
-                                          u32 rings, int* fault, int lane) {
+__device__ __forceinline__ void copy_runs(const TensorMap& keys, const TensorMap& values, const Batch& batch, const Pointers& at,
+                                          const Numbers& with, Shared& shared, u32 rings, int lane) {
     Ring<SLOTS> ring;
     for (int nth = 0;; nth++) {
         wait_barrier(shared_at(shared.full + nth % 2), nth / 2 % 2);
         const Stretch s = shared.stretches[nth % 2];
         if (s.count == 0) break;
-        const int base = s.first_run / WARPS * WARPS;
+        const int base = s.first_run / CUT_RUNS * CUT_RUNS;
         auto page_of = [&](int run) {
             if (run < s.first_run || run >= s.end_run) return -1;
             const int page = HAS_TABLE ? batch.kv_indices[s.entry + run * RUN / PAGE] : s.entry;
             if ((u32)page < (u32)batch.num_pages) return page;
-            *fault = BAD_PAGE;
+            *at.fault = BAD_PAGE;
             return 0;
         };
+        const int first_page = lane < WARPS ? page_of(base + lane) : -1;
+        if (nth == 0) wait_for_previous();
+        if (lane == 0) {
+            const u32 barrier = shared_at(shared.queried + nth % 2);
+            const u8* const from = (const u8*)at.q + (u64)s.token * with.q_token * (QUERY_BYTES / D);
+            expect_bytes(barrier, HEADS * QUERY_BYTES);
+            for (int g = 0; g < HEADS; g++)
+                copy_bulk(shared_at(shared.queries[nth % 2]) + g * QUERY_BYTES,
+                          from + (u64)(s.part * HEADS + g) * with.q_head * (QUERY_BYTES / D), QUERY_BYTES, barrier);
+        }
 #pragma unroll 1
         for (int is_values = 0; is_values < 2; is_values++) {
-            int page = lane < WARPS ? page_of(base + lane) : -1;
+            int page = first_page;
 #pragma unroll 1
             for (int first = base; first < s.end_run; first += WARPS) {
                 const int run = first + lane, next_page = lane < WARPS ? page_of(run + WARPS) : -1;
@@ -90,28 +102,27 @@ __device__ __forceinline__ void copy_runs(const TensorMap& keys, const TensorMap
 }
 
 // Eight elements of every head's query, from `element` on.
-__device__ __forceinline__ void load_queries(const Pointers& at, const Numbers& with, const Stretch& s, int element,
-                                             float (&q)[HEADS][8]) {
+__device__ __forceinline__ void load_queries(const u8* queries, int* fault, int element, float (&q)[HEADS][8]) {
     bool is_good = true;
 #pragma unroll
     for (int g = 0; g < HEADS; g++) {
-        const u64 start = (u64)s.token * with.q_token + (s.part * HEADS + g) * with.q_head + element;
+        const u8* const from = queries + g * QUERY_BYTES + element * (QUERY_BYTES / D);
         if constexpr (WIDE_Q) {
-            const float4 low = *(const float4*)((const float*)at.q + start), high = *(const float4*)((const float*)at.q + start + 4);
+            const float4 low = ((const float4*)from)[0], high = ((const float4*)from)[1];
             q[g][0] = low.x, q[g][1] = low.y, q[g][2] = low.z, q[g][3] = low.w;
             q[g][4] = high.x, q[g][5] = high.y, q[g][6] = high.z, q[g][7] = high.w;
         } else {
-            const uint4 x = *(const uint4*)((const u16*)at.q + start);
+            const uint4 x = *(const uint4*)from;
             widen(x.x, q[g][0], q[g][1]), widen(x.y, q[g][2], q[g][3]), widen(x.z, q[g][4], q[g][5]), widen(x.w, q[g][6], q[g][7]);
         }
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             if (WIDE_Q) q[g][j] = operand(q[g][j]);
             const bool is_fine = fabsf(q[g][j]) <= LARGEST_OPERAND;
-            is_good &= is_fine, q[g][j] = is_fine ? q[g][j] : 0.0f;
+            is_good &= is_fine, q[g][j] = is_fine ? q[g][j] : 0.0f;  // so that no key or value is blamed for it
         }
     }
-    if (!is_good) *at.fault = BAD_QUERY;
+    if (!is_good) *fault = BAD_QUERY;
 }
 
 // Adjacent pairs over the lanes of a key, of all sums at once: a lane ends with that of number `sum_of_lane`.
@@ -184,18 +195,22 @@ __device__ __forceinline__ float most_of_head(float most) {
     return most;
 }
 
-// One head's weights of a run, in the place of its scores, and behind them the sum of what they were before rounding.
-__device__ __forceinline__ void weigh_run(float* scores, int head, float shift) {
-    float p[RUN], total = 0.0f;
+// A run's weights, in the place of its scores, and behind them the sums of what they were before rounding; shift: that of head
+// lane % HEADS_UP.
+__device__ __forceinline__ void weigh_run(float* scores, float shift, int lane) {
+    constexpr int COUNT = (RUN * HEADS_UP + 31) / 32;
+    float p[COUNT], total = 0.0f;
 #pragma unroll
-    for (int i = 0; i < RUN; i++) p[i] = scores[i * HEADS_UP + head];
-#pragma unroll
-    for (int i = 0; i < RUN; i++) {
-        p[i] = exp_of(p[i] - shift);
-        scores[i * HEADS_UP + head] = operand(p[i]);
-        total += p[i];
+    for (int n = 0; n < COUNT; n++) {
+        const int i = n * 32 + lane;
+        const bool is_one = RUN * HEADS_UP >= 32 || i < RUN * HEADS_UP;
+        p[n] = exp_of((is_one ? scores[i] : NEG_INF) - shift);
+        if (is_one) scores[i] = operand(p[n]);
     }
-    scores[RUN * HEADS_UP + head] = total;
+#pragma unroll
+    for (int i = 0; i < RUN; i++) total += __shfl_sync(~0u, p[i * HEADS_UP / 32], i * HEADS_UP % 32 + lane % HEADS_UP);
+    if (lane < HEADS_UP) scores[RUN * HEADS_UP + lane] = total;
+    __syncwarp();
 }
 
 // Zeros where values are not seen: what lies there may be no number.
@@ -350,6 +365,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
         for (int i = 0; i < 2; i++) {
             barrier_init(shared_at(shared.full + i), 1);
             barrier_init(shared_at(shared.empty + i), WARPS);
+            barrier_init(shared_at(shared.queried + i), 1);
         }
         barrier_init(shared_at(&shared.may_draw), 1);
         for (int i = 0; i < WARPS * SLOTS; i++) barrier_init(shared_at(&shared.copied[0][0] + i), 1), barrier_init(shared_at(&shared.used[0][0] + i), 1);
@@ -359,12 +375,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
     const u32 rings = shared_at(memory);
     if (warp >= WARPS) {
         give_registers<32>();
-        if (warp == WARPS) {
-            wait_for_previous();
-            copy_runs(k, v, batch, shared, rings, at.fault, lane);
-        } else if (warp == WARPS + 1) {
-            find_stretches({batch, with.window, with.most_cuts, with.most_count}, shared, at, lane);
-        }
+        if (warp == WARPS) copy_runs(k, v, batch, at, with, shared, rings, lane);
+        if (warp == WARPS + 1) find_stretches({batch, with.window, with.most_cuts, with.most_count}, shared, at, lane);
         return;
     }
     take_registers<104>();
@@ -385,12 +397,13 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
         wait_barrier(shared_at(shared.full + nth % 2), nth / 2 % 2);
         const Stretch s = shared.stretches[nth % 2];
         if (s.count == 0) break;
-        const int base = s.first_run / WARPS * WARPS;
+        const int base = s.first_run / CUT_RUNS * CUT_RUNS;
         float* const scores = s.end_run - base > NEAR_RUNS ? at.far + (u64)blockIdx.x * with.far_room : near;
         int* const state = at.counters + STATE * (1 + s.sequence * PARTS + s.part);
         if (s.count == 1 && thread == 0) arrive(shared_at(&shared.may_draw));
         float q[HEADS][8], most = NEG_INF;
-        load_queries(at, with, s, lane % LANES * 8, q);
+        wait_barrier(shared_at(shared.queried + nth % 2), nth / 2 % 2);
+        load_queries(shared.queries[nth % 2], at.fault, lane % LANES * 8, q);
 
         for (int run = base + warp; run - warp < s.end_run; run += WARPS) {
             const u32 keys = await_run();
@@ -428,43 +441,53 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
             if (!(sink <= LARGEST)) *at.fault = BAD_SINKS;
             largest = fmaxf(largest, sink);
         }
-        for (int i = (s.first_run - base) * HEADS_UP + thread; i < (s.end_run - base) * HEADS_UP; i += THREADS)
-            weigh_run(scores + i / HEADS_UP * SCORES, i % HEADS_UP, largest == NEG_INF ? 0.0f : largest);
-        sync_some(1, THREADS);
+        const float shift = largest == NEG_INF ? 0.0f : largest;
 
-        Sums row, cut;
-        for (int first = base; first < s.end_run; first += WARPS) {
-            const int run = first + warp;
-            const u32 values = await_run();
-            if (run >= s.first_run && run < s.end_run) {
-                if (run * RUN < s.low || (run + 1) * RUN > s.length) clear_unseen(values, s, run, lane);
-                float sums[HEADS][COLUMNS];
-                sum_run(values, scores + (run - base) * SCORES, sums, lane);
-                __syncwarp();  // the values have been read: sums of the run take their place
+        Sums row;
+        for (int first = base; first < s.end_run; first += CUT_RUNS) {
+            // A warp's two runs of a cut: sums of the first stay in registers, so that its place is free at once.
+            const bool has_more = first + WARPS < s.end_run;
+            float sums[2][HEADS][COLUMNS];
+            u32 values;
 #pragma unroll
-                for (int g = 0; g < HEADS; g++) store_columns(values + (g * D + lane * COLUMNS) * 4, sums[g]);
+            for (int half = 0; half < 2; half++) {
+                const int run = first + half * WARPS + warp;
+                if (half && !has_more) break;
+                float* const weights = scores + (run - base) * SCORES;
+                const bool is_here = run >= s.first_run && run < s.end_run;
+                if (is_here) weigh_run(weights, shift, lane);
+                values = await_run();
+                if (is_here) {
+                    if (run * RUN < s.low || (run + 1) * RUN > s.length) clear_unseen(values, s, run, lane);
+                    sum_run(values, weights, sums[half], lane);
+                }
+                __syncwarp();  // the values have been read
+                if (half == 0 && has_more) release_run();
             }
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int g = 0; g < HEADS; g++)
+                    store_columns(values + ((half * HEADS + g) * D + lane * COLUMNS) * 4, sums[half][g]);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // copies come after what was stored here
             sync_some(1, THREADS);
             if (thread < OWNERS) {
+                Sums cut;
 #pragma unroll
-                for (int w = 0; w < WARPS; w++) {
-                    if (first + w < s.first_run || first + w >= s.end_run) continue;
+                for (int i = 0; i < CUT_RUNS; i++) {
+                    if (first + i < s.first_run || first + i >= s.end_run) continue;
                     Sums of_run;
+                    const u32 from = rings + (i % WARPS * SLOTS + ring.stage) * SLOT_BYTES + i / WARPS * (HEADS * D * 4);
                     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
                                  : "=f"(of_run.out[0]), "=f"(of_run.out[1])
-                                 : "r"(rings + (w * SLOTS + ring.stage) * SLOT_BYTES + thread * (OUTPUTS * 4)));
-                    of_run.total = scores[(first + w - base) * SCORES + RUN * HEADS_UP + own_head];
+                                 : "r"(from + thread * (OUTPUTS * 4)));
+                    of_run.total = scores[(first + i - base) * SCORES + RUN * HEADS_UP + own_head];
                     cut.add(of_run);
                 }
-                const int next = first + WARPS;
-                if (next % CUT_RUNS == 0 || next >= s.end_run) {
-                    if (s.count == 1)
-                        row.add(cut);
-                    else
-                        store_cut(sums_of_cut(at, with, batch, s, first / CUT_RUNS), thread, own_head, cut);
-                    cut = {};
-                }
+                if (s.count == 1)
+                    row.add(cut);
+                else
+                    store_cut(sums_of_cut(at, with, batch, s, first / CUT_RUNS), thread, own_head, cut);
             }
             sync_some(1, THREADS);  // the sums have been read
             release_run();
