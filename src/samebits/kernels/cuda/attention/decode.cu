@@ -4,8 +4,8 @@
 // the weights and values. Eight warps take the runs of 16 positions in turn, each with a ring of its own; one warp fills the
 // rings, ahead of the stretch in hand, and one finds stretches. Where a sequence has several stretches, their blocks wait for each
 // other's maxima, and the one that ends last adds the cuts.
-// Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, SLOTS (of a ring), NEAR_RUNS, BF16 (the cache's
-// type), WIDE_Q (float32 queries and results, else the cache's), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the
+// Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, SLOTS (of a ring), NEAR_RUNS (whose scores
+// shared memory holds), FAR (whether a stretch may have more), BF16 (the cache's type), WIDE_Q (float32 queries and results, else the cache's), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the
 // arithmetic, numbers of faults.
 #include "numbers.cuh"
 #include "boxes.cuh"
@@ -101,12 +101,26 @@ __device__ __forceinline__ void copy_runs(const TensorMap& keys, const TensorMap
     }
 }
 
-// Eight elements of every head's query, from `element` on.
-__device__ __forceinline__ void load_queries(const u8* queries, int* fault, int element, float (&q)[HEADS][8]) {
+// The number of the sum, steps times HEADS_UP and head, that a lane ends with.
+__device__ __forceinline__ int sum_of_lane(int lane) {
+    int number = 0;
+#pragma unroll
+    for (int mask = 1, count = SUMS / 2; count > 0; mask *= 2, count /= 2) number += lane & mask ? count : 0;
+    return number;
+}
+
+// Eight elements of every head's query, from `element` on; heads in a lane's order, see join_lanes.
+__device__ __forceinline__ void load_queries(const u8* queries, int* fault, int element, int number, float (&q)[HEADS_UP][8]) {
     bool is_good = true;
 #pragma unroll
-    for (int g = 0; g < HEADS; g++) {
-        const u8* const from = queries + g * QUERY_BYTES + element * (QUERY_BYTES / D);
+    for (int g = 0; g < HEADS_UP; g++) {
+        const int head = g ^ number % HEADS_UP;
+        if (head >= HEADS) {
+#pragma unroll
+            for (int j = 0; j < 8; j++) q[g][j] = 0.0f;
+            continue;
+        }
+        const u8* const from = queries + head * QUERY_BYTES + element * (QUERY_BYTES / D);
         if constexpr (WIDE_Q) {
             const float4 low = ((const float4*)from)[0], high = ((const float4*)from)[1];
             q[g][0] = low.x, q[g][1] = low.y, q[g][2] = low.z, q[g][3] = low.w;
@@ -125,31 +139,21 @@ __device__ __forceinline__ void load_queries(const u8* queries, int* fault, int 
     if (!is_good) *fault = BAD_QUERY;
 }
 
-// Adjacent pairs over the lanes of a key, of all sums at once: a lane ends with that of number `sum_of_lane`.
+// Adjacent pairs over the lanes of a key, of all sums at once. In place i a lane has the sum of number i ^ sum_of_lane(lane):
+// so it keeps the lower half of its places and hands on the upper one, without a choice, and ends with place 0.
 template <int MASK = 1, int COUNT = SUMS / 2>
-__device__ __forceinline__ float join_lanes(float (&x)[SUMS], int lane) {
+__device__ __forceinline__ float join_lanes(float (&x)[SUMS]) {
     if constexpr (MASK == LANES) {
         return x[0];
     } else {
-        const bool is_high = lane & MASK;
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            const float given = is_high ? x[i] : x[i + COUNT], kept = is_high ? x[i + COUNT] : x[i];
-            x[i] = kept + __shfl_xor_sync(~0u, given, MASK);
-        }
+        for (int i = 0; i < COUNT; i++) x[i] += __shfl_xor_sync(~0u, x[i + COUNT], MASK);
         if (COUNT == 0) x[0] += __shfl_xor_sync(~0u, x[0], MASK);
-        return join_lanes<MASK * 2, COUNT / 2>(x, lane);
+        return join_lanes<MASK * 2, COUNT / 2>(x);
     }
 }
-__device__ __forceinline__ int sum_of_lane(int lane) {
-    int number = 0;
-#pragma unroll
-    for (int mask = 1, count = SUMS / 2; count > 0; mask *= 2, count /= 2) number += lane & mask ? count : 0;
-    return number;
-}
-
 // Scores of a run of keys in shared memory, to scores [16][HEADS_UP]; their maximum, of the head that a lane's sums are of.
-__device__ __forceinline__ float score_run(u32 keys, const float (&q)[HEADS][8], float* scores, const Stretch& s, int run,
+__device__ __forceinline__ float score_run(u32 keys, const float (&q)[HEADS_UP][8], float* scores, const Stretch& s, int run,
                                            float scale, int lane, bool& is_wrong) {
     const int number = sum_of_lane(lane), head = number % HEADS_UP;
     float most = NEG_INF;
@@ -162,19 +166,18 @@ __device__ __forceinline__ float score_run(u32 keys, const float (&q)[HEADS][8],
             float k[8];
             asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
-                         : "r"(keys + ((first + i) * ROWS + lane / LANES) * (D * 2) + lane % LANES * 16));
+                         : "r"(keys + ((first + (i ^ number / HEADS_UP)) * ROWS + lane / LANES) * (D * 2) + lane % LANES * 16));
 #pragma unroll
             for (int j = 0; j < 4; j++) widen(pairs[j], k[2 * j], k[2 * j + 1]);
 #pragma unroll
             for (int g = 0; g < HEADS_UP; g++) {
                 float sum = 0.0f;
-                if (g < HEADS)
 #pragma unroll
-                    for (int j = 0; j < 8; j++) sum = fmaf(k[j], q[g < HEADS ? g : 0][j], sum);
+                for (int j = 0; j < 8; j++) sum = fmaf(k[j], q[g][j], sum);
                 x[i * HEADS_UP + g] = sum;
             }
         }
-        float score = join_lanes(x, lane);
+        float score = join_lanes(x);
         if (BF16) score = settle(score);
         score *= scale;
         const int row = (first + number / HEADS_UP) * ROWS + lane / LANES, position = run * RUN + row;
@@ -398,12 +401,12 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
         const Stretch s = shared.stretches[nth % 2];
         if (s.count == 0) break;
         const int base = s.first_run / CUT_RUNS * CUT_RUNS;
-        float* const scores = s.end_run - base > NEAR_RUNS ? at.far + (u64)blockIdx.x * with.far_room : near;
+        float* const scores = FAR && s.end_run - base > NEAR_RUNS ? at.far + (u64)blockIdx.x * with.far_room : near;
         int* const state = at.counters + STATE * (1 + s.sequence * PARTS + s.part);
         if (s.count == 1 && thread == 0) arrive(shared_at(&shared.may_draw));
-        float q[HEADS][8], most = NEG_INF;
+        float q[HEADS_UP][8], most = NEG_INF;
         wait_barrier(shared_at(shared.queried + nth % 2), nth / 2 % 2);
-        load_queries(shared.queries[nth % 2], at.fault, lane % LANES * 8, q);
+        load_queries(shared.queries[nth % 2], at.fault, lane % LANES * 8, sum_of_lane(lane), q);
 
         for (int run = base + warp; run - warp < s.end_run; run += WARPS) {
             const u32 keys = await_run();

@@ -99,6 +99,26 @@ def scores_of_run(heads: int) -> int:
     return (RUN_LEN + 1) * (4 if heads == 3 else heads)
 
 
+def num_programs(device: torch.device) -> int:
+    return PROGRAMS * multiprocessors(device)
+
+
+def most_stretches(device: torch.device) -> int:
+    """Of a sequence and part: their blocks wait for each other, so all must have room at once."""
+    return num_programs(device) // 2
+
+
+def slots_of_cuts(call: Call) -> int:
+    """Places for the sums of cuts: every sequence's positions have their own range in the table."""
+    return call.num_cells // CUT_LEN + call.num_sequences + 1
+
+
+def far_cuts(call: Call) -> int:
+    """Of a stretch that is longer than shared memory has room for; 0 where no sequence can be so long."""
+    cuts, most = slots_of_cuts(call), most_stretches(call.q.device)
+    return -(-cuts // most) if cuts > most * NEAR_CUTS else 0
+
+
 def build_of(call: Call) -> CudaBuild:
     """The kernel of a call."""
     table, heads = call.table, heads_of_part(call.group)
@@ -112,6 +132,7 @@ def build_of(call: Call) -> CudaBuild:
             ("PAGE", table["page_size"] if table["TABLE"] else CUT_LEN),
             ("SLOTS", slots(call.head_size)),
             ("NEAR_RUNS", NEAR_CUTS * CUT_LEN // RUN_LEN),
+            ("FAR", int(far_cuts(call) > 0)),
             ("BF16", int(call.k.format == "bf16")),
             ("WIDE_Q", int(call.q.dtype == torch.float32)),
             ("HAS_TABLE", int(table["TABLE"])),
@@ -143,12 +164,10 @@ def attend(call: Call) -> None:
         note(build)
         return
     device, heads, table = call.q.device, heads_of_part(call.group), call.table
-    parts, grid = call.q.shape[1] // heads, PROGRAMS * multiprocessors(device)
-    most_count = grid // 2  # of a sequence's blocks, which wait for each other: all must have room at once
+    parts, grid = call.q.shape[1] // heads, num_programs(device)
+    num_slots = slots_of_cuts(call)
     most_cuts = NEAR_CUTS if call.num_sequences * parts > grid // 4 else 1
-    num_slots = call.num_cells // CUT_LEN + call.num_sequences + 1
-    far_cuts = -(-num_slots // most_count) if num_slots > most_count * NEAR_CUTS else 0
-    far_room = far_cuts * CUT_LEN // RUN_LEN * scores_of_run(heads)
+    far_room = far_cuts(call) * CUT_LEN // RUN_LEN * scores_of_run(heads)
 
     def scratch(*shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=torch.float32, device=device)
@@ -168,7 +187,7 @@ def attend(call: Call) -> None:
             Batch(*read, *sizes),
             _Pointers(*map(pointer, pointers)),
             _Numbers(
-                *call.q.stride()[:2], call.numbers["window"], most_cuts, most_count, far_room, num_slots,
+                *call.q.stride()[:2], call.numbers["window"], most_cuts, most_stretches(device), far_room, num_slots,
                 call.numbers["scale"],
             ),
         ),
