@@ -35,6 +35,7 @@ struct Pointers {
 
 struct Numbers {
     int q_token, q_head, window, most_cuts, most_count, far_room, num_slots;
+    int is_second;  // of a call: the launch before reads what this one reads, and began when what wrote that had ended
     float scale;
 };
 
@@ -69,7 +70,7 @@ __device__ __forceinline__ void copy_runs(const TensorMap& keys, const TensorMap
             return 0;
         };
         const int first_page = lane < WARPS ? page_of(base + lane) : -1;
-        if (nth == 0) wait_for_previous();
+        if (nth == 0 && !with.is_second) wait_for_previous();
         if (lane == 0) {
             const u32 barrier = shared_at(shared.queried + nth % 2);
             const u8* const from = (const u8*)at.q + (u64)s.token * with.q_token * (QUERY_BYTES / D);
@@ -383,7 +384,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
         return;
     }
     take_registers<104>();
-    wait_for_previous();
+    if (FAR || !with.is_second) wait_for_previous();
     Ring<SLOTS> ring;
     auto await_run = [&] {  // returns where it is
         wait_barrier(shared_at(&shared.copied[warp][ring.stage]), ring.parity);
@@ -415,6 +416,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
             __syncwarp();
             release_run();
         }
+        if (nth == 0) wait_for_previous();  // from here on memory is written, which the launch before may use
         most = most_of_head(most);
         shared.largest[warp][sum_of_lane(lane) % HEADS_UP] = most;
         sync_some(1, THREADS);

@@ -41,7 +41,7 @@ class _Numbers(ctypes.Structure):
     _fields_ = (
         *(
             (name, ctypes.c_int)
-            for name in ("q_token", "q_head", "window", "most_cuts", "most_count", "far_room", "num_slots")
+            for name in ("q_token", "q_head", "window", "most_cuts", "most_count", "far_room", "num_slots", "is_second")
         ),
         ("scale", ctypes.c_float),
     )
@@ -157,8 +157,12 @@ def shared_bytes(head_size: int, heads: int) -> int:
     return rings + NEAR_CUTS * CUT_LEN // RUN_LEN * scores_of_run(heads) * 4
 
 
-def attend(call: Call) -> None:
-    """Fills the rows of one-query sequences, and those beyond the last sequence."""
+def attend(call: Call, is_second: bool) -> None:
+    """Fills the rows of one-query sequences, and those beyond the last sequence.
+
+    is_second: the launch before is the call's own, for the other sequences. It only reads what this one reads, and it
+    lets this one in when what was launched before it has ended: so this one need not wait for it to begin.
+    """
     build = build_of(call)
     if is_noting():
         note(build)
@@ -188,7 +192,7 @@ def attend(call: Call) -> None:
             _Pointers(*map(pointer, pointers)),
             _Numbers(
                 *call.q.stride()[:2], call.numbers["window"], most_cuts, most_stretches(device), far_room, num_slots,
-                call.numbers["scale"],
+                is_second, call.numbers["scale"],
             ),
         ),
     )  # fmt: skip

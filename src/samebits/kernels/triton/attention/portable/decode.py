@@ -182,7 +182,7 @@ def _launch_values(launch: Launch) -> None:
 def launch_decode(call: Call) -> None:
     """All sequences with one query, and the rows beyond the last sequence."""
     if serves(call):
-        attend(call)
+        attend(call, is_second=call.num_tokens > 1)
         return
     launch = Launch(call)
     _launch_scores(launch)
