@@ -13,7 +13,7 @@ from samebits.backends.gpu.buffers import empty
 from samebits.core.errors import Unavailable
 from samebits.kernels.ahead import noting
 from samebits.kernels.cuda import nvrtc
-from samebits.kernels.cuda.attention import launch
+from samebits.kernels.cuda.attention import prefill as launch
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
 from samebits.kernels.triton.attention.fast.arguments import Arguments, arguments_of
 from samebits.kernels.triton.attention.fast.op import paged_attention_fast

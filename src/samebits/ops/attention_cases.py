@@ -78,6 +78,40 @@ def _prompt_cases() -> list[Case]:
     ]
 
 
+def _decode_cases() -> list[Case]:
+    """One query each over 16-bit caches: few sequences of several cuts, and many, which kernels share out otherwise."""
+    f16: dict[str, Any] = {"k": "f16", "v": "f16"}
+    bf16: dict[str, Any] = {"k": "bf16", "v": "bf16"}
+    ones = (1, 1, 1)
+    many = (1, 16, 40, 255, 256, 257, 300, 530, 70)
+    return [
+        attention_case("decode-cuts", **bf16, head=128, heads=2, group=4, lengths=(300, 1300, 20), queries=ones),
+        attention_case("decode-many", **f16, head=64, heads=8, group=3, lengths=many, queries=(1,) * len(many)),
+        attention_case(
+            "decode-window",
+            **f16,
+            q="f16",
+            head=128,
+            heads=1,
+            group=8,
+            lengths=(700, 90, 513),
+            queries=ones,
+            attrs={"window_left": 300},
+            given=("sinks",),
+        ),
+        attention_case(
+            "decode-contiguous",
+            **bf16,
+            head=64,
+            group=1,
+            table=False,
+            lengths=(530, 0, 9),
+            queries=ones,
+            attrs={"causal": False},
+        ),
+    ]
+
+
 def attention_cases() -> list[Case]:
     """All of them; their pairs take a while to find."""
     return [
@@ -131,6 +165,7 @@ def attention_cases() -> list[Case]:
         attention_case("page-32", page_size=32),
         attention_case("whole-prompt", queries=(5, 16, 40)),
         *_prompt_cases(),
+        *_decode_cases(),
         attention_case("window-0", attrs={"window_left": 0}),
         attention_case("scale", attrs={"sm_scale": 0.3}),
         attention_case("lse", attrs={"return_lse": True}),

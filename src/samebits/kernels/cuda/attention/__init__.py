@@ -1,9 +1,21 @@
-"""Attention of prompts in the fast tier, for head sizes of 64 and 128 and pages that copies can take.
+"""Attention for head sizes of 64 and 128 over 16-bit caches: of prompts in the fast tier, of decodes in the portable one.
 
+sequences.cuh   the sequences of a batch; batch.py: as they are handed over
+boxes.cuh       copies of a cache's boxes
+
+prefill.py      what prefill.cu serves, in which form, and its launch
 prefill.cu      the kernel
-sequences.cuh   the sequences of a batch
-tiles.cuh       their tiles of rows, and the positions that these see
+tiles.cuh       a batch's tiles of rows, and the positions that these see
 softmax.cuh     scores to weights
-operands.cuh    boxes of the cache, matrices in shared memory, pairs of numbers
-launch.py       what is served, in which form, and the launch
+operands.cuh    matrices in shared memory, pairs of numbers
+
+decode.py       what decode.cu serves, and its launch
+decode.cu       the kernel
+stretches.cuh   how blocks share the sequences
+block.cuh       what the warps of a block share
+runs.cuh        copies of keys and values
+keys.cuh        scores
+values.cuh      weights, and their sums with values
+rows.cuh        results
+numbers.cuh     the definition's arithmetic
 """

@@ -29,7 +29,8 @@ struct Batch {
     __device__ __forceinline__ bool is_sound(int b) const {
         const int first = qo_indptr[b], count = qo_indptr[b + 1] - first, last = kv_last[b];
         const int entry = HAS_TABLE ? kv_indptr[b] : b, pages = HAS_TABLE ? kv_indptr[b + 1] - entry : 1;
-        const int least = HAS_TABLE && pages > 0, most = pages > 0 ? page_size : 0, room = HAS_TABLE ? num_indices : num_pages;
+        const int least = HAS_TABLE && pages > 0, most = pages > 0 ? page_size : 0;
+        const int room = HAS_TABLE ? num_indices : num_pages;
         return entry >= 0 && pages >= 0 && entry + pages <= room && last >= least && last <= most && first >= 0 && count >= 0
                && first + count <= num_tokens;
     }

@@ -43,7 +43,8 @@ struct Stretches {
             }
             const int which = __popc(__ballot_sync(~0u, up_to <= number));
             if (which < 32) {
-                s = {__shfl_sync(~0u, s.first, which), 1, __shfl_sync(~0u, s.entry, which), __shfl_sync(~0u, s.length, which)};
+                s.first = __shfl_sync(~0u, s.first, which), s.count = 1;
+                s.entry = __shfl_sync(~0u, s.entry, which), s.length = __shfl_sync(~0u, s.length, which);
                 return within(b + which, s, number - __shfl_sync(~0u, up_to - own, which));
             }
             number -= __shfl_sync(~0u, up_to, 31);

@@ -8,7 +8,7 @@ import torch
 import triton
 
 from samebits.core.tiers import Tier
-from samebits.kernels.cuda.attention.launch import attend, serves
+from samebits.kernels.cuda.attention.prefill import attend, serves
 from samebits.kernels.triton.attention.call import BAD_QUERY, OP
 from samebits.kernels.triton.attention.fast.arguments import FEW_ROWS, Arguments, Shape, arguments_of, served
 from samebits.kernels.triton.attention.fast.call import BAD_PAGE

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from samebits.kernels.cuda.attention.decode_launch import attend, serves
+from samebits.kernels.cuda.attention.decode import attend, serves
 from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
 from samebits.kernels.triton.attention.portable.decode_join import decode_join
 from samebits.kernels.triton.attention.portable.decode_scores import decode_scores

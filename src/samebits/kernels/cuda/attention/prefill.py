@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from samebits.kernels.ahead import is_noting, note
+from samebits.kernels.cuda.attention.batch import Batch
 from samebits.kernels.cuda.hopper import ARCH, is_served
 from samebits.kernels.cuda.modules import Function, pointer, tensor_map
 from samebits.kernels.cuda.nvrtc import CudaBuild
@@ -37,14 +38,6 @@ class Form:
 # On an H200, 16 prompts of 512 tokens / one of 8,192, bf16: 266 / 460 TFLOP/s and 227 / 550.
 SHORT, LONG = Form(64, 4, True), Form(128, 2, False)
 SHORT_POSITIONS = 768  # of a sequence, on average
-
-TABLES = ("qo_indptr", "kv_last", "kv_indptr", "kv_indices")
-SIZES = ("num_sequences", "num_tokens", "num_indices", "num_pages", "page_size", "most_rows")
-
-
-class Batch(ctypes.Structure):
-    _fields_ = (*((name, ctypes.c_void_p) for name in TABLES), *((name, ctypes.c_int) for name in SIZES))
-
 
 class _Pointers(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("q", "sinks", "out", "lse", "fault", "counters"))

@@ -11,7 +11,7 @@ import torch
 
 from samebits.core.numerics import elementary, settling
 from samebits.kernels.ahead import is_noting, note
-from samebits.kernels.cuda.attention.launch import Batch
+from samebits.kernels.cuda.attention.batch import Batch
 from samebits.kernels.cuda.hopper import ARCH, is_served
 from samebits.kernels.cuda.modules import Function, pointer, tensor_map
 from samebits.kernels.cuda.nvrtc import CudaBuild
