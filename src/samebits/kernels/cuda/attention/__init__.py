@@ -1,4 +1,4 @@
-"""Attention for head sizes of 64 and 128 over 16-bit caches: of prompts in the fast tier, of decodes in the portable one.
+"""Attention for head sizes of 64 and 128 over 16-bit caches: of prompts in the fast tier, of decodes in the portable.
 
 sequences.cuh   the sequences of a batch; batch.py: as they are handed over
 boxes.cuh       copies of a cache's boxes

@@ -32,9 +32,7 @@ FAULTS = ("BAD_TABLE", "BAD_PAGE", "BAD_QUERY", "BAD_COUNT", "BAD_SCORE", "BAD_V
 
 
 class _Pointers(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("q", "sinks", "out", "far", "cuts", "fault", "counters")
-    )
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("q", "sinks", "out", "far", "cuts", "fault", "counters"))
 
 
 class _Numbers(ctypes.Structure):
@@ -73,7 +71,7 @@ def serves(call: Call) -> bool:
     return states * STATE <= MAX_COUNTERS and is_served(call.q.device)
 
 
-def _floats(*values: float) -> str:
+def _floats(*values: float | np.floating) -> str:
     return ",".join(f"{float(np.float32(x))!r}f" for x in values)
 
 
@@ -106,6 +104,12 @@ def num_programs(device: torch.device) -> int:
 def most_stretches(device: torch.device) -> int:
     """Of a sequence and part: their blocks wait for each other, so all must have room at once."""
     return num_programs(device) // 2
+
+
+def most_cuts(call: Call) -> int:
+    """Of a stretch; where sequences are few it is one, so that many blocks share each of them."""
+    parts = call.num_sequences * (call.q.shape[1] // heads_of_part(call.group))
+    return NEAR_CUTS if parts > num_programs(call.q.device) // 4 else 1
 
 
 def slots_of_cuts(call: Call) -> int:
@@ -170,7 +174,6 @@ def attend(call: Call, is_second: bool) -> None:
     device, heads, table = call.q.device, heads_of_part(call.group), call.table
     parts, grid = call.q.shape[1] // heads, num_programs(device)
     num_slots = slots_of_cuts(call)
-    most_cuts = NEAR_CUTS if call.num_sequences * parts > grid // 4 else 1
     far_room = far_cuts(call) * CUT_LEN // RUN_LEN * scores_of_run(heads)
 
     def scratch(*shape: int) -> torch.Tensor:
@@ -191,8 +194,8 @@ def attend(call: Call, is_second: bool) -> None:
             Batch(*read, *sizes),
             _Pointers(*map(pointer, pointers)),
             _Numbers(
-                *call.q.stride()[:2], call.numbers["window"], most_cuts, most_stretches(device), far_room, num_slots,
-                is_second, call.numbers["scale"],
+                *call.q.stride()[:2], call.numbers["window"], most_cuts(call), most_stretches(device),
+                far_room, num_slots, is_second, call.numbers["scale"],
             ),
         ),
     )  # fmt: skip

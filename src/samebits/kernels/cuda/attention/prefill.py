@@ -39,6 +39,7 @@ class Form:
 SHORT, LONG = Form(64, 4, True), Form(128, 2, False)
 SHORT_POSITIONS = 768  # of a sequence, on average
 
+
 class _Pointers(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("q", "sinks", "out", "lse", "fault", "counters"))
 

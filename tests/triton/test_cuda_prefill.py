@@ -1,4 +1,4 @@
-"""kernels/cuda/attention without a GPU: what it serves, in which form, and that NVRTC compiles it."""
+"""kernels/cuda/attention/prefill.py without a GPU: what it serves, in which form, and that NVRTC compiles it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from samebits.backends.gpu.buffers import empty
 from samebits.core.errors import Unavailable
 from samebits.kernels.ahead import noting
 from samebits.kernels.cuda import nvrtc
-from samebits.kernels.cuda.attention import prefill as launch
+from samebits.kernels.cuda.attention import prefill
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
 from samebits.kernels.triton.attention.fast.arguments import Arguments, arguments_of
 from samebits.kernels.triton.attention.fast.op import paged_attention_fast
@@ -88,17 +88,17 @@ def compiler() -> None:
     ],
 )
 def test_what_copies_and_instructions_can_take_is_served(given: dict[str, Any], is_served: bool) -> None:
-    assert launch.serves(call(**given)) is is_served
+    assert prefill.serves(call(**given)) is is_served
 
 
 def test_other_gpus_are_not_served() -> None:
     with describing(parsed_facts("sm_100/148")):
-        assert not launch.serves(call())
+        assert not prefill.serves(call())
 
 
 def test_short_prompts_have_a_form_of_their_own() -> None:
-    assert launch.form_of(call(num_sequences=16, num_pages=16 * 32)) is launch.SHORT  # 512 positions each
-    assert launch.form_of(call(num_sequences=1, num_pages=512)) is launch.LONG
+    assert prefill.form_of(call(num_sequences=16, num_pages=16 * 32)) is prefill.SHORT  # 512 positions each
+    assert prefill.form_of(call(num_sequences=1, num_pages=512)) is prefill.LONG
 
 
 def of_case(name: str) -> Arguments:
@@ -115,8 +115,8 @@ def of_case(name: str) -> Arguments:
 def test_quick_cases_of_verify_reach_both_forms() -> None:
     names = [case.id for case in OPS["paged_attention"].cases if case.id.startswith("prompt-") and not case.full]
     calls = {name: of_case(name) for name in names}
-    assert all(call.has_many and launch.serves(call) for call in calls.values())
-    assert {name: launch.form_of(call) is launch.LONG for name, call in calls.items()} == {
+    assert all(call.has_many and prefill.serves(call) for call in calls.values())
+    assert {name: prefill.form_of(call) is prefill.LONG for name, call in calls.items()} == {
         "prompt-bf16": False,
         "prompt-window": False,
         "prompt-sinks": False,
@@ -126,9 +126,9 @@ def test_quick_cases_of_verify_reach_both_forms() -> None:
 
 
 def test_forms_fit_a_multiprocessor() -> None:
-    for form in (launch.SHORT, launch.LONG):
-        for size in launch.HEAD_SIZES:
-            assert launch.shared_bytes(form, size) + 2048 <= MOST_SHARED_BYTES  # and the barriers
+    for form in (prefill.SHORT, prefill.LONG):
+        for size in prefill.HEAD_SIZES:
+            assert prefill.shared_bytes(form, size) + 2048 <= MOST_SHARED_BYTES  # and the barriers
 
 
 @pytest.mark.usefixtures("compiler")
@@ -143,7 +143,7 @@ def test_forms_fit_a_multiprocessor() -> None:
 )
 def test_both_forms_are_noted_and_compile(given: dict[str, Any]) -> None:
     with noting() as builds:
-        launch.attend(call(**given), 64, 1)
+        prefill.attend(call(**given), 64, 1)
     assert len(builds) == 2
     for build in builds.values():
         build.build()

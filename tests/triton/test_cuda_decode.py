@@ -1,0 +1,157 @@
+"""kernels/cuda/attention/decode.py without a GPU: what it serves, how it shares it out, and that NVRTC compiles it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import signature
+from typing import Any
+
+import pytest
+import torch
+
+from samebits.backends.gpu.buffers import empty
+from samebits.core.errors import Unavailable
+from samebits.kernels.ahead import noting
+from samebits.kernels.cuda import nvrtc
+from samebits.kernels.cuda.attention import decode
+from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
+from samebits.kernels.triton.attention.call import Call, make_call
+from samebits.kernels.triton.attention.portable.op import paged_attention
+from samebits.kernels.triton.lib.devices import MEMORYLESS, describing, parsed_facts
+from samebits.kernels.triton.lib.registry import INTERPRETED
+from samebits.ops import OPS
+from samebits.ops.cases import make_inputs
+from samebits.ops.evaluate import spec_of
+
+pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled for the interpreter")
+STATIC_BYTES = 6 << 10  # of shared memory: queries, barriers and what every block has
+
+
+@pytest.fixture(autouse=True)
+def an_h200() -> Iterator[None]:
+    with describing(parsed_facts("sm_90/132")):
+        yield
+
+
+@pytest.fixture
+def compiler() -> None:
+    try:
+        nvrtc.library()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def call(
+    *,
+    num_sequences: int = 4,
+    num_pages: int = 64,
+    heads: tuple[int, int] = (32, 8),
+    size: int = 128,
+    page: int = 16,
+    has_table: bool = True,
+    q_dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype = torch.float16,
+    v_dtype: torch.dtype | None = None,
+    extras: tuple[str, ...] = (),
+    **given: Any,
+) -> Call:
+    """A call of one query per sequence, without memory."""
+    options = {"causal": True, "sm_scale": None, "window_left": -1, "logits_soft_cap": 0.0, "v_dim": 0} | given
+    integers = torch.empty(num_sequences + 1, dtype=torch.int32, device=MEMORYLESS)
+    shape = (num_pages, page, heads[1], size)
+    inputs = {name: torch.empty(heads[0], device=MEMORYLESS) for name in extras}
+    return make_call(
+        torch.empty(num_sequences, heads[0], size, dtype=q_dtype, device=MEMORYLESS),
+        torch.empty(shape, dtype=dtype, device=MEMORYLESS),
+        integers,
+        integers[1:],
+        v_cache=torch.empty(shape, dtype=v_dtype or dtype, device=MEMORYLESS),
+        kv_indptr=integers if has_table else None,
+        kv_indices=torch.empty(num_pages, dtype=torch.int32, device=MEMORYLESS) if has_table else None,
+        **{name: inputs.get(name) for name in ("sinks", "alibi_slopes", "custom_mask")},
+        layout="NHD",
+        return_lse=options.pop("return_lse", False),
+        **options,
+    )
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    ("given", "is_served"),
+    [
+        ({}, True),
+        ({"size": 64, "dtype": torch.bfloat16, "q_dtype": torch.bfloat16, "heads": (9, 3)}, True),
+        ({"window_left": 100, "extras": ("sinks",)}, True),
+        ({"has_table": False, "page": 100}, True),
+        ({"heads": (64, 8)}, True),
+        ({"heads": (56, 8)}, False),
+        ({"heads": (128, 8)}, False),
+        ({"size": 96}, False),
+        ({"page": 8}, False),
+        ({"v_dtype": torch.bfloat16}, False),
+        ({"q_dtype": torch.bfloat16}, False),
+        ({"logits_soft_cap": 30.0}, False),
+        ({"extras": ("alibi_slopes",)}, False),
+        ({"return_lse": True}, False),
+    ],
+)
+def test_what_the_kernel_can_honour_is_served(given: dict[str, Any], is_served: bool) -> None:
+    assert decode.serves(call(**given)) is is_served
+
+
+def test_other_gpus_are_not_served() -> None:
+    with describing(parsed_facts("sm_100/148")):
+        assert not decode.serves(call())
+
+
+def test_scores_leave_shared_memory_only_where_a_sequence_can_be_that_long() -> None:
+    near = decode.most_stretches(MEMORYLESS) * decode.NEAR_CUTS * 256 // 16  # pages
+    assert decode.far_cuts(call(num_pages=near // 2)) == 0
+    assert decode.far_cuts(call(num_pages=2 * near)) > decode.NEAR_CUTS
+
+
+def test_two_blocks_fit_a_multiprocessor() -> None:
+    for size in decode.HEAD_SIZES:
+        bytes_of_two = 2 * (decode.shared_bytes(size, decode.MAX_HEADS) + STATIC_BYTES)
+        assert bytes_of_two <= MOST_SHARED_BYTES
+
+
+def of_case(name: str) -> Call:
+    """A named case of paged_attention, without memory."""
+    op = OPS["paged_attention"]
+    given = {p.name: p.default for p in signature(paged_attention).parameters.values()}
+    for key, value in make_inputs(op, next(case for case in op.cases if case.id == name)).items():
+        is_input = any(key == declared.name for declared in op.inputs)
+        given[key] = empty(spec_of(value), MEMORYLESS) if is_input else value
+    return make_call(**given)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_quick_cases_of_verify_reach_the_kernel_with_few_sequences_and_with_many() -> None:
+    names = [case.id for case in OPS["paged_attention"].cases if case.id.startswith("decode-") and not case.full]
+    calls = {name: of_case(name) for name in names}
+    assert all(decode.serves(call) for call in calls.values())
+    assert {name: decode.most_cuts(call) for name, call in calls.items()} == {
+        "decode-cuts": 1,
+        "decode-many": decode.NEAR_CUTS,
+        "decode-window": 1,
+        "decode-contiguous": 1,
+    }
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"size": 64, "dtype": torch.bfloat16, "q_dtype": torch.bfloat16, "heads": (9, 3), "num_pages": 1 << 20},
+        {"heads": (16, 8), "window_left": 100, "extras": ("sinks",), "causal": False, "page": 64},
+        {"size": 64, "heads": (8, 8), "has_table": False, "page": 100},
+    ],
+)
+def test_a_form_is_noted_and_compiles(given: dict[str, Any]) -> None:
+    with noting() as builds:
+        decode.attend(call(**given), is_second=True)
+    (build,) = builds.values()
+    build.build()
+    assert build.is_built()
