@@ -5,8 +5,8 @@
 // rings, ahead of the stretch in hand, and one finds stretches. Where a sequence has several stretches, their blocks wait for
 // each other's maxima, and the one that ends last adds the cuts.
 // Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, SLOTS (of a ring), NEAR_RUNS (whose scores shared
-// memory holds), BF16 (the cache's type), WIDE_Q (float32 queries and results, else the cache's), FAR (a stretch may have more than
-// NEAR_RUNS), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the arithmetic, numbers of faults.
+// memory holds), BF16 (the cache's type), WIDE_Q (float32 queries and results, else the cache's), FAR (a stretch may have
+// more than NEAR_RUNS), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the arithmetic, numbers of faults.
 #include "keys.cuh"
 #include "rows.cuh"
 #include "runs.cuh"

@@ -61,6 +61,7 @@ __device__ __forceinline__ float join_lanes(float (&x)[SUMS]) {
         return join_lanes<MASK * 2, COUNT / 2>(x);
     }
 }
+
 // Scores of a run of keys in shared memory, to scores [16][HEADS_UP]; their maximum, of the head that a lane's sums are of.
 __device__ __forceinline__ float score_run(u32 keys, const float (&q)[HEADS_UP][8], float* scores, const Stretch& s, int run,
                                            float scale, int lane, bool& is_wrong) {

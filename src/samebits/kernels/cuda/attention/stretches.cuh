@@ -5,16 +5,16 @@
 
 static constexpr int RUN = 16, CUT = 256, CUT_RUNS = CUT / RUN;
 
-// Cuts of one sequence and part that one block takes; none where cuts are over.
+// Cuts of one sequence and part that one block takes; a count of 0 where none is left.
 struct Stretch {
     int sequence, token, part, entry, length, low;  // low: the first position that is seen
     int first_run, end_run;                         // of the stretch
-    int index, count;                               // of the stretch among those of its sequence and part
+    int count;                                      // of stretches of its sequence and part
 };
 
 struct Stretches {
     const Batch& batch;
-    int window, most_cuts, most_count;  // cuts of a stretch; stretches of a sequence, which come before its cuts
+    int window, most_cuts, most_count;  // cuts of a stretch; stretches of a sequence and part, which count more
 
     // Of a sequence: its first cut, its cuts, and those of a stretch.
     __device__ __forceinline__ int cuts_of(const Sequence& s, int& first, int& per_stretch) const {
@@ -57,8 +57,8 @@ struct Stretches {
         const int cuts = cuts_of(s, first, per_stretch), count = (cuts + per_stretch - 1) / per_stretch;
         Stretch x = {b, s.first, number / count, s.entry, s.length};
         x.low = WINDOW ? max(s.length - 1 - window, 0) : 0;
-        x.index = number % count, x.count = count;
-        const int cut = first + x.index * per_stretch;
+        x.count = count;
+        const int cut = first + number % count * per_stretch;
         x.first_run = max(cut * CUT_RUNS, x.low / RUN);
         x.end_run = min((cut + per_stretch) * CUT_RUNS, (s.length + RUN - 1) / RUN);
         return x;

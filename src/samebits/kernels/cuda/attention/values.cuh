@@ -33,6 +33,7 @@ __device__ __forceinline__ void clear_unseen(u32 values, const Stretch& s, int r
             asm volatile("st.shared.v2.b32 [%0], {%1, %1};" ::"r"(values + i * (D * 2) + lane % (D / 4) * 8), "r"(0)
                          : "memory");
     }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // before the next copy to this place
     __syncwarp();
 }
 
