@@ -83,9 +83,9 @@ def _decode_cases() -> list[Case]:
     f16: dict[str, Any] = {"k": "f16", "v": "f16"}
     bf16: dict[str, Any] = {"k": "bf16", "v": "bf16"}
     ones = (1, 1, 1)
-    many = (1, 16, 40, 255, 256, 257, 300, 530, 70)
+    many = (1, 16, 40, 255, 257, 70, 3, 17, 90)
     return [
-        attention_case("decode-cuts", **bf16, head=128, heads=2, group=4, lengths=(300, 1300, 20), queries=ones),
+        attention_case("decode-cuts", **bf16, head=128, heads=1, group=4, lengths=(300, 600, 20), queries=ones),
         attention_case("decode-many", **f16, head=64, heads=8, group=3, lengths=many, queries=(1,) * len(many)),
         attention_case(
             "decode-window",
@@ -94,9 +94,9 @@ def _decode_cases() -> list[Case]:
             head=128,
             heads=1,
             group=8,
-            lengths=(700, 90, 513),
+            lengths=(530, 90, 300),
             queries=ones,
-            attrs={"window_left": 300},
+            attrs={"window_left": 270},
             given=("sinks",),
         ),
         attention_case(
