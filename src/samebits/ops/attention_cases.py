@@ -73,7 +73,14 @@ def _prompt_cases() -> list[Case]:
         ),
         attention_case("prompt-long", **bf16, group=4, lengths=(901,), queries=(40,), attrs=with_lse),
         attention_case(
-            "prompt-contiguous", **f16, table=False, lengths=(830, 790), queries=(40, 1), attrs={"causal": False}
+            "prompt-contiguous",
+            **f16,
+            heads=1,
+            group=2,
+            table=False,
+            lengths=(800,),
+            queries=(33,),
+            attrs={"causal": False},
         ),
     ]
 
