@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from inspect import signature
 from typing import Any
 
 import pytest
 import torch
+from without_memory import an_h200, arguments_of_case, compiler  # noqa: F401 fixtures
 
-from samebits.backends.gpu.buffers import empty
-from samebits.core.errors import Unavailable
 from samebits.kernels.ahead import noting
-from samebits.kernels.cuda import nvrtc
 from samebits.kernels.cuda.attention import decode
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
 from samebits.kernels.triton.attention.call import Call, make_call
 from samebits.kernels.triton.attention.portable.op import paged_attention
 from samebits.kernels.triton.lib.devices import MEMORYLESS, describing, parsed_facts
-from samebits.kernels.triton.lib.registry import INTERPRETED
 from samebits.ops import OPS
-from samebits.ops.cases import make_inputs
-from samebits.ops.evaluate import spec_of
 
-pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled for the interpreter")
+pytestmark = pytest.mark.usefixtures("an_h200")
 STATIC_BYTES = 6 << 10  # of shared memory: queries, barriers and what every block has
-
-
-@pytest.fixture(autouse=True)
-def an_h200() -> Iterator[None]:
-    with describing(parsed_facts("sm_90/132")):
-        yield
-
-
-@pytest.fixture
-def compiler() -> None:
-    try:
-        nvrtc.library()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def call(
@@ -116,20 +95,10 @@ def test_two_blocks_fit_a_multiprocessor() -> None:
         assert bytes_of_two <= MOST_SHARED_BYTES
 
 
-def of_case(name: str) -> Call:
-    """A named case of paged_attention, without memory."""
-    op = OPS["paged_attention"]
-    given = {p.name: p.default for p in signature(paged_attention).parameters.values()}
-    for key, value in make_inputs(op, next(case for case in op.cases if case.id == name)).items():
-        is_input = any(key == declared.name for declared in op.inputs)
-        given[key] = empty(spec_of(value), MEMORYLESS) if is_input else value
-    return make_call(**given)
-
-
 @pytest.mark.usefixtures("compiler")
 def test_quick_cases_of_verify_reach_the_kernel_with_few_sequences_and_with_many() -> None:
     names = [case.id for case in OPS["paged_attention"].cases if case.id.startswith("decode-") and not case.full]
-    calls = {name: of_case(name) for name in names}
+    calls = {name: make_call(**arguments_of_case(paged_attention, name)) for name in names}
     assert all(decode.serves(call) for call in calls.values())
     assert {name: decode.most_cuts(call) for name, call in calls.items()} == {
         "decode-cuts": 1,

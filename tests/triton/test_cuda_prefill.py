@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from inspect import signature
 from typing import Any
 
 import pytest
 import torch
+from without_memory import an_h200, arguments_of_case, compiler  # noqa: F401 fixtures
 
-from samebits.backends.gpu.buffers import empty
-from samebits.core.errors import Unavailable
 from samebits.kernels.ahead import noting
-from samebits.kernels.cuda import nvrtc
 from samebits.kernels.cuda.attention import prefill
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
 from samebits.kernels.triton.attention.fast.arguments import Arguments, arguments_of
 from samebits.kernels.triton.attention.fast.op import paged_attention_fast
 from samebits.kernels.triton.lib.devices import MEMORYLESS, describing, parsed_facts
-from samebits.kernels.triton.lib.registry import INTERPRETED
 from samebits.ops import OPS
-from samebits.ops.cases import make_inputs
-from samebits.ops.evaluate import spec_of
 
-pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled for the interpreter")
-
-
-@pytest.fixture(autouse=True)
-def an_h200() -> Iterator[None]:
-    with describing(parsed_facts("sm_90/132")):
-        yield
+pytestmark = pytest.mark.usefixtures("an_h200")
 
 
 def call(
@@ -60,14 +47,6 @@ def call(
         layout="NHD",
         **options,
     )
-
-
-@pytest.fixture
-def compiler() -> None:
-    try:
-        nvrtc.library()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.mark.usefixtures("compiler")
@@ -102,12 +81,8 @@ def test_short_prompts_have_a_form_of_their_own() -> None:
 
 
 def of_case(name: str) -> Arguments:
-    """A named case of paged_attention, without memory."""
-    op = OPS["paged_attention"]
-    given = {p.name: p.default for p in signature(paged_attention_fast).parameters.values()}
-    for key, value in make_inputs(op, next(case for case in op.cases if case.id == name)).items():
-        is_input = any(key == declared.name for declared in op.inputs)
-        given[key] = empty(spec_of(value), MEMORYLESS) if is_input else value
+    """A named case, as the fast tier takes it."""
+    given = arguments_of_case(paged_attention_fast, name)
     return arguments_of(**{key: value for key, value in given.items() if key not in ("alibi_slopes", "custom_mask")})
 
 

@@ -27,7 +27,6 @@ WARPS, PROGRAMS = 8, 2  # that compute in a block; blocks of a multiprocessor
 NEAR_CUTS = 8  # of a stretch, whose scores are in shared memory
 MAX_HEADS, MAX_READS = 4, 2  # of a part; parts of a KV head, each of which reads it
 STATE = 16  # counters of a sequence and part
-COPY_BYTES = 16  # what addresses and strides of a copy are multiples of
 FAULTS = ("BAD_TABLE", "BAD_PAGE", "BAD_QUERY", "BAD_COUNT", "BAD_SCORE", "BAD_VALUE", "BAD_SINKS")
 
 
@@ -45,27 +44,18 @@ class _Numbers(ctypes.Structure):
     )
 
 
-def _aligned(x: torch.Tensor) -> bool:
-    return x.data_ptr() % COPY_BYTES == 0 and not any(x.element_size() * n % COPY_BYTES for n in x.stride()[:-1])
-
-
-def heads_of_part(group: int) -> int:
-    """The largest divisor of a group whose queries a thread's registers hold."""
-    return max(n for n in range(1, MAX_HEADS + 1) if group % n == 0)
-
-
 def serves(call: Call) -> bool:
     """Whether a call's one-query sequences are launched from here."""
-    heads = heads_of_part(call.group)
+    heads = call.heads_of_part(MAX_HEADS)
     if call.group > MAX_READS * heads:
         return False
     plain = call.lse is None and not any(call.numbers[name] for name in ("CAP", "SLOPES", "MASK"))
     if not plain or call.v_dim != call.head_size or call.head_size not in HEAD_SIZES:
         return False
-    data = call.k.data, call.v.data
-    if call.k.format != call.v.format or call.q.dtype not in (torch.float32, data[0].dtype) or 0 in data[0].shape:
+    keys = call.k.data
+    if call.k.format != call.v.format or call.q.dtype not in (torch.float32, keys.dtype) or 0 in keys.shape:
         return False
-    if (call.table["TABLE"] and call.table["page_size"] % RUN_LEN) or not all(_aligned(x) for x in (call.q, *data)):
+    if (call.table["TABLE"] and call.table["page_size"] % RUN_LEN) or not call.is_aligned:
         return False
     states = 1 + call.num_sequences * (call.q.shape[1] // heads)
     return states * STATE <= MAX_COUNTERS and is_served(call.q.device)
@@ -108,7 +98,7 @@ def most_stretches(device: torch.device) -> int:
 
 def most_cuts(call: Call) -> int:
     """Of a stretch; where sequences are few it is one, so that many blocks share each of them."""
-    parts = call.num_sequences * (call.q.shape[1] // heads_of_part(call.group))
+    parts = call.num_sequences * (call.q.shape[1] // call.heads_of_part(MAX_HEADS))
     return NEAR_CUTS if parts > num_programs(call.q.device) // 4 else 1
 
 
@@ -125,7 +115,7 @@ def far_cuts(call: Call) -> int:
 
 def build_of(call: Call) -> CudaBuild:
     """The kernel of a call."""
-    table, heads = call.table, heads_of_part(call.group)
+    table, heads = call.table, call.heads_of_part(MAX_HEADS)
     return CudaBuild(
         SOURCE,
         (
@@ -171,7 +161,7 @@ def attend(call: Call, is_second: bool) -> None:
     if is_noting():
         note(build)
         return
-    device, heads, table = call.q.device, heads_of_part(call.group), call.table
+    device, heads, table = call.q.device, call.heads_of_part(MAX_HEADS), call.table
     parts, grid = call.q.shape[1] // heads, num_programs(device)
     num_slots = slots_of_cuts(call)
     far_room = far_cuts(call) * CUT_LEN // RUN_LEN * scores_of_run(heads)

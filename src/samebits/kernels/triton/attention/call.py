@@ -16,6 +16,7 @@ from samebits.kernels.triton.lib.faults import fault
 
 OP = "paged_attention"
 CUT_LEN, RUN_LEN = 256, 16  # positions of a cut and of a run: the order of sums, see docs/numerics.md
+ALIGN_BYTES = 16  # of vector loads and copies
 BAD_TABLE = tl.constexpr(fault(OP, "kv_indptr", "a table or a length outside its arrays", "what ops/paged.py states"))
 BAD_PAGE = tl.constexpr(fault(OP, "kv_indices", "a page that does not exist", "pages of the cache"))
 BAD_QUERY = tl.constexpr(fault(OP, "q", "NaN, Inf or a value beyond the type's range", "finite values"))
@@ -63,6 +64,18 @@ class Call:
     @property
     def result(self) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         return self.out if self.lse is None else (self.out, self.lse)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether every head of queries, keys and values starts at a multiple of 16 bytes."""
+        return all(
+            x.data_ptr() % ALIGN_BYTES == 0 and not any(x.element_size() * n % ALIGN_BYTES for n in x.stride()[:-1])
+            for x in (self.q, self.k.data, self.v.data)
+        )
+
+    def heads_of_part(self, most: int) -> int:
+        """The largest divisor of a group that is at most so many: as many heads as a program's registers hold."""
+        return max(n for n in range(1, most + 1) if self.group % n == 0)
 
 
 def _table(qo_indptr: Any, kv_last_page_len: Any, kv_indptr: Any, kv_indices: Any, keys: CacheView) -> dict[str, Any]:

@@ -61,11 +61,6 @@ def decodes(call: Call) -> bool:
     return {call.k.format, call.v.format} <= formats and runs_in_pages and sizes and not call.numbers["MASK"]
 
 
-def heads_of_part(group: int) -> int:
-    """The largest divisor of a group that one program's registers hold."""
-    return max(n for n in range(1, MAX_HEADS + 1) if group % n == 0)
-
-
 def shuffles(cells: CacheView) -> bool:
     """Whether a row's lanes are neighbours and may talk to each other: where Triton loads rows as vectors."""
     return PTX_HERE and all(number % 16 == 0 for number in (*cells.strides, cells.data.data_ptr()))
@@ -81,7 +76,7 @@ class Launch:
 
     def __init__(self, call: Call) -> None:
         self.call, self.device = call, call.q.device
-        self.heads = heads_of_part(call.group)
+        self.heads = call.heads_of_part(MAX_HEADS)
         self.parts = call.q.shape[1] // self.heads
         self.sizes = next(p for p in PASS_SIZES if call.num_sequences * self.parts <= p.most_parts)
         self.h_pad = max(2, power_of_two(self.heads))

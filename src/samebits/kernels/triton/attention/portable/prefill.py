@@ -8,7 +8,7 @@ import torch
 import triton.language as tl
 
 from samebits.kernels.triton.attention.call import CUT_LEN, Call
-from samebits.kernels.triton.attention.portable.decode import heads_of_part
+from samebits.kernels.triton.attention.portable.decode import MAX_HEADS
 from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
 from samebits.kernels.triton.attention.portable.records import records_of
 from samebits.kernels.triton.attention.portable.registers.kernel import SHARED_ROWS, attend_registers
@@ -28,16 +28,11 @@ def launch_tiles(call: Call) -> None:
     launch_registers(call) if registers_serve(call) else launch_dots(call)
 
 
-def _aligned(x: torch.Tensor) -> bool:
-    """Whether every head starts at a multiple of 16 bytes."""
-    return x.data_ptr() % 16 == 0 and not any(x.element_size() * stride % 16 for stride in x.stride()[:-1])
-
-
 def registers_serve(call: Call) -> bool:
     """Heads of whole pieces of 8 elements, of which shared memory holds three tiles."""
     sizes = (call.head_size, call.v_dim)
     whole = max(sizes) <= 128 and not any(size % 8 for size in sizes)
-    return whole and all(_aligned(x) for x in (call.q, call.k.data, call.v.data))
+    return whole and call.is_aligned
 
 
 def _sizes(call: Call) -> dict[str, Any]:
@@ -59,7 +54,7 @@ def _programs(call: Call, heads: int, per_multiprocessor: int) -> int:
 
 def launch_registers(call: Call) -> None:
     """By registers/kernel.py; two programs share a multiprocessor, their registers fill it."""
-    heads = heads_of_part(call.group)
+    heads = call.heads_of_part(MAX_HEADS)
     programs = _programs(call, heads, 2)
     room = min(ROOM, -(-call.num_cells // CUT_LEN) * CUT_LEN)
     pitch = room + SHARED_ROWS
@@ -77,7 +72,7 @@ def launch_registers(call: Call) -> None:
 
 def launch_dots(call: Call) -> None:
     """By tiles.py: any head size."""
-    heads = heads_of_part(call.group)
+    heads = call.heads_of_part(MAX_HEADS)
     programs = _programs(call, heads, 1)
     room = min(ROOM, -(-call.num_cells // CUT_LEN) * CUT_LEN)
     tile = Tile(
