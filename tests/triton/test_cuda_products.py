@@ -67,14 +67,16 @@ def test_wide_forms_fit_a_multiprocessor_and_divide_k(name: str) -> None:
                 assert shape.sb // shape.kg >= 2  # two batches of a group
                 blocks = -(-tiles // shape.tiles) * shape.parts
                 assert shape.parts == 1 or blocks <= H200  # no cluster has tiles twice
+                assert shape.threads <= 1024
 
 
-def test_few_rows_are_shared_by_two_blocks() -> None:
-    shapes = {tiles: wide_shape(8, tiles, 128, "q4_0", H200) for tiles in (256, 384, 896)}
+def test_few_rows_are_shared_by_two_blocks_and_many_taken_by_four_warpgroups() -> None:
+    shapes = {tiles: wide_shape(8, tiles, 128, "q4_0", H200) for tiles in (256, 384, 896, 1792)}
     assert {tiles: (shape.rg, shape.kg, shape.parts) for tiles, shape in shapes.items() if shape} == {
         256: (1, 2, 2),
         384: (1, 2, 1),
         896: (2, 1, 1),
+        1792: (4, 1, 1),
     }
 
 
@@ -131,8 +133,9 @@ def test_a_last_chunk_that_is_cut_and_fused_terms_compile(tail: int, fused: int)
 def test_every_number_of_tokens_compiles(tokens: int) -> None:
     assert compiled(exact_shape(tokens, 256, 128, "q4_0", H200), "q4_0")[:4] == b"\x7fELF"
     nt = token_tiles(tokens)
-    shape = wide_shape(nt, 256, 128, "q4_0", H200) or fast_shape(nt, 256, "q4_0", H200)
-    assert compiled(shape, "q4_0")[:4] == b"\x7fELF"
+    for tiles in (256, 1792):
+        shape = wide_shape(nt, tiles, 128, "q4_0", H200) or fast_shape(nt, tiles, "q4_0", H200)
+        assert compiled(shape, "q4_0")[:4] == b"\x7fELF"
 
 
 def test_what_does_not_compile_is_told() -> None:

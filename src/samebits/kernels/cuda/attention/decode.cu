@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)
     extern __shared__ __align__(128) u8 memory[];
     __shared__ __align__(8) Shared shared;
     float* const near = (float*)(memory + WARPS * SLOTS * SLOT_BYTES);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, thread = threadIdx.x;
+    const int warp = warp_index(), lane = threadIdx.x % 32, thread = threadIdx.x;
     if (thread == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(shared_at(shared.full + i), 1);

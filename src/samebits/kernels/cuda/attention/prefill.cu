@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     __shared__ __align__(8) Shared shared;
     Barriers& barriers = shared.barriers;
     const u32 keys = shared_at(memory), values = keys + STAGES * STAGE_BYTES;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = warp_index(), lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(shared_at(barriers.k_full + i), 1), barrier_init(shared_at(barriers.v_full + i), 1);

@@ -34,6 +34,10 @@ __device__ __forceinline__ void copy_bulk(u32 to, const void* from, u32 bytes, u
                  : "memory");
 }
 
+// A thread's warp in its block, as a number that the compiler knows to be the same in all lanes: what follows from it is
+// computed once for a warp, such as addresses of stages.
+__device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffff, threadIdx.x / 32, 0); }
+
 // True in one lane of a warp, all of whose lanes must ask.
 __device__ __forceinline__ bool elected() {
     u32 chosen;

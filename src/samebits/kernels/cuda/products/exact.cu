@@ -31,7 +31,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
     extern __shared__ __align__(128) u8 memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
     const u32 base = shared_at(memory), full = shared_at(barriers), empty = full + 8 * STAGES;
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 warp = warp_index(), lane = threadIdx.x % 32;
     const int tiles = (num_rows + 15) / 16;
     const int row_blocks = (tiles + RT - 1) / RT;
     const int rounds = (row_blocks - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;

@@ -26,8 +26,17 @@ __device__ __forceinline__ u32 pick(u32 word, u32 mask, u32 bits) {
     asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(r) : "r"(word), "r"(mask), "r"(bits));
     return r;
 }
-__device__ __forceinline__ u32 twice(u32 half) { return __byte_perm(half, 0, 0x1010); }
-__device__ __forceinline__ u32 twice_upper(u32 halves) { return __byte_perm(halves, 0, 0x3232); }
+// A half twice: an instruction takes it from where it is.
+__device__ __forceinline__ u32 twice(u32 half) {
+    u32 r;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {low, low};\n}" : "=r"(r) : "r"(half));
+    return r;
+}
+__device__ __forceinline__ u32 twice_upper(u32 halves) {
+    u32 r;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}" : "=r"(r) : "r"(halves));
+    return r;
+}
 
 static constexpr u32 H1024 = 0x64006400;  // 1024 + code is code | 0x6400
 static constexpr u32 SIXTEENTH = 0x2C002C00;

@@ -125,8 +125,18 @@ def tiles_per_block(num_tiles: int, multiprocessors: int, most: int = MOST_TILES
 
 # By tiles of 8 tokens: groups along K and along tokens, blocks of a stage, stages.
 FAST = {1: (8, 1, 16, 3), 2: (8, 1, 16, 3), 4: (4, 2, 8, 4), 8: (4, 2, 8, 3), 16: (2, 4, 4, 4)}
-# The same for wide.cu: blocks of a stage, stages; the first whose stages K is a multiple of.
-WIDE = {4: ((16, 3), (8, 4)), 8: ((8, 4), (4, 6)), 16: ((4, 5),)}
+# Of wide.cu, by tiles of 8 tokens and groups of rows: blocks of a stage, stages; the first that K is a multiple of and that
+# leaves FEWEST_STAGES where a format needs room.
+WIDE = {
+    (4, 1): ((16, 3), (8, 6)),
+    (4, 2): ((8, 6),),
+    (8, 1): ((8, 4), (4, 6)),
+    (8, 2): ((8, 4), (4, 6)),
+    (8, 4): ((8, 3),),
+    (16, 1): ((4, 5),),
+    (16, 2): ((4, 5),),
+}
+FEWEST_STAGES = {1: 2, 2: 2, 4: 3}  # by groups of rows
 
 
 def token_tiles(num_tokens: int) -> int:
@@ -151,17 +161,24 @@ def fast_shape(nt: int, num_tiles: int, format_name: str, multiprocessors: int) 
 def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> WideShape | None:
     """The form for so many tiles of tokens and of rows, and blocks of K; None where wide.cu does not fit.
 
-    Few rows: a warpgroup's at a time, and two blocks share K where all of them then still run at once.
+    Few rows: a warpgroup's at a time, and two blocks share K where all of them then still run at once. Many: four at a time
+    where they take as long as two and two more.
     """
     units = -(-num_tiles // 4)
-    for sb, stages in WIDE.get(nt, ()):
-        parts = 2 if 2 * units <= multiprocessors and num_blocks % (2 * sb) == 0 else 1
-        rg = 1 if parts * units <= multiprocessors else 2
-        shape = WideShape(nt, rg, 2 // rg, parts, sb, stages)
-        while shape.shared_bytes(format_name) > MOST_SHARED_BYTES and shape.stages > 2:
-            shape = replace(shape, stages=shape.stages - 1)
-        if num_blocks % (sb * parts) == 0 and shape.shared_bytes(format_name) <= MOST_SHARED_BYTES:
-            return shape
+
+    def time(rg: int) -> int:
+        return rg * -(-units // (rg * multiprocessors))
+
+    for rg in (4, 2, 1) if time(4) <= time(2) else (2, 1):
+        for sb, stages in WIDE.get((nt, rg), ()):
+            parts = 2 if 2 * units <= multiprocessors and num_blocks % (2 * sb) == 0 else 1
+            if (rg == 1) != (parts * units <= multiprocessors):
+                continue
+            shape = WideShape(nt, rg, 2 if rg == 1 else 1, parts, sb, stages)
+            while shape.shared_bytes(format_name) > MOST_SHARED_BYTES and shape.stages > FEWEST_STAGES[rg]:
+                shape = replace(shape, stages=shape.stages - 1)
+            if num_blocks % (sb * parts) == 0 and shape.shared_bytes(format_name) <= MOST_SHARED_BYTES:
+                return shape
     return None
 
 

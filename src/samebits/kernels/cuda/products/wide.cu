@@ -14,7 +14,7 @@ static constexpr int F = FORMAT;
 static constexpr int TILES = 4 * RG, WARPS = TILES * KG;
 // Blocks whose products a warpgroup waits for together. A stage has two batches of a group at least: fragments are read
 // until the next batch's are made.
-static constexpr int BATCH = SB / KG < 4 ? 1 : 2;
+static constexpr int MOST_BATCH = RG == 2 ? 4 : 2, BATCH = SB / KG / 2 < MOST_BATCH ? SB / KG / 2 : MOST_BATCH;
 static_assert(SB / BATCH / KG >= 2);
 using Stage = TileStage<F, SB>;
 static constexpr int A_BYTES = (TILES * Stage::bytes + 127) / 128 * 128;
@@ -38,7 +38,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
     extern __shared__ __align__(128) u8 memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
     const u32 base = shared_at(memory), full = shared_at(barriers), empty = full + 8 * STAGES;
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 warp = warp_index(), lane = threadIdx.x % 32;
     const int tiles = (num_rows + 15) / 16, units = (tiles + TILES - 1) / TILES;
     const int part = blockIdx.x % PARTS, first = blockIdx.x / PARTS, stride = gridDim.x / PARTS;
     const int blocks = nb / PARTS, rounds = (units - first + stride - 1) / stride;
@@ -62,7 +62,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
             for (int step = 0; step < blocks / SB; step++, ring.next()) {
                 wait_barrier(full + 8 * ring.stage, ring.parity);
                 const u8* weights = memory + ring.stage * STAGE_BYTES + tile * Stage::bytes;
-                const u64 tokens = matrix_at(base + ring.stage * STAGE_BYTES + A_BYTES);
+                const u32 tokens = matrix_at(base + ring.stage * STAGE_BYTES + A_BYTES);
 #pragma unroll
                 for (int i = 0; i < SB / BATCH / KG; i++) {
                     const int b = (i * KG + kg) * BATCH;
