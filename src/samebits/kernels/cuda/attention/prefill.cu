@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             wait_barrier(shared_at(barriers.v_full + v_ring.stage), v_ring.parity);
             const u32 place = values + v_ring.stage * STAGE_BYTES;
             if ((block + 1) * BN > sequence.length) {  // what lies behind the last position may be no number
-                clear_rows<D, BN>(place, sequence.length - block * BN, threadIdx.x % 128);
+                clear_rows<D, BN, 128>(place, sequence.length - block * BN, threadIdx.x % 128);
                 sync_some(1 + group, 128);
             }
             begin_products();

@@ -51,17 +51,21 @@ class _Numbers(ctypes.Structure):
     )
 
 
-def serves(call: Arguments) -> bool:
-    """Whether a call's prompts are launched from here."""
-    q, caches, page = call.q, (call.k, call.v), call.constants["PAGE"]
+def can_copy(call: Arguments) -> bool:
+    """Whether a call's queries and cache can be copied, and a kernel here has its numbers and runs on its device."""
+    q, caches = call.q, (call.k, call.v)
     if call.constants["D"] not in HEAD_SIZES or call.constants["CAP"] or q.dtype not in (torch.float32, call.k.dtype):
-        return False
-    if call.constants["HAS_TABLE"] and (page % PATTERN_ROWS or page & (page - 1)):
         return False
     strides = (*q.stride()[:2], *(stride for cache in caches for stride in cache.stride()[:3]))
     if 0 in call.k.shape or any(stride * 2 % BOX_BYTES for stride in strides):
         return False
     return is_served(q.device) and not any(tensor.data_ptr() % BOX_BYTES for tensor in (q, *caches))
+
+
+def serves(call: Arguments) -> bool:
+    """Whether a call's prompts are launched from here."""
+    page = call.constants["PAGE"]
+    return not (call.constants["HAS_TABLE"] and (page % PATTERN_ROWS or page & (page - 1))) and can_copy(call)
 
 
 def form_of(call: Arguments) -> Form:

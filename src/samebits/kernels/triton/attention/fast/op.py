@@ -8,7 +8,8 @@ import torch
 import triton
 
 from samebits.core.tiers import Tier
-from samebits.kernels.cuda.attention.prefill import attend, serves
+from samebits.kernels.cuda.attention import few as cuda_few
+from samebits.kernels.cuda.attention import prefill as cuda_prefill
 from samebits.kernels.triton.attention.call import BAD_QUERY, OP
 from samebits.kernels.triton.attention.fast.arguments import FEW_ROWS, Arguments, Shape, arguments_of, served
 from samebits.kernels.triton.attention.fast.call import BAD_PAGE
@@ -97,6 +98,9 @@ def paged_attention_fast(
 
 
 def _launch_decode(call: Arguments, most_rows: int, shape: Shape) -> None:
+    if cuda_few.serves(call):
+        cuda_few.attend(call, most_rows, BAD_QUERY.value, BAD_PAGE)
+        return
     device = call.q.device
     grid = shape.programs * multiprocessors(device)
     merged = min(shape.block_m, triton.next_power_of_2(call.constants["GROUP"]))
@@ -112,8 +116,8 @@ def _launch_decode(call: Arguments, most_rows: int, shape: Shape) -> None:
 
 
 def _launch_prefill(call: Arguments, shape: Shape) -> None:
-    if serves(call):
-        attend(call, FEW_ROWS, BAD_QUERY.value)
+    if cuda_prefill.serves(call):
+        cuda_prefill.attend(call, FEW_ROWS, BAD_QUERY.value)
         return
     prefill[(call.prefill_programs(shape.block_m),)](
         *call.tensors, fault_word(call.q.device), BAD_QUERY.value, *call.sizes, *call.strides, *call.logits,

@@ -1,0 +1,270 @@
+// Attention of sequences with few queries, the fast tier's: matrix instructions of warps, online softmax.
+//
+// Blocks stay and draw pieces: runs of 16 positions of a tile of rows, pairs (query, query head) of a KV head. Eight warps take
+// the runs of a piece in turn, each with rings of its own for keys and values, and join their sums at its end. One warp fills
+// the rings, ahead of the piece in hand, one finds pieces, and one clears rows that no sequence has and checks the table.
+// Compiled with D (head size), HEADS, GROUP, PAGE, SLOTS (of a ring), BF16 (the cache's type), WIDE_Q (float32 queries and
+// results, else the cache's), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS, HAS_LSE: 0 or 1.
+#include "joining.cuh"
+
+static constexpr int STEPS = D / 16;
+
+// What the warp does that finds pieces; counters as in prefill.cu.
+__device__ __forceinline__ void find_pieces(const Batch& batch, int window, Shared& shared, int* counters, int lane) {
+    const Pieces all(batch, window, lane);
+    Ring<2> ring;
+    for (int number = blockIdx.x, nth = 0;; nth++, ring.next()) {
+        wait_barrier(shared_at(shared.empty + ring.stage), ring.parity ^ 1);
+        const Piece piece = all.at(number, lane);
+        if (lane == 0) {
+            shared.pieces[ring.stage] = piece;
+            arrive(shared_at(shared.full + ring.stage));
+        }
+        if (piece.num_pieces == 0) break;
+        if (nth == 0) wait_for_previous();
+        if (lane == 0) number = gridDim.x + atomicAdd(counters, 1);
+        number = __shfl_sync(~0u, number, 0);
+    }
+    wait_for_previous();
+    if (lane == 0) {
+        __threadfence();
+        if (atomicAdd(counters + 1, 1) == gridDim.x - 1) counters[0] = counters[1] = 0;
+    }
+}
+
+// What the copying warp does: a lane fills the ring of keys or of values of a warp, the others fetch a row's query each.
+__device__ __forceinline__ void copy_pieces(const TensorMap& k, const TensorMap& v, const Batch& batch, const Pointers& at,
+                                            const Numbers& with, Shared& shared, u32 rings, int lane) {
+    const int warp = lane % WARPS, is_values = lane / WARPS, row = lane - 2 * WARPS;
+    Ring<SLOTS> ring;
+    Ring<2> next;
+    for (int nth = 0;; nth++, next.next()) {
+        wait_barrier(shared_at(shared.full + next.stage), next.parity);
+        const Piece piece = shared.pieces[next.stage];
+        if (piece.num_pieces == 0) break;
+        const int last_run = (piece.length - 1) / RUN;
+        auto page_of = [&](int run) {  // -1 where there is nothing to copy; one that does not exist is the cache's last
+            if (run >= piece.end_run || piece.length == 0 || run > last_run) return -1;
+            if (!HAS_TABLE) return piece.entry;
+            return (int)min((u32)batch.kv_indices[piece.entry + run * RUN / PAGE], (u32)(batch.num_pages - 1));
+        };
+        int page = page_of(piece.first_run + warp);
+        if (nth == 0) wait_for_previous();
+        if (row >= 0) {
+            const u32 barrier = shared_at(shared.queried + next.stage);
+            const int own = piece.tile * ROWS + row, rows = min(piece.count * GROUP - piece.tile * ROWS, ROWS);
+            if (row == 0) expect_bytes(barrier, rows * QUERY_BYTES);
+            __syncwarp(0xFFFF0000);
+            if (row < rows)
+                copy_bulk(shared_at(shared.queries[next.stage]) + row * QUERY_BYTES,
+                          (const u8*)at.q + ((u64)(piece.first + own / GROUP) * with.q_token
+                                             + (u64)(piece.head * GROUP + own % GROUP) * with.q_head) * (QUERY_BYTES / D),
+                          QUERY_BYTES, barrier);
+        } else {
+#pragma unroll 1
+            for (int first = piece.first_run; first < piece.end_run; first += WARPS) {
+                const int run = first + warp, next_page = page_of(run + WARPS);
+                const u32 barrier = shared_at(&shared.copied[is_values][warp][ring.stage]);
+                const u32 to = rings + ((is_values * WARPS + warp) * SLOTS + ring.stage) * SLOT_BYTES;
+                if (run < piece.end_run) {
+                    wait_barrier(shared_at(&shared.used[is_values][warp][ring.stage]), ring.parity ^ 1);
+                    if (page < 0) {
+                        arrive(barrier);
+                    } else {
+                        expect_bytes(barrier, SLOT_BYTES);
+#pragma unroll
+                        for (int box = 0; box < D / 64; box++)
+                            copy_box(to + box * BOX_BYTES, is_values ? v : k, box * 64,
+                                     HAS_TABLE ? run * RUN % PAGE : run * RUN, piece.head, page, barrier);
+                    }
+                    ring.next();
+                }
+                page = next_page;
+            }
+        }
+        __syncwarp();
+    }
+}
+
+// Zeros where no sequence has a row, and the table's pages, which all must exist.
+__device__ __forceinline__ void clear_and_check(const Batch& batch, const Pointers& at, const Numbers& with, int lane) {
+    for (int i = blockIdx.x * 32 + lane; HAS_TABLE && i < min(batch.kv_indptr[batch.num_sequences], batch.num_indices);
+         i += gridDim.x * 32)
+        if ((u32)batch.kv_indices[i] >= (u32)batch.num_pages) *at.fault = with.bad_page;
+    wait_for_previous();
+    for (int token = max(batch.qo_indptr[batch.num_sequences], 0) + blockIdx.x; token < batch.num_tokens; token += gridDim.x) {
+        for (int i = lane * 2; i < HEADS * D; i += 64) store_pair<BF16, WIDE_Q>(at.out, (u64)token * HEADS * D + i, 0.0f, 0.0f);
+        for (int i = lane; HAS_LSE && i < HEADS; i += 32) at.lse[(u64)token * HEADS + i] = NEG_INF;
+    }
+}
+
+// A warp's walk over its runs of a piece, for NT tiles of 8 rows; what it leaves goes to shared memory.
+template <int NT>
+struct Walk {
+    u32 q[STEPS][NT][2];
+    float sums[STEPS][NT][4] = {}, most[NT][2], total[NT][2] = {};  // rows 2t and 2t + 1 of a tile
+
+    __device__ __forceinline__ bool load_queries(const u8* queries, int rows, int lane) {
+        bool is_finite = true;
+#pragma unroll
+        for (int i = 0; i < STEPS * NT * 2; i++) {
+            const int row = i / 2 % NT * 8 + lane / 4, element = i / (2 * NT) * 16 + i % 2 * 8 + lane % 4 * 2;
+            u32& pair = q[i / (2 * NT)][i / 2 % NT][i % 2];
+            pair = row < rows ? narrow_pair<BF16>(load_pair<WIDE_Q>(queries + row * QUERY_BYTES, element)) : 0;
+            is_finite &= both_finite<BF16>(pair);
+        }
+#pragma unroll
+        for (int n = 0; n < NT; n++) most[n][0] = most[n][1] = NEG_INF;
+        return is_finite;
+    }
+
+    // Scores of a run, to weights.
+    __device__ __forceinline__ void score(u32 keys, float (&s)[NT][4], int lane) {
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u32 a[4];
+            load_keys(a, keys, i, lane);
+#pragma unroll
+            for (int n = 0; n < NT; n++) multiply_warp<BF16>(s[n], a, q[i][n][0], q[i][n][1]);
+        }
+    }
+    __device__ __forceinline__ void mask(float (&s)[NT][4], const Piece& piece, int run, int window, int lane) {
+#pragma unroll
+        for (int i = 0; i < 4 * NT; i++) {
+            const int position = run * RUN + lane / 4 + i % 4 / 2 * 8;
+            const int row = piece.tile * ROWS + i / 4 * 8 + lane % 4 * 2 + i % 2;
+            const int own = piece.length - piece.count + row / GROUP;
+            bool is_seen = position <= (CAUSAL ? own : piece.length - 1);
+            if (WINDOW) is_seen &= position >= own - window;
+            s[i / 4][i % 4] = is_seen ? s[i / 4][i % 4] : NEG_INF;
+        }
+    }
+    __device__ __forceinline__ void weigh(float (&s)[NT][4], float scale) {
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+            float alpha[2];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                float here = fmaxf(s[n][c], s[n][c + 2]);
+#pragma unroll
+                for (int i = 4; i < 32; i *= 2) here = fmaxf(here, __shfl_xor_sync(~0u, here, i));
+                const float now = fmaxf(most[n][c], here * scale), shift = now == NEG_INF ? 0.0f : now;
+                alpha[c] = exp2_near(most[n][c] - shift), most[n][c] = now;
+                s[n][c] = exp2_near(fmaf(s[n][c], scale, -shift));
+                s[n][c + 2] = exp2_near(fmaf(s[n][c + 2], scale, -shift));
+                total[n][c] = fmaf(total[n][c], alpha[c], s[n][c] + s[n][c + 2]);
+            }
+            if (__any_sync(~0u, alpha[0] < 1.0f || alpha[1] < 1.0f)) {
+#pragma unroll
+                for (int i = 0; i < 4 * STEPS; i++) sums[i / 4][n][i % 4] *= alpha[i % 2];
+            }
+        }
+    }
+    __device__ __forceinline__ void add(u32 values, const float (&s)[NT][4], int lane) {
+        u32 p[NT][2];
+#pragma unroll
+        for (int i = 0; i < 2 * NT; i++)
+            p[i / 2][i % 2] = transposed(narrow_pair<BF16>(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]));
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u32 a[4];
+            load_values(a, values, i, lane);
+#pragma unroll
+            for (int n = 0; n < NT; n++) multiply_warp<BF16>(sums[i][n], a, p[n][0], p[n][1]);
+        }
+    }
+    __device__ __forceinline__ void leave(Joined& to, int warp, int lane) {
+        const int g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                const int row = n * 8 + 2 * t + c;
+#pragma unroll
+                for (int i = 4; i < 32; i *= 2) total[n][c] += __shfl_xor_sync(~0u, total[n][c], i);
+                if (g == 0) to.most[warp][row] = most[n][c], to.total[warp][row] = total[n][c];
+#pragma unroll
+                for (int i = 0; i < 2 * STEPS; i++) to.sums[warp][row][i * 8 + g] = sums[i / 2][n][i % 2 * 2 + c];
+            }
+    }
+};
+
+// What a warp does with its runs of a block's nth piece, of at most NT * 8 rows.
+template <int NT>
+__device__ __forceinline__ void walk(const Piece& piece, const Numbers& with, const u8* queries, int* fault, Shared& shared,
+                                     u32 rings, Ring<SLOTS>& ring, Joined& joined, int nth, int warp, int lane) {
+    Walk<NT> own;
+    if (!own.load_queries(queries, piece.count * GROUP - piece.tile * ROWS, lane)) *fault = with.bad_query;
+    auto await = [&](int is_values) {  // a run's keys or values: where they are
+        wait_barrier(shared_at(&shared.copied[is_values][warp][ring.stage]), ring.parity);
+        return rings + ((is_values * WARPS + warp) * SLOTS + ring.stage) * SLOT_BYTES;
+    };
+    auto release = [&](int is_values) {
+        __syncwarp();
+        if (lane == 0) arrive(shared_at(&shared.used[is_values][warp][ring.stage]));
+    };
+    for (int run = piece.first_run + warp; run < piece.end_run; run += WARPS, ring.next()) {
+        float s[NT][4] = {};
+        own.score(await(0), s, lane);
+        release(0);
+        if (WINDOW || (run + 1) * RUN > piece.length - (CAUSAL ? piece.count - 1 : 0))
+            own.mask(s, piece, run, with.window, lane);
+        own.weigh(s, with.scale);
+        const u32 values = await(1);
+        if ((run + 1) * RUN > piece.length) {  // what lies behind the last position may be no number
+            clear_rows<D, RUN, 32>(values, piece.length - run * RUN, lane);
+            __syncwarp();
+        }
+        own.add(values, s, lane);
+        release(1);
+    }
+    if (nth > 0) wait_barrier(shared_at(&shared.joined), (nth - 1) % 2);  // sums of the piece before have been read
+    own.leave(joined, warp, lane);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * (WARPS + 3), 1)
+    attention_few(const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, Batch batch, Pointers at,
+                  Numbers with) {
+    extern __shared__ __align__(1024) u8 memory[];
+    __shared__ __align__(16) Shared shared;
+    Joined& joined = *(Joined*)(memory + 2 * WARPS * SLOTS * SLOT_BYTES);
+    const u32 rings = shared_at(memory);
+    const int warp = warp_index(), lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) {
+            barrier_init(shared_at(shared.full + i), 1);
+            barrier_init(shared_at(shared.empty + i), WARPS);
+            barrier_init(shared_at(shared.queried + i), 1);
+        }
+        barrier_init(shared_at(&shared.joined), WARPS);
+        for (int i = 0; i < 2 * WARPS * SLOTS; i++) {
+            barrier_init(shared_at(&shared.copied[0][0][0] + i), 1);
+            barrier_init(shared_at(&shared.used[0][0][0] + i), 1);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (warp == WARPS) copy_pieces(k, v, batch, at, with, shared, rings, lane);
+    if (warp == WARPS + 1) find_pieces(batch, with.window, shared, at.counters, lane);
+    if (warp == WARPS + 2) clear_and_check(batch, at, with, lane);
+    if (warp >= WARPS) return;
+
+    Ring<SLOTS> ring;
+    Ring<2> next;
+    for (int nth = 0;; nth++, next.next()) {
+        wait_barrier(shared_at(shared.full + next.stage), next.parity);
+        const Piece piece = shared.pieces[next.stage];
+        if (piece.num_pieces == 0) break;
+        const int rows = min(piece.count * GROUP - piece.tile * ROWS, ROWS);
+        wait_barrier(shared_at(shared.queried + next.stage), next.parity);
+        const u8* const queries = shared.queries[next.stage];
+        if (rows <= 8)
+            walk<1>(piece, with, queries, at.fault, shared, rings, ring, joined, nth, warp, lane);
+        else
+            walk<2>(piece, with, queries, at.fault, shared, rings, ring, joined, nth, warp, lane);
+        sync_some(1, 32 * WARPS);
+        if (lane == 0) arrive(shared_at(shared.empty + next.stage));
+        if (nth == 0) wait_for_previous();  // from here on memory is written, which the launch before may use
+        join_piece(at, shared, joined, piece, threadIdx.x);
+    }
+}
