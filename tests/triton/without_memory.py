@@ -7,10 +7,13 @@ from inspect import signature
 from typing import Any
 
 import pytest
+import torch
 
 from samebits.backends.gpu.buffers import empty
 from samebits.core.errors import Unavailable
 from samebits.kernels.cuda import nvrtc
+from samebits.kernels.triton.attention.fast.arguments import Arguments, arguments_of
+from samebits.kernels.triton.attention.fast.op import paged_attention_fast
 from samebits.kernels.triton.lib.devices import MEMORYLESS, describing, parsed_facts
 from samebits.ops import OPS
 from samebits.ops.cases import make_inputs
@@ -39,3 +42,40 @@ def arguments_of_case(launcher: Callable[..., Any], name: str) -> dict[str, Any]
         is_input = any(key == declared.name for declared in op.inputs)
         given[key] = empty(spec_of(value), MEMORYLESS) if is_input else value
     return given
+
+
+def fast_call(
+    *,
+    num_sequences: int = 2,
+    num_queries: int = 256,
+    num_pages: int = 64,
+    heads: tuple[int, int] = (32, 8),
+    size: int = 128,
+    page: int = 16,
+    has_table: bool = True,
+    q_dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype = torch.bfloat16,
+    **given: Any,
+) -> Arguments:
+    """Arguments of the fast tier's paged_attention: so many queries of every sequence, without memory."""
+    options = {"causal": True, "sm_scale": None, "window_left": -1, "logits_soft_cap": 0.0, "return_lse": False} | given
+    integers = torch.empty(num_sequences + 1, dtype=torch.int32, device=MEMORYLESS)
+    cache = torch.empty(num_pages, page, heads[1], size, dtype=dtype, device=MEMORYLESS)
+    return arguments_of(
+        torch.empty(num_sequences * num_queries, heads[0], size, dtype=q_dtype, device=MEMORYLESS),
+        cache,
+        integers,
+        integers[1:],
+        v_cache=cache,
+        kv_indptr=integers if has_table else None,
+        kv_indices=torch.empty(num_pages, dtype=torch.int32, device=MEMORYLESS) if has_table else None,
+        sinks=torch.empty(heads[0], device=MEMORYLESS) if options.pop("has_sinks", False) else None,
+        layout="NHD",
+        **options,
+    )
+
+
+def fast_call_of_case(name: str) -> Arguments:
+    """A named case of paged_attention, as the fast tier takes it."""
+    given = arguments_of_case(paged_attention_fast, name)
+    return arguments_of(**{key: value for key, value in given.items() if key not in ("alibi_slopes", "custom_mask")})

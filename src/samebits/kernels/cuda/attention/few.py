@@ -80,7 +80,7 @@ def _function(build: CudaBuild, head_size: int, device: torch.device) -> Functio
 def attend(call: Arguments, most_rows: int, bad_query: int, bad_page: int) -> None:
     """Fills the rows of sequences of at most most_rows, and those beyond the last sequence; checks the whole table.
 
-    bad_query, bad_page: numbers of faults, of a query that the cache's type cannot hold and of a page that is not there.
+    bad_query, bad_page: numbers of faults: a query that the cache's type cannot hold, a page that is not there.
     """
     build = build_of(call)
     if is_noting():

@@ -125,8 +125,8 @@ def tiles_per_block(num_tiles: int, multiprocessors: int, most: int = MOST_TILES
 
 # By tiles of 8 tokens: groups along K and along tokens, blocks of a stage, stages.
 FAST = {1: (8, 1, 16, 3), 2: (8, 1, 16, 3), 4: (4, 2, 8, 4), 8: (4, 2, 8, 3), 16: (2, 4, 4, 4)}
-# Of wide.cu, by tiles of 8 tokens and groups of rows: blocks of a stage, stages; the first that K is a multiple of and that
-# leaves FEWEST_STAGES where a format needs room.
+# Of wide.cu, by tiles of 8 tokens and groups of rows: blocks of a stage, stages; the first that K is a multiple of and
+# that leaves FEWEST_STAGES where a format needs room.
 WIDE = {
     (4, 1): ((16, 3), (8, 6)),
     (4, 2): ((8, 6),),
@@ -161,8 +161,8 @@ def fast_shape(nt: int, num_tiles: int, format_name: str, multiprocessors: int) 
 def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> WideShape | None:
     """The form for so many tiles of tokens and of rows, and blocks of K; None where wide.cu does not fit.
 
-    Few rows: a warpgroup's at a time, and two blocks share K where all of them then still run at once. Many: four at a time
-    where they take as long as two and two more.
+    Few rows: a warpgroup's at a time, and two blocks share K where all of them then still run at once. Many: four at
+    a time where they take as long as two and two more.
     """
     units = -(-num_tiles // 4)
 
