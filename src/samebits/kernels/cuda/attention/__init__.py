@@ -1,4 +1,4 @@
-"""Attention for head sizes of 64 and 128 over 16-bit caches: of prompts in the fast tier, of decodes in the portable.
+"""Attention for head sizes of 64 and 128 over 16-bit caches: all of the fast tier, of decodes in the portable.
 
 sequences.cuh   the sequences of a batch; batch.py: as they are handed over
 boxes.cuh       copies of a cache's boxes
@@ -9,7 +9,14 @@ tiles.cuh       a batch's tiles of rows, and the positions that these see
 softmax.cuh     scores to weights
 operands.cuh    matrices in shared memory, pairs of numbers
 
-decode.py       what decode.cu serves, and its launch
+few.py          what few.cu serves, of sequences with few queries, and its launch
+few.cu          the kernel; few.cuh: what the warps of a block share
+pieces.cuh      how blocks share the sequences
+fragments.cuh   keys and values as operands
+walk.cuh        scores, weights and sums of a warp
+joining.cuh     results, from the sums of warps and pieces
+
+decode.py       what decode.cu serves, the portable tier's, and its launch
 decode.cu       the kernel
 stretches.cuh   how blocks share the sequences
 block.cuh       what the warps of a block share

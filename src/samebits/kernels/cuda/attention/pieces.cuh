@@ -15,14 +15,6 @@ struct Piece {
     int slot;             // of the item's first piece among those that are joined
 };
 
-__device__ __forceinline__ int up_to_lane(int x, int lane) {  // the sum of this lane's and those of lower ones
-#pragma unroll
-    for (int i = 1; i < 32; i *= 2) {
-        const int below = __shfl_up_sync(~0u, x, i);
-        if (lane >= i) x += below;
-    }
-    return x;
-}
 __device__ __forceinline__ int over(int x, int y) { return (x + y - 1) / y; }
 
 struct Pieces {

@@ -1,6 +1,16 @@
 // The sequences of a batch, as kernels/triton/attention/fast/tile.py has them: a false index cannot leave the arrays.
 #pragma once
 
+// The sum of a lane's number and those of lower lanes.
+__device__ __forceinline__ int up_to_lane(int x, int lane) {
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+        const int below = __shfl_up_sync(~0u, x, i);
+        if (lane >= i) x += below;
+    }
+    return x;
+}
+
 struct Sequence {
     int first, count, entry, length;  // first query, queries, first entry of the table, positions
 };
@@ -53,13 +63,7 @@ struct Batch {
     __device__ __forceinline__ Sequence at_tile(int& tile) const {
         const int lane = threadIdx.x % 32;
         for (int b = 0; b < num_sequences; b += 32) {
-            const int own = tiles<Rows, Group>(at(b + lane));
-            int up_to = own;
-#pragma unroll
-            for (int i = 1; i < 32; i *= 2) {
-                const int below = __shfl_up_sync(~0u, up_to, i);
-                if (lane >= i) up_to += below;
-            }
+            const int own = tiles<Rows, Group>(at(b + lane)), up_to = up_to_lane(own, lane);
             const int which = __popc(__ballot_sync(~0u, up_to <= tile));
             if (which < 32) {
                 tile -= __shfl_sync(~0u, up_to - own, which);

@@ -34,13 +34,7 @@ struct Stretches {
         const int lane = threadIdx.x % 32;
         for (int b = 0; b < batch.num_sequences; b += 32) {
             Sequence s = batch.at(b + lane);
-            const int own = count_of(s) * PARTS;
-            int up_to = own;
-#pragma unroll
-            for (int i = 1; i < 32; i *= 2) {
-                const int below = __shfl_up_sync(~0u, up_to, i);
-                if (lane >= i) up_to += below;
-            }
+            const int own = count_of(s) * PARTS, up_to = up_to_lane(own, lane);
             const int which = __popc(__ballot_sync(~0u, up_to <= number));
             if (which < 32) {
                 s.first = __shfl_sync(~0u, s.first, which), s.count = 1;

@@ -12,9 +12,10 @@
 
 static constexpr int F = FORMAT;
 static constexpr int TILES = 4 * RG, WARPS = TILES * KG;
-// Blocks whose products a warpgroup waits for together: more where there are two warpgroups and codes of four bits, or nearly so.
+// Blocks whose products a warpgroup waits for together: more where two warpgroups have narrow codes.
 // A stage has two batches of a group at least: fragments are read until the next batch's are made.
-static constexpr int MOST_BATCH = RG == 2 && F != q8_0 && F != q6_k ? 4 : 2, BATCH = SB / KG / 2 < MOST_BATCH ? SB / KG / 2 : MOST_BATCH;
+static constexpr int MOST_BATCH = RG == 2 && F != q8_0 && F != q6_k ? 4 : 2;
+static constexpr int BATCH = SB / KG / 2 < MOST_BATCH ? SB / KG / 2 : MOST_BATCH;
 static_assert(SB / BATCH / KG >= 2);
 using Stage = TileStage<F, SB>;
 static constexpr int A_BYTES = (TILES * Stage::bytes + 127) / 128 * 128;
