@@ -17,7 +17,7 @@ TRITON ?= triton==3.6.0
 NVRTC ?= nvidia-cuda-nvrtc==13.*
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run serve test clients fuzz test-triton lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
+.PHONY: run serve environments test clients fuzz test-triton lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -28,6 +28,9 @@ run: $(VENV)/.core
 # The page is at http://127.0.0.1:8000; "Prove it" is one of its views.
 serve: $(VENV)/.core
 	@$(BIN)/samebits serve
+
+# Those of `test` and `test-triton`; with -j 2 one is fetched while the other is compiled.
+environments: $(VENV)/.dev $(TRITON_VENV)/.ready
 
 # The default model, and the translator of shaders, are fetched where the network allows; tests that need them are
 # skipped with a reason elsewhere.

@@ -11,13 +11,13 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.faults import fault_word
-from samebits.kernels.triton.lib.registry import UNFUSED
+from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.lib.rows import store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.products.dense.operands import as_operand, operand_fault
 
 MOST_TOKENS = 8
-ROWS = 2
+ROWS = 32 if INTERPRETED else 2  # of a program, each of which takes the interpreter milliseconds
 
 
 @triton.jit
