@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from without_memory import an_h200, compiler, fast_call, fast_call_of_case  # noqa: F401 fixtures
+from without_memory import FAST_FORMS, an_h200, compiler, fast_call, fast_call_of_case  # noqa: F401 fixtures
 
 from samebits.kernels.ahead import noting
 from samebits.kernels.cuda.attention import prefill
+from samebits.kernels.cuda.attention.boxes import HEAD_SIZES
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
 from samebits.kernels.triton.lib.devices import describing, parsed_facts
 from samebits.ops import OPS
@@ -64,20 +65,12 @@ def test_quick_cases_of_verify_reach_both_forms() -> None:
 
 def test_forms_fit_a_multiprocessor() -> None:
     for form in (prefill.SHORT, prefill.LONG):
-        for size in prefill.HEAD_SIZES:
+        for size in HEAD_SIZES:
             assert prefill.shared_bytes(form, size) + 2048 <= MOST_SHARED_BYTES  # and the barriers
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"size": 64, "dtype": torch.float16, "heads": (9, 3), "window_left": 100, "return_lse": True},
-        {"q_dtype": torch.bfloat16, "has_sinks": True, "causal": False, "page": 256},
-        {"has_table": False, "page": 100},
-    ],
-)
+@pytest.mark.parametrize("given", FAST_FORMS)
 def test_both_forms_are_noted_and_compile(given: dict[str, Any]) -> None:
     with noting() as builds:
         prefill.attend(fast_call(**given), 64, 1)

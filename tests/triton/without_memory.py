@@ -44,6 +44,15 @@ def arguments_of_case(launcher: Callable[..., Any], name: str) -> dict[str, Any]
     return given
 
 
+# Arguments of `fast_call`: every flag of the fast tier's kernels, both types of queries, both sizes of heads.
+FAST_FORMS: list[dict[str, Any]] = [
+    {},
+    {"size": 64, "dtype": torch.float16, "heads": (9, 3), "window_left": 100, "return_lse": True},
+    {"q_dtype": torch.bfloat16, "has_sinks": True, "causal": False, "page": 256},
+    {"has_table": False, "page": 100},
+]
+
+
 def fast_call(
     *,
     num_sequences: int = 2,

@@ -86,14 +86,19 @@ def _prompt_cases() -> list[Case]:
 
 
 def _decode_cases() -> list[Case]:
-    """One query each over 16-bit caches: few sequences of several cuts, and many, which kernels share out otherwise."""
+    """Few queries each over 16-bit caches: few sequences of several cuts, and many, which kernels share out otherwise.
+
+    Some have several queries; of the last there are so many that programs which stay take several, one after another.
+    """
     f16: dict[str, Any] = {"k": "f16", "v": "f16"}
     bf16: dict[str, Any] = {"k": "bf16", "v": "bf16"}
     ones = (1, 1, 1)
     many = (1, 16, 40, 255, 257, 70, 3, 17, 90)
     return [
         attention_case("decode-cuts", **bf16, head=128, heads=1, group=4, lengths=(300, 600, 20), queries=ones),
-        attention_case("decode-many", **f16, head=64, heads=8, group=3, lengths=many, queries=(1,) * len(many)),
+        attention_case(
+            "decode-many", **f16, head=64, heads=8, group=3, lengths=many, queries=(1, 1, 2, 1, 3, 1, 1, 1, 1)
+        ),
         attention_case(
             "decode-window",
             **f16,
@@ -115,6 +120,19 @@ def _decode_cases() -> list[Case]:
             lengths=(530, 0, 9),
             queries=ones,
             attrs={"causal": False},
+        ),
+        attention_case(
+            "decode-rows",
+            **f16,
+            head=64,
+            heads=1,
+            group=4,
+            lengths=(300, 40, 700, 5, 21, 9),
+            queries=(3, 1, 16, 2, 5, 4),
+            attrs={"return_lse": True},
+        ),
+        attention_case(
+            "decode-drawn", **bf16, head=64, heads=34, group=1, lengths=(1, 17, 33, 6) * 5, queries=(1,) * 20
         ),
     ]
 

@@ -1,7 +1,8 @@
 """Attention for head sizes of 64 and 128 over 16-bit caches: all of the fast tier, of decodes in the portable.
 
 sequences.cuh   the sequences of a batch; batch.py: as they are handed over
-boxes.cuh       copies of a cache's boxes
+boxes.cuh       copies of a cache's boxes; boxes.py: what they ask of a call
+counters.cuh    pieces of work that blocks draw
 
 prefill.py      what prefill.cu serves, in which form, and its launch
 prefill.cu      the kernel

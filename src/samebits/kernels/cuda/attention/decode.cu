@@ -7,6 +7,7 @@
 // Compiled with D (head size), HEADS (of a part), GROUP, PARTS, PAGE, SLOTS (of a ring), NEAR_RUNS (whose scores shared
 // memory holds), BF16 (the cache's type), WIDE_Q (float32 queries and results, else the cache's), FAR (a stretch may have
 // more than NEAR_RUNS), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the arithmetic, numbers of faults.
+#include "counters.cuh"
 #include "keys.cuh"
 #include "rows.cuh"
 #include "runs.cuh"
@@ -20,7 +21,7 @@ __device__ __forceinline__ u32 ordered(float x) {  // greater numbers have great
 }
 __device__ __forceinline__ float from_ordered(u32 x) { return __uint_as_float(x >> 31 ? x & 0x7FFFFFFF : ~x); }
 
-// What the warp does that finds stretches; counters as in prefill.cu. No block draws a stretch while it waits for others of a
+// What the warp does that finds stretches. No block draws a stretch while it waits for others of a
 // sequence: they could be waiting for that one.
 __device__ __forceinline__ void find_stretches(const Stretches& all, Shared& shared, const Pointers& at, int lane) {
     for (int number = blockIdx.x, nth = 0;; nth++) {
@@ -33,13 +34,9 @@ __device__ __forceinline__ void find_stretches(const Stretches& all, Shared& sha
         if (nth == 0) wait_for_previous(), clear_rows(at, all.batch, lane);
         if (s.count == 0) break;
         wait_barrier(shared_at(&shared.may_draw), nth % 2);
-        if (lane == 0) number = gridDim.x + atomicAdd(at.counters, 1);
-        number = __shfl_sync(~0u, number, 0);
+        draw(number, at.counters, lane);
     }
-    if (lane == 0) {
-        __threadfence();
-        if (atomicAdd(at.counters + 1, 1) == gridDim.x - 1) at.counters[0] = at.counters[1] = 0;
-    }
+    end_drawing(at.counters, lane);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS + 128, 2)

@@ -12,6 +12,7 @@ import torch
 from samebits.core.numerics import elementary, settling
 from samebits.kernels.ahead import is_noting, note
 from samebits.kernels.cuda.attention.batch import Batch
+from samebits.kernels.cuda.attention.boxes import HEAD_SIZES
 from samebits.kernels.cuda.hopper import ARCH, is_served
 from samebits.kernels.cuda.modules import Function, pointer, tensor_map
 from samebits.kernels.cuda.nvrtc import CudaBuild
@@ -22,7 +23,6 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.scratch import MAX_COUNTERS, counters
 
 SOURCE = Path(__file__).parent / "decode.cu"
-HEAD_SIZES = (64, 128)
 WARPS, PROGRAMS = 8, 2  # that compute in a block; blocks of a multiprocessor
 NEAR_CUTS = 8  # of a stretch, whose scores are in shared memory
 MAX_HEADS, MAX_READS = 4, 2  # of a part; parts of a KV head, each of which reads it

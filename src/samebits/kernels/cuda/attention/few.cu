@@ -5,10 +5,11 @@
 // the rings, ahead of the piece in hand, one finds pieces, and one clears rows that no sequence has and checks the table.
 // Compiled with D (head size), HEADS, GROUP, PAGE, SLOTS (of a ring), BF16 (the cache's type), WIDE_Q (float32 queries and
 // results, else the cache's), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS, HAS_LSE: 0 or 1.
+#include "counters.cuh"
 #include "joining.cuh"
 #include "walk.cuh"
 
-// What the warp does that finds pieces; counters as in prefill.cu.
+// What the warp does that finds pieces.
 __device__ __forceinline__ void find_pieces(const Batch& batch, int window, Shared& shared, int* counters, int lane) {
     const Pieces all(batch, window, lane);
     Ring<2> ring;
@@ -21,14 +22,10 @@ __device__ __forceinline__ void find_pieces(const Batch& batch, int window, Shar
         }
         if (piece.num_pieces == 0) break;
         if (nth == 0) wait_for_previous();
-        if (lane == 0) number = gridDim.x + atomicAdd(counters, 1);
-        number = __shfl_sync(~0u, number, 0);
+        draw(number, counters, lane);
     }
     wait_for_previous();
-    if (lane == 0) {
-        __threadfence();
-        if (atomicAdd(counters + 1, 1) == gridDim.x - 1) counters[0] = counters[1] = 0;
-    }
+    end_drawing(counters, lane);
 }
 
 // What the copying warp does: a lane fills the ring of keys or of values of a warp, the others fetch a row's query each.

@@ -3,11 +3,9 @@
 #include "fragments.cuh"
 #include "pieces.cuh"
 
-#define NEG_INF __int_as_float(0xFF800000)
 static constexpr int WARPS = 8;                    // that compute
 static constexpr int SLOT_BYTES = RUN * D * 2;     // of a run's keys, or values
 static constexpr int QUERY_BYTES = D * (WIDE_Q ? 4 : 2);
-static constexpr float LOG2E = 1.4426950408889634f;
 
 struct Pointers {
     const void* q;

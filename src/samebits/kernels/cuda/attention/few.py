@@ -10,7 +10,7 @@ import torch
 
 from samebits.kernels.ahead import is_noting, note
 from samebits.kernels.cuda.attention.batch import Batch
-from samebits.kernels.cuda.attention.prefill import can_copy
+from samebits.kernels.cuda.attention.boxes import can_copy
 from samebits.kernels.cuda.hopper import ARCH
 from samebits.kernels.cuda.modules import Function, pointer, tensor_map
 from samebits.kernels.cuda.nvrtc import CudaBuild

@@ -48,6 +48,9 @@ __device__ __forceinline__ void clear_rows(u32 place, int first, int thread) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+#define NEG_INF __int_as_float(0xFF800000)
+static constexpr float LOG2E = 1.4426950408889634f;
+
 __device__ __forceinline__ float exp2_near(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

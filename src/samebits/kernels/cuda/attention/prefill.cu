@@ -6,6 +6,7 @@
 // Compiled with D (head size), HEADS, GROUP, PAGE (positions of a page), BN, STAGES, BF16 (the cache's type), WIDE_Q (float32
 // queries and results, else the cache's), AHEAD (queries of the next tile are loaded while one ends), CAUSAL, WINDOW,
 // HAS_TABLE, HAS_SINKS, HAS_LSE: 0 or 1.
+#include "counters.cuh"
 #include "operands.cuh"
 #include "softmax.cuh"
 #include "tiles.cuh"
@@ -16,7 +17,6 @@ static constexpr int STEPS_D = D / 16, STEPS_N = BN / 16;
 static constexpr int STAGE_BYTES = BN * D * 2;
 static constexpr int BOX = PAGE < BN ? PAGE : BN;  // positions of a copy
 static constexpr int BOXES = BN / BOX * (D / 64);
-static constexpr float LOG2E = 1.4426950408889634f;
 
 struct Pointers {
     const void* q;
@@ -41,8 +41,7 @@ struct Shared {
     int numbers[2];
 };
 
-// What the copying warp does. Numbers are drawn from counters[0], so that blocks share tiles of any length evenly; the block
-// that ends last, by counters[1], leaves both at zero.
+// What the copying warp does.
 __device__ __forceinline__ void copy(const TensorMap& k, const TensorMap& v, const Work& work, int* counters, u32 keys,
                                      u32 values, Shared& shared, int lane) {
     Barriers& barriers = shared.barriers;
@@ -78,10 +77,7 @@ __device__ __forceinline__ void copy(const TensorMap& k, const TensorMap& v, con
             if (i < tile.seen.end - 1) load(v, values, barriers.v_full, barriers.v_empty, v_ring, i + 1);
         }
     }
-    if (lane == 0) {
-        __threadfence();
-        if (atomicAdd(counters + 1, 1) == gridDim.x - 1) counters[0] = counters[1] = 0;
-    }
+    end_drawing(counters, lane);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

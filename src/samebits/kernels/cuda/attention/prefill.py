@@ -11,7 +11,8 @@ import torch
 
 from samebits.kernels.ahead import is_noting, note
 from samebits.kernels.cuda.attention.batch import Batch
-from samebits.kernels.cuda.hopper import ARCH, is_served
+from samebits.kernels.cuda.attention.boxes import can_copy
+from samebits.kernels.cuda.hopper import ARCH
 from samebits.kernels.cuda.modules import Function, pointer, tensor_map
 from samebits.kernels.cuda.nvrtc import CudaBuild
 from samebits.kernels.triton.attention.fast.arguments import Arguments
@@ -20,9 +21,7 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.scratch import counters
 
 SOURCE = Path(__file__).parent / "prefill.cu"
-HEAD_SIZES = (64, 128)
 THREADS, TILE_ROWS = 384, 128
-BOX_BYTES = 16  # what addresses and strides of a copy are multiples of
 PATTERN_ROWS = 8  # what a page's positions are a multiple of: copies keep to a pattern of so many rows
 
 
@@ -49,17 +48,6 @@ class _Numbers(ctypes.Structure):
         *((name, ctypes.c_int) for name in ("fault_code", "q_token", "q_head", "window")),
         ("scale", ctypes.c_float),
     )
-
-
-def can_copy(call: Arguments) -> bool:
-    """Whether a call's queries and cache can be copied, and a kernel here has its numbers and runs on its device."""
-    q, caches = call.q, (call.k, call.v)
-    if call.constants["D"] not in HEAD_SIZES or call.constants["CAP"] or q.dtype not in (torch.float32, call.k.dtype):
-        return False
-    strides = (*q.stride()[:2], *(stride for cache in caches for stride in cache.stride()[:3]))
-    if 0 in call.k.shape or any(stride * 2 % BOX_BYTES for stride in strides):
-        return False
-    return is_served(q.device) and not any(tensor.data_ptr() % BOX_BYTES for tensor in (q, *caches))
 
 
 def serves(call: Arguments) -> bool:

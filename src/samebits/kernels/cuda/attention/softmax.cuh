@@ -3,7 +3,6 @@
 #include "operands.cuh"
 
 static constexpr int COLUMNS = BN / 8;  // matrices of 8 positions
-#define NEG_INF __int_as_float(0xFF800000)
 
 // Online softmax of a thread's two rows.
 struct Softmax {

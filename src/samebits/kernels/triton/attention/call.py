@@ -28,6 +28,14 @@ BAD_SLOPES = tl.constexpr(fault(OP, "alibi_slopes", "NaN or Inf", "finite values
 BAD_SINKS = tl.constexpr(fault(OP, "sinks", "NaN or +Inf", "finite values or -Inf"))
 
 
+def are_aligned(*tensors: torch.Tensor) -> bool:
+    """Whether what lies along the last axis starts at a multiple of 16 bytes, wherever on the others."""
+    return all(
+        x.data_ptr() % ALIGN_BYTES == 0 and not any(x.element_size() * n % ALIGN_BYTES for n in x.stride()[:-1])
+        for x in tensors
+    )
+
+
 @dataclass(frozen=True)
 class Call:
     """One call, with everything a launch needs that is not a kernel's own."""
@@ -68,10 +76,7 @@ class Call:
     @property
     def is_aligned(self) -> bool:
         """Whether every head of queries, keys and values starts at a multiple of 16 bytes."""
-        return all(
-            x.data_ptr() % ALIGN_BYTES == 0 and not any(x.element_size() * n % ALIGN_BYTES for n in x.stride()[:-1])
-            for x in (self.q, self.k.data, self.v.data)
-        )
+        return are_aligned(self.q, self.k.data, self.v.data)
 
     def heads_of_part(self, most: int) -> int:
         """The largest divisor of a group that is at most so many: as many heads as a program's registers hold."""
