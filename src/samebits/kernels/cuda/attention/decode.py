@@ -6,17 +6,14 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from samebits.core.numerics import elementary, settling
 from samebits.kernels.ahead import is_noting, note
 from samebits.kernels.cuda.attention.batch import Batch
-from samebits.kernels.cuda.attention.boxes import HEAD_SIZES
-from samebits.kernels.cuda.hopper import ARCH, is_served
+from samebits.kernels.cuda.attention.portable import arithmetic, can_take, flags_of
+from samebits.kernels.cuda.hopper import ARCH
 from samebits.kernels.cuda.modules import Function, pointer, tensor_map
 from samebits.kernels.cuda.nvrtc import CudaBuild
-from samebits.kernels.triton.attention import call as faults
 from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
 from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
@@ -27,7 +24,6 @@ WARPS, PROGRAMS = 8, 2  # that compute in a block; blocks of a multiprocessor
 NEAR_CUTS = 8  # of a stretch, whose scores are in shared memory
 MAX_HEADS, MAX_READS = 4, 2  # of a part; parts of a KV head, each of which reads it
 STATE = 16  # counters of a sequence and part
-FAULTS = ("BAD_TABLE", "BAD_PAGE", "BAD_QUERY", "BAD_COUNT", "BAD_SCORE", "BAD_VALUE", "BAD_SINKS")
 
 
 class _Pointers(ctypes.Structure):
@@ -49,32 +45,10 @@ def serves(call: Call) -> bool:
     heads = call.heads_of_part(MAX_HEADS)
     if call.group > MAX_READS * heads:
         return False
-    plain = call.lse is None and not any(call.numbers[name] for name in ("CAP", "SLOPES", "MASK"))
-    if not plain or call.v_dim != call.head_size or call.head_size not in HEAD_SIZES:
-        return False
-    keys = call.k.data
-    if call.k.format != call.v.format or call.q.dtype not in (torch.float32, keys.dtype) or 0 in keys.shape:
-        return False
-    if (call.table["TABLE"] and call.table["page_size"] % RUN_LEN) or not call.is_aligned:
+    if not can_take(call):
         return False
     states = 1 + call.num_sequences * (call.q.shape[1] // heads)
-    return states * STATE <= MAX_COUNTERS and is_served(call.q.device)
-
-
-def _floats(*values: float | np.floating) -> str:
-    return ",".join(f"{float(np.float32(x))!r}f" for x in values)
-
-
-@cache
-def _arithmetic() -> tuple[tuple[str, object], ...]:
-    """The definition's constants, as C writes them."""
-    names = ("LOG2E", "LN2_HIGH", "LN2_LOW", "ROUND_MAGIC", "EXP_LOWEST", "EXP_HIGHEST")
-    return (
-        *((name, _floats(getattr(elementary, name))) for name in names),
-        ("EXP_POLY", _floats(*elementary.EXP_POLY)),
-        ("SMALLEST", _floats(settling.SMALLEST)),
-        *((name, getattr(faults, name).value) for name in FAULTS),
-    )
+    return states * STATE <= MAX_COUNTERS
 
 
 def slots(head_size: int) -> int:
@@ -127,12 +101,8 @@ def build_of(call: Call) -> CudaBuild:
             ("SLOTS", slots(call.head_size)),
             ("NEAR_RUNS", NEAR_CUTS * CUT_LEN // RUN_LEN),
             ("FAR", int(far_cuts(call) > 0)),
-            ("BF16", int(call.k.format == "bf16")),
-            ("WIDE_Q", int(call.q.dtype == torch.float32)),
-            ("HAS_TABLE", int(table["TABLE"])),
-            ("HAS_SINKS", int(call.numbers["SINKS"])),
-            *((name, int(call.numbers[name])) for name in ("CAUSAL", "WINDOW")),
-            *_arithmetic(),
+            *flags_of(call),
+            *arithmetic(),
         ),
         ARCH,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import triton.language as tl
 
+from samebits.kernels.cuda.attention import prompts
 from samebits.kernels.triton.attention.call import CUT_LEN, Call
 from samebits.kernels.triton.attention.portable.decode import MAX_HEADS
 from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
@@ -25,7 +26,12 @@ ROOM = 4096  # positions whose scores are kept
 
 def launch_tiles(call: Call) -> None:
     """All sequences with more than one query."""
-    launch_registers(call) if registers_serve(call) else launch_dots(call)
+    if prompts.serves(call):
+        prompts.attend(call)
+    elif registers_serve(call):
+        launch_registers(call)
+    else:
+        launch_dots(call)
 
 
 def registers_serve(call: Call) -> bool:

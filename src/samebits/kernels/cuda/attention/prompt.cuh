@@ -1,0 +1,81 @@
+// What the warps of a block of prompts.cu share, and what it is launched with.
+//
+// Operands lie in shared memory as float32, so that a multiply-add needs no conversion beside it. Elements of queries and keys
+// lie in quarters of a head, each of which lanes of its own multiply; the gaps between quarters keep lanes off each other's
+// banks.
+#pragma once
+
+static constexpr int BN = 64;  // positions of a block
+#include "boxes.cuh"
+#include "numbers.cuh"
+#include "tiles.cuh"
+#include "warpgroup.cuh"
+
+static constexpr int RUN = 16, CUT = 256;
+static constexpr int WARPS = 8, THREADS = 32 * WARPS;  // that compute
+static constexpr int QUARTER = D / 4, QUERY_BYTES = BM * 4, KEY_BYTES = BN * 4, VALUE_BYTES = D * 4;
+static constexpr int QUERY_QUARTER = QUARTER * QUERY_BYTES + 32, KEY_QUARTER = QUARTER * KEY_BYTES + 64;
+static constexpr int NARROW_BYTES = BN * D * 2, WIDE_BYTES = 4 * KEY_QUARTER, SCORE_BYTES = BM * BN * 4;
+
+// Places in shared memory: two of each but of queries; blocks of keys and values as they come lie first, where copies' pattern
+// of 1024 bytes begins.
+static constexpr int NARROW = 0;
+static constexpr int SCORES = NARROW + 2 * NARROW_BYTES;
+static constexpr int WIDE = SCORES + 2 * SCORE_BYTES;
+static constexpr int QUERIES = WIDE + 2 * WIDE_BYTES;
+static constexpr int SHARED = QUERIES + 4 * QUERY_QUARTER;
+
+struct Pointers {
+    const void* q;
+    const float* sinks;
+    void* out;
+    float *scores, *sums;  // of a block: [room][BM], and sums of values where positions are more than that
+    int *fault, *counters;
+};
+
+struct Numbers {
+    int q_token, q_head, window, room;  // room: a multiple of a cut
+    float scale;
+};
+
+struct Shared {
+    union {
+        float totals[2][2][BM];  // of the first two runs of a block; every other block's
+        float of_row[BM];
+    };
+    u64 narrow_full[2], narrow_empty[2], scores_full[2], scores_empty[2], stored, number_full[2], number_empty[2];
+    int numbers[2];
+};
+
+// The first position that a tile sees.
+__device__ __forceinline__ int lowest_of(const Tile& tile, int window) {
+    return WINDOW ? tile.sequence.length - tile.sequence.count + tile.tile * BM / GROUP - window : 0;
+}
+
+// Blocks of positions whose scores are kept at a time, [first, end), of those that a tile sees.
+struct Segment {
+    int first, end;
+
+    __device__ __forceinline__ Segment(const Seen& seen, int room) : first(seen.first), end(up_to(seen, room)) {}
+    __device__ __forceinline__ int up_to(const Seen& seen, int room) const {
+        return min(seen.end, first / (CUT / BN) * (CUT / BN) + room / BN);
+    }
+    __device__ __forceinline__ void next(const Seen& seen, int room) { first = end, end = up_to(seen, room); }
+    // The first segment's scores are all of the tile's: the maximum must be known before the first weight.
+    __device__ __forceinline__ int scored_end(const Seen& seen) const { return first == seen.first ? seen.end : end; }
+};
+
+__device__ __forceinline__ float4 load_four(u32 from) {
+    float4 x;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(from));
+    return x;
+}
+__device__ __forceinline__ void store_four(u32 to, float a, float b, float c, float d) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
+// Of a block's scores [position][row]: where a row's lies. Odd positions swap halves of 128 bytes: lanes of several
+// positions store at once.
+__device__ __forceinline__ u32 score_at(u32 scores, int position, int row) {
+    return scores + position * QUERY_BYTES + (row * 4 ^ position % 2 * 64);
+}
