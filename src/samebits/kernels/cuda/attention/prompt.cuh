@@ -17,14 +17,12 @@ static constexpr int QUARTER = D / 4, QUERY_BYTES = BM * 4, KEY_BYTES = BN * 4, 
 static constexpr int QUERY_QUARTER = QUARTER * QUERY_BYTES + 32, KEY_QUARTER = QUARTER * KEY_BYTES + 64;
 static constexpr int NARROW_BYTES = BN * D * 2, WIDE_BYTES = 4 * KEY_QUARTER, SCORE_BYTES = BM * BN * 4;
 
-// Places in shared memory: two of each but of queries; blocks of keys and values as they come lie first, where copies' pattern
-// of 1024 bytes begins.
+// Places in shared memory. Blocks of keys and values as they come lie first, where copies' pattern of 1024 bytes begins. Of
+// scores there are two places while they are computed, and four when they come back: then nobody needs the queries.
 static constexpr int NARROW = 0;
-static constexpr int SCORES = NARROW + 2 * NARROW_BYTES;
-static constexpr int WIDE = SCORES + 2 * SCORE_BYTES;
-static constexpr int QUERIES = WIDE + 2 * WIDE_BYTES;
-static constexpr int SHARED = QUERIES + 4 * QUERY_QUARTER;
-
+static constexpr int WIDE = NARROW + 2 * NARROW_BYTES;
+static constexpr int SCORES = WIDE + 2 * WIDE_BYTES, PLACES = 4;
+static constexpr int QUERIES = SCORES + 2 * SCORE_BYTES;
 struct Pointers {
     const void* q;
     const float* sinks;
@@ -39,11 +37,8 @@ struct Numbers {
 };
 
 struct Shared {
-    union {
-        float totals[2][2][BM];  // of the first two runs of a block; every other block's
-        float of_row[BM];
-    };
-    u64 narrow_full[2], narrow_empty[2], scores_full[2], scores_empty[2], stored, number_full[2], number_empty[2];
+    float of_row[BM];  // maxima of scores; then what sums are multiplied by
+    u64 narrow_full[2], narrow_empty[2], scores_full[PLACES], scores_empty[PLACES], stored, number_full[2], number_empty[2];
     int numbers[2];
 };
 
@@ -60,10 +55,22 @@ struct Segment {
     __device__ __forceinline__ int up_to(const Seen& seen, int room) const {
         return min(seen.end, first / (CUT / BN) * (CUT / BN) + room / BN);
     }
-    __device__ __forceinline__ void next(const Seen& seen, int room) { first = end, end = up_to(seen, room); }
+    // Whether there is one more, which this becomes.
+    __device__ __forceinline__ bool next(const Seen& seen, int room) {
+        if (end == seen.end) return false;
+        first = end, end = up_to(seen, room);
+        return true;
+    }
     // The first segment's scores are all of the tile's: the maximum must be known before the first weight.
     __device__ __forceinline__ int scored_end(const Seen& seen) const { return first == seen.first ? seen.end : end; }
 };
+
+// The maximum; no number where either is none.
+__device__ __forceinline__ float larger(float a, float b) {
+    float x;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
 
 __device__ __forceinline__ float4 load_four(u32 from) {
     float4 x;
@@ -74,8 +81,11 @@ __device__ __forceinline__ void store_four(u32 to, float a, float b, float c, fl
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }
 
-// Of a block's scores [position][row]: where a row's lies. Odd positions swap halves of 128 bytes: lanes of several
-// positions store at once.
+// Stores to shared memory come before copies to or from where they stored.
+__device__ __forceinline__ void fence_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Of a block's scores [position][row]: where a row's lies. Positions that lanes have at once, odd ones and those of the later
+// half of a block, swap halves of 128 bytes, so that they lie on other banks.
 __device__ __forceinline__ u32 score_at(u32 scores, int position, int row) {
-    return scores + position * QUERY_BYTES + (row * 4 ^ position % 2 * 64);
+    return scores + position * QUERY_BYTES + (row * 4 ^ (position ^ position / 32) % 2 * 64);
 }

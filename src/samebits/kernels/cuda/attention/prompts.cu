@@ -1,17 +1,15 @@
 // Attention of sequences with several queries, the portable tier's: the definition's sums, in its order.
 //
 // A block stays and takes tiles of BM rows. First come the scores of all positions that a tile sees, and their maximum; then
-// the weights and values. Between the two, scores lie in global memory: copies bring them there and back. One warp copies; eight
-// compute, and while they multiply a block of BN positions they make the next one's operands, so that one barrier per block is
+// the weights and values. Between the two, scores lie in global memory: copies bring them there and back. One warp copies;
+// eight compute, and make the next block's operands, of BN positions, before they wait for each other: one barrier per block is
 // enough. Where positions are more than there is room for, scores of later ones are computed twice.
 // Compiled with D (head size), HEADS, GROUP, PAGE, BF16 (the cache's type), WIDE_Q (float32 queries and results, else the
 // cache's), CAUSAL, WINDOW, HAS_TABLE, HAS_SINKS: 0 or 1; constants of the arithmetic, numbers of faults.
 #include "prompt_copies.cuh"
+#include "prompt_operands.cuh"
 #include "prompt_scores.cuh"
 #include "prompt_values.cuh"
-
-// Stores by threads come before copies to or from where they stored.
-__device__ __forceinline__ void fence_copies() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 __device__ __forceinline__ void sync_computing() { sync_some(1, THREADS); }
 
@@ -24,16 +22,6 @@ __device__ __forceinline__ void start_storing(float* to, u32 from) {
 }
 __device__ __forceinline__ void wait_until_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ __forceinline__ void wait_until_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
-// The sums of a row's weights over its runs, in order; its owner is the thread that has the later two runs of a block.
-struct RowTotal {
-    float cut = 0.0f, all = 0.0f;
-
-    __device__ __forceinline__ void add(const float (&before)[2][BM], int row, const float (&own)[2], bool ends_cut) {
-        cut += before[0][row], cut += before[1][row], cut += own[0], cut += own[1];
-        if (ends_cut) all += cut, cut = 0.0f;
-    }
-};
 
 // Results of a tile: a thread's sums times its rows' factors; one that is infinite is a refused row's: values are not to blame.
 __device__ __forceinline__ void store_rows(const Tile& tile, const Pointers& at, const SumPlace& place,
@@ -67,15 +55,16 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
     attention_prompts(const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, Batch batch, Pointers at,
                       Numbers with) {
     extern __shared__ __align__(1024) u8 bytes[];
-    Shared& shared = *(Shared*)(bytes + SHARED);
+    __shared__ __align__(16) Shared shared;
     const u32 memory = shared_at(bytes);
-    const int warp = warp_index(), lane = threadIdx.x % 32, thread = threadIdx.x;
+    const u32 warp = warp_index(), lane = threadIdx.x % 32, thread = threadIdx.x;
     if (thread == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(shared_at(shared.narrow_full + i), 1), barrier_init(shared_at(shared.narrow_empty + i), WARPS);
-            barrier_init(shared_at(shared.scores_full + i), 1), barrier_init(shared_at(shared.scores_empty + i), 1);
             barrier_init(shared_at(shared.number_full + i), 1), barrier_init(shared_at(shared.number_empty + i), WARPS);
         }
+        for (int i = 0; i < PLACES; i++)
+            barrier_init(shared_at(shared.scores_full + i), 1), barrier_init(shared_at(shared.scores_empty + i), 1);
         barrier_init(shared_at(&shared.stored), 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -87,15 +76,14 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
         if (warp == WARPS) copy_blocks(k, v, work, at, with, shared, memory, lane);
         return;
     }
-    take_registers<240>();
+    take_registers<208>();
     const ScorePlace score_place(warp, lane);
     const SumPlace sum_place(warp, lane);
-    const int own_row = thread % BM;
-    const bool is_owner = thread >= BM;
     float* const kept = at.scores + (u64)blockIdx.x * with.room * BM;
-    Ring<2> narrow, score, number_ring;
-    auto scores_at = [&](int i) { return memory + SCORES + i % 2 * SCORE_BYTES; };
-    auto wide_at = [&](int i) { return memory + WIDE + i % 2 * WIDE_BYTES; };
+    float* const saved = at.sums + (u64)blockIdx.x * (SUMS * THREADS) + thread;
+    Ring<2> narrow, number_ring;
+    Ring<PLACES> score;
+    auto wide_at = [&](int nth) { return memory + WIDE + nth % 2 * WIDE_BYTES; };
     auto await_narrow = [&] {  // returns where the next block lies
         wait_barrier(shared_at(shared.narrow_full + narrow.stage), narrow.parity);
         return memory + NARROW + narrow.stage * NARROW_BYTES;
@@ -116,39 +104,40 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
         const Tile tile = work.at(number);
         const Seen& seen = tile.seen;
         const Sequence& sequence = tile.sequence;
-        const bool is_row = tile.tile * BM + own_row < sequence.count * GROUP;
         if (CAUSAL && sequence.count > sequence.length) *at.fault = BAD_COUNT;
-        load_queries(tile, at, with, memory + QUERIES);
-
+        const int row = tile.tile * BM + own_row();
+        const bool is_row = row < sequence.count * GROUP;
         float most[ROWS_OF_LANE] = {NEG_INF, NEG_INF}, largest = NEG_INF, sink = NEG_INF;
         if (HAS_SINKS && is_row) {
-            sink = at.sinks[tile.head * GROUP + (tile.tile * BM + own_row) % GROUP];
+            sink = at.sinks[tile.head * GROUP + row % GROUP];
             if (!(sink <= LARGEST)) *at.fault = BAD_SINKS, sink = NEG_INF;
         }
         RowTotal total;
-        for (Segment segment(seen, with.room);; segment.next(seen, with.room)) {
+        bool has_sums = false;
+        Segment segment(seen, with.room);
+        do {
             const int scored_end = segment.scored_end(seen);
-            if (segment.first < scored_end) {
-                widen_keys(await_narrow(), wide_at(0));
+            auto widen_next = [&](int nth) {
+                widen_keys(await_narrow(), wide_at(nth));
                 release_narrow();
-            }
+            };
+            sync_computing();  // weights that lay in the queries' place have been read
+            load_queries(tile, at, with, memory + QUERIES);
+            if (segment.first < scored_end) widen_next(0);
             sync_computing();
             for (int block = segment.first, nth = 0; block < scored_end; block++, nth++) {
-                if (block + 1 < scored_end) {
-                    widen_keys(await_narrow(), wide_at(nth + 1));
-                    release_narrow();
-                }
-                score_block(memory + QUERIES, wide_at(nth), scores_at(nth), score_place, tile, block, with, most);
+                const u32 scores = memory + SCORES + nth % 2 * SCORE_BYTES;
+                score_block(memory + QUERIES, wide_at(nth), scores, score_place, tile, block, with, most);
+                if (block + 1 < scored_end) widen_next(nth + 1);
                 fence_copies();
                 if (thread == 0) wait_until_read();  // of the block before: the next one takes its place
                 sync_computing();
                 if (thread == 0 && block < segment.end)
-                    start_storing(kept + (u64)(block - segment.first) * (BM * BN), scores_at(nth));
+                    start_storing(kept + (u64)(block - segment.first) * (BM * BN), scores);
             }
-            if (thread == 0) {
+            if (thread == 0 && segment.first < segment.end) {
                 wait_until_stored();
-                fence_copies();
-                if (segment.first < segment.end) arrive(shared_at(&shared.stored));
+                arrive(shared_at(&shared.stored));
             }
             if (segment.first == seen.first) {
 #pragma unroll
@@ -158,61 +147,50 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
                     if (score_place.x == 0) shared.of_row[score_place.row + r] = most[r];
                 }
                 sync_computing();
-                largest = larger(shared.of_row[own_row], sink);
+                largest = larger(shared.of_row[own_row()], sink);
                 if (is_row && !(largest <= LARGEST)) *at.fault = BAD_SCORE;
-                sync_computing();  // totals lie in the same place
             }
-            const float shift = largest == NEG_INF ? 0.0f : largest;
 
-            float out[SUMS] = {}, sums[SUMS] = {}, own_totals[2];
-            float* const saved = at.sums + (u64)blockIdx.x * (SUMS * THREADS) + thread;
-            if (segment.first > seen.first) {
-#pragma unroll
-                for (int i = 0; i < SUMS; i++) out[i] = saved[i * THREADS];
-            }
-            auto prepare = [&](int block, int nth) {  // weights and values of a block
+            auto prepare = [&](int block, int nth, Ring<PLACES> score) {  // values and weights of a block
                 widen_values(await_narrow(), wide_at(nth), lowest_of(tile, with.window) - block * BN,
                              sequence.length - block * BN);
                 release_narrow();
                 wait_barrier(shared_at(shared.scores_full + score.stage), score.parity);
-                weigh_block(memory + SCORES + score.stage * SCORE_BYTES, shift, own_totals);
-                score.next();
-                if (!is_owner) {
-#pragma unroll
-                    for (int r = 0; r < 2; r++) shared.totals[nth % 2][r][own_row] = own_totals[r];
-                }
+                weigh_block(memory + SCORES + score.stage * SCORE_BYTES, largest == NEG_INF ? 0.0f : largest,
+                            block + 1 == segment.end || (block + 1) % (CUT / BN) == 0, total);
             };
-            const u32 first_weights = score.stage;
-            if (segment.first < segment.end) prepare(segment.first, 0);
+            float sums[SUMS] = {};
+            if (segment.first < segment.end) prepare(segment.first, 0, score);
             sync_computing();
             for (int block = segment.first, nth = 0; block < segment.end; block++, nth++) {
-                const bool ends_cut = (block + 1) % (CUT / BN) == 0 || block + 1 == segment.end;
-                if (is_owner) total.add(shared.totals[nth % 2], own_row, own_totals, ends_cut);
-                if (block + 1 < segment.end) prepare(block + 1, nth + 1);
-                const u32 weights = (first_weights + nth) % 2;
                 const int runs = min(sequence.length - block * BN + RUN - 1, BN) / RUN;
-                add_block(memory + SCORES + weights * SCORE_BYTES, wide_at(nth), sum_place, runs, sums);
-                if (ends_cut) {
+                add_block(memory + SCORES + score.stage * SCORE_BYTES, wide_at(nth), sum_place, runs, sums);
+                if (block + 1 == segment.end || (block + 1) % (CUT / BN) == 0) {
+                    if (has_sums) {
 #pragma unroll
-                    for (int i = 0; i < SUMS; i++) out[i] += sums[i], sums[i] = 0.0f;
+                        for (int i = 0; i < SUMS; i++) sums[i] += saved[i * THREADS];
+                    }
+#pragma unroll
+                    for (int i = 0; i < SUMS; i++) saved[i * THREADS] = sums[i], sums[i] = 0.0f;
+                    has_sums = true;
                 }
+                const u32 used = score.stage;
+                score.next();
+                if (block + 1 < segment.end) prepare(block + 1, nth + 1, score);
                 fence_copies();
                 sync_computing();
-                if (thread == 0) arrive(shared_at(shared.scores_empty + weights));
+                if (thread == 0) arrive(shared_at(shared.scores_empty + used));
             }
-            if (segment.end < seen.end) {
+        } while (segment.next(seen, with.room));
+        if (HAS_SINKS) total.all += exp_of(sink - (largest == NEG_INF ? 0.0f : largest));
+        const float factor = total.all > 0.0f ? recip(total.all) : 0.0f;
+        if (lane < 16) shared.of_row[own_row()] = largest <= LARGEST ? factor : -NEG_INF;
+        sync_computing();
+        float out[SUMS] = {};
+        if (has_sums) {
 #pragma unroll
-                for (int i = 0; i < SUMS; i++) saved[i * THREADS] = out[i];
-                continue;
-            }
-            if (is_owner) {
-                if (HAS_SINKS) total.all += exp_of(sink - shift);
-                const float factor = total.all > 0.0f ? recip(total.all) : 0.0f;
-                shared.of_row[own_row] = largest <= LARGEST ? factor : -NEG_INF;
-            }
-            sync_computing();
-            store_rows(tile, at, sum_place, shared.of_row, out);
-            break;
+            for (int i = 0; i < SUMS; i++) out[i] = saved[i * THREADS];
         }
+        store_rows(tile, at, sum_place, shared.of_row, out);
     }
 }

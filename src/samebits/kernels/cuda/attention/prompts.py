@@ -20,7 +20,7 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.scratch import counters
 
 SOURCE = Path(__file__).parent / "prompts.cu"
-COMPUTING, THREADS = 256, 384
+THREADS = 384
 TILE_ROWS, POSITIONS = 128, 64  # of a tile; of a block, whose scores are computed at a time
 ROOM = 4096  # positions whose scores are kept, of a tile
 
@@ -39,10 +39,10 @@ def serves(call: Call) -> bool:
 
 
 def shared_bytes(head_size: int) -> int:
-    """As prompt.cuh places it: keys and values as they come, scores, both as float32, queries; sums and barriers."""
+    """As prompt.cuh places it: blocks as they come, as float32, scores and queries."""
     narrow, scores = POSITIONS * head_size * 2, TILE_ROWS * POSITIONS * 4
     wide, queries = (4 * (head_size // 4 * rows * 4 + gap) for rows, gap in ((POSITIONS, 64), (TILE_ROWS, 32)))
-    return 2 * (narrow + scores + wide) + queries + 4 * TILE_ROWS * 4 + 14 * 8
+    return 2 * (narrow + wide) + max(4 * scores, 2 * scores + queries)
 
 
 def room(call: Call) -> int:
@@ -83,9 +83,9 @@ def attend(call: Call) -> None:
     def scratch(count: int) -> torch.Tensor:
         return torch.empty((grid, count), dtype=torch.float32, device=device)
 
-    saved = COMPUTING * call.head_size // 2 if call.num_cells > kept else 0  # sums of threads
+    sums = scratch(TILE_ROWS * call.head_size)
     pointers = (
-        *(call.q, call.extras["sinks"], call.out, scratch(kept * TILE_ROWS), scratch(saved)),
+        *(call.q, call.extras["sinks"], call.out, scratch(kept * TILE_ROWS), sums),
         *(fault_word(device), counters(device)),
     )
     read = (pointer(table[name]) for name in ("qo_ptr", "last_ptr", "indptr_ptr", "indices_ptr"))
