@@ -6,53 +6,19 @@ from typing import Any
 
 import pytest
 import torch
-from without_memory import an_h200, arguments_of_case, compiler  # noqa: F401 fixtures
+from without_memory import an_h200, arguments_of_case, compiler, portable_call  # noqa: F401 fixtures
 
 from samebits.kernels.ahead import noting
 from samebits.kernels.cuda.attention import decode
 from samebits.kernels.cuda.attention.boxes import HEAD_SIZES
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
-from samebits.kernels.triton.attention.call import Call, make_call
+from samebits.kernels.triton.attention.call import make_call
 from samebits.kernels.triton.attention.portable.op import paged_attention
 from samebits.kernels.triton.lib.devices import MEMORYLESS, describing, parsed_facts
 from samebits.ops import OPS
 
 pytestmark = pytest.mark.usefixtures("an_h200")
 STATIC_BYTES = 6 << 10  # of shared memory: queries, barriers and what every block has
-
-
-def call(
-    *,
-    num_sequences: int = 4,
-    num_pages: int = 64,
-    heads: tuple[int, int] = (32, 8),
-    size: int = 128,
-    page: int = 16,
-    has_table: bool = True,
-    q_dtype: torch.dtype = torch.float32,
-    dtype: torch.dtype = torch.float16,
-    v_dtype: torch.dtype | None = None,
-    extras: tuple[str, ...] = (),
-    **given: Any,
-) -> Call:
-    """A call of one query per sequence, without memory."""
-    options = {"causal": True, "sm_scale": None, "window_left": -1, "logits_soft_cap": 0.0, "v_dim": 0} | given
-    integers = torch.empty(num_sequences + 1, dtype=torch.int32, device=MEMORYLESS)
-    shape = (num_pages, page, heads[1], size)
-    inputs = {name: torch.empty(heads[0], device=MEMORYLESS) for name in extras}
-    return make_call(
-        torch.empty(num_sequences, heads[0], size, dtype=q_dtype, device=MEMORYLESS),
-        torch.empty(shape, dtype=dtype, device=MEMORYLESS),
-        integers,
-        integers[1:],
-        v_cache=torch.empty(shape, dtype=v_dtype or dtype, device=MEMORYLESS),
-        kv_indptr=integers if has_table else None,
-        kv_indices=torch.empty(num_pages, dtype=torch.int32, device=MEMORYLESS) if has_table else None,
-        **{name: inputs.get(name) for name in ("sinks", "alibi_slopes", "custom_mask")},
-        layout="NHD",
-        return_lse=options.pop("return_lse", False),
-        **options,
-    )
 
 
 @pytest.mark.usefixtures("compiler")
@@ -76,18 +42,18 @@ def call(
     ],
 )
 def test_what_the_kernel_can_honour_is_served(given: dict[str, Any], is_served: bool) -> None:
-    assert decode.serves(call(**given)) is is_served
+    assert decode.serves(portable_call(**given)) is is_served
 
 
 def test_other_gpus_are_not_served() -> None:
     with describing(parsed_facts("sm_100/148")):
-        assert not decode.serves(call())
+        assert not decode.serves(portable_call())
 
 
 def test_scores_leave_shared_memory_only_where_a_sequence_can_be_that_long() -> None:
     near = decode.most_stretches(MEMORYLESS) * decode.NEAR_CUTS * 256 // 16  # pages
-    assert decode.far_cuts(call(num_pages=near // 2)) == 0
-    assert decode.far_cuts(call(num_pages=2 * near)) > decode.NEAR_CUTS
+    assert decode.far_cuts(portable_call(num_pages=near // 2)) == 0
+    assert decode.far_cuts(portable_call(num_pages=2 * near)) > decode.NEAR_CUTS
 
 
 def test_two_blocks_fit_a_multiprocessor() -> None:
@@ -125,7 +91,7 @@ def test_quick_cases_of_verify_reach_the_kernel_with_few_sequences_and_with_many
 )
 def test_a_form_is_noted_and_compiles(given: dict[str, Any]) -> None:
     with noting() as builds:
-        decode.attend(call(**given), is_second=True)
+        decode.attend(portable_call(**given), is_second=True)
     (build,) = builds.values()
     build.build()
     assert build.is_built()

@@ -51,7 +51,8 @@ def _pair_case(row: Row) -> Case:
 def _prompt_cases() -> list[Case]:
     """More rows (queries times group) than kernels for decodes take, over several blocks of positions, the last cut.
 
-    By such sizes kernels for prompts are chosen, and those of them for long contexts.
+    By such sizes kernels for prompts are chosen, and those of them for long contexts. Of the last two, one has more
+    positions than kernels keep scores of, the other so many heads that programs which stay take several of them.
     """
     f16: dict[str, Any] = {"k": "f16", "v": "f16", "head": 64}
     bf16: dict[str, Any] = {"k": "bf16", "v": "bf16", "head": 128, "heads": 1}
@@ -82,6 +83,11 @@ def _prompt_cases() -> list[Case]:
             queries=(33,),
             attrs={"causal": False},
         ),
+        attention_case(
+            "prompt-behind", **bf16, group=3, lengths=(350, 30), queries=(50, 30), attrs={"window_left": 70}
+        ),
+        attention_case("prompt-far", **f16, heads=1, group=2, lengths=(4500,), queries=(3,)),
+        attention_case("prompt-drawn", **f16, heads=34, group=1, lengths=(3, 17) * 2, queries=(2,) * 4),
     ]
 
 

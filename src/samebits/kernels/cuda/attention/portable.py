@@ -22,7 +22,9 @@ def can_take(call: Call) -> bool:
     if not plain or call.v_dim != call.head_size or call.head_size not in HEAD_SIZES:
         return False
     keys = call.k.data
-    if call.k.format != call.v.format or call.q.dtype not in (torch.float32, keys.dtype) or 0 in keys.shape:
+    if call.k.format not in ("f16", "bf16") or call.v.format != call.k.format or 0 in keys.shape:
+        return False
+    if call.q.dtype not in (torch.float32, keys.dtype):
         return False
     if (call.table["TABLE"] and call.table["page_size"] % RUN_LEN) or not call.is_aligned:
         return False
