@@ -17,17 +17,18 @@ static constexpr int QUARTER = D / 4, QUERY_BYTES = BM * 4, KEY_BYTES = BN * 4, 
 static constexpr int QUERY_QUARTER = QUARTER * QUERY_BYTES + 32, KEY_QUARTER = QUARTER * KEY_BYTES + 64;
 static constexpr int NARROW_BYTES = BN * D * 2, WIDE_BYTES = 4 * KEY_QUARTER, SCORE_BYTES = BM * BN * 4;
 
-// Places in shared memory. Blocks of keys and values as they come lie first, where copies' pattern of 1024 bytes begins. Of
-// scores there are two places while they are computed, and four when they come back: then nobody needs the queries.
+// Places in shared memory. Blocks of keys and values as they come lie first, where copies' pattern of 1024 bytes begins. Where
+// the queries are while scores are computed, there are the sums of whole cuts when values are added.
 static constexpr int NARROW = 0;
 static constexpr int WIDE = NARROW + 2 * NARROW_BYTES;
-static constexpr int SCORES = WIDE + 2 * WIDE_BYTES, PLACES = 4;
-static constexpr int QUERIES = SCORES + 2 * SCORE_BYTES;
+static constexpr int SCORES = WIDE + 2 * WIDE_BYTES;
+static constexpr int QUERIES = SCORES + 2 * SCORE_BYTES, CUTS = QUERIES;
+
 struct Pointers {
     const void* q;
     const float* sinks;
     void* out;
-    float *scores, *sums;  // of a block: [room][BM], and sums of values where positions are more than that
+    float *scores, *sums;  // of a block: [room][BM]; sums of cuts, where positions are more than that
     int *fault, *counters;
 };
 
@@ -38,7 +39,7 @@ struct Numbers {
 
 struct Shared {
     float of_row[BM];  // maxima of scores; then what sums are multiplied by
-    u64 narrow_full[2], narrow_empty[2], scores_full[PLACES], scores_empty[PLACES], stored, number_full[2], number_empty[2];
+    u64 narrow_full[2], narrow_empty[2], scores_full[2], scores_empty[2], stored, number_full[2], number_empty[2];
     int numbers[2];
 };
 

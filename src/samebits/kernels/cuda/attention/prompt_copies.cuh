@@ -33,8 +33,7 @@ struct Boxes {
 
 __device__ __forceinline__ void copy_blocks(const TensorMap& keys, const TensorMap& values, const Work& work,
                                             const Pointers& at, const Numbers& with, Shared& shared, u32 memory, int lane) {
-    Ring<2> narrow, ring;
-    Ring<PLACES> score;
+    Ring<2> narrow, score, ring;
     u32 stored_parity = 0;
     const float* const kept = at.scores + (u64)blockIdx.x * with.room * BM;
     for (int number = blockIdx.x;;) {

@@ -47,7 +47,8 @@ __device__ __forceinline__ void add_block(u32 weights, u32 values, const SumPlac
                 x[(n + 1) % 2].load(own_weights, own_weights ^ 64, own_values, n + 1);
             } else {  // the next run's first; after the last one, something that is not used
                 const int next = run + 1 < runs ? run + 1 : 0;
-                own_weights = score_at(weights, next * RUN, place.row), own_values = values + place.values + next * (RUN * VALUE_BYTES);
+                own_weights = score_at(weights, next * RUN, place.row);
+                own_values = values + place.values + next * (RUN * VALUE_BYTES);
                 x[0].load(own_weights, own_weights ^ 64, own_values, 0);
             }
 #pragma unroll
@@ -60,3 +61,40 @@ __device__ __forceinline__ void add_block(u32 weights, u32 values, const SumPlac
         for (int i = 0; i < SUMS; i++) sums[i] += c[i];
     }
 }
+
+// A thread's sums of whole cuts, in shared memory: SUMS numbers in fours, which no other thread touches.
+struct Cuts {
+    u32 place;
+
+    __device__ __forceinline__ explicit Cuts(u32 memory) : place(memory + CUTS + threadIdx.x * 16) {}
+
+    template <class Take>
+    __device__ __forceinline__ void each_four(Take take) const {
+#pragma unroll
+        for (int i = 0; i < SUMS; i += 4) take(i, place + i / 4 * (THREADS * 16));
+    }
+    // What was saved before, or zeros.
+    __device__ __forceinline__ void begin(const float* saved) const {
+        each_four([&](int i, u32 at) {
+            const float4 x = saved ? ((const float4*)saved)[i / 4 * THREADS] : float4{};
+            store_four(at, x.x, x.y, x.z, x.w);
+        });
+    }
+    __device__ __forceinline__ void save(float* to) const {
+        each_four([&](int i, u32 at) { ((float4*)to)[i / 4 * THREADS] = load_four(at); });
+    }
+    __device__ __forceinline__ void load(float (&x)[SUMS]) const {
+        each_four([&](int i, u32 at) {
+            const float4 four = load_four(at);
+            x[i] = four.x, x[i + 1] = four.y, x[i + 2] = four.z, x[i + 3] = four.w;
+        });
+    }
+    // Plus the sums of a cut, which are zeros then.
+    __device__ __forceinline__ void add(float (&sums)[SUMS]) const {
+        each_four([&](int i, u32 at) {
+            const float4 x = load_four(at);
+            store_four(at, x.x + sums[i], x.y + sums[i + 1], x.z + sums[i + 2], x.w + sums[i + 3]);
+            sums[i] = sums[i + 1] = sums[i + 2] = sums[i + 3] = 0.0f;
+        });
+    }
+};

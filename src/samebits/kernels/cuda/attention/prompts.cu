@@ -61,10 +61,9 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
     if (thread == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(shared_at(shared.narrow_full + i), 1), barrier_init(shared_at(shared.narrow_empty + i), WARPS);
+            barrier_init(shared_at(shared.scores_full + i), 1), barrier_init(shared_at(shared.scores_empty + i), 1);
             barrier_init(shared_at(shared.number_full + i), 1), barrier_init(shared_at(shared.number_empty + i), WARPS);
         }
-        for (int i = 0; i < PLACES; i++)
-            barrier_init(shared_at(shared.scores_full + i), 1), barrier_init(shared_at(shared.scores_empty + i), 1);
         barrier_init(shared_at(&shared.stored), 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -76,13 +75,13 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
         if (warp == WARPS) copy_blocks(k, v, work, at, with, shared, memory, lane);
         return;
     }
-    take_registers<208>();
+    take_registers<240>();
     const ScorePlace score_place(warp, lane);
     const SumPlace sum_place(warp, lane);
     float* const kept = at.scores + (u64)blockIdx.x * with.room * BM;
-    float* const saved = at.sums + (u64)blockIdx.x * (SUMS * THREADS) + thread;
-    Ring<2> narrow, number_ring;
-    Ring<PLACES> score;
+    float* const saved = at.sums + (u64)blockIdx.x * (SUMS * THREADS) + thread * 4;
+    const Cuts cuts(memory);
+    Ring<2> narrow, score, number_ring;
     auto wide_at = [&](int nth) { return memory + WIDE + nth % 2 * WIDE_BYTES; };
     auto await_narrow = [&] {  // returns where the next block lies
         wait_barrier(shared_at(shared.narrow_full + narrow.stage), narrow.parity);
@@ -113,15 +112,14 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
             if (!(sink <= LARGEST)) *at.fault = BAD_SINKS, sink = NEG_INF;
         }
         RowTotal total;
-        bool has_sums = false;
         Segment segment(seen, with.room);
-        do {
+        while (true) {
             const int scored_end = segment.scored_end(seen);
             auto widen_next = [&](int nth) {
                 widen_keys(await_narrow(), wide_at(nth));
                 release_narrow();
             };
-            sync_computing();  // weights that lay in the queries' place have been read
+            sync_computing();  // what lay in the queries' place has been read
             load_queries(tile, at, with, memory + QUERIES);
             if (segment.first < scored_end) widen_next(0);
             sync_computing();
@@ -151,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
                 if (is_row && !(largest <= LARGEST)) *at.fault = BAD_SCORE;
             }
 
-            auto prepare = [&](int block, int nth, Ring<PLACES> score) {  // values and weights of a block
+            auto prepare = [&](int block, int nth) {  // values and weights of a block
                 widen_values(await_narrow(), wide_at(nth), lowest_of(tile, with.window) - block * BN,
                              sequence.length - block * BN);
                 release_narrow();
@@ -160,37 +158,29 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
                             block + 1 == segment.end || (block + 1) % (CUT / BN) == 0, total);
             };
             float sums[SUMS] = {};
-            if (segment.first < segment.end) prepare(segment.first, 0, score);
+            cuts.begin(segment.first > seen.first ? saved : nullptr);
+            if (segment.first < segment.end) prepare(segment.first, 0);
             sync_computing();
             for (int block = segment.first, nth = 0; block < segment.end; block++, nth++) {
                 const int runs = min(sequence.length - block * BN + RUN - 1, BN) / RUN;
                 add_block(memory + SCORES + score.stage * SCORE_BYTES, wide_at(nth), sum_place, runs, sums);
-                if (block + 1 == segment.end || (block + 1) % (CUT / BN) == 0) {
-                    if (has_sums) {
-#pragma unroll
-                        for (int i = 0; i < SUMS; i++) sums[i] += saved[i * THREADS];
-                    }
-#pragma unroll
-                    for (int i = 0; i < SUMS; i++) saved[i * THREADS] = sums[i], sums[i] = 0.0f;
-                    has_sums = true;
-                }
+                if (block + 1 == segment.end || (block + 1) % (CUT / BN) == 0) cuts.add(sums);
                 const u32 used = score.stage;
                 score.next();
-                if (block + 1 < segment.end) prepare(block + 1, nth + 1, score);
+                if (block + 1 < segment.end) prepare(block + 1, nth + 1);
                 fence_copies();
                 sync_computing();
                 if (thread == 0) arrive(shared_at(shared.scores_empty + used));
             }
-        } while (segment.next(seen, with.room));
+            if (!segment.next(seen, with.room)) break;
+            cuts.save(saved);  // queries come to their place
+        }
         if (HAS_SINKS) total.all += exp_of(sink - (largest == NEG_INF ? 0.0f : largest));
         const float factor = total.all > 0.0f ? recip(total.all) : 0.0f;
         if (lane < 16) shared.of_row[own_row()] = largest <= LARGEST ? factor : -NEG_INF;
         sync_computing();
-        float out[SUMS] = {};
-        if (has_sums) {
-#pragma unroll
-            for (int i = 0; i < SUMS; i++) out[i] = saved[i * THREADS];
-        }
+        float out[SUMS];
+        cuts.load(out);
         store_rows(tile, at, sum_place, shared.of_row, out);
     }
 }

@@ -42,7 +42,7 @@ def shared_bytes(head_size: int) -> int:
     """As prompt.cuh places it: blocks as they come, as float32, scores and queries."""
     narrow, scores = POSITIONS * head_size * 2, TILE_ROWS * POSITIONS * 4
     wide, queries = (4 * (head_size // 4 * rows * 4 + gap) for rows, gap in ((POSITIONS, 64), (TILE_ROWS, 32)))
-    return 2 * (narrow + wide) + max(4 * scores, 2 * scores + queries)
+    return 2 * (narrow + wide + scores) + queries
 
 
 def room(call: Call) -> int:
@@ -83,9 +83,9 @@ def attend(call: Call) -> None:
     def scratch(count: int) -> torch.Tensor:
         return torch.empty((grid, count), dtype=torch.float32, device=device)
 
-    sums = scratch(TILE_ROWS * call.head_size)
+    saved = TILE_ROWS * call.head_size if call.num_cells > kept else 0  # sums of a tile between parts of its positions
     pointers = (
-        *(call.q, call.extras["sinks"], call.out, scratch(kept * TILE_ROWS), sums),
+        *(call.q, call.extras["sinks"], call.out, scratch(kept * TILE_ROWS), scratch(saved)),
         *(fault_word(device), counters(device)),
     )
     read = (pointer(table[name]) for name in ("qo_ptr", "last_ptr", "indptr_ptr", "indices_ptr"))
