@@ -6,20 +6,32 @@
 #define NEG_INF __int_as_float(0xFF800000)
 static constexpr float LARGEST = 3.4028234663852886e38f, LARGEST_OPERAND = BF16 ? 9223372036854775808.0f : LARGEST;
 
-__device__ __forceinline__ float exp_of(float x) {
+// e^(n ln 2 + r), of n + ROUND_MAGIC and r.
+__device__ __forceinline__ float exp_series(float shifted, float r) {
     constexpr float poly[] = {EXP_POLY};
     constexpr int count = sizeof(poly) / sizeof(float);
-    const float clamped = fminf(fmaxf(x, EXP_LOWEST), EXP_HIGHEST);
-    const float shifted = clamped * LOG2E + ROUND_MAGIC, n = shifted - ROUND_MAGIC;
-    const float r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
     float series = poly[count - 1];
 #pragma unroll
     for (int i = count - 2; i >= 0; i--) series = series * r + poly[i];
     const float mantissa = 1.0f + (r + (r * r) * series);
-    float y = __int_as_float(__float_as_int(mantissa) + ((__float_as_int(shifted) - __float_as_int(ROUND_MAGIC)) << 23));
+    return __int_as_float(__float_as_int(mantissa) + ((__float_as_int(shifted) - __float_as_int(ROUND_MAGIC)) << 23));
+}
+
+__device__ __forceinline__ float exp_of(float x) {
+    const float clamped = fminf(fmaxf(x, EXP_LOWEST), EXP_HIGHEST);
+    const float shifted = clamped * LOG2E + ROUND_MAGIC, n = shifted - ROUND_MAGIC;
+    float y = exp_series(shifted, (clamped - n * LN2_HIGH) - n * LN2_LOW);
     y = x < EXP_LOWEST ? 0.0f : y;  // one after the other: choices, no branches
     y = x > EXP_HIGHEST ? __int_as_float(0x7F800000) : y;
     return x != x ? x : y;
+}
+
+// The same for x <= 0, in fewer instructions: the product with LN2_HIGH is exact, so that it may be fused.
+__device__ __forceinline__ float exp_below(float x) {
+    const float clamped = fmaxf(x, EXP_LOWEST);
+    const float shifted = clamped * LOG2E + ROUND_MAGIC, n = shifted - ROUND_MAGIC;
+    const float y = exp_series(shifted, fmaf(n, -LN2_HIGH, clamped) - n * LN2_LOW);
+    return x < EXP_LOWEST ? 0.0f : y;
 }
 
 // 1/x for 2^-100 <= x <= 2^100.

@@ -52,21 +52,6 @@ __device__ __forceinline__ void widen_values(u32 from, u32 to, int low, int high
     }
 }
 
-// exp_of for x <= 0.
-__device__ __forceinline__ float exp_below(float x) {
-    constexpr float poly[] = {EXP_POLY};
-    constexpr int count = sizeof(poly) / sizeof(float);
-    const float clamped = fmaxf(x, EXP_LOWEST);
-    const float shifted = clamped * LOG2E + ROUND_MAGIC, n = shifted - ROUND_MAGIC;
-    const float r = fmaf(n, -LN2_HIGH, clamped) - n * LN2_LOW;  // that product is exact
-    float series = poly[count - 1];
-#pragma unroll
-    for (int i = count - 2; i >= 0; i--) series = series * r + poly[i];
-    const float mantissa = 1.0f + (r + (r * r) * series);
-    const float y = __int_as_float(__float_as_int(mantissa) + (__float_as_int(shifted) << 23));  // the magic's bits leave
-    return x < EXP_LOWEST ? 0.0f : y;
-}
-
 // The sum of a row's weights, in order: of runs, cuts and all.
 struct RowTotal {
     float cut = 0.0f, all = 0.0f;
@@ -93,7 +78,7 @@ __device__ __forceinline__ void weigh_block(u32 scores, float shift, bool ends_c
             asm volatile("st.shared.f32 [%0], %1;" ::"r"(score_at(scores, half * 32 + run + n, row)), "f"(operand(x[n]))
                          : "memory");
         }
-        own[0] = own[1], own[1] = of_run;
+        own[0] = own[1], own[1] = of_run;  // after both turns, the first and the second
     }
     const float other[2] = {__shfl_xor_sync(~0u, own[0], 16), __shfl_xor_sync(~0u, own[1], 16)};
     total.cut += half ? other[0] : own[0], total.cut += half ? other[1] : own[1];

@@ -17,8 +17,8 @@ struct ScorePlace {
     __device__ __forceinline__ int position(int part, int key) const { return part * 4 + x + key * 16; }
 };
 
-// Where a row's elements of a quarter lie. Rows of a lane are swapped by the quarter's number: so a lane keeps the lower half of
-// its places and hands on the upper one when quarters are joined, without a choice.
+// Where a row's elements of a quarter lie. Rows of a lane are swapped by the quarter's number: so a lane keeps the lower half
+// of its places and hands on the upper one when quarters are joined, without a choice.
 __device__ __forceinline__ u32 query_at(int row, int quarter) {
     const int place = row % 8 ^ quarter % 2 * 4 ^ quarter / 2 * 2;
     return quarter * QUERY_QUARTER + row / 16 * 64 + place / 4 * 32 + row / 8 % 2 * 16 + place % 4 * 4;
