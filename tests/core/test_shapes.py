@@ -68,6 +68,17 @@ def test_registry_refuses_duplicates_and_names_what_it_knows() -> None:
         registry["c"]
 
 
+def test_of_very_many_names_the_nearest_few_are_listed() -> None:
+    registry: Registry[int] = Registry("case")
+    for n in range(100):
+        registry.add(f"prompt-{n}", n)
+    with pytest.raises(UnknownName) as caught:
+        registry["promt-37"]
+    message = str(caught.value)
+    assert message.startswith("unknown case 'promt-37'; of 100 known ones the nearest are prompt-37, ")
+    assert message.count("prompt-") == 8
+
+
 def test_narrow_rounds_to_nearest_even_with_gradual_underflow() -> None:
     x = np.array([1 + 2**-11, 1 + 3 * 2**-11, 2**-25, 3 * 2**-25, 65520, 2**-24], F)
     want = np.array([1, 1 + 2**-9, 0, 2**-23, np.inf, 2**-24], np.float16)

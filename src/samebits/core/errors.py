@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
+MOST_LISTED, NEAREST = 64, 8  # names that a message lists; of more it lists the nearest few
+
 
 class SamebitsError(Exception):
     """Base of all errors raised on purpose; the command line prints it without a traceback."""
@@ -20,7 +24,11 @@ class UnknownName(SamebitsError, KeyError):
     """A name that no registry entry carries."""
 
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
-        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(sorted(known))}")
+        listed = f"known: {', '.join(sorted(known))}"
+        if len(known) > MOST_LISTED:
+            nearest = get_close_matches(name, known, NEAREST, cutoff=0.0)
+            listed = f"of {len(known)} known ones the nearest are {', '.join(nearest)}"
+        super().__init__(f"unknown {kind} {name!r}; {listed}")
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0])
