@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 MOST_LISTED, NEAREST = 64, 8  # names that a message lists; of more it lists the nearest few
 
 
@@ -26,6 +24,8 @@ class UnknownName(SamebitsError, KeyError):
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
         listed = f"known: {', '.join(sorted(known))}"
         if len(known) > MOST_LISTED:
+            from difflib import get_close_matches  # no program needs it to start
+
             nearest = get_close_matches(name, known, NEAREST, cutoff=0.0)
             listed = f"of {len(known)} known ones the nearest are {', '.join(nearest)}"
         super().__init__(f"unknown {kind} {name!r}; {listed}")
