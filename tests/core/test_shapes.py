@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import samebits.formats  # noqa: F401 whose formats a spec names
 from samebits.core.errors import BadInput, UnknownName
 from samebits.core.format import spec_bytes
 from samebits.core.numerics.rounding import as_operand, narrow
