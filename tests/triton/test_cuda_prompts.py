@@ -49,6 +49,12 @@ def test_what_the_kernel_can_honour_is_served(given: dict[str, Any], is_served: 
     assert prompts.serves(portable_call(num_queries=20, **given)) is is_served
 
 
+@pytest.mark.usefixtures("compiler")
+def test_a_step_of_decodes_is_not_served() -> None:
+    assert not prompts.serves(portable_call(num_queries=1))
+    assert prompts.serves(portable_call(num_queries=2))
+
+
 def test_other_gpus_are_not_served() -> None:
     with describing(parsed_facts("sm_100/148")):
         assert not prompts.serves(portable_call(num_queries=20))

@@ -34,8 +34,12 @@ class _Numbers(ctypes.Structure):
 
 
 def serves(call: Call) -> bool:
-    """Whether a call's sequences with several queries are launched from here."""
-    return can_take(call)
+    """Whether a call's sequences with several queries are launched from here.
+
+    Not where tokens are no more than sequences, as in a step of decodes: there is nothing to do then as a rule, and
+    Triton's kernel lets the launch for those in sooner.
+    """
+    return call.num_tokens > call.num_sequences and can_take(call)
 
 
 def shared_bytes(head_size: int) -> int:
