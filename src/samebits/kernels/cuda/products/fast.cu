@@ -3,7 +3,7 @@
 //
 // A block owns MT tiles of 16 rows at a time and walks K in stages of SB blocks of 32. COPIERS warps copy; the others take
 // blocks of a stage in turn (KG groups of them) for their part of the tokens (TG groups), and add their sums at the end.
-// Compiled with FORMAT, MT, NT (tiles of 8 tokens), KG, TG, SB, STAGES, REGISTERS.
+// Compiled with FORMAT, MT, NT (tiles of 8 tokens), KG, TG, SB, STAGES, FAINT (see halves.cuh), REGISTERS.
 #include "copying.cuh"
 #include "halves.cuh"
 
@@ -27,6 +27,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                  float scale, int num_tokens, int num_rows, int nb) {
     extern __shared__ __align__(128) u8 memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
+    __shared__ float factors[NT * 8];  // of tokens
     const u32 base = shared_at(memory), full = shared_at(barriers), empty = full + 8 * STAGES;
     const u32 warp = warp_index(), lane = threadIdx.x % 32;
     const int tiles = (num_rows + 15) / 16;
@@ -46,6 +47,10 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
         wait_for_previous();
         const int kg = warp % KG, tg = warp / KG, g = lane / 4, t = lane % 4;
         u8* join = memory + STAGES * STAGE_BYTES;
+        const Powers powers = powers_of<F>(data + at.powers);
+        if ((int)threadIdx.x < num_tokens)  // now: at the end their loads would be waited for
+            factors[threadIdx.x] = row_scale[threadIdx.x] * (powers.restore * scale);
+        sync_some(1, WARPS * 32);
         Ring<STAGES> ring;
         for (int round = 0; round < rounds; round++) {
             const int row_block = blockIdx.x + round * gridDim.x;
@@ -64,12 +69,12 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                         xs[j] = read_shared<uint4>(stage + A_BYTES + b * B_BLOCK + (tg * NTW + j) * 512 + lane * 16);
 #pragma unroll
                     for (int i = 0; i < MT; i++) {
-                        u32 low[4], high[4];
-                        halves<F, SB>(stage + i * Stage::bytes, b, lane, low, high);
+                        u32 low[1][4], high[1][4];
+                        halves<F, SB, 1>(base + ring.stage * STAGE_BYTES + i * Stage::bytes, b, lane, powers, low, high);
 #pragma unroll
-                        for (int j = 0; j < NTW; j++) mma(sums[i][j], low, xs[j].x, xs[j].y);
+                        for (int j = 0; j < NTW; j++) mma(sums[i][j], low[0], xs[j].x, xs[j].y);
 #pragma unroll
-                        for (int j = 0; j < NTW; j++) mma(sums[i][j], high, xs[j].z, xs[j].w);
+                        for (int j = 0; j < NTW; j++) mma(sums[i][j], high[0], xs[j].z, xs[j].w);
                     }
                 }
                 __syncwarp();
@@ -103,10 +108,10 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                     for (int c = 0; c < 2; c++) {
                         const int token = (tg * NTW + j) * 8 + 2 * t + c;
                         if (token >= num_tokens) continue;
-                        const float factor = row_scale[token] * scale;
+                        const float factor = factors[token];
 #pragma unroll
                         for (int i = 0; i < MT * 2; i++) {
-                            const int row = (row_block * MT + i / 2) * 16 + i % 2 * 8 + g;
+                            const int row = (row_block * MT + i / 2) * 16 + row_of(F, g, i % 2);
                             if (row < num_rows)
                                 y[(u64)token * num_rows + row] =
                                     fmaf(sums[i / 2][j][i % 2 * 2 + c], factor, bias ? bias[row] : 0.0f);

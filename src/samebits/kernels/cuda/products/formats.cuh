@@ -26,8 +26,14 @@ __host__ __device__ constexpr Bytes bytes_of(int f) {
                  has_sub_offset(f) ? 1 : 0};
 }
 
+__device__ __forceinline__ float from_half(u16 h) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+
 struct Offsets {  // of the planes in a weight's data
-    u64 codes, high, d, m, sub, msub;
+    u64 codes, high, d, m, sub, msub, powers;
 };
 
 // A tile's part of a stage of BLOCKS blocks in shared memory.

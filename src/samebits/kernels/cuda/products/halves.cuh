@@ -1,7 +1,9 @@
 // Values of a block of 32 as float16, in the order of float16 matrix instructions: code times scale plus offset.
 //
 // A word of codes holds elements e .. e + 3 in its bytes; the pairs (e, e + 2) and (e + 1, e + 3) come out of it with
-// masks alone, so that is the order of K here, and activations come in the same.
+// masks alone, so that is the order of K here, and activations come in the same. A masked code is a float16 already,
+// below the normal ones: in bits 0 .. it is code * 2^-24. So one multiply-add makes its value, with scales that were
+// brought near the end of float16 by powers of two of the weight (lib/weights.py): values are 2^-20 times these powers.
 #pragma once
 #include "formats.cuh"
 
@@ -37,31 +39,70 @@ __device__ __forceinline__ u32 twice_upper(u32 halves) {
     asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}" : "=r"(r) : "r"(halves));
     return r;
 }
-
-static constexpr u32 H1024 = 0x64006400;  // 1024 + code is code | 0x6400
-static constexpr u32 SIXTEENTH = 0x2C002C00;
-
-// Bytes 0 .. 255 as float16 plus 1024: elements (0, 2) and (1, 3).
-__device__ __forceinline__ void widen_bytes(u32 word, u32& even, u32& odd) {
-    even = __byte_perm(word, 0x64646464, 0x4240);
-    odd = __byte_perm(word, 0x64646464, 0x4341);
+__device__ __forceinline__ u32 load_shared(u32 at) {
+    u32 x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at));
+    return x;
+}
+__device__ __forceinline__ uint2 load_shared_pair(u32 at) {
+    uint2 x;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at));
+    return x;
 }
 
-// Codes of a row, exact: [half][even, odd]. w as stored; high: the word or words of high bits.
+static constexpr u32 H1024 = 0x64006400;  // 1024 + code is code | 0x6400
+
+// float16 twice
+static constexpr u32 TIMES_16 = 0x4C004C00;
+static constexpr u32 POW_M20 = 0x00100010;  // 2^-20
+
+// Two rows of a tile are computed as pairs, float16 each: those of a lane's fragments. They are rows g and g + 8, or 2g and
+// 2g + 1 of formats whose scales are single bytes.
+__host__ __device__ constexpr bool has_neighbours(int f) { return has_sub_offset(f); }
+__device__ __forceinline__ constexpr u32 row_of(int f, u32 g, int r) { return has_neighbours(f) ? 2 * g + r : g + 8 * r; }
+
+// What the blocks of a super-block share.
+struct RowPair {
+    u32 d, m;
+};
+
+// Scales and offsets of a block, for its lower and its upper half.
+struct Scales {
+    u32 low, high, low_offset, high_offset;
+};
+
+// The powers of two of a weight, each twice in a word; the second is needed where FAINT says so, and is 1 elsewhere.
+struct Powers {
+    u32 first, second, offset;  // offset: 2^-20 times the first
+    float restore;              // what brings sums back
+};
+template <int F>
+__device__ __forceinline__ Powers powers_of(const u8* at) {
+    const u32 first = *(const u32*)at, second = FAINT ? *(const u32*)(at + 4) : 0x3C003C00;
+    const float all = F == nvfp4 ? 0x1p13f : from_half((u16)first) * from_half((u16)second);
+    return {first, second, mul2(first, POW_M20), 0x1p20f / all};
+}
+// By the second of them.
+__device__ __forceinline__ u32 raised(u32 scale, const Powers& powers) {
+    return FAINT ? mul2(scale, powers.second) : scale;
+}
+
+// Bytes of a word as float16: elements (0, 2) and (1, 3).
+__device__ __forceinline__ void widen_bytes(u32 word, u32& even, u32& odd) {
+    even = __byte_perm(word, 0, 0x4240);
+    odd = __byte_perm(word, 0, 0x4341);
+}
+
+// Codes of a row as they are: [half][even, odd].
 template <int F>
 __device__ __forceinline__ void code_halves(u32 w, u32 w_next, uint2 high, u32 t, u32 (&c)[2][2]) {
     if constexpr (F == q4_0 || F == q4_1 || F == q4_k) {
-        constexpr u32 low_zero = F == q4_0 ? 0x64086408 : H1024;     // 1024 + 8
-        constexpr u32 high_zero = F == q4_0 ? 0xD480D480 : 0xD400D400;  // -(64 + 8), -64
         u32 odd = w >> 8;
-        c[0][0] = sub2(pick(w, 0x000F000F, H1024), low_zero);
-        c[0][1] = sub2(pick(odd, 0x000F000F, H1024), low_zero);
-        c[1][0] = fma2(pick(w, 0x00F000F0, H1024), SIXTEENTH, high_zero);
-        c[1][1] = fma2(pick(odd, 0x00F000F0, H1024), SIXTEENTH, high_zero);
+        c[0][0] = w & 0x000F000F, c[0][1] = odd & 0x000F000F;
+        c[1][0] = w & 0x00F000F0, c[1][1] = odd & 0x00F000F0;
     } else if constexpr (F == q8_0) {
         widen_bytes(w ^ 0x80808080, c[0][0], c[0][1]);
         widen_bytes(w_next ^ 0x80808080, c[1][0], c[1][1]);
-        for (int i = 0; i < 4; i++) c[i / 2][i % 2] = sub2(c[i / 2][i % 2], 0x64806480);  // 1024 + 128
     } else if constexpr (F == nvfp4) {
         // E2M1 as float16 is its value times 2^-14
         constexpr u32 sign = 0x80008000, rest = 0x0E000E00;
@@ -69,73 +110,160 @@ __device__ __forceinline__ void code_halves(u32 w, u32 w_next, uint2 high, u32 t
         c[0][1] = pick(w << 4, sign, (w << 1) & rest);
         c[1][0] = pick(w << 8, sign, (w << 5) & rest);
         c[1][1] = pick(w, sign, (w >> 3) & rest);
-        for (int i = 0; i < 4; i++) c[i / 2][i % 2] = mul2(c[i / 2][i % 2], 0x74007400);  // 2^14
     } else {
         u32 first, second;
-        u32 zero;
         if constexpr (F == q6_k) {
-            first = (w & 0x0F0F0F0F) | ((high.x >> (2 * t)) & 0x03030303) << 4;
-            second = ((w >> 4) & 0x0F0F0F0F) | ((high.y >> (2 * t)) & 0x03030303) << 4;
-            zero = 0x64206420;  // 1024 + 32
+            const u32 left = 4 - 2 * t;  // mod 32: what comes from other bytes is masked
+            first = (w & 0x0F0F0F0F) | (__funnelshift_l(high.x, high.x, left) & 0x30303030);
+            second = ((w >> 4) & 0x0F0F0F0F) | (__funnelshift_l(high.y, high.y, left) & 0x30303030);
         } else {
             u32 bits = high.x >> t;
             first = (w & 0x0F0F0F0F) | (bits & 0x01010101) << 4;
             second = ((w >> 4) & 0x0F0F0F0F) | (bits & 0x10101010);
-            zero = F == q5_0 ? 0x64106410 : H1024;
         }
         widen_bytes(first, c[0][0], c[0][1]);
         widen_bytes(second, c[1][0], c[1][1]);
-        for (int i = 0; i < 4; i++) c[i / 2][i % 2] = sub2(c[i / 2][i % 2], zero);
     }
 }
 
-// The scales of a row's halves and the offset of both, each twice in a word.
+// COUNT matrices of 8 rows of 16 bytes; lanes 8i .. 8i + 7 say where the rows of matrix i are. A lane gets word l % 4 of row
+// l / 4, or transposed elements l / 4 of rows 2 (l % 4) and the next.
+template <int COUNT, bool TRANSPOSED>
+__device__ __forceinline__ void read_matrices(u32 (&x)[COUNT], u32 at) {
+    static_assert(COUNT == 1 || COUNT == 2 || COUNT == 4);
+#define READ(X, T, TO) asm volatile("ldmatrix.sync.aligned.m8n8." X T ".shared.b16 {" TO
+    if constexpr (COUNT == 1 && TRANSPOSED)
+        READ("x1", ".trans", "%0}, [%1];") : "=r"(x[0]) : "r"(at));
+    else if constexpr (COUNT == 2 && TRANSPOSED)
+        READ("x2", ".trans", "%0, %1}, [%2];") : "=r"(x[0]), "=r"(x[1]) : "r"(at));
+    else if constexpr (COUNT == 4 && TRANSPOSED)
+        READ("x4", ".trans", "%0, %1, %2, %3}, [%4];") : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at));
+    else if constexpr (COUNT == 2)
+        READ("x2", "", "%0, %1}, [%2];") : "=r"(x[0]), "=r"(x[1]) : "r"(at));
+    else
+        READ("x4", "", "%0, %1, %2, %3}, [%4];") : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at));
+#undef READ
+}
+
+// d and m of a super-block; of other formats nothing.
 template <int F, int BLOCKS>
-__device__ __forceinline__ void scale_halves(const u8* stage, int block, u32 row, u32& s0, u32& s1, u32& offset) {
+__device__ __forceinline__ RowPair shared_pair(u32 stage, int block, u32 lane, const Powers& powers) {
     using S = TileStage<F, BLOCKS>;
-    const u32 entry = block * 16 + row, group = (is_super(F) ? block / 8 : block) * 16 + row;
-    offset = 0;
-    if constexpr (F == nvfp4) {
-        // e4m3 as float16 is its value times 2^-8
-        u32 pair = __byte_perm(read_shared<u16>(stage + S::sub + entry * 2), 0, 0x4140);
-        pair = mul2(pick(pair << 8, 0x80008000, (pair << 7) & 0x3F803F80), 0x5C005C00);
-        s0 = twice(pair), s1 = twice_upper(pair);
-    } else if constexpr (F == q6_k) {
-        u32 pair = read_shared<u16>(stage + S::sub + entry * 2) ^ 0x8080;
-        u32 d = twice(read_shared<u16>(stage + S::d + group * 2));
-        pair = mul2(sub2(__byte_perm(pair, 0x64646464, 0x4140), 0x64806480), d);
-        s0 = twice(pair), s1 = twice_upper(pair);
+    RowPair x = {0, 0};
+    if constexpr (F == q6_k) {
+        u32 d[1];
+        read_matrices<1, true>(d, stage + S::d + block / 8 * 32 + lane % 2 * 16);
+        x.d = mul2(raised(mul2(d[0], powers.first), powers), TIMES_16);
     } else if constexpr (has_sub_offset(F)) {
-        u32 sub = read_shared<u8>(stage + S::sub + entry), msub = read_shared<u8>(stage + S::msub + entry);
-        u32 d = read_shared<u16>(stage + S::d + group * 2), m = read_shared<u16>(stage + S::m + group * 2);
-        u32 pair = mul2(sub2(sub | msub << 16 | H1024, H1024), __byte_perm(d, m ^ 0x8000, 0x5410));
-        s0 = s1 = twice(pair), offset = twice_upper(pair);
+        const u32 at = stage + block / 8 * 32 + lane / 4 * 4;
+        x.d = raised(mul2(load_shared(at + S::d), powers.first), powers);
+        x.m = raised(load_shared(at + S::m), powers);
+    }
+    return x;
+}
+
+// Words of scales, and of offsets that lie in a plane of their own, of COUNT blocks.
+template <int F, int BLOCKS, int COUNT>
+__device__ __forceinline__ void scale_words(u32 stage, int block, u32 lane, u32 (&d)[COUNT], u32 (&m)[COUNT]) {
+    using S = TileStage<F, BLOCKS>;
+    const u32 half = lane % 2, of = block + lane / 8;
+    if constexpr (has_sub_offset(F)) {
+        read_matrices<COUNT, true>(d, stage + (half ? S::msub : S::sub) + of * 16);
     } else {
-        s0 = s1 = twice(read_shared<u16>(stage + S::d + group * 2));
-        if constexpr (has_offset(F)) offset = twice(read_shared<u16>(stage + S::m + group * 2));
+        read_matrices<COUNT, true>(d, stage + (has_halves(F) ? S::sub : S::d) + of * 32 + half * 16);
+        if constexpr (has_offset(F)) read_matrices<COUNT, true>(m, stage + S::m + of * 32 + half * 16);
     }
 }
 
-// Fragments of the halves of a block: rows g and g + 8 by turns.
-template <int F, int BLOCKS>
-__device__ __forceinline__ void halves(const u8* stage, int block, u32 lane, u32 (&low)[4], u32 (&high)[4]) {
-    using S = TileStage<F, BLOCKS>;
-    const Words words = stored_words<F, BLOCKS>(stage, block, lane);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const u32 row = lane / 4 + 8 * r;
-        uint2 bits = make_uint2(0, 0);
-        if constexpr (F == q6_k) bits = read_shared<uint2>(stage + S::high + (block * 16 + row) * 8);
-        if constexpr (has_fifth_bits(F)) bits.x = read_shared<u32>(stage + S::high + (block * 16 + row) * 4);
-        u32 c[2][2], s0, s1, offset;
-        code_halves<F>(words.w[r][0], words.w[r][1], bits, lane % 4, c);
-        scale_halves<F, BLOCKS>(stage, block, row, s0, s1, offset);
-        if constexpr (has_offset(F) || has_sub_offset(F)) {
-            low[r] = fma2(c[0][0], s0, offset), low[r + 2] = fma2(c[0][1], s0, offset);
-            high[r] = fma2(c[1][0], s0, offset), high[r + 2] = fma2(c[1][1], s0, offset);
+template <int F>
+__device__ __forceinline__ Scales scales_of(u32 d, u32 m, const RowPair& pair, const Powers& powers) {
+    Scales x;
+    if constexpr (F == nvfp4) {
+        // e4m3 as float16 is its value times 2^-8; here 2^7
+        u32 low = __byte_perm(d, 0, 0x2404), high = __byte_perm(d, 0, 0x3414);
+        x.low = mul2(pick(low, 0x80008000, low >> 1 & 0x3F803F80), 0x78007800);
+        x.high = mul2(pick(high, 0x80008000, high >> 1 & 0x3F803F80), 0x78007800);
+        x.low_offset = x.high_offset = 0;
+    } else if constexpr (F == q6_k) {
+        d ^= 0x80808080;
+        x.low = mul2(sub2(__byte_perm(d, 0x64646464, 0x4240), 0x64806480), pair.d);
+        x.high = mul2(sub2(__byte_perm(d, 0x64646464, 0x4341), 0x64806480), pair.d);
+        x.low_offset = mul2(x.low, 0x80208020), x.high_offset = mul2(x.high, 0x80208020);  // -32 * 2^-24
+    } else {
+        u32 scale;
+        if constexpr (has_sub_offset(F)) {
+            scale = mul2(sub2(__byte_perm(d, 0x64646464, 0x4140), H1024), pair.d);
+            // msub times -2^-20 times the first power, which is exact
+            const u32 by = powers.offset ^ 0x80008000, from = mul2(powers.offset, H1024);
+            x.low_offset = mul2(fma2(__byte_perm(d, 0x64646464, 0x4342), by, from), pair.m);
         } else {
-            low[r] = mul2(c[0][0], s0), low[r + 2] = mul2(c[0][1], s0);
-            high[r] = mul2(c[1][0], s1), high[r + 2] = mul2(c[1][1], s1);
+            scale = raised(mul2(d, powers.first), powers);
+            if constexpr (has_offset(F))
+                x.low_offset = raised(mul2(m, powers.offset), powers);
+            else  // -(the code of 0) * 2^-20: 8, 16 or 128
+                x.low_offset = mul2(scale, F == q4_0 ? 0x80808080 : F == q5_0 ? 0x81008100 : 0x88008800);
+        }
+        x.high_offset = x.low_offset;
+        x.low = mul2(scale, TIMES_16);
+        constexpr bool has_nibbles = F == q4_0 || F == q4_1 || F == q4_k;  // the upper ones are in bits 4 .. already
+        x.high = has_nibbles ? scale : x.low;
+    }
+    return x;
+}
+
+// Words of codes of COUNT blocks: [block][row g or its partner][half]; four-bit formats have both halves in the first.
+template <int F, int BLOCKS, int COUNT>
+__device__ __forceinline__ void code_words(u32 stage, int block, u32 lane, u32 (&w)[COUNT][2][2]) {
+    const u32 row = has_neighbours(F) ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
+    const u32 at = stage + row * 16 + lane / 16 * 256;
+    if constexpr (F == q8_0) {
+#pragma unroll
+        for (int b = 0; b < COUNT; b++) {
+            u32 x[4];
+            read_matrices<4, false>(x, at + (block + b) * 512);
+            for (int i = 0; i < 4; i++) w[b][i % 2][i / 2] = x[i];
+        }
+    } else {
+        constexpr int STEP = COUNT % 2 ? 1 : 2;
+#pragma unroll
+        for (int b = 0; b < COUNT; b += STEP) {
+            u32 x[2 * STEP];
+            read_matrices<2 * STEP, false>(x, at + (block + b) * 256);
+            for (int i = 0; i < 2 * STEP; i++) w[b + i / 2][i % 2][0] = x[i], w[b + i / 2][i % 2][1] = 0;
+        }
+    }
+}
+
+// Fragments of the halves of COUNT blocks: a lane's two rows by turns.
+template <int F, int BLOCKS, int COUNT>
+__device__ __forceinline__ void halves(u32 stage, int block, u32 lane, const Powers& powers, u32 (&low)[COUNT][4],
+                                       u32 (&high)[COUNT][4]) {
+    using S = TileStage<F, BLOCKS>;
+    const RowPair pair = shared_pair<F, BLOCKS>(stage, block, lane, powers);
+    u32 d[COUNT], m[COUNT] = {}, w[COUNT][2][2];
+    scale_words<F, BLOCKS, COUNT>(stage, block, lane, d, m);
+    code_words<F, BLOCKS, COUNT>(stage, block, lane, w);
+#pragma unroll
+    for (int b = 0; b < COUNT; b++) {
+        const Scales s = scales_of<F>(d[b], m[b], pair, powers);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const u32 row = (block + b) * 16 + row_of(F, lane / 4, r);
+            uint2 bits = make_uint2(0, 0);
+            if constexpr (F == q6_k) bits = load_shared_pair(stage + S::high + row * 8);
+            if constexpr (has_fifth_bits(F)) bits.x = load_shared(stage + S::high + row * 4);
+            u32 c[2][2];
+            code_halves<F>(w[b][r][0], w[b][r][1], bits, lane % 4, c);
+            auto of = [&](u32 x) { return r ? twice_upper(x) : twice(x); };
+            if constexpr (F == nvfp4) {
+                low[b][r] = mul2(c[0][0], of(s.low)), low[b][r + 2] = mul2(c[0][1], of(s.low));
+                high[b][r] = mul2(c[1][0], of(s.high)), high[b][r + 2] = mul2(c[1][1], of(s.high));
+            } else {
+                low[b][r] = fma2(c[0][0], of(s.low), of(s.low_offset));
+                low[b][r + 2] = fma2(c[0][1], of(s.low), of(s.low_offset));
+                high[b][r] = fma2(c[1][0], of(s.high), of(s.high_offset));
+                high[b][r + 2] = fma2(c[1][1], of(s.high), of(s.high_offset));
+            }
         }
     }
 }

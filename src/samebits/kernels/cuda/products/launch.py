@@ -26,7 +26,7 @@ from samebits.kernels.cuda.products.shapes import (
 )
 from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.tensors import Tiled
-from samebits.kernels.triton.lib.weights import num_tiles, tiled_offsets
+from samebits.kernels.triton.lib.weights import num_tiles, powers_offset, tiled_offsets
 
 HERE = Path(__file__).parent
 FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
@@ -70,7 +70,7 @@ def _launch(shape: Shape, weight: Tiled, grid: tuple[int, int], arguments: Seque
 
 
 class _Offsets(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("codes", "high", "d", "m", "sub", "msub"))
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("codes", "high", "d", "m", "sub", "msub", "powers"))
 
 
 def multiply_fast(
@@ -94,7 +94,7 @@ def multiply_fast(
         (blocks, 1),
         (
             pointer(weight.data),
-            _Offsets(*tiled_offsets(weight)),
+            _Offsets(*tiled_offsets(weight), powers_offset(weight)),
             pointer(x),
             pointer(row_scale),
             pointer(bias),
@@ -125,7 +125,7 @@ def multiply_exact(
         (min(blocks, multiprocessors(device)), -(-y.shape[0] // (8 * shape.nt))),
         (
             pointer(weight.data),
-            _Offsets(*tiled_offsets(weight)),
+            _Offsets(*tiled_offsets(weight), powers_offset(weight)),
             pointer(words),
             pointer(sa),
             pointer(asum),
@@ -143,7 +143,8 @@ def fast_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> FastS
     """The form of wide.cu, or else of fast.cu, for so many tokens, 1 .. MOST_TOKENS."""
     nt, tiles, name = token_tiles(num_tokens), num_tiles(weight.shape), weight.format.name
     count = multiprocessors(device)
-    return wide_shape(nt, tiles, weight.shape[1] // 32, name, count) or fast_shape(nt, tiles, name, count)
+    shape = wide_shape(nt, tiles, weight.shape[1] // 32, name, count) or fast_shape(nt, tiles, name, count)
+    return replace(shape, faint=int(weight.is_faint))
 
 
 def takes_fused(num_tokens: int, weight: Tiled) -> bool:

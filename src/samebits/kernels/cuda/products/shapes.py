@@ -48,7 +48,7 @@ class _Form:
 
 @dataclass(frozen=True)
 class FastShape(_Form):
-    """Of fast.cu, whose first lines say what the letters stand for."""
+    """Of fast.cu, whose first lines say what the letters stand for; faint is 0 or 1."""
 
     mt: int
     nt: int
@@ -56,6 +56,7 @@ class FastShape(_Form):
     tg: int
     sb: int
     stages: int
+    faint: int = 0
 
     @property
     def threads(self) -> int:
@@ -68,7 +69,7 @@ class FastShape(_Form):
 
 @dataclass(frozen=True)
 class WideShape(_Form):
-    """Of wide.cu."""
+    """Of wide.cu; faint is 0 or 1."""
 
     nt: int
     rg: int
@@ -76,6 +77,7 @@ class WideShape(_Form):
     parts: int
     sb: int
     stages: int
+    faint: int = 0
 
     @property
     def tiles(self) -> int:
@@ -128,8 +130,11 @@ FAST = {1: (8, 1, 16, 3), 2: (8, 1, 16, 3), 4: (4, 2, 8, 4), 8: (4, 2, 8, 3), 16
 # Of wide.cu, by tiles of 8 tokens and groups of rows: blocks of a stage, stages; the first that K is a multiple of and
 # that leaves FEWEST_STAGES where a format needs room.
 WIDE = {
-    (4, 1): ((16, 3), (8, 6)),
-    (4, 2): ((8, 6),),
+    (2, 1): ((16, 4), (8, 6)),
+    (2, 2): ((8, 4),),
+    (4, 1): ((8, 4),),
+    (4, 2): ((8, 4),),
+    (4, 4): ((8, 3),),
     (8, 1): ((8, 4), (4, 6)),
     (8, 2): ((8, 4), (4, 6)),
     (8, 4): ((8, 3),),
@@ -177,7 +182,8 @@ def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multi
             shape = WideShape(nt, rg, 2 if rg == 1 else 1, parts, sb, stages)
             while shape.shared_bytes(format_name) > MOST_SHARED_BYTES and shape.stages > FEWEST_STAGES[rg]:
                 shape = replace(shape, stages=shape.stages - 1)
-            if num_blocks % (sb * parts) == 0 and shape.shared_bytes(format_name) <= MOST_SHARED_BYTES:
+            shares_fit = nt % (shape.kg * shape.parts) == 0
+            if shares_fit and num_blocks % (sb * parts) == 0 and shape.shared_bytes(format_name) <= MOST_SHARED_BYTES:
                 return shape
     return None
 

@@ -19,12 +19,6 @@ struct Operand {  // a block of 32 of rows g and g + 8: codes in the order of th
     float d[2], m[2], sub[2], msub[2];
 };
 
-__device__ __forceinline__ float from_half(u16 h) {
-    float f;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-    return f;
-}
-
 __device__ __forceinline__ float from_e4m3(u32 byte) {
     return __fmul_rn(from_half((u16)((byte & 0x7F) << 7 | (byte & 0x80) << 8)), 256.0f);
 }

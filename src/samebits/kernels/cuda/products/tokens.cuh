@@ -2,22 +2,23 @@
 #pragma once
 #include "warpgroup.cuh"
 
-// Activations in shared memory, of blocks of 32: [tile of 8 tokens][4 columns of 8 elements][8 tokens][8 float16]. The lower
-// half of their descriptor, to which 16ths of a distance may be added.
-__device__ __forceinline__ u32 matrix_at(u32 address) {
-    constexpr u32 columns_apart = 128 / 16;
-    return (address & 0x3FFFF) / 16 | columns_apart << 16;
+// The descriptor of activations in shared memory, of blocks of 32: [tile of 8 tokens][4 columns of 8 elements][8 tokens]
+// [8 float16]. 16ths of a distance may be added to it: as a sum of 64 bits that is one instruction, put together of halves
+// it would be three.
+__device__ __forceinline__ u64 matrix_at(u32 address) {
+    constexpr u32 columns_apart = 128 / 16, tiles_apart = 512 / 16;
+    return (u64)tiles_apart << 32 | columns_apart << 16 | (address & 0x3FFFF) / 16;
 }
-static constexpr u64 TILES_APART = (u64)(512 / 16) << 32;  // the upper half
 
 // d += a * tokens for 64 rows, 16 of K and all tokens; a warp's a and d are as in m16n8k16.
 #define MULTIPLY(TOKENS, COUNT, A0, A1, A2, A3, AT)                                                                \
-    __device__ __forceinline__ void multiply(float (&d)[COUNT], const u32 (&a)[4], u32 tokens) {                    \
+    __device__ __forceinline__ void multiply(float (&d)[COUNT], const u32 (&a)[4], u64 tokens) {                    \
         asm volatile("wgmma.mma_async.sync.aligned.m64n" #TOKENS "k16.f32.f16.f16 {" SUMS##COUNT                    \
                      "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " AT ", 1, 1, 1, 0;"                                     \
                      : INTO##COUNT(d)                                                                               \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(TILES_APART | tokens));                      \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));                                     \
     }
+MULTIPLY(16, 8, "%8", "%9", "%10", "%11", "%12")
 MULTIPLY(32, 16, "%16", "%17", "%18", "%19", "%20")
 MULTIPLY(64, 32, "%32", "%33", "%34", "%35", "%36")
 MULTIPLY(128, 64, "%64", "%65", "%66", "%67", "%68")

@@ -4,7 +4,7 @@
 // A cluster of PARTS blocks owns 4 * RG tiles of 16 rows, a block its part of K, which it walks in stages of SB blocks of 32.
 // COPIERS warps copy. The others make fragments of a tile each, KG groups of them by turns of BATCH blocks; four of them are
 // a warpgroup, which multiplies the fragments by all tokens while they make the next. Sums meet in shared memory.
-// Compiled with FORMAT, NT (tiles of 8 tokens), RG, KG, PARTS, SB, STAGES, REGISTERS. K is a multiple of 32 * SB * PARTS;
+// Compiled with FORMAT, NT (tiles of 8 tokens), RG, KG, PARTS, SB, STAGES, FAINT (see halves.cuh), REGISTERS. K is a multiple of 32 * SB * PARTS;
 // with PARTS > 1 no block owns tiles twice.
 #include "copying.cuh"
 #include "halves.cuh"
@@ -38,6 +38,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                  float scale, int num_tokens, int num_rows, int nb) {
     extern __shared__ __align__(128) u8 memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
+    __shared__ float factors[NT * 8];  // of tokens
     const u32 base = shared_at(memory), full = shared_at(barriers), empty = full + 8 * STAGES;
     const u32 warp = warp_index(), lane = threadIdx.x % 32;
     const int tiles = (num_rows + 15) / 16, units = (tiles + TILES - 1) / TILES;
@@ -56,25 +57,29 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
         wait_for_previous();
         const int tile = warp % TILES, kg = warp / TILES, g = lane / 4, t = lane % 4;
         u8* meeting = memory + STAGES * STAGE_BYTES + tile * NT * 512 + lane * 16;  // [KG][TILES][NT][32] of four sums
+        const Powers powers = powers_of<F>(data + at.powers);
+        if ((int)threadIdx.x < num_tokens)  // now: at the end their loads would be waited for
+            factors[threadIdx.x] = row_scale[threadIdx.x] * (powers.restore * scale);
+        sync_some(1, WARPS * 32);
         Ring<STAGES> ring;
         u32 before = 0;  // the barrier of the stage before
         for (int round = 0; round < rounds; round++) {
             float sums[4 * NT] = {};
             for (int step = 0; step < blocks / SB; step++, ring.next()) {
                 wait_barrier(full + 8 * ring.stage, ring.parity);
-                const u8* weights = memory + ring.stage * STAGE_BYTES + tile * Stage::bytes;
-                const u32 tokens = matrix_at(base + ring.stage * STAGE_BYTES + A_BYTES);
+                const u32 weights = base + ring.stage * STAGE_BYTES + tile * Stage::bytes;
+                const u64 tokens = matrix_at(base + ring.stage * STAGE_BYTES + A_BYTES);
 #pragma unroll
                 for (int i = 0; i < SB / BATCH / KG; i++) {
                     const int b = (i * KG + kg) * BATCH;
                     u32 low[BATCH][4], high[BATCH][4];
-#pragma unroll
-                    for (int j = 0; j < BATCH; j++) halves<F, SB>(weights, b + j, lane, low[j], high[j]);
+                    halves<F, SB, BATCH>(weights, b, lane, powers, low, high);
+                    u64 x_block = tokens + (u32)(b * (B_BLOCK / 16));
                     begin_products();
 #pragma unroll
-                    for (int j = 0; j < BATCH; j++) {
-                        multiply(sums, low[j], tokens + (b + j) * (B_BLOCK / 16));
-                        multiply(sums, high[j], tokens + (b + j) * (B_BLOCK / 16) + 256 / 16);
+                    for (int j = 0; j < BATCH; j++, x_block += B_BLOCK / 16) {
+                        multiply(sums, low[j], x_block);
+                        multiply(sums, high[j], x_block + 256 / 16);
                     }
                     end_products();
                     wait_products<1>();  // those before these, whose fragments the next may replace
@@ -106,19 +111,21 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
                 }
                 meet();  // what others read stays until then
             }
-            const int row = ((first + round * stride) * TILES + tile) * 16 + g;
+            const int first_row = ((first + round * stride) * TILES + tile) * 16;
 #pragma unroll
             for (int j = 0; j < SHARE; j++)
 #pragma unroll
                 for (int c = 0; c < 2; c++) {
                     const int token = (share + j) * 8 + 2 * t + c;
                     if (token >= num_tokens) continue;
-                    const float factor = row_scale[token] * scale;
+                    const float factor = factors[token];
 #pragma unroll
-                    for (int r = 0; r < 2; r++)
-                        if (row + 8 * r < num_rows)
-                            y[(u64)token * num_rows + row + 8 * r] =
-                                fmaf(sums[4 * j + 2 * r + c], factor, bias ? bias[row + 8 * r] : 0.0f);
+                    for (int r = 0; r < 2; r++) {
+                        const int row = first_row + row_of(F, g, r);
+                        if (row < num_rows)
+                            y[(u64)token * num_rows + row] =
+                                fmaf(sums[4 * j + 2 * r + c], factor, bias ? bias[row] : 0.0f);
+                    }
                 }
         }
     }

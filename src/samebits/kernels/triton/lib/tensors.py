@@ -43,13 +43,15 @@ class Blocks:
 class Tiled:
     """A weight [N, K] (or [E, N, K]) in a block format, rearranged for these kernels; see lib/weights.py.
 
-    data   uint8 [bytes], on the device, 16-byte aligned
+    data      uint8 [bytes], on the device, 16-byte aligned
+    is_faint  whether a row has scales so small that it takes two powers of two to bring them near 1
     """
 
     format: BlockFormat
     shape: tuple[int, ...]
     data: torch.Tensor
     scale: float = 1.0
+    is_faint: bool = False
 
 
 DeviceTensor = torch.Tensor | Blocks | Tiled

@@ -17,11 +17,15 @@ m       q4_1, q5_1: m; q4_k, q5_k, q2_k: dmin. As d.
 sub     q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit scales; q6_k, q3_k: int8 [tiles][nb][16][2], iq4_xs: the same scale
         twice; nvfp4: the e4m3 bytes, uint8 [tiles][nb][16][2]; q2_k: alike, scales in bits 0-3 and mins in bits 4-7.
 msub    q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit mins.
+
+At the end, of all formats, lie two powers of two, each as float16 twice: together they bring the largest scale near a
+16th of float16's end. The second is 1 unless the first, which is at most 2^15, is not enough.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -32,6 +36,9 @@ from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 TILE = 16
 CHUNK = 8  # blocks that are summed in one chain: a super-block of the k-quants
 ALIGN = 256
+LARGEST_HALF = 65504.0
+FAINT = 2.0**-9  # what a row's values do not reach where products in float16 need the second power
+LARGEST_SUB = {"q4_k": 63, "q5_k": 63, "q6_k": 128}  # by which a super-block's d may be multiplied
 SLAB_TILES = 256  # tiles rearranged at once: what limits the memory a rearrangement takes beside its result
 
 # Bytes that a row has in a plane, a block of 32; d and m of the k-quants come once in CHUNK blocks.
@@ -72,7 +79,7 @@ def plane_offsets(format_name: str, num_rows: int, k: int) -> dict[str, int]:
     for plane in PLANES[format_name]:
         offsets[plane] = at
         at += -(-tiles * _tile_bytes(format_name, plane, k) // ALIGN) * ALIGN
-    return {**offsets, "end": at}
+    return {**offsets, "powers": at, "end": at + ALIGN}
 
 
 def tiled_bytes(fmt: BlockFormat, shape: tuple[int, ...]) -> int:
@@ -84,6 +91,31 @@ def tiled_offsets(x: Tiled) -> tuple[int, ...]:
     """Where codes, high, d, m, sub and msub begin: what a kernel takes; 0 for a plane that the format lacks."""
     at = plane_offsets(x.format.name, TILE * num_tiles(x.shape), x.shape[-1])
     return tuple(at.get(plane, 0) for plane in ("codes", "high", "d", "m", "sub", "msub"))
+
+
+def _code_bits(format_name: str) -> int:
+    return (PLANES[format_name]["codes"] + PLANES[format_name].get("high", 0)) * 8 // BLOCK
+
+
+def powers_offset(x: Tiled) -> int:
+    """Where the powers begin."""
+    return plane_offsets(x.format.name, TILE * num_tiles(x.shape), x.shape[-1])["powers"]
+
+
+def with_powers(x: Tiled) -> Tiled:
+    """A weight whose scales are in place, with its powers written; says whether it is faint."""
+    views, is_faint = plane_views(x), False
+    powers = torch.ones(2, dtype=torch.float16, device=x.data.device)
+    if PLANES[x.format.name].get("d") == 2 and views["d"].numel():
+        scales = views["d"].contiguous().view(torch.float16).unflatten(1, (-1, TILE)).float()
+        of_rows = scales.abs().amax(dim=1) * LARGEST_SUB.get(x.format.name, 1)
+        exponent = torch.frexp(LARGEST_HALF / 16 / of_rows.max().clamp(min=1e-9)).exponent - 1
+        first = exponent.clamp(-14, 15)
+        powers = torch.ldexp(powers.float(), torch.stack([first, (exponent - first).clamp(0, 11)])).half()
+        values = of_rows * 2 ** _code_bits(x.format.name)
+        is_faint = not x.data.is_meta and bool(((values > 0) & (values < FAINT)).any())
+    x.data[powers_offset(x) :][:8] = powers.repeat_interleave(2).view(torch.uint8)
+    return replace(x, is_faint=is_faint)
 
 
 def plane_views(x: Tiled) -> dict[str, torch.Tensor]:
@@ -111,7 +143,7 @@ def tile_weight(x: Blocks) -> Tiled:
             at = e * tiles + first
             for plane, part in _planes(x.format, _whole_tiles(rows)).items():
                 views[plane][at : at + part.shape[0]] = part.reshape(part.shape[0], -1)
-    return tiled
+    return with_powers(tiled)
 
 
 def _whole_tiles(rows: torch.Tensor) -> torch.Tensor:
