@@ -67,6 +67,8 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
         _case("no-tokens", 0, 32, 64, "q8_0"),
         _case("decode-smollm2-135m", 1, 1536, 576, "q4_1"),
         _case("prefill-smollm2-135m", 40, 1536, 576, "q4_1", full=True),
+        _case("many-rows", 20, 4320, 256, "q4_0"),
+        _case("more-rows", 70, 8480, 256, "q4_k", full=True),
     ],
     invariant_axes=("T",),
     check=_check,

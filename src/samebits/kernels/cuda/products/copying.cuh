@@ -17,9 +17,10 @@ __device__ __forceinline__ void begin_stages(u32 full, u32 empty, int stages, in
 }
 
 // Where a block walks: `rounds` times Tiles tiles, the first of them unit * Tiles, the next ones `stride` units on; of each
-// tile, which has nb blocks of K, the blocks [first, first + blocks).
+// tile, which has nb blocks of K, the blocks [first, first + blocks). With two halves only half as many tiles come from
+// there, and as many from as far behind the first tile of the second half.
 struct Walk {
-    int unit, stride, rounds, nb, first, blocks;
+    int unit, stride, rounds, nb, first, blocks, halves = 1;
 };
 
 // Tiles tiles of a stage of Blocks blocks, then activations, PerBlock bytes of each: copy_activations(place, barrier, first
@@ -32,16 +33,18 @@ __device__ __forceinline__ void copy_stages(u32 base, u32 full, u32 empty, int c
     const int steps = (walk.blocks + Blocks - 1) / Blocks;
     const int total = walk.rounds * steps, ahead = min(total, Stages);
     auto blocks_of = [&](int step) { return min(Blocks, walk.blocks - step * Blocks); };
-    int step = 0, tile_first = walk.unit * Tiles;
+    const int at_once = Tiles / walk.halves, apart = tiles / walk.halves;
+    int step = 0, tile_first = walk.unit * at_once;
     auto next = [&] {
-        if (++step == steps) step = 0, tile_first += walk.stride * Tiles;
+        if (++step == steps) step = 0, tile_first += walk.stride * at_once;
     };
     auto copy_weights = [&](u32 s) {
-        const int here = max(0, min(Tiles, tiles - tile_first)), blocks = blocks_of(step);
-        if (copier == 0) expect_bytes(full + 8 * s, here * Stage::num_bytes(blocks) + blocks * PerBlock);
-        for (int i = copier; i < here; i += COPIERS)
-            Stage::copy(base + s * StageBytes + i * Stage::bytes, data, at, tile_first + i, walk.nb,
-                        walk.first + step * Blocks, blocks, full + 8 * s);
+        const int here = max(0, min(at_once, apart - tile_first)), blocks = blocks_of(step);
+        if (copier == 0) expect_bytes(full + 8 * s, walk.halves * here * Stage::num_bytes(blocks) + blocks * PerBlock);
+        for (int half = 0; half < walk.halves; half++)
+            for (int i = copier; i < here; i += COPIERS)
+                Stage::copy(base + s * StageBytes + (half * at_once + i) * Stage::bytes, data, at,
+                            half * apart + tile_first + i, walk.nb, walk.first + step * Blocks, blocks, full + 8 * s);
     };
     auto copy_rest = [&](u32 s, int step) {
         if (copier == COPIERS - 1)

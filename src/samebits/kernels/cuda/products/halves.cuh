@@ -199,7 +199,7 @@ __device__ __forceinline__ Scales scales_of(u32 d, u32 m, const RowPair& pair, c
         } else {
             scale = raised(mul2(d, powers.first), powers);
             if constexpr (has_offset(F))
-                x.low_offset = raised(mul2(m, powers.offset), powers);
+                x.low_offset = mul2(raised(m, powers), powers.offset);
             else  // -(the code of 0) * 2^-20: 8, 16 or 128
                 x.low_offset = mul2(scale, F == q4_0 ? 0x80808080 : F == q5_0 ? 0x81008100 : 0x88008800);
         }

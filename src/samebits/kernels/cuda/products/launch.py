@@ -21,12 +21,16 @@ from samebits.kernels.cuda.products.shapes import (
     WideShape,
     exact_shape,
     fast_shape,
+    gated_shape,
     token_tiles,
     wide_shape,
 )
 from samebits.kernels.triton.lib.devices import multiprocessors
+from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import num_tiles, powers_offset, tiled_offsets
+from samebits.ops.quantize import LARGEST_AMAX, SMALLEST_AMAX
 
 HERE = Path(__file__).parent
 FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
@@ -73,15 +77,26 @@ class _Offsets(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("codes", "high", "d", "m", "sub", "msub", "powers"))
 
 
-def multiply_fast(
+class _Gated(ctypes.Structure):
+    _fields_ = (
+        ("codes", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("fault", ctypes.c_void_p),
+        ("fault_number", ctypes.c_int),
+        ("smallest", ctypes.c_float),
+        ("largest", ctypes.c_float),
+    )
+
+
+def _multiply(
     x: torch.Tensor,
     row_scale: torch.Tensor,
     weight: Tiled,
     bias: torch.Tensor | None,
-    y: torch.Tensor,
+    y: torch.Tensor | None,
     shape: FastShape | WideShape,
+    gated: tuple[_Gated, ...] = (),
 ) -> None:
-    """Fills y [T, N]; x float16 in the order of the shape, padded to `shape.nt` tiles of 8 tokens."""
     (num_rows, k), device = weight.shape, x.device
     if isinstance(shape, WideShape):
         at_once = multiprocessors(device) // shape.parts
@@ -100,11 +115,34 @@ def multiply_fast(
             pointer(bias),
             pointer(y),
             ctypes.c_float(float(weight.scale)),
-            ctypes.c_int(y.shape[0]),
+            ctypes.c_int(row_scale.shape[0]),
             ctypes.c_int(num_rows),
             ctypes.c_int(k // 32),
+            *gated,
         ),
     )
+
+
+def multiply_fast(
+    x: torch.Tensor,
+    row_scale: torch.Tensor,
+    weight: Tiled,
+    bias: torch.Tensor | None,
+    y: torch.Tensor,
+    shape: FastShape | WideShape,
+) -> None:
+    """Fills y [T, N]; x float16 in the order of the shape, padded to `shape.nt` tiles of 8 tokens."""
+    _multiply(x, row_scale, weight, bias, y, shape, (_Gated(),) if isinstance(shape, WideShape) else ())
+
+
+def multiply_gated(
+    x: torch.Tensor, row_scale: torch.Tensor, weight: Tiled, codes: torch.Tensor, scales: torch.Tensor, shape: WideShape
+) -> None:
+    """Fills codes [T, N / 2] and scales [T, N / 64]: quantize_q8 of silu(gate) * up; the shape is gated."""
+    fault = pointer(fault_word(x.device))
+    limits = float(SMALLEST_AMAX), float(LARGEST_AMAX)
+    gated = _Gated(codes.data_ptr(), scales.data_ptr(), fault, QUANTIZE_FAULT, *limits)
+    _multiply(x, row_scale, weight, None, None, shape, (gated,))
 
 
 def multiply_exact(
@@ -145,6 +183,13 @@ def fast_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> FastS
     count = multiprocessors(device)
     shape = wide_shape(nt, tiles, weight.shape[1] // 32, name, count) or fast_shape(nt, tiles, name, count)
     return replace(shape, faint=int(weight.is_faint))
+
+
+def gated_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> WideShape | None:
+    """The form of wide.cu that ends a gated layer's first product, if it has one for so many tokens."""
+    nt, tiles, name = token_tiles(num_tokens), num_tiles(weight.shape), weight.format.name
+    shape = gated_shape(nt, tiles, weight.shape[1] // 32, name, multiprocessors(device))
+    return shape and replace(shape, faint=int(weight.is_faint))
 
 
 def takes_fused(num_tokens: int, weight: Tiled) -> bool:

@@ -69,7 +69,7 @@ class FastShape(_Form):
 
 @dataclass(frozen=True)
 class WideShape(_Form):
-    """Of wide.cu; faint is 0 or 1."""
+    """Of wide.cu; faint is 0 or 1, gated 0, 1 or 2."""
 
     nt: int
     rg: int
@@ -78,10 +78,17 @@ class WideShape(_Form):
     sb: int
     stages: int
     faint: int = 0
+    gated: int = 0
 
     @property
     def tiles(self) -> int:
         return 4 * self.rg
+
+    @property
+    def _gating_bytes(self) -> int:
+        """Gating::bytes of gating.cuh."""
+        half, tokens = self.tiles // 2, 8 * self.nt
+        return self.tiles * self.nt // 2 * (512 + 32) + tokens * (16 * half + 2 * half)
 
     @property
     def threads(self) -> int:
@@ -89,7 +96,8 @@ class WideShape(_Form):
 
     def shared_bytes(self, format_name: str) -> int:
         stage = _tiles_bytes(format_name, self.tiles, self.sb) + self.sb * self.nt * 512
-        return self.stages * stage + (self.kg * self.tiles * self.nt * 512 if self.kg * self.parts > 1 else 0)
+        meeting = self.kg * self.tiles * self.nt * 512 if self.kg * self.parts > 1 else 0
+        return self.stages * stage + meeting + (self._gating_bytes if self.gated == 2 else 0)
 
 
 @dataclass(frozen=True)
@@ -186,6 +194,19 @@ def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multi
             if shares_fit and num_blocks % (sb * parts) == 0 and shape.shared_bytes(format_name) <= MOST_SHARED_BYTES:
                 return shape
     return None
+
+
+def gated_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> WideShape | None:
+    """The form that ends with int8 blocks of a gated layer, num_tiles of both halves; None where rows are few."""
+    shape = wide_shape(nt, num_tiles, num_blocks, format_name, multiprocessors)
+    if shape is None or shape.kg * shape.parts > 1:
+        return None
+    if -(-num_tiles // shape.tiles) <= multiprocessors:
+        return replace(shape, gated=1)
+    shape = replace(shape, gated=2)
+    while shape.shared_bytes(format_name) > MOST_SHARED_BYTES and shape.stages > FEWEST_STAGES[shape.rg]:
+        shape = replace(shape, stages=shape.stages - 1)
+    return shape if shape.shared_bytes(format_name) <= MOST_SHARED_BYTES else None
 
 
 def exact_width(num_tokens: int) -> int:

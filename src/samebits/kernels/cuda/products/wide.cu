@@ -4,10 +4,12 @@
 // A cluster of PARTS blocks owns 4 * RG tiles of 16 rows, a block its part of K, which it walks in stages of SB blocks of 32.
 // COPIERS warps copy. The others make fragments of a tile each, KG groups of them by turns of BATCH blocks; four of them are
 // a warpgroup, which multiplies the fragments by all tokens while they make the next. Sums meet in shared memory.
-// Compiled with FORMAT, NT (tiles of 8 tokens), RG, KG, PARTS, SB, STAGES, FAINT (see halves.cuh), REGISTERS. K is a multiple of 32 * SB * PARTS;
+// Gated: half of the tiles are of the gate, and int8 blocks are stored (gating.cuh).
+// Compiled with FORMAT, NT (tiles of 8 tokens), RG, KG, PARTS, SB, STAGES, FAINT (see halves.cuh), GATED (0; 1: where no block
+// owns tiles twice; 2: with memory of its own; both with KG and PARTS of 1), REGISTERS. K is a multiple of 32 * SB * PARTS;
 // with PARTS > 1 no block owns tiles twice.
 #include "copying.cuh"
-#include "halves.cuh"
+#include "gating.cuh"
 #include "tokens.cuh"
 
 static constexpr int F = FORMAT;
@@ -21,6 +23,7 @@ using Stage = TileStage<F, SB>;
 static constexpr int A_BYTES = (TILES * Stage::bytes + 127) / 128 * 128;
 static constexpr int B_BLOCK = NT * 512;  // bytes of a block of 32 for all tokens
 static constexpr int STAGE_BYTES = A_BYTES + SB * B_BLOCK;
+static_assert(GATED == 0 || KG * PARTS == 1);
 static constexpr int SHARES = KG * PARTS;             // of the sums of a tile
 static constexpr int SHARE = NT / SHARES;             // tiles of tokens whose results a warp stores
 static_assert(NT % SHARES == 0);
@@ -35,13 +38,14 @@ __device__ __forceinline__ void meet() {
 
 extern "C" __global__ void __maxnreg__(REGISTERS)
     product_wide(const u8* data, Offsets at, const u8* x, const float* row_scale, const float* bias, float* y,
-                 float scale, int num_tokens, int num_rows, int nb) {
+                 float scale, int num_tokens, int num_rows, int nb, Gated gated) {
     extern __shared__ __align__(128) u8 memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
     __shared__ float factors[NT * 8];  // of tokens
     const u32 base = shared_at(memory), full = shared_at(barriers), empty = full + 8 * STAGES;
     const u32 warp = warp_index(), lane = threadIdx.x % 32;
-    const int tiles = (num_rows + 15) / 16, units = (tiles + TILES - 1) / TILES;
+    constexpr int HALVES = GATED ? 2 : 1;
+    const int tiles = (num_rows + 15) / 16, units = (tiles / HALVES + TILES / HALVES - 1) / (TILES / HALVES);
     const int part = blockIdx.x % PARTS, first = blockIdx.x / PARTS, stride = gridDim.x / PARTS;
     const int blocks = nb / PARTS, rounds = (units - first + stride - 1) / stride;
 
@@ -51,7 +55,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
             copy_bulk(place + A_BYTES, x + (u64)first * B_BLOCK, blocks * B_BLOCK, barrier);
         };
         copy_stages<Stage, TILES, SB, STAGES, STAGE_BYTES, B_BLOCK>(
-            base, full, empty, warp - WARPS, data, at, tiles, {first, stride, rounds, nb, part * blocks, blocks},
+            base, full, empty, warp - WARPS, data, at, tiles, {first, stride, rounds, nb, part * blocks, blocks, HALVES},
             copy_activations);
     } else {
         wait_for_previous();
@@ -90,6 +94,14 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
             wait_products<0>();
             if (lane == 0) arrive(before);
             keep(sums);
+            if constexpr (GATED) {
+                using End = Gating<F, TILES, NT>;
+                static_assert(End::bytes <= STAGES * STAGE_BYTES);
+                if constexpr (GATED == 1) sync_some(1, WARPS * 32);  // all have read what lies there
+                End::finish(sums, factors, memory + (GATED == 1 ? 0 : STAGES * STAGE_BYTES), tile, lane,
+                            first + round * stride, tiles / 2, num_tokens, gated);
+                continue;
+            }
 
             const int share = (part * KG + kg) * SHARE;
             if constexpr (SHARES > 1) {

@@ -18,8 +18,8 @@ sub     q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit scales; q6_k, q3_k: int8 [t
         twice; nvfp4: the e4m3 bytes, uint8 [tiles][nb][16][2]; q2_k: alike, scales in bits 0-3 and mins in bits 4-7.
 msub    q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit mins.
 
-At the end, of all formats, lie two powers of two, each as float16 twice: together they bring the largest scale near a
-16th of float16's end. The second is 1 unless the first, which is at most 2^15, is not enough.
+At the end, of all formats, lie two powers of two, each as float16 twice: together they bring the largest scale or
+offset near a 16th of float16's end. The second is 1 unless the first, which is at most 2^15, is not enough.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def with_powers(x: Tiled) -> Tiled:
     views, is_faint = plane_views(x), False
     powers = torch.ones(2, dtype=torch.float16, device=x.data.device)
     if PLANES[x.format.name].get("d") == 2 and views["d"].numel():
-        scales = views["d"].contiguous().view(torch.float16).unflatten(1, (-1, TILE)).float()
-        of_rows = scales.abs().amax(dim=1) * LARGEST_SUB.get(x.format.name, 1)
+        planes = torch.stack([views[plane].view(torch.float16) for plane in ("d", "m") if plane in views])
+        of_rows = planes.unflatten(2, (-1, TILE)).abs().amax(dim=(0, 2)).float() * LARGEST_SUB.get(x.format.name, 1)
         exponent = torch.frexp(LARGEST_HALF / 16 / of_rows.max().clamp(min=1e-9)).exponent - 1
         first = exponent.clamp(-14, 15)
         powers = torch.ldexp(powers.float(), torch.stack([first, (exponent - first).clamp(0, 11)])).half()

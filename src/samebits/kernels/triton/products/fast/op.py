@@ -15,7 +15,15 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
-from samebits.kernels.cuda.products.launch import MOST_TOKENS, fast_shape_of, multiply_fast, serves, takes_fused
+from samebits.kernels.cuda.products.launch import (
+    MOST_TOKENS,
+    fast_shape_of,
+    gated_shape_of,
+    multiply_fast,
+    multiply_gated,
+    serves,
+    takes_fused,
+)
 from samebits.kernels.cuda.products.shapes import WideShape
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import PTX_HERE
@@ -186,11 +194,33 @@ def _many_tokens(
     return y.contiguous()
 
 
+def _streamed_gate(
+    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """gemm_silu_q8 in one launch, for as many tokens and rows as kernels/cuda has a form for."""
+    num_tokens, device = codes.shape[0], codes.device
+    if not _is_streamed(codes, weight) or takes_fused(num_tokens, weight):
+        return None
+    shape = gated_shape_of(num_tokens, weight, device)
+    if shape is None:
+        return None
+    x, row_scale = fragments(codes, scales, "gemm_silu_q8", shape.nt, has_columns=True)
+    half = weight.shape[0] // 2
+    y_codes = torch.empty(num_tokens, half, dtype=torch.int8, device=device)
+    y_scales = torch.empty(num_tokens, half // BLOCK, dtype=torch.float32, device=device)
+    multiply_gated(x, row_scale, weight, y_codes, y_scales, shape)
+    return y_codes, y_scales
+
+
+def _is_streamed(codes: torch.Tensor, weight: Tiled) -> bool:
+    return codes.shape[0] <= MOST_TOKENS and serves(codes.shape[0], weight, codes.device)
+
+
 def _product(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
     """float32 [T, N], neither of them 0, for more than MOST_ALONE tokens, or as many as kernels/cuda serves."""
-    if codes.shape[0] <= MOST_TOKENS and serves(codes.shape[0], weight, codes.device):
+    if _is_streamed(codes, weight):
         if takes_fused(codes.shape[0], weight):
             return gemm_streamed(codes, scales, weight, bias, op_name, fused=True)
         return _streamed_tokens(codes, scales, weight, bias, op_name)
@@ -237,4 +267,6 @@ def gemm_silu_q8_fast(
         from samebits.kernels.triton.products.blocks.few.launch import gemv_silu_q8
 
         return gemv_silu_q8(codes, scales, weight)
+    if (gated := _streamed_gate(codes, scales, weight)) is not None:
+        return gated
     return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS, tier=Tier.FAST)
