@@ -51,6 +51,7 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
         *(_case(f"small-{f}", 3, 96, dict.fromkeys(("x", "residual", "weight"), f)) for f in FLOATS),
         _case("f32-residual-bf16-x", 3, 96, {"x": "bf16"}),
         _case("zero-rows", 0, 64),
+        _case("many-rows", 40, 1024),
         *(_case(name, 4, m[0]) for name, m in MODELS.items()),
     ],
     invariant_axes=("...",),

@@ -20,7 +20,7 @@ from samebits.backends.gpu.feeding import BUCKETS, bucket_of, padded_sizes
 from samebits.backends.interface import Compilation, Compiled, CompileProgress
 from samebits.core.shapes import Sym, TensorSpec
 from samebits.graph import Graph, Node
-from samebits.kernels.cuda.products.laid_out import is_laid_out
+from samebits.kernels.cuda.products.laid_out import carries
 from samebits.kernels.record import Kernel
 from samebits.kernels.triton.lib.builds import noting_launches
 from samebits.kernels.triton.lib.devices import MEMORYLESS, DeviceFacts
@@ -73,7 +73,7 @@ class Noted(GpuExecutable):
 def _look(tensor: DeviceTensor) -> object:
     """All that a launcher can see of a tensor without memory."""
     if isinstance(tensor, torch.Tensor):
-        return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.data_ptr() % 16, is_laid_out(tensor)
+        return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.data_ptr() % 16, carries(tensor)
     return type(tensor), tensor.format.name, tensor.shape, tensor.scale, _look(tensor.data)
 
 

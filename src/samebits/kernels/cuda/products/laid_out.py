@@ -1,4 +1,4 @@
-"""Activations as exact.cu takes them, written beside their rows by the kernel that makes these: a launch less.
+"""Activations as exact.cu or wide.cu takes them, written beside their rows by the kernel that makes these: no launch.
 
 A tensor of codes carries them along. A view or a copy of it does not, and codes that come with other scales, or that
 were written since, have outgrown them: then the product lays its activations out itself.
@@ -15,8 +15,8 @@ from samebits.core.tiers import Tier
 from samebits.kernels.cuda.hopper import is_served
 from samebits.kernels.cuda.products.shapes import exact_width
 
-CARRIED = "samebits_laid_out"
-# Of a tier: for more tokens than 16 the fast one has wide.cu, which takes another order.
+LAID_OUT, FRAGMENTS = "samebits_laid_out", "samebits_fragments"
+# Of a tier, that are laid out for exact.cu: for more than 16 the fast one has wide.cu.
 MOST_TOKENS = {Tier.FAST: 16, Tier.PORTABLE: 128}
 
 
@@ -27,13 +27,44 @@ class LaidOut:
     width    tokens, padded with what lies there, that lie side by side, a block after another
     words    int8 [K / 32, width, 32]; a block as `laid_element` says
     scales   float32 [K / 32, width]
-    rows     the codes' version and the scales [T, K / 32] with theirs, as they were made: writing raises a version
     """
 
     width: int
     words: torch.Tensor
     scales: torch.Tensor
-    rows: tuple[int, torch.Tensor, int]
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """Tokens as wide.cu takes them: `fragments` of kernels/triton/products/fast/activations.py, with columns.
+
+    width       tiles of 8 tokens
+    x           words of two float16 [K / 32, width, 128]
+    row_scales  float32 [T]
+    """
+
+    width: int
+    x: torch.Tensor
+    row_scales: torch.Tensor
+
+
+def _carry(codes: torch.Tensor, scales: torch.Tensor, name: str, made: LaidOut | Fragments) -> None:
+    """With the versions of what it was made of, which writing raises."""
+    setattr(codes, name, (made, codes._version, scales, scales._version))
+
+
+def _carried(codes: torch.Tensor, scales: torch.Tensor, name: str) -> Any:
+    made, *rows = getattr(codes, name, (None,))
+    if made is None:
+        return None
+    codes_version, made_scales, scales_version = rows
+    is_same = made_scales is scales and (codes._version, scales._version) == (codes_version, scales_version)
+    return made if is_same else None
+
+
+def carries(codes: torch.Tensor) -> tuple[bool, ...]:
+    """Whether a tensor carries anything along, in either order."""
+    return tuple(hasattr(codes, name) for name in (LAID_OUT, FRAGMENTS))
 
 
 def beside(codes: torch.Tensor, scales: torch.Tensor, tier: Tier) -> dict[str, Any]:
@@ -47,20 +78,22 @@ def beside(codes: torch.Tensor, scales: torch.Tensor, tier: Tier) -> dict[str, A
     nb = codes.shape[1] // 32
     words = torch.empty(nb, width, 32, dtype=torch.int8, device=codes.device)
     word_scales = torch.empty(nb, width, dtype=torch.float32, device=codes.device)
-    setattr(codes, CARRIED, LaidOut(width, words, word_scales, (codes._version, scales, scales._version)))
+    _carry(codes, scales, LAID_OUT, LaidOut(width, words, word_scales))
     return {"words_ptr": words, "word_scales_ptr": word_scales, "width": width}
 
 
-def is_laid_out(codes: torch.Tensor) -> bool:
-    """Whether a tensor carries anything along."""
-    return hasattr(codes, CARRIED)
-
-
 def laid_out(codes: torch.Tensor, scales: torch.Tensor) -> LaidOut | None:
-    """What codes carry, if it is of these codes and scales as they are now."""
-    made: LaidOut | None = getattr(codes, CARRIED, None)
-    if made is None:
-        return None
-    codes_version, made_scales, scales_version = made.rows
-    is_same = made_scales is scales and (codes._version, scales._version) == (codes_version, scales_version)
-    return made if is_same else None
+    """What codes carry for exact.cu, if it is of these codes and scales as they are now."""
+    made: LaidOut | None = _carried(codes, scales, LAID_OUT)
+    return made
+
+
+def carry_fragments(codes: torch.Tensor, scales: torch.Tensor, made: Fragments) -> None:
+    """Lets codes carry along what was made of them and of these scales for wide.cu."""
+    _carry(codes, scales, FRAGMENTS, made)
+
+
+def carried_fragments(codes: torch.Tensor, scales: torch.Tensor, width: int) -> Fragments | None:
+    """What codes carry for wide.cu, if it is of these codes and scales as they are now, and of that width."""
+    made: Fragments | None = _carried(codes, scales, FRAGMENTS)
+    return made if made is not None and made.width == width else None

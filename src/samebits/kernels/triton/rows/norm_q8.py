@@ -8,6 +8,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.cuda.products.laid_out import beside
+from samebits.kernels.cuda.rows.blocks import blocks_of_rows, serves
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import bits, from_bits, round_to_int, rsqrt
 from samebits.kernels.triton.lib.faults import fault, fault_word
@@ -107,6 +108,8 @@ Normed = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 @implements("add_rms_norm_q8", tier=Tier.FAST, when=too_wide)
 def add_rms_norm_q8_fast(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, *, eps: float = 1e-5) -> Normed:
+    if serves(x, residual, weight):
+        return *blocks_of_rows(x, NOT_FINITE.value, residual, weight, eps), residual
     return _normed(x, residual, weight, eps, Tier.FAST)
 
 

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.cuda.products.laid_out import beside
+from samebits.kernels.cuda.rows.blocks import blocks_of_rows, serves
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import round_to_int
 from samebits.kernels.triton.lib.faults import fault_word
@@ -68,6 +69,8 @@ def quantized(x: torch.Tensor, fault: int, tier: Tier = Tier.PORTABLE) -> tuple[
 
 @implements("quantize_q8", tier=Tier.FAST)
 def quantize_q8_fast(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if serves(x):
+        return blocks_of_rows(x, QUANTIZE_FAULT)
     return quantized(x, QUANTIZE_FAULT, Tier.FAST)
 
 

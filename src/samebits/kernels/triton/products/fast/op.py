@@ -15,6 +15,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
+from samebits.kernels.cuda.products.laid_out import carried_fragments
 from samebits.kernels.cuda.products.launch import (
     MOST_TOKENS,
     fast_shape_of,
@@ -24,7 +25,7 @@ from samebits.kernels.cuda.products.launch import (
     serves,
     takes_fused,
 )
-from samebits.kernels.cuda.products.shapes import WideShape
+from samebits.kernels.cuda.products.shapes import FastShape, WideShape
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.devices import PTX_HERE
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
@@ -172,12 +173,21 @@ def _some_tokens(
     return y
 
 
+def _fragments(
+    codes: torch.Tensor, scales: torch.Tensor, op_name: str, shape: FastShape | WideShape
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a form multiplies: carried along by the codes, or made of them."""
+    is_wide = isinstance(shape, WideShape)
+    made = carried_fragments(codes, scales, shape.nt) if is_wide else None
+    return (made.x, made.row_scales) if made else fragments(codes, scales, op_name, shape.nt, is_wide)
+
+
 def _streamed_tokens(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
     num_tokens = codes.shape[0]
     shape = fast_shape_of(num_tokens, weight, codes.device)
-    x, row_scale = fragments(codes, scales, op_name, shape.nt, isinstance(shape, WideShape))
+    x, row_scale = _fragments(codes, scales, op_name, shape)
     y = torch.empty(num_tokens, weight.shape[0], dtype=torch.float32, device=codes.device)
     multiply_fast(x, row_scale, weight, None if bias is None else bias.float().contiguous(), y, shape)
     return y
@@ -204,7 +214,7 @@ def _streamed_gate(
     shape = gated_shape_of(num_tokens, weight, device)
     if shape is None:
         return None
-    x, row_scale = fragments(codes, scales, "gemm_silu_q8", shape.nt, has_columns=True)
+    x, row_scale = _fragments(codes, scales, "gemm_silu_q8", shape)
     half = weight.shape[0] // 2
     y_codes = torch.empty(num_tokens, half, dtype=torch.int8, device=device)
     y_scales = torch.empty(num_tokens, half // BLOCK, dtype=torch.float32, device=device)

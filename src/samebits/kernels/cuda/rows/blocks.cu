@@ -1,0 +1,108 @@
+// Rows [T, K] of float32 as int8 blocks of 32, and as the fragments that wide.cu takes (triton/products/fast/activations.py):
+// a launch less between them. NORMED: residual += x first, and what is cut into blocks is rms_norm(residual) * weight.
+//
+// A block owns a row, a thread 16 elements of it: half a block of 32. Sums are in an order of their own, for the fast tier.
+// Compiled with K (a multiple of 512, 16384 at most), NORMED (0 or 1).
+#include "pipeline.cuh"
+
+static constexpr int WARPS = K / 512;
+static constexpr float SETTLED = 8.8817842e-16f;  // 2^-50
+
+struct Rows {
+    const float* x;
+    float* residual;
+    const float* weight;
+    signed char* codes;
+    float* scales;
+    u32* fragments;     // [K / 32][width][128] words
+    float* row_scales;  // a power of two each, that fragments are to be multiplied by
+    int* fault;
+};
+struct Numbers {
+    int fault_number, width;  // width: tiles of 8 tokens
+    float eps, smallest, largest;  // magnitudes of a block, between which it has codes other than 0 and none is refused
+};
+
+__device__ __forceinline__ float settle(float x) { return fabsf(x) < SETTLED ? 0.0f : x; }
+
+__device__ __forceinline__ void load(float (&to)[16], const float* from) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float4 four = ((const float4*)from)[i];
+        to[4 * i] = four.x, to[4 * i + 1] = four.y, to[4 * i + 2] = four.z, to[4 * i + 3] = four.w;
+    }
+}
+
+__device__ __forceinline__ u32 halves(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows rows, Numbers numbers) {
+    __shared__ float sums[WARPS];
+    __shared__ u32 magnitudes[WARPS];
+    const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, token = blockIdx.x;
+    const u64 first = (u64)token * K + thread * 16;
+    float v[16], by[16];
+    if constexpr (NORMED) load(by, rows.weight + thread * 16);
+    wait_for_previous();
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    load(v, rows.x + first);
+    if constexpr (NORMED) {
+        float before[16], sum = 0.0f;
+        load(before, rows.residual + first);
+#pragma unroll
+        for (int i = 0; i < 16; i++) v[i] = settle(v[i] + before[i]), sum = fmaf(v[i], v[i], sum);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            ((float4*)(rows.residual + first))[i] = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+#pragma unroll
+        for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffff, sum, apart);
+        if (lane == 0) sums[warp] = sum;
+        __syncthreads();
+        float total = 0.0f;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) total += sums[w];
+        const float factor = rsqrtf(settle(total) * (1.0f / K) + numbers.eps);
+#pragma unroll
+        for (int i = 0; i < 16; i++) v[i] = settle(settle(v[i] * factor) * by[i]);
+    }
+
+    // Magnitudes are ordered as their bits are, NaN above all.
+    u32 magnitude = 0;
+#pragma unroll
+    for (int i = 0; i < 16; i++) magnitude = max(magnitude, __float_as_uint(v[i]) & 0x7FFFFFFF);
+    magnitude = max(magnitude, __shfl_xor_sync(0xffffffff, magnitude, 1));
+    const u32 of_warp = __reduce_max_sync(0xffffffff, magnitude);
+    if (lane == 0) magnitudes[warp] = of_warp;
+    __syncthreads();
+    u32 of_row = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) of_row = max(of_row, magnitudes[w]);
+    auto scale_of = [&](float amax) { return amax >= numbers.smallest ? amax * (1.0f / 127) : 0.0f; };
+    const float amax = __uint_as_float(magnitude), scale = scale_of(amax);
+    if (!(amax <= numbers.largest)) *rows.fault = numbers.fault_number;
+    const float to_code = scale > 0.0f ? __fdividef(127.0f, amax) : 0.0f;
+    u32 power = __float_as_uint(scale_of(__uint_as_float(of_row))) & 0x7F800000;
+    if (power == 0) power = 0x3F800000;
+    const float to_half = scale * __uint_as_float(0x7F000000 - power);
+
+    u32 words[4], even[4], odd[4];
+#pragma unroll
+    for (int f = 0; f < 4; f++) {
+        int c[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) c[i] = min(127, max(-127, __float2int_rn(v[4 * f + i] * to_code)));
+        words[f] = (c[0] & 255) | (c[1] & 255) << 8 | (c[2] & 255) << 16 | (u32)c[3] << 24;
+        even[f] = halves((float)c[0] * to_half, (float)c[2] * to_half);
+        odd[f] = halves((float)c[1] * to_half, (float)c[3] * to_half);
+    }
+    *(uint4*)(rows.codes + first) = make_uint4(words[0], words[1], words[2], words[3]);
+    const u32 block = thread / 2, half = thread % 2;
+    if (half == 0) rows.scales[(u64)token * (K / 32) + block] = scale;
+    u32* to = rows.fragments + ((u64)block * numbers.width + token / 8) * 128 + half * 64 + token % 8 * 4;
+    *(uint4*)to = make_uint4(even[0], even[1], even[2], even[3]);
+    *(uint4*)(to + 32) = make_uint4(odd[0], odd[1], odd[2], odd[3]);
+    if (thread == 0) rows.row_scales[token] = __uint_as_float(power);
+}
