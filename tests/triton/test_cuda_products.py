@@ -16,11 +16,14 @@ from samebits.kernels.cuda.products.shapes import (
     exact_shape,
     exact_width,
     fast_shape,
+    gated_shape,
     tiles_per_block,
     token_tiles,
     wide_shape,
 )
 from samebits.kernels.triton.products.fast.dequant import SERVED
+from samebits.ops.record import OPS
+from samebits.verify.select import find_case
 
 TOKENS = (2, 8, 9, 16, 17, 32, 33, 64, 65, 128)
 PROMPTS = (129, 192, 193, 256, 512, 1000, 1025, 4096)
@@ -80,6 +83,28 @@ def test_few_rows_are_shared_by_two_blocks_and_many_taken_by_four_warpgroups() -
     }
 
 
+@pytest.mark.parametrize("name", sorted(set(launch.FORMATS) & set(SERVED)))
+def test_gated_forms_fit_a_multiprocessor(name: str) -> None:
+    for tokens in TOKENS:
+        for tiles in TILES:
+            shape = gated_shape(token_tiles(tokens), tiles, 128, name, H200)
+            assert shape is not None or tokens <= 8 or tiles <= 4 * H200
+            if shape is None:
+                continue
+            assert shape.shared_bytes(name) <= MOST_SHARED_BYTES
+            assert shape.kg * shape.parts == 1
+            assert shape.gated == (1 if -(-tiles // shape.tiles) <= H200 else 2)
+
+
+@pytest.mark.parametrize(("case_id", "gated"), [("many-rows", 1), ("more-rows", 2)])
+def test_cases_of_gemm_silu_q8_reach_gated_forms(case_id: str, gated: int) -> None:
+    case = find_case(OPS["gemm_silu_q8"], case_id)
+    dims, name = case.dims, case.formats["weight"]
+    shape = gated_shape(token_tiles(dims["T"]), 4 * dims["HB"], dims["NB"], name, H200)
+    assert shape
+    assert shape.gated == gated
+
+
 def test_rows_are_shared_out_evenly() -> None:
     assert tiles_per_block(896, H200) == 7  # 14336 rows: 128 blocks of 112
     assert tiles_per_block(256, H200) == 2
@@ -120,6 +145,17 @@ def test_every_format_compiles(name: str) -> None:
         wide = wide_shape(8, 896, 128, name, H200)
         assert wide
         assert compiled(wide, name)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("name", sorted(set(launch.FORMATS) & set(SERVED)))
+def test_gated_and_faint_forms_compile(name: str) -> None:
+    one_round, rounds = gated_shape(8, 896, 128, name, H200), gated_shape(16, 1792, 128, name, H200)
+    assert one_round
+    assert rounds
+    assert (one_round.gated, rounds.gated) == (1, 2)
+    assert compiled(one_round, name)[:4] == b"\x7fELF"
+    assert compiled(replace(rounds, faint=1), name)[:4] == b"\x7fELF"
+    assert compiled(replace(fast_shape(1, 896, name, H200), faint=1), name)[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize(("tail", "fused"), [(1, 0), (0, 1), (1, 1)])

@@ -1,4 +1,4 @@
-"""kernels/cuda/rows: which calls it takes, that NVRTC compiles it, and on a GPU that products get what they would make."""
+"""kernels/cuda/rows: the calls it takes; NVRTC compiles it; on a GPU, products get what they would make themselves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("a_device")
 @pytest.mark.parametrize(("shape", "is_taken"), [
     ((17, 512), True), ((128, 16384), True), ((64, 14336), True),
-    ((16, 512), False), ((129, 512), False), ((64, 576), False), ((64, 32768), False), ((64,), False), ((2, 32, 512), False),
+    ((16, 512), False), ((129, 512), False), ((64, 576), False), ((64, 32768), False), ((64,), False),
+    ((2, 32, 512), False),
 ])  # fmt: skip
 def test_rows_that_wide_products_multiply_are_taken(shape: tuple[int, ...], is_taken: bool) -> None:
     assert blocks.serves(torch.empty(shape)) is is_taken

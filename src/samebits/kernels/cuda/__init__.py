@@ -9,4 +9,5 @@ hopper.py    the devices that are served
 lib          headers of all: barriers and copies, matrix instructions of warpgroups
 products     the sources, and which of their forms serves when
 attention    the same
+rows         rows into int8 blocks, and into what wide.cu multiplies
 """

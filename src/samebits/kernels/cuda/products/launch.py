@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 FORMATS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4", "mxfp4")
 MOST_TOKENS = 128  # of fast.cu and wide.cu
 # Tokens up to which exact.cu serves the fast tier too; those of other formats are 16.
-FUSED_TOKENS = {"q4_1": 8, "q5_1": 8, "q4_k": 8, "q5_k": 8, "q6_k": 8, "nvfp4": 0}
+FUSED_TOKENS = {"q4_1": 8, "q5_1": 8, "q4_k": 0, "q5_k": 0, "q6_k": 8, "nvfp4": 0}
 FEW_TOKENS, FEW_BYTES = 8, 4 << 20  # so few tokens of so small a weight are served sooner by one launch of Triton's
 
 

@@ -108,11 +108,12 @@ def with_powers(x: Tiled) -> Tiled:
     powers = torch.ones(2, dtype=torch.float16, device=x.data.device)
     if PLANES[x.format.name].get("d") == 2 and views["d"].numel():
         planes = torch.stack([views[plane].view(torch.float16) for plane in ("d", "m") if plane in views])
-        of_rows = planes.unflatten(2, (-1, TILE)).abs().amax(dim=(0, 2)).float() * LARGEST_SUB.get(x.format.name, 1)
+        of_rows = planes.unflatten(2, (-1, TILE)).abs().amax(dim=2).float() * LARGEST_SUB.get(x.format.name, 1)
         exponent = torch.frexp(LARGEST_HALF / 16 / of_rows.max().clamp(min=1e-9)).exponent - 1
         first = exponent.clamp(-14, 15)
         powers = torch.ldexp(powers.float(), torch.stack([first, (exponent - first).clamp(0, 11)])).half()
-        values = of_rows * 2 ** _code_bits(x.format.name)
+        of_rows[0] *= 2 ** _code_bits(x.format.name)
+        values = of_rows.amax(dim=0)
         is_faint = not x.data.is_meta and bool(((values > 0) & (values < FAINT)).any())
     x.data[powers_offset(x) :][:8] = powers.repeat_interleave(2).view(torch.uint8)
     return replace(x, is_faint=is_faint)
