@@ -22,7 +22,7 @@ from samebits.core.format import FORMATS
 from samebits.kernels.cuda.products import launch
 from samebits.kernels.cuda.products.shapes import WideShape
 from samebits.kernels.triton.lib.tensors import Tiled
-from samebits.kernels.triton.lib.weights import plane_views, tiled_bytes, with_powers
+from samebits.kernels.triton.lib.weights import plane_views, tiled_bytes, with_power
 from samebits.kernels.triton.products.blocks.few.launch import gemv_q8
 from samebits.kernels.triton.products.blocks.many.activations import arranged
 from samebits.kernels.triton.products.fast.activations import fragments
@@ -48,7 +48,7 @@ def random_weight(name: str, num_rows: int, k: int) -> Tiled:
             view.copy_(halves.half().view(torch.uint8))
         elif plane in ("sub", "msub") and name != "q6_k":
             view.random_(0x20, 0x40)  # six bits; e4m3 from 2^-3 on
-    return with_powers(weight)
+    return with_power(weight)
 
 
 def served(num_tokens: int, weight: Tiled, tier: str) -> Launch:

@@ -3,7 +3,7 @@
 //
 // A block owns MT tiles of 16 rows at a time and walks K in stages of SB blocks of 32. COPIERS warps copy; the others take
 // blocks of a stage in turn (KG groups of them) for their part of the tokens (TG groups), and add their sums at the end.
-// Compiled with FORMAT, MT, NT (tiles of 8 tokens), KG, TG, SB, STAGES, FAINT (see halves.cuh), REGISTERS.
+// Compiled with FORMAT, MT, NT (tiles of 8 tokens), KG, TG, SB, STAGES, REGISTERS.
 #include "copying.cuh"
 #include "halves.cuh"
 
@@ -47,7 +47,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
         wait_for_previous();
         const int kg = warp % KG, tg = warp / KG, g = lane / 4, t = lane % 4;
         u8* join = memory + STAGES * STAGE_BYTES;
-        const Powers powers = powers_of<F>(data + at.powers);
+        const Powers powers = powers_of<F>(data + at.power);
         if ((int)threadIdx.x < num_tokens)  // now: at the end their loads would be waited for
             factors[threadIdx.x] = row_scale[threadIdx.x] * (powers.restore * scale);
         sync_some(1, WARPS * 32);

@@ -33,7 +33,7 @@ __device__ __forceinline__ float from_half(u16 h) {
 }
 
 struct Offsets {  // of the planes in a weight's data
-    u64 codes, high, d, m, sub, msub, powers;
+    u64 codes, high, d, m, sub, msub, power;
 };
 
 // A tile's part of a stage of BLOCKS blocks in shared memory.

@@ -3,7 +3,7 @@
 // A word of codes holds elements e .. e + 3 in its bytes; the pairs (e, e + 2) and (e + 1, e + 3) come out of it with
 // masks alone, so that is the order of K here, and activations come in the same. A masked code is a float16 already,
 // below the normal ones: in bits 0 .. it is code * 2^-24. So one multiply-add makes its value, with scales that were
-// brought near the end of float16 by powers of two of the weight (lib/weights.py): values are 2^-20 times these powers.
+// brought near the end of float16 by a power of two of the weight (lib/weights.py): values are 2^-20 times that power.
 #pragma once
 #include "formats.cuh"
 
@@ -71,20 +71,15 @@ struct Scales {
     u32 low, high, low_offset, high_offset;
 };
 
-// The powers of two of a weight, each twice in a word; the second is needed where FAINT says so, and is 1 elsewhere.
+// The power of two of a weight, twice in a word.
 struct Powers {
-    u32 first, second, offset;  // offset: 2^-20 times the first
-    float restore;              // what brings sums back
+    u32 scale, offset;  // offset: 2^-20 times it
+    float restore;      // what brings sums back
 };
 template <int F>
 __device__ __forceinline__ Powers powers_of(const u8* at) {
-    const u32 first = *(const u32*)at, second = FAINT ? *(const u32*)(at + 4) : 0x3C003C00;
-    const float all = F == nvfp4 ? 0x1p13f : from_half((u16)first) * from_half((u16)second);
-    return {first, second, mul2(first, POW_M20), 0x1p20f / all};
-}
-// By the second of them.
-__device__ __forceinline__ u32 raised(u32 scale, const Powers& powers) {
-    return FAINT ? mul2(scale, powers.second) : scale;
+    const u32 scale = *(const u32*)at;
+    return {scale, mul2(scale, POW_M20), F == nvfp4 ? 128.0f : 0x1p20f / from_half((u16)scale)};
 }
 
 // Bytes of a word as float16: elements (0, 2) and (1, 3).
@@ -153,11 +148,10 @@ __device__ __forceinline__ RowPair shared_pair(u32 stage, int block, u32 lane, c
     if constexpr (F == q6_k) {
         u32 d[1];
         read_matrices<1, true>(d, stage + S::d + block / 8 * 32 + lane % 2 * 16);
-        x.d = mul2(raised(mul2(d[0], powers.first), powers), TIMES_16);
+        x.d = mul2(mul2(d[0], powers.scale), TIMES_16);
     } else if constexpr (has_sub_offset(F)) {
         const u32 at = stage + block / 8 * 32 + lane / 4 * 4;
-        x.d = raised(mul2(load_shared(at + S::d), powers.first), powers);
-        x.m = raised(load_shared(at + S::m), powers);
+        x.d = mul2(load_shared(at + S::d), powers.scale), x.m = load_shared(at + S::m);
     }
     return x;
 }
@@ -193,13 +187,13 @@ __device__ __forceinline__ Scales scales_of(u32 d, u32 m, const RowPair& pair, c
         u32 scale;
         if constexpr (has_sub_offset(F)) {
             scale = mul2(sub2(__byte_perm(d, 0x64646464, 0x4140), H1024), pair.d);
-            // msub times -2^-20 times the first power, which is exact
+            // msub times -2^-20 times the power, which is exact
             const u32 by = powers.offset ^ 0x80008000, from = mul2(powers.offset, H1024);
             x.low_offset = mul2(fma2(__byte_perm(d, 0x64646464, 0x4342), by, from), pair.m);
         } else {
-            scale = raised(mul2(d, powers.first), powers);
+            scale = mul2(d, powers.scale);
             if constexpr (has_offset(F))
-                x.low_offset = mul2(raised(m, powers), powers.offset);
+                x.low_offset = mul2(m, powers.offset);
             else  // -(the code of 0) * 2^-20: 8, 16 or 128
                 x.low_offset = mul2(scale, F == q4_0 ? 0x80808080 : F == q5_0 ? 0x81008100 : 0x88008800);
         }

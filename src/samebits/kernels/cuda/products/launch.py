@@ -29,7 +29,7 @@ from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT
 from samebits.kernels.triton.lib.tensors import Tiled
-from samebits.kernels.triton.lib.weights import num_tiles, powers_offset, tiled_offsets
+from samebits.kernels.triton.lib.weights import num_tiles, power_offset, tiled_offsets
 from samebits.ops.quantize import LARGEST_AMAX, SMALLEST_AMAX
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ def _launch(shape: Shape, weight: Tiled, grid: tuple[int, int], arguments: Seque
 
 
 class _Offsets(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("codes", "high", "d", "m", "sub", "msub", "powers"))
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("codes", "high", "d", "m", "sub", "msub", "power"))
 
 
 class _Gated(ctypes.Structure):
@@ -109,7 +109,7 @@ def _multiply(
         (blocks, 1),
         (
             pointer(weight.data),
-            _Offsets(*tiled_offsets(weight), powers_offset(weight)),
+            _Offsets(*tiled_offsets(weight), power_offset(weight)),
             pointer(x),
             pointer(row_scale),
             pointer(bias),
@@ -163,7 +163,7 @@ def multiply_exact(
         (min(blocks, multiprocessors(device)), -(-y.shape[0] // (8 * shape.nt))),
         (
             pointer(weight.data),
-            _Offsets(*tiled_offsets(weight), powers_offset(weight)),
+            _Offsets(*tiled_offsets(weight), power_offset(weight)),
             pointer(words),
             pointer(sa),
             pointer(asum),
@@ -181,15 +181,13 @@ def fast_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> FastS
     """The form of wide.cu, or else of fast.cu, for so many tokens, 1 .. MOST_TOKENS."""
     nt, tiles, name = token_tiles(num_tokens), num_tiles(weight.shape), weight.format.name
     count = multiprocessors(device)
-    shape = wide_shape(nt, tiles, weight.shape[1] // 32, name, count) or fast_shape(nt, tiles, name, count)
-    return replace(shape, faint=int(weight.is_faint))
+    return wide_shape(nt, tiles, weight.shape[1] // 32, name, count) or fast_shape(nt, tiles, name, count)
 
 
 def gated_shape_of(num_tokens: int, weight: Tiled, device: torch.device) -> WideShape | None:
     """The form of wide.cu that ends a gated layer's first product, if it has one for so many tokens."""
     nt, tiles, name = token_tiles(num_tokens), num_tiles(weight.shape), weight.format.name
-    shape = gated_shape(nt, tiles, weight.shape[1] // 32, name, multiprocessors(device))
-    return shape and replace(shape, faint=int(weight.is_faint))
+    return gated_shape(nt, tiles, weight.shape[1] // 32, name, multiprocessors(device))
 
 
 def takes_fused(num_tokens: int, weight: Tiled) -> bool:

@@ -48,7 +48,7 @@ class _Form:
 
 @dataclass(frozen=True)
 class FastShape(_Form):
-    """Of fast.cu, whose first lines say what the letters stand for; faint is 0 or 1."""
+    """Of fast.cu, whose first lines say what the letters stand for."""
 
     mt: int
     nt: int
@@ -56,7 +56,6 @@ class FastShape(_Form):
     tg: int
     sb: int
     stages: int
-    faint: int = 0
 
     @property
     def threads(self) -> int:
@@ -69,7 +68,7 @@ class FastShape(_Form):
 
 @dataclass(frozen=True)
 class WideShape(_Form):
-    """Of wide.cu; faint is 0 or 1, gated 0, 1 or 2."""
+    """Of wide.cu; gated is 0, 1 or 2."""
 
     nt: int
     rg: int
@@ -77,7 +76,6 @@ class WideShape(_Form):
     parts: int
     sb: int
     stages: int
-    faint: int = 0
     gated: int = 0
 
     @property

@@ -5,7 +5,7 @@
 // COPIERS warps copy. The others make fragments of a tile each, KG groups of them by turns of BATCH blocks; four of them are
 // a warpgroup, which multiplies the fragments by all tokens while they make the next. Sums meet in shared memory.
 // Gated: half of the tiles are of the gate, and int8 blocks are stored (gating.cuh).
-// Compiled with FORMAT, NT (tiles of 8 tokens), RG, KG, PARTS, SB, STAGES, FAINT (see halves.cuh), GATED (0; 1: where no block
+// Compiled with FORMAT, NT (tiles of 8 tokens), RG, KG, PARTS, SB, STAGES, GATED (0; 1: where no block
 // owns tiles twice; 2: with memory of its own; both with KG and PARTS of 1), REGISTERS. K is a multiple of 32 * SB * PARTS;
 // with PARTS > 1 no block owns tiles twice.
 #include "copying.cuh"
@@ -61,7 +61,7 @@ extern "C" __global__ void __maxnreg__(REGISTERS)
         wait_for_previous();
         const int tile = warp % TILES, kg = warp / TILES, g = lane / 4, t = lane % 4;
         u8* meeting = memory + STAGES * STAGE_BYTES + tile * NT * 512 + lane * 16;  // [KG][TILES][NT][32] of four sums
-        const Powers powers = powers_of<F>(data + at.powers);
+        const Powers powers = powers_of<F>(data + at.power);
         if ((int)threadIdx.x < num_tokens)  // now: at the end their loads would be waited for
             factors[threadIdx.x] = row_scale[threadIdx.x] * (powers.restore * scale);
         sync_some(1, WARPS * 32);

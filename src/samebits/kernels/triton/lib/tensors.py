@@ -44,7 +44,7 @@ class Tiled:
     """A weight [N, K] (or [E, N, K]) in a block format, rearranged for these kernels; see lib/weights.py.
 
     data      uint8 [bytes], on the device, 16-byte aligned
-    is_faint  whether a row has scales so small that it takes two powers of two to bring them near 1
+    is_faint  whether a row's values are too far below the weight's largest for products in float16 that share a power
     """
 
     format: BlockFormat

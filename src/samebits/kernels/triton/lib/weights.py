@@ -18,8 +18,8 @@ sub     q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit scales; q6_k, q3_k: int8 [t
         twice; nvfp4: the e4m3 bytes, uint8 [tiles][nb][16][2]; q2_k: alike, scales in bits 0-3 and mins in bits 4-7.
 msub    q4_k, q5_k: uint8 [tiles][nb][16], the 6-bit mins.
 
-At the end, of all formats, lie two powers of two, each as float16 twice: together they bring the largest scale or
-offset near a 16th of float16's end. The second is 1 unless the first, which is at most 2^15, is not enough.
+At the end, of all formats, lies a power of two, as float16 and twice: it brings the largest scale or offset near a
+16th of float16's end, and is at most 2^15.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TILE = 16
 CHUNK = 8  # blocks that are summed in one chain: a super-block of the k-quants
 ALIGN = 256
 LARGEST_HALF = 65504.0
-FAINT = 2.0**-9  # what a row's values do not reach where products in float16 need the second power
+FAINT = 2.0**4  # times the power: values of a row below it have less than some 8 bits in products in float16
 LARGEST_SUB = {"q4_k": 63, "q5_k": 63, "q6_k": 128}  # by which a super-block's d may be multiplied
 SLAB_TILES = 256  # tiles rearranged at once: what limits the memory a rearrangement takes beside its result
 
@@ -79,7 +79,7 @@ def plane_offsets(format_name: str, num_rows: int, k: int) -> dict[str, int]:
     for plane in PLANES[format_name]:
         offsets[plane] = at
         at += -(-tiles * _tile_bytes(format_name, plane, k) // ALIGN) * ALIGN
-    return {**offsets, "powers": at, "end": at + ALIGN}
+    return {**offsets, "power": at, "end": at + ALIGN}
 
 
 def tiled_bytes(fmt: BlockFormat, shape: tuple[int, ...]) -> int:
@@ -97,25 +97,24 @@ def _code_bits(format_name: str) -> int:
     return (PLANES[format_name]["codes"] + PLANES[format_name].get("high", 0)) * 8 // BLOCK
 
 
-def powers_offset(x: Tiled) -> int:
-    """Where the powers begin."""
-    return plane_offsets(x.format.name, TILE * num_tiles(x.shape), x.shape[-1])["powers"]
+def power_offset(x: Tiled) -> int:
+    """Where the power begins."""
+    return plane_offsets(x.format.name, TILE * num_tiles(x.shape), x.shape[-1])["power"]
 
 
-def with_powers(x: Tiled) -> Tiled:
-    """A weight whose scales are in place, with its powers written; says whether it is faint."""
+def with_power(x: Tiled) -> Tiled:
+    """A weight whose scales are in place, with its power written; says whether it is faint."""
     views, is_faint = plane_views(x), False
-    powers = torch.ones(2, dtype=torch.float16, device=x.data.device)
+    power = torch.ones((), dtype=torch.float32, device=x.data.device)
     if PLANES[x.format.name].get("d") == 2 and views["d"].numel():
         planes = torch.stack([views[plane].view(torch.float16) for plane in ("d", "m") if plane in views])
         of_rows = planes.unflatten(2, (-1, TILE)).abs().amax(dim=2).float() * LARGEST_SUB.get(x.format.name, 1)
         exponent = torch.frexp(LARGEST_HALF / 16 / of_rows.max().clamp(min=1e-9)).exponent - 1
-        first = exponent.clamp(-14, 15)
-        powers = torch.ldexp(powers.float(), torch.stack([first, (exponent - first).clamp(0, 11)])).half()
+        power = torch.ldexp(power, exponent.clamp(-14, 15))
         of_rows[0] *= 2 ** _code_bits(x.format.name)
-        values = of_rows.amax(dim=0)
-        is_faint = not x.data.is_meta and bool(((values > 0) & (values < FAINT)).any())
-    x.data[powers_offset(x) :][:8] = powers.repeat_interleave(2).view(torch.uint8)
+        raised = of_rows.amax(dim=0) * power
+        is_faint = not x.data.is_meta and bool(((raised > 0) & (raised < FAINT)).any())
+    x.data[power_offset(x) :][:4] = power.half().expand(2).contiguous().view(torch.uint8)
     return replace(x, is_faint=is_faint)
 
 
@@ -144,7 +143,7 @@ def tile_weight(x: Blocks) -> Tiled:
             at = e * tiles + first
             for plane, part in _planes(x.format, _whole_tiles(rows)).items():
                 views[plane][at : at + part.shape[0]] = part.reshape(part.shape[0], -1)
-    return with_powers(tiled)
+    return with_power(tiled)
 
 
 def _whole_tiles(rows: torch.Tensor) -> torch.Tensor:

@@ -209,7 +209,7 @@ def _streamed_gate(
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """gemm_silu_q8 in one launch, for as many tokens and rows as kernels/cuda has a form for."""
     num_tokens, device = codes.shape[0], codes.device
-    if not _is_streamed(codes, weight) or takes_fused(num_tokens, weight):
+    if not _is_streamed(codes, weight) or weight.is_faint or takes_fused(num_tokens, weight):
         return None
     shape = gated_shape_of(num_tokens, weight, device)
     if shape is None:
@@ -231,8 +231,9 @@ def _product(
 ) -> torch.Tensor:
     """float32 [T, N], neither of them 0, for more than MOST_ALONE tokens, or as many as kernels/cuda serves."""
     if _is_streamed(codes, weight):
-        if takes_fused(codes.shape[0], weight):
-            return gemm_streamed(codes, scales, weight, bias, op_name, fused=True)
+        is_fused = takes_fused(codes.shape[0], weight)
+        if is_fused or weight.is_faint:
+            return gemm_streamed(codes, scales, weight, bias, op_name, fused=is_fused)
         return _streamed_tokens(codes, scales, weight, bias, op_name)
     if codes.shape[0] <= MOST_SOME or INTERPRETED:
         return _some_tokens(codes, scales, weight, bias, op_name)
