@@ -96,13 +96,26 @@ def test_gated_forms_fit_a_multiprocessor(name: str) -> None:
             assert shape.gated == (1 if -(-tiles // shape.tiles) <= H200 else 2)
 
 
-@pytest.mark.parametrize(("case_id", "gated"), [("many-rows", 1), ("more-rows", 2)])
-def test_cases_of_gemm_silu_q8_reach_gated_forms(case_id: str, gated: int) -> None:
+@pytest.mark.parametrize(
+    ("case_id", "form"), [("many-rows", (2, 1)), ("more-rows", (4, 1)), ("more-rows-and-tokens", (2, 2))]
+)
+def test_cases_of_gemm_silu_q8_reach_gated_forms(case_id: str, form: tuple[int, int]) -> None:
     case = find_case(OPS["gemm_silu_q8"], case_id)
     dims, name = case.dims, case.formats["weight"]
     shape = gated_shape(token_tiles(dims["T"]), 4 * dims["HB"], dims["NB"], name, H200)
     assert shape
-    assert shape.gated == gated
+    assert (shape.rg, shape.gated) == form
+
+
+@pytest.mark.parametrize(
+    ("case_id", "rg"), [("some-tokens-many-rows", 2), ("many-tokens-many-rows", 2), ("some-tokens-more-rows", 4)]
+)
+def test_cases_of_gemm_q8_reach_wide_forms(case_id: str, rg: int) -> None:
+    case = find_case(OPS["gemm_q8"], case_id)
+    dims, name = case.dims, case.formats["weight"]
+    shape = wide_shape(token_tiles(dims["T"]), dims["N"] // 16, dims["NB"], name, H200)
+    assert shape
+    assert shape.rg == rg
 
 
 def test_rows_are_shared_out_evenly() -> None:

@@ -80,6 +80,7 @@ def _case(case_id: str, t: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
         _case("few-tokens-many-rows", 5, 16384, 512, "q4_0"),
         _case("some-tokens-many-rows", 40, 16384, 512, "q4_k"),
         _case("many-tokens-many-rows", 100, 8704, 128, "q5_0"),
+        _case("some-tokens-more-rows", 40, 16960, 256, "q4_0"),
         _case("decode-llama-7b", 1, 11008, 4096, "q4_k", full=True),
     ],
     invariant_axes=("T",),

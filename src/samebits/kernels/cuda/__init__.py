@@ -6,7 +6,7 @@ backend: the launchers in kernels/triton choose them where a device has them, an
 nvrtc.py     source to machine code, in a cache on disk
 modules.py   machine code to launches on torch's streams
 hopper.py    the devices that are served
-lib          headers of all: barriers and copies, matrix instructions of warpgroups
+lib          headers of all: barriers and copies, matrix instructions of warpgroups, int8 blocks
 products     the sources, and which of their forms serves when
 attention    the same
 rows         rows into int8 blocks, and into what wide.cu multiplies

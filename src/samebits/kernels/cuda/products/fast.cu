@@ -14,6 +14,7 @@ using Stage = TileStage<F, SB>;
 static constexpr int A_BYTES = (MT * Stage::bytes + 127) / 128 * 128;
 static constexpr int B_BLOCK = NT * 512;  // bytes of a block of 32 for all tokens
 static constexpr int STAGE_BYTES = A_BYTES + SB * B_BLOCK;
+static_assert(NT * 8 <= WARPS * 32);  // a thread takes a token's factor
 
 __device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm(

@@ -5,6 +5,7 @@
 // of the tokens: it gets the sums of its partner for these and gives its own for the others.
 #pragma once
 #include "halves.cuh"
+#include "int8_blocks.cuh"
 
 struct Gated {  // where blocks go, and what quantize_q8 refuses
     signed char* codes;
@@ -24,8 +25,7 @@ struct Gating {
     static constexpr int scales = codes + TOKENS * ROWS, bytes = scales + TOKENS * HALF * 2;
 
     __device__ __forceinline__ static float silu_times(float gate, float up) {
-        const float x = __fdividef(gate, 1.0f + __expf(-gate)) * up;
-        return fabsf(x) < 8.8817842e-16f ? 0.0f : x;
+        return settled(__fdividef(gate, 1.0f + __expf(-gate)) * up);
     }
 
     // All warps of the tiles come here. unit: which HALF tiles of `half_tiles` these are; memory: 16-byte aligned.
@@ -59,8 +59,7 @@ struct Gating {
                 const float own = is_up ? sums[4 * (MINE + j) + i] : sums[4 * j + i];
                 const float factor = factors[first + j * 8 + 2 * t + i % 2];
                 x[j][i] = silu_times((is_up ? other[i] : own) * factor, (is_up ? own : other[i]) * factor);
-                // magnitudes are ordered as their bits are, NaN above all
-                of_token[j][i % 2] = max(of_token[j][i % 2], __float_as_uint(x[j][i]) & 0x7FFFFFFF);
+                of_token[j][i % 2] = max(of_token[j][i % 2], magnitude_of(x[j][i]));
             }
 #pragma unroll
             for (int c = 0; c < 2; c++) {
@@ -78,15 +77,14 @@ struct Gating {
             for (int c = 0; c < 2; c++) {
                 const u32 token = first + j * 8 + 2 * t + c;
                 const float amax = __uint_as_float(max(of_token[j][c], largest[((tile ^ 1) * MINE + j) * 8 + 2 * t + c]));
-                const bool is_alive = amax >= to.smallest;
                 if (is_row && token < num_tokens && !(amax <= to.largest)) *to.fault = to.fault_number;
-                const float by = is_alive ? __fdividef(127.0f, amax) : 0.0f;
+                const float by = block_factor(amax, to.smallest);
                 if (g == 0 && here % 2 == 0)
-                    *(float*)(memory + scales + (token * (HALF / 2) + here / 2) * 4) = is_alive ? amax * (1.0f / 127) : 0.0f;
+                    *(float*)(memory + scales + (token * (HALF / 2) + here / 2) * 4) = block_scale(amax, to.smallest);
 #pragma unroll
                 for (int r = 0; r < 2; r++)
                     memory[codes + token * ROWS + here * 16 + row_of(F, g, r)] =
-                        (u8)min(127, max(-127, __float2int_rn(x[j][2 * r + c] * by)));
+                        (u8)code_of(x[j][2 * r + c], by);
             }
         sync_some(1, TILES * 32);
         for (int i = threadIdx.x; i < TOKENS * HALF; i += TILES * 32) {

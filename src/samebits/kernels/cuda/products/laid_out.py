@@ -1,4 +1,4 @@
-"""Activations as exact.cu or wide.cu takes them, written beside their rows by the kernel that makes these: no launch.
+"""Activations as exact.cu or wide.cu takes them, written by the kernel that makes their rows, which saves a launch.
 
 A tensor of codes carries them along. A view or a copy of it does not, and codes that come with other scales, or that
 were written since, have outgrown them: then the product lays its activations out itself.

@@ -185,13 +185,22 @@ def wide_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multi
             parts = 2 if 2 * units <= multiprocessors and num_blocks % (2 * sb) == 0 else 1
             if (rg == 1) != (parts * units <= multiprocessors):
                 continue
-            shape = WideShape(nt, rg, 2 if rg == 1 else 1, parts, sb, stages)
-            while shape.shared_bytes(format_name) > MOST_SHARED_BYTES and shape.stages > FEWEST_STAGES[rg]:
-                shape = replace(shape, stages=shape.stages - 1)
-            shares_fit = nt % (shape.kg * shape.parts) == 0
-            if shares_fit and num_blocks % (sb * parts) == 0 and shape.shared_bytes(format_name) <= MOST_SHARED_BYTES:
+            kg = 2 if rg == 1 else 1
+            if nt % (kg * parts) or num_blocks % (sb * parts):
+                continue
+            shape = _with_room(WideShape(nt, rg, kg, parts, sb, stages), format_name)
+            if shape is not None:
                 return shape
     return None
+
+
+def _with_room(shape: WideShape, format_name: str) -> WideShape | None:
+    """The form, with fewer stages where a format needs room; None where it then has too few."""
+    while shape.shared_bytes(format_name) > MOST_SHARED_BYTES:
+        if shape.stages == FEWEST_STAGES[shape.rg]:
+            return None
+        shape = replace(shape, stages=shape.stages - 1)
+    return shape
 
 
 def gated_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, multiprocessors: int) -> WideShape | None:
@@ -199,12 +208,8 @@ def gated_shape(nt: int, num_tiles: int, num_blocks: int, format_name: str, mult
     shape = wide_shape(nt, num_tiles, num_blocks, format_name, multiprocessors)
     if shape is None or shape.kg * shape.parts > 1:
         return None
-    if -(-num_tiles // shape.tiles) <= multiprocessors:
-        return replace(shape, gated=1)
-    shape = replace(shape, gated=2)
-    while shape.shared_bytes(format_name) > MOST_SHARED_BYTES and shape.stages > FEWEST_STAGES[shape.rg]:
-        shape = replace(shape, stages=shape.stages - 1)
-    return shape if shape.shared_bytes(format_name) <= MOST_SHARED_BYTES else None
+    has_one_round = -(-num_tiles // shape.tiles) <= multiprocessors
+    return _with_room(replace(shape, gated=1 if has_one_round else 2), format_name)
 
 
 def exact_width(num_tokens: int) -> int:

@@ -4,6 +4,7 @@
 // comes near the largest float: a result is 2^-SHIFT times its sum.
 #pragma once
 #include "formats.cuh"
+#include "int8_blocks.cuh"
 
 __host__ __device__ constexpr int shift_of(int f) { return f == q4_0 ? 4 : f == q5_0 ? 3 : f == q6_k ? 2 : 0; }
 
@@ -22,8 +23,6 @@ struct Operand {  // a block of 32 of rows g and g + 8: codes in the order of th
 __device__ __forceinline__ float from_e4m3(u32 byte) {
     return __fmul_rn(from_half((u16)((byte & 0x7F) << 7 | (byte & 0x80) << 8)), 256.0f);
 }
-
-__device__ __forceinline__ float settled(float x) { return fabsf(x) < 8.8817842e-16f ? 0.0f : x; }  // 2^-50
 
 // Four-bit codes of an even table entry pair: the low and the high nibbles of a word as int8, looked up in 16 bytes.
 __device__ __forceinline__ void look_up(u32 w, u32 t0, u32 t1, u32 t2, u32 t3, u32& low, u32& high) {

@@ -23,6 +23,7 @@ using Stage = TileStage<F, SB>;
 static constexpr int A_BYTES = (TILES * Stage::bytes + 127) / 128 * 128;
 static constexpr int B_BLOCK = NT * 512;  // bytes of a block of 32 for all tokens
 static constexpr int STAGE_BYTES = A_BYTES + SB * B_BLOCK;
+static_assert(NT * 8 <= WARPS * 32);  // a thread takes a token's factor
 static_assert(GATED == 0 || KG * PARTS == 1);
 static constexpr int SHARES = KG * PARTS;             // of the sums of a tile
 static constexpr int SHARE = NT / SHARES;             // tiles of tokens whose results a warp stores

@@ -3,10 +3,9 @@
 //
 // A block owns a row, a thread 16 elements of it: half a block of 32. Sums are in an order of their own, for the fast tier.
 // Compiled with K (a multiple of 512, 16384 at most), NORMED (0 or 1).
-#include "pipeline.cuh"
+#include "int8_blocks.cuh"
 
 static constexpr int WARPS = K / 512;
-static constexpr float SETTLED = 8.8817842e-16f;  // 2^-50
 
 struct Rows {
     const float* x;
@@ -22,8 +21,6 @@ struct Numbers {
     int fault_number, width;  // width: tiles of 8 tokens
     float eps, smallest, largest;  // magnitudes of a block, between which it has codes other than 0 and none is refused
 };
-
-__device__ __forceinline__ float settle(float x) { return fabsf(x) < SETTLED ? 0.0f : x; }
 
 __device__ __forceinline__ void load(float (&to)[16], const float* from) {
 #pragma unroll
@@ -53,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows row
         float before[16], sum = 0.0f;
         load(before, rows.residual + first);
 #pragma unroll
-        for (int i = 0; i < 16; i++) v[i] = settle(v[i] + before[i]), sum = fmaf(v[i], v[i], sum);
+        for (int i = 0; i < 16; i++) v[i] = settled(v[i] + before[i]), sum = fmaf(v[i], v[i], sum);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             ((float4*)(rows.residual + first))[i] = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
@@ -64,15 +61,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows row
         float total = 0.0f;
 #pragma unroll
         for (int w = 0; w < WARPS; w++) total += sums[w];
-        const float factor = rsqrtf(settle(total) * (1.0f / K) + numbers.eps);
+        const float factor = rsqrtf(settled(total) * (1.0f / K) + numbers.eps);
 #pragma unroll
-        for (int i = 0; i < 16; i++) v[i] = settle(settle(v[i] * factor) * by[i]);
+        for (int i = 0; i < 16; i++) v[i] = settled(settled(v[i] * factor) * by[i]);
     }
 
-    // Magnitudes are ordered as their bits are, NaN above all.
     u32 magnitude = 0;
 #pragma unroll
-    for (int i = 0; i < 16; i++) magnitude = max(magnitude, __float_as_uint(v[i]) & 0x7FFFFFFF);
+    for (int i = 0; i < 16; i++) magnitude = max(magnitude, magnitude_of(v[i]));
     magnitude = max(magnitude, __shfl_xor_sync(0xffffffff, magnitude, 1));
     const u32 of_warp = __reduce_max_sync(0xffffffff, magnitude);
     if (lane == 0) magnitudes[warp] = of_warp;
@@ -80,11 +76,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows row
     u32 of_row = 0;
 #pragma unroll
     for (int w = 0; w < WARPS; w++) of_row = max(of_row, magnitudes[w]);
-    auto scale_of = [&](float amax) { return amax >= numbers.smallest ? amax * (1.0f / 127) : 0.0f; };
-    const float amax = __uint_as_float(magnitude), scale = scale_of(amax);
+    const float amax = __uint_as_float(magnitude), scale = block_scale(amax, numbers.smallest);
     if (!(amax <= numbers.largest)) *rows.fault = numbers.fault_number;
-    const float to_code = scale > 0.0f ? __fdividef(127.0f, amax) : 0.0f;
-    u32 power = __float_as_uint(scale_of(__uint_as_float(of_row))) & 0x7F800000;
+    const float to_code = block_factor(amax, numbers.smallest);
+    u32 power = __float_as_uint(block_scale(__uint_as_float(of_row), numbers.smallest)) & 0x7F800000;
     if (power == 0) power = 0x3F800000;
     const float to_half = scale * __uint_as_float(0x7F000000 - power);
 
@@ -93,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows row
     for (int f = 0; f < 4; f++) {
         int c[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) c[i] = min(127, max(-127, __float2int_rn(v[4 * f + i] * to_code)));
+        for (int i = 0; i < 4; i++) c[i] = code_of(v[4 * f + i], to_code);
         words[f] = (c[0] & 255) | (c[1] & 255) << 8 | (c[2] & 255) << 16 | (u32)c[3] << 24;
         even[f] = halves((float)c[0] * to_half, (float)c[2] * to_half);
         odd[f] = halves((float)c[1] * to_half, (float)c[3] * to_half);
