@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from toy_llama import EVERYTHING, as_bytes, ops_of, run_node, without
@@ -13,6 +14,7 @@ from samebits.ops.build import OpBuilder, infer_specs
 from samebits.passes import run_pipeline
 from samebits.passes.decompose import decompose
 from samebits.passes.join import join
+from samebits.passes.take_rows import take_rows
 from samebits.verify.scenes import Tensors
 from samebits.verify.stated_graphs import mixture
 
@@ -43,6 +45,17 @@ def test_every_pass_keeps_every_bit(step: int) -> None:
 
     run_pipeline(graph, EVERYTHING, compare)
     assert len(texts) > 4
+
+
+@pytest.mark.parametrize("step", [FEW_TOKENS, MANY_TOKENS])
+def test_experts_compute_only_the_rows_that_are_asked_for(step: int) -> None:
+    whole = mixture(0)
+    graph = replace(whole, outputs=whole.outputs[-1:])  # those of `out_rows`
+    after = take_rows(graph, EVERYTHING)
+    experts = [node.outputs[0].spec.shape[0] for node in after.nodes if node.op.name == "expert_gemm"]
+    assert [rows.name for rows in experts] == ["R"] * 9
+    tensors = Tensors(graph, 0)
+    assert results(after, tensors, step) == results(graph, tensors, step)
 
 
 BACKENDS = {

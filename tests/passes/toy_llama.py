@@ -25,7 +25,10 @@ EVERYTHING = lambda node: None  # noqa: E731  (a backend with a kernel for every
 
 @dataclass(frozen=True)
 class Config:
-    """Formats by the last part of a weight's name; `act` is that of the activations."""
+    """Formats by the last part of a weight's name; `act` is that of the activations.
+
+    asks: logits of the rows that a step's `out_rows` names, and of no others.
+    """
 
     formats: dict[str, str] = field(default_factory=dict)
     default: str = "f32"
@@ -33,6 +36,7 @@ class Config:
     act: str = "f32"
     cache: str = "f16"
     layers: int = 2
+    asks: bool = False
 
     def format_of(self, name: str) -> str:
         return self.formats.get(name.rpartition(".")[2], self.default)
@@ -48,6 +52,7 @@ class ToyLlama:
         tokens, after = Sym("T", MAX_TOKENS), Sym("B", MAX_SEQUENCES, plus=1)
         dims = {"token_ids": tokens, "positions": tokens, "batch_indices": tokens, "qo_indptr": after}
         dims |= {"kv_indptr": after, "kv_indices": Sym("NI", PAGES), "kv_last_page_len": Sym("B", MAX_SEQUENCES)}
+        dims |= {"out_rows": Sym("R", MAX_TOKENS)} if config.asks else {}
         self.step = {name: self.b.input(name, t_f(dim, fmt="i32")) for name, dim in dims.items()}
         self.table = self.b.input("rope_table", t_f(MAX_POSITIONS, HEAD // 2, 2), "weight")
 
@@ -84,7 +89,10 @@ class ToyLlama:
         for i in range(self.config.layers):
             h, pair = self.layer(h, f"layers.{i}")
             caches += pair
-        logits = self.linear(self.b.rms_norm(h, self.weight("norm", WIDTH, fmt="f32")), "head", VOCAB, WIDTH)
+        h = self.b.rms_norm(h, self.weight("norm", WIDTH, fmt="f32"))
+        if self.config.asks:
+            h = self.b.embedding(h, self.step["out_rows"], format=self.config.act)
+        logits = self.linear(h, "head", VOCAB, WIDTH)
         return self.b.finish(logits, *caches)
 
 
@@ -105,6 +113,7 @@ def step_inputs(lengths: tuple[int, ...], new: tuple[int, ...]) -> dict[str, Hos
         "kv_indptr": np.concatenate([[0], np.cumsum(counts)]),
         "kv_indices": Stream("pages").permutation(PAGES)[: sum(counts)],
         "kv_last_page_len": np.array(last),
+        "out_rows": np.cumsum(new)[::-1] - 1,
     }
     return {name: array.astype(np.int32) for name, array in arrays.items()}
 
@@ -209,6 +218,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "one bias": {"default": "f16", "bias": ("k",), "cache": "f32"},
     "f16 activations": {"default": "f16", "act": "f16", "bias": ("q", "k", "v")},
+    "rows asked for": {"formats": MIXED, "default": "q8_0", "bias": ("o", "down"), "asks": True},
+    "rows asked for, f16 activations": {"default": "f16", "act": "f16", "asks": True},
 }
 STEPS = {
     "prefill": step_inputs((9,), (9,)),

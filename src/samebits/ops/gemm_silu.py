@@ -70,6 +70,8 @@ def _case(case_id: str, t: int, half: int, k: int, fmt: str, **kw: Any) -> Case:
         _case("many-rows", 20, 4320, 256, "q4_0"),
         _case("more-rows", 40, 8480, 256, "q4_0"),
         _case("more-rows-and-tokens", 70, 8480, 256, "q4_k"),
+        _case("prompt", 130, 128, 96, "q4_0"),
+        _case("prompt-of-tiles", 200, 384, 256, "q4_k"),
     ],
     invariant_axes=("T",),
     check=_check,

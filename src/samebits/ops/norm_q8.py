@@ -52,6 +52,7 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
         _case("f32-residual-bf16-x", 3, 96, {"x": "bf16"}),
         _case("zero-rows", 0, 64),
         _case("many-rows", 40, 1024),
+        _case("prompt-rows", 130, 512),
         *(_case(name, 4, m[0]) for name, m in MODELS.items()),
     ],
     invariant_axes=("...",),

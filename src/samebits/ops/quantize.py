@@ -46,6 +46,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
         Case("smollm2-135m", {"...": (5,), "NB": 18}),
         Case("llama-7b", {"...": (4,), "NB": 344}),
         Case("many-rows", {"...": (20,), "NB": 32}),
+        Case("prompt-rows", {"...": (130,), "NB": 16}),
         Case("zero-rows", {"...": (0,), "NB": 2}),
     ],
     invariant_axes=("...",),

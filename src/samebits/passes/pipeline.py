@@ -11,6 +11,7 @@ from samebits.passes.fuse import fuse
 from samebits.passes.join import join
 from samebits.passes.rules import Supports
 from samebits.passes.share_quantization import share_quantization
+from samebits.passes.take_rows import take_rows
 
 Pass = Callable[[Graph, Supports], Graph]
 Trace = Callable[[str, Graph], None]
@@ -23,6 +24,7 @@ def _canonicalize(graph: Graph, supports: Supports) -> Graph:
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("canonicalize", _canonicalize),
+    ("take_rows", take_rows),
     ("fuse", fuse),
     ("join", join),  # after fuse: biases are inside their products by then
     ("canonicalize joined", _canonicalize),  # slices of the joined product

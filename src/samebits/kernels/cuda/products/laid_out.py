@@ -1,4 +1,4 @@
-"""Activations as exact.cu or wide.cu takes them, written by the kernel that makes their rows, which saves a launch.
+"""Activations as products take them, written by the kernel that makes their rows, which saves a launch.
 
 A tensor of codes carries them along. A view or a copy of it does not, and codes that come with other scales, or that
 were written since, have outgrown them: then the product lays its activations out itself.
@@ -15,7 +15,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.cuda.hopper import is_served
 from samebits.kernels.cuda.products.shapes import exact_width
 
-LAID_OUT, FRAGMENTS = "samebits_laid_out", "samebits_fragments"
+LAID_OUT, VALUES = "samebits_laid_out", "samebits_values"
 # Of a tier, that are laid out for exact.cu: for more than 16 the fast one has wide.cu.
 MOST_TOKENS = {Tier.FAST: 16, Tier.PORTABLE: 128}
 
@@ -35,11 +35,11 @@ class LaidOut:
 
 
 @dataclass(frozen=True)
-class Fragments:
-    """Tokens as wide.cu takes them: `fragments` of kernels/triton/products/fast/activations.py, with columns.
+class Values:
+    """Tokens in float16, as the fast tier's products take them: see kernels/triton/products/fast/activations.py.
 
-    width       tiles of 8 tokens
-    x           words of two float16 [K / 32, width, 128]
+    width       tiles of 8 tokens, 0 for rows
+    x           words of two, [K / 32, width, 128], for wide.cu: its `fragments`, with columns; or float16 [T, K]
     row_scales  float32 [T]
     """
 
@@ -48,7 +48,7 @@ class Fragments:
     row_scales: torch.Tensor
 
 
-def _carry(codes: torch.Tensor, scales: torch.Tensor, name: str, made: LaidOut | Fragments) -> None:
+def _carry(codes: torch.Tensor, scales: torch.Tensor, name: str, made: LaidOut | Values) -> None:
     """With the versions of what it was made of, which writing raises."""
     setattr(codes, name, (made, codes._version, scales, scales._version))
 
@@ -63,8 +63,8 @@ def _carried(codes: torch.Tensor, scales: torch.Tensor, name: str) -> Any:
 
 
 def carries(codes: torch.Tensor) -> tuple[bool, ...]:
-    """Whether a tensor carries anything along, in either order."""
-    return tuple(hasattr(codes, name) for name in (LAID_OUT, FRAGMENTS))
+    """Whether a tensor carries codes along, and values."""
+    return tuple(hasattr(codes, name) for name in (LAID_OUT, VALUES))
 
 
 def beside(codes: torch.Tensor, scales: torch.Tensor, tier: Tier) -> dict[str, Any]:
@@ -88,12 +88,12 @@ def laid_out(codes: torch.Tensor, scales: torch.Tensor) -> LaidOut | None:
     return made
 
 
-def carry_fragments(codes: torch.Tensor, scales: torch.Tensor, made: Fragments) -> None:
-    """Lets codes carry along what was made of them and of these scales for wide.cu."""
-    _carry(codes, scales, FRAGMENTS, made)
+def carry_values(codes: torch.Tensor, scales: torch.Tensor, made: Values) -> None:
+    """Lets codes carry along their values with these scales."""
+    _carry(codes, scales, VALUES, made)
 
 
-def carried_fragments(codes: torch.Tensor, scales: torch.Tensor, width: int) -> Fragments | None:
-    """What codes carry for wide.cu, if it is of these codes and scales as they are now, and of that width."""
-    made: Fragments | None = _carried(codes, scales, FRAGMENTS)
+def carried_values(codes: torch.Tensor, scales: torch.Tensor, width: int) -> Values | None:
+    """The values that codes carry, if they are of these codes and scales as they are now, and of that width."""
+    made: Values | None = _carried(codes, scales, VALUES)
     return made if made is not None and made.width == width else None

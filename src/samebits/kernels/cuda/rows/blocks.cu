@@ -1,8 +1,9 @@
-// Rows [T, K] of float32 as int8 blocks of 32, and as the fragments that wide.cu takes (triton/products/fast/activations.py):
-// a launch less between them. NORMED: residual += x first, and what is cut into blocks is rms_norm(residual) * weight.
+// Rows [T, K] of float32 as int8 blocks of 32, and as the float16 values that products of the fast tier take
+// (triton/products/fast/activations.py), the fragments of wide.cu or plain rows: a launch less between them.
+// NORMED: residual += x first, and what is cut into blocks is rms_norm(residual) * weight.
 //
 // A block owns a row, a thread 16 elements of it: half a block of 32. Sums are in an order of their own, for the fast tier.
-// Compiled with K (a multiple of 512, 16384 at most), NORMED (0 or 1).
+// Compiled with K (a multiple of 512, 16384 at most), NORMED and PLAIN (0 or 1).
 #include "int8_blocks.cuh"
 
 static constexpr int WARPS = K / 512;
@@ -13,8 +14,8 @@ struct Rows {
     const float* weight;
     signed char* codes;
     float* scales;
-    u32* fragments;     // [K / 32][width][128] words
-    float* row_scales;  // a power of two each, that fragments are to be multiplied by
+    u32* values;        // two float16 to a word: fragments [K / 32][width][128], or rows [T][K / 2]
+    float* row_scales;  // a power of two each, that values are to be multiplied by
     int* fault;
 };
 struct Numbers {
@@ -83,21 +84,27 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows row
     if (power == 0) power = 0x3F800000;
     const float to_half = scale * __uint_as_float(0x7F000000 - power);
 
-    u32 words[4], even[4], odd[4];
+    u32 words[4], pairs[2][4];  // pairs: elements 0 and 2, 1 and 3 of each four; of plain rows 0 and 1, 2 and 3
 #pragma unroll
     for (int f = 0; f < 4; f++) {
         int c[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) c[i] = code_of(v[4 * f + i], to_code);
         words[f] = (c[0] & 255) | (c[1] & 255) << 8 | (c[2] & 255) << 16 | (u32)c[3] << 24;
-        even[f] = halves((float)c[0] * to_half, (float)c[2] * to_half);
-        odd[f] = halves((float)c[1] * to_half, (float)c[3] * to_half);
+        pairs[0][f] = halves((float)c[0] * to_half, (float)c[PLAIN ? 1 : 2] * to_half);
+        pairs[1][f] = halves((float)c[PLAIN ? 2 : 1] * to_half, (float)c[3] * to_half);
     }
     *(uint4*)(rows.codes + first) = make_uint4(words[0], words[1], words[2], words[3]);
     const u32 block = thread / 2, half = thread % 2;
     if (half == 0) rows.scales[(u64)token * (K / 32) + block] = scale;
-    u32* to = rows.fragments + ((u64)block * numbers.width + token / 8) * 128 + half * 64 + token % 8 * 4;
-    *(uint4*)to = make_uint4(even[0], even[1], even[2], even[3]);
-    *(uint4*)(to + 32) = make_uint4(odd[0], odd[1], odd[2], odd[3]);
+    if constexpr (PLAIN) {
+        uint4* to = (uint4*)(rows.values + first / 2);
+        to[0] = make_uint4(pairs[0][0], pairs[1][0], pairs[0][1], pairs[1][1]);
+        to[1] = make_uint4(pairs[0][2], pairs[1][2], pairs[0][3], pairs[1][3]);
+    } else {
+        u32* to = rows.values + ((u64)block * numbers.width + token / 8) * 128 + half * 64 + token % 8 * 4;
+        *(uint4*)to = make_uint4(pairs[0][0], pairs[0][1], pairs[0][2], pairs[0][3]);
+        *(uint4*)(to + 32) = make_uint4(pairs[1][0], pairs[1][1], pairs[1][2], pairs[1][3]);
+    }
     if (thread == 0) rows.row_scales[token] = __uint_as_float(power);
 }

@@ -20,7 +20,7 @@ ALIGN = 16  # bytes: what a descriptor asks of its base and of the distance of r
 
 
 @triton.jit
-def _tile_of(tile, tiles_t, tiles_n, GROUP: tl.constexpr):
+def tile_of(tile, tiles_t, tiles_n, GROUP: tl.constexpr):
     """The place of a tile, in an order that walks GROUP tiles of tokens before the next rows of the weight."""
     group = tile // (GROUP * tiles_n)
     first = group * GROUP
@@ -52,7 +52,7 @@ def _many(
     tiles_t = tl.cdiv(num_tokens, BT)
     tiles_n = tl.cdiv(N, BN)
     for tile in tl.range(tl.program_id(0), tiles_t * tiles_n, tl.num_programs(0), flatten=FLATTEN):
-        t, n = _tile_of(tile, tiles_t, tiles_n, GROUP)
+        t, n = tile_of(tile, tiles_t, tiles_n, GROUP)
         acc = tl.zeros([BT, BN], tl.float32)
         for step in tl.range(0, tl.cdiv(K, BK), num_stages=STAGES):
             x = x_desc.load([t * BT, step * BK])

@@ -189,8 +189,10 @@ def _dequantize(
     FORMAT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    GROUP: tl.constexpr,
     PTX: tl.constexpr,
 ):
+    """GROUP: 0, or rows of the first half and of the second by turns, so many of each."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first = tl.program_id(1) * BLOCKS
     planes = (high_at, d_at, m_at, sub_at, msub_at)
@@ -198,7 +200,11 @@ def _dequantize(
     element = tl.arange(0, BLOCKS * 16)
     block = first + element // 16
     mask = (row < num_rows)[:, None] & (block < nb)[None, :]
-    at = row.to(tl.int64)[:, None] * nb * 32 + (block * 32 + element % 16)[None, :]
+    to = row
+    if GROUP > 0:
+        within = row % (num_rows // 2)
+        to = within // GROUP * (2 * GROUP) + row // (num_rows // 2) * GROUP + within % GROUP
+    at = to.to(tl.int64)[:, None] * nb * 32 + (block * 32 + element % 16)[None, :]
     tl.store(y_ptr + at, low, mask=mask)
     tl.store(y_ptr + at + 16, high, mask=mask)
 
@@ -210,8 +216,11 @@ def planes_of(weight: Tiled) -> tuple[int, ...]:
     return tuple(offsets.get(name, 0) for name in ("high", "d", "m", "sub", "msub"))
 
 
-def dequantized(weight: Tiled) -> torch.Tensor:
-    """float16 [N, K], without the global scale of nvfp4."""
+def dequantized(weight: Tiled, group: int = 0) -> torch.Tensor:
+    """float16 [N, K], without the global scale of nvfp4.
+
+    group: 0, or rows of both halves by turns, so many of each, a divisor of N / 2.
+    """
     num_rows, k = weight.shape
     y = torch.empty(num_rows, k, dtype=torch.float16, device=weight.data.device)
     nb = k // BLOCK
@@ -226,6 +235,7 @@ def dequantized(weight: Tiled) -> torch.Tensor:
             weight.format.name,
             ROWS,
             BLOCKS,
+            group,
             PTX_HERE,
             num_warps=4,
             **FUSED,

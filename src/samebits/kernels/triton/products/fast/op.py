@@ -15,7 +15,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
-from samebits.kernels.cuda.products.laid_out import carried_fragments
+from samebits.kernels.cuda.products.laid_out import carried_values
 from samebits.kernels.cuda.products.launch import (
     MOST_TOKENS,
     fast_shape_of,
@@ -27,7 +27,7 @@ from samebits.kernels.cuda.products.launch import (
 )
 from samebits.kernels.cuda.products.shapes import FastShape, WideShape
 from samebits.kernels.record import OpCall
-from samebits.kernels.triton.lib.devices import PTX_HERE
+from samebits.kernels.triton.lib.devices import ON_AMD, PTX_HERE
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.scratch import counters
@@ -38,6 +38,7 @@ from samebits.kernels.triton.products.blocks.many.launch import gemm_streamed
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.fast.activations import fragments, widened
 from samebits.kernels.triton.products.fast.dequant import SERVED, dequantized, planes_of, values
+from samebits.kernels.triton.products.fast.gate import HALF, many_gated
 
 MOST_ALONE = 8
 MOST_SOME = 128
@@ -178,8 +179,14 @@ def _fragments(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What a form multiplies: carried along by the codes, or made of them."""
     is_wide = isinstance(shape, WideShape)
-    made = carried_fragments(codes, scales, shape.nt) if is_wide else None
+    made = carried_values(codes, scales, shape.nt) if is_wide else None
     return (made.x, made.row_scales) if made else fragments(codes, scales, op_name, shape.nt, is_wide)
+
+
+def _rows(codes: torch.Tensor, scales: torch.Tensor, op_name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """(float16 [T, K], float32 [T]): carried along by the codes, or made of them."""
+    made = carried_values(codes, scales, 0)
+    return (made.x, made.row_scales) if made else widened(codes, scales, op_name, "rows")
 
 
 def _streamed_tokens(
@@ -197,11 +204,19 @@ def _many_tokens(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
     num_tokens, n = codes.shape[0], weight.shape[0]
-    x, row_scale = widened(codes, scales, op_name, "rows")
+    x, row_scale = _rows(codes, scales, op_name)
     # Rows of the result lie a multiple of 16 bytes apart, as descriptors ask.
     y = torch.empty(num_tokens, -(-n // 4) * 4, dtype=torch.float32, device=codes.device)[:, :n]
     many(x, dequantized(weight), bias, y, row_scale, float(weight.scale))
     return y.contiguous()
+
+
+def _many_gate(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """gemm_silu_q8 of many tokens, for rows that fill tiles."""
+    if codes.shape[0] <= MOST_SOME or INTERPRETED or ON_AMD or weight.shape[0] % (2 * HALF):
+        return None
+    x, row_scale = _rows(codes, scales, "gemm_silu_q8")
+    return many_gated(x, dequantized(weight, HALF), row_scale, float(weight.scale))
 
 
 def _streamed_gate(
@@ -278,6 +293,7 @@ def gemm_silu_q8_fast(
         from samebits.kernels.triton.products.blocks.few.launch import gemv_silu_q8
 
         return gemv_silu_q8(codes, scales, weight)
-    if (gated := _streamed_gate(codes, scales, weight)) is not None:
+    gated = _streamed_gate(codes, scales, weight) or _many_gate(codes, scales, weight)
+    if gated is not None:
         return gated
     return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS, tier=Tier.FAST)
