@@ -33,7 +33,7 @@ def test_equal_layers_show_once_unless_all_are_asked_for(tmp_path: Path, command
     assert "layers.0-3 x4" in once
     assert once.count("attn.q ") == 1
     _, fused, _ = command("explain", model)
-    assert "layers.1-3 x3" in fused  # the first has no residual to add
+    assert "layers.1-2 x2" in fused  # the first has no residual to add, the last computes the rows asked for
     assert "ffn.gate+up" in fused
     _, every, _ = command("explain", model, "--unfused", "--all")
     assert every.count("attn.q ") == 4

@@ -11,6 +11,7 @@ from samebits.kernels.triton.lib.elementary import exp, log2, recip
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.ops import state
 
 LN2 = tl.constexpr(float(state.LN2))
@@ -67,10 +68,10 @@ def merge_state(
     num_rows, width = s.numel(), v.shape[-1]
     if not v.numel():
         return v, s
-    padded = triton.next_power_of_2(width)
+    padded = power_of_two(width)
     rows = max(1, TILE // padded)
     inputs = (t.contiguous() for t in (v_a, s_a, v_b, s_b))
-    merge_rows[(triton.cdiv(num_rows, rows),)](
+    merge_rows[(cdiv(num_rows, rows),)](
         *inputs, v, s, fault_word(v.device), num_rows, width, R=rows, D=padded, num_warps=4, **UNFUSED
     )
     return v, s

@@ -14,6 +14,7 @@ from samebits.kernels.triton.lib.cache_views import cache_views
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.lib.tensors import Blocks
 from samebits.kernels.triton.rows.rope import heads_of, rope_heads, table_row
 
@@ -69,7 +70,7 @@ def _last_dense(x: torch.Tensor) -> torch.Tensor:
 
 
 def _blocks(width: int) -> int:
-    return triton.next_power_of_2(triton.cdiv(width, 32))
+    return power_of_two(cdiv(width, 32))
 
 
 def launch_append(
@@ -87,8 +88,8 @@ def launch_append(
     key, value, query = (None if x is None else _last_dense(x) for x in (key, value, query))
     v_size = head_size if value is None else value.shape[2]
     heads = heads_of(num_heads if query is None else query.shape[1], max(head_size, v_size))
-    parts = triton.cdiv(num_heads, heads) * (1 if value is None else 2)
-    parts += 0 if query is None else triton.cdiv(query.shape[1], heads)
+    parts = cdiv(num_heads, heads) * (1 if value is None else 2)
+    parts += 0 if query is None else cdiv(query.shape[1], heads)
     append_kernel[(num_tokens * parts,)](
         query, rotated, key, value, pos_ids, table, batch_indices, positions, kv_last_page_len, kv_indptr, kv_indices,
         k.data, v.data, fault_word(key.device), 0 if query is None else query.shape[1], num_heads,

@@ -13,6 +13,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.lib.tensors import Blocks
 
 Cache: TypeAlias = torch.Tensor | Blocks
@@ -68,7 +69,7 @@ def _copy(
     """Pages of both caches, or slots of one state, onto others; `not_there` is the fault of one out of range."""
     k, v = _page_words(k_cache, op), None if v_cache is None else _page_words(v_cache, op)
     v_words, v_stride = (0, 0) if v is None else (v.shape[1], v.stride(0))
-    parts = triton.cdiv(k.shape[1], BLOCK) + triton.cdiv(v_words, BLOCK)
+    parts = cdiv(k.shape[1], BLOCK) + cdiv(v_words, BLOCK)
     if len(sources) * parts:
         copy_pages_kernel[(len(sources) * parts,)](
             k, v, sources, targets, fault_word(k.device), k.shape[0], k.stride(0), v_stride, k.shape[1], v_words,
@@ -117,9 +118,9 @@ def convert_kv_layout(cache: Cache, *, source: str = "NHD", target: str = "HND")
     if y.numel():
         pages = x if x.dim() == 5 else x[:, None]
         a, b, width = pages.shape[2:]
-        padded = triton.next_power_of_2(width)
+        padded = power_of_two(width)
         rows = max(1, BLOCK // padded)
-        exchange_kernel[(pages.shape[0] * pages.shape[1] * triton.cdiv(a * b, rows),)](
+        exchange_kernel[(pages.shape[0] * pages.shape[1] * cdiv(a * b, rows),)](
             x,
             y,
             a,

@@ -16,6 +16,7 @@ from samebits.kernels.triton.lib.elementary import sigmoid
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.recurrent.runs import BATCH_SIZES, CHUNK, SEQ_BLOCK, run_faults, run_of
 
 FAULTS = tl.constexpr(run_faults("causal_conv"))
@@ -162,7 +163,7 @@ def causal_conv(
     if y.numel() == 0:
         return y, carry
     x = x if x.stride(1) == 1 else x.contiguous()
-    grid = (triton.cdiv(num_channels, CHANNELS), len(slots) + triton.cdiv(num_tokens, TOKENS))
+    grid = (cdiv(num_channels, CHANNELS), len(slots) + cdiv(num_tokens, TOKENS))
     conv_kernel[grid](
         x, weight, carry, qo_indptr, positions, slots, bias, y, fault_word(x.device), x.stride(0), num_channels,
         len(slots), num_tokens, len(carry),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 
 from samebits.kernels.record import OpCall
@@ -14,6 +13,7 @@ from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, UNFUSED
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.recurrent.decode import NEW_U, decode_kernel
 from samebits.kernels.triton.recurrent.prefill import prefill_kernel
 from samebits.kernels.triton.recurrent.registers.kernel import prefill_registers
@@ -97,7 +97,7 @@ def launch(call: Call) -> None:
         return
     q, k, v = (dense_last(x) for x in (call.q, call.k, call.v))
     form = Form(*map(tl.constexpr, (key_heads, num_heads, key_dim, value_dim, call.is_tiled, call.is_delta)))
-    levels = (triton.cdiv(key_dim, 8) - 1).bit_length()  # of the tree over runs of 8
+    levels = (cdiv(key_dim, 8) - 1).bit_length()  # of the tree over runs of 8
     common: dict[str, Any] = {
         **{"memory": Memory(call.state, call.ring), "batch": call.batch, "form": form, "FAULTS": call.faults},
         **{"num_seqs": num_seqs, "num_tokens": num_tokens, "num_slots": len(call.state)},
@@ -136,16 +136,16 @@ def launch(call: Call) -> None:
                 )
         else:
             turned = floats(2, *q.shape)
-            parts = triton.cdiv(num_heads // key_heads, SHARE)
+            parts = cdiv(num_heads // key_heads, SHARE)
             weights_kernel[(key_heads * parts, most_chunks)](
                 **weights, turned_ptr=turned, K_PAD=8 << levels, SHARE=SHARE, **common
             )
-            columns = min(PREFILL_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
-            grid = (num_heads * triton.cdiv(value_dim, columns), most_seqs)
+            columns = min(PREFILL_COLUMNS, max(8, power_of_two(value_dim)))
+            grid = (num_heads * cdiv(value_dim, columns), most_seqs)
             scratch = floats(grid[0] * grid[1], CHUNK.value, columns)
             prefill_kernel[grid](**prefill, turned_ptr=turned, WIDTH=columns, zero=0, scratch_ptr=scratch, **common)
-    columns = min(DECODE_COLUMNS, max(8, triton.next_power_of_2(value_dim)))
-    grid = (num_heads * triton.cdiv(value_dim, columns), num_seqs)
+    columns = min(DECODE_COLUMNS, max(8, power_of_two(value_dim)))
+    grid = (num_heads * cdiv(value_dim, columns), num_seqs)
     decode_kernel[grid](
         q=_rows(q), k=_rows(k), **outputs, gating=call.gating, scale=call.scale,
         scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels,

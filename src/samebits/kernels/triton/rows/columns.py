@@ -10,6 +10,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import num_rows, row_start, rows_of
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.rows.elementwise import BLOCK, place
 
 
@@ -49,7 +50,7 @@ def concat_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return y
     split = a.shape[-1]
     (a, *a_rows), (b, *b_rows) = rows_of(a), rows_of(b)
-    num_blocks = triton.cdiv(width, BLOCK)
+    num_blocks = cdiv(width, BLOCK)
     concat_kernel[(num_rows(y) * num_blocks,)](
         a, b, y, split, width, num_blocks, *a_rows[1:], *b_rows[1:], a_rows[0], b_rows[0], BLOCK, num_warps=4,
         **chained(y.device), **UNFUSED,

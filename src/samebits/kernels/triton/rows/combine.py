@@ -11,6 +11,7 @@ from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import sigmoid
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import load_wide, store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.rows.elementwise import place
 
 BLOCK = 512  # columns of a program, of one token
@@ -57,7 +58,7 @@ def combine(
     y, weights = _rows(y), _rows(weights)
     row = y if shared is None else _rows(shared)
     gate = y if shared_gate is None else shared_gate
-    num_blocks = triton.cdiv(n, BLOCK)
+    num_blocks = cdiv(n, BLOCK)
     combine_kernel[(num_tokens * num_blocks,)](
         y, weights, row, gate, out, n, num_blocks, y.stride(0), weights.stride(0), row.stride(0), gate.stride(0),
         RANKS=num_ranks, SHARED=shared is not None, GATED=shared_gate is not None, BLOCK=BLOCK, num_warps=4,

@@ -13,6 +13,7 @@ from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import sigmoid, soft_capped
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import load_wide, row_start, rows_of, store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import DTYPES
 
 BLOCK = 1024  # elements of a program, of one row
@@ -74,7 +75,7 @@ def _binary(x: torch.Tensor, y: torch.Tensor, kind: str) -> torch.Tensor:
         width, x_rows, y_rows = x.numel(), (x, 1, 0, 0), (y, 1, 0, 0)
     else:
         width, x_rows, y_rows = x.shape[-1], rows_of(x), rows_of(y)
-    num_blocks = triton.cdiv(width, BLOCK)
+    num_blocks = cdiv(width, BLOCK)
     binary_kernel[(z.numel() // width * num_blocks,)](
         x_rows[0], y_rows[0], z, width, num_blocks, *x_rows[2:], *y_rows[2:],
         x_rows[1], y_rows[1], kind, BLOCK, num_warps=4, **chained(x.device), **UNFUSED,
@@ -88,7 +89,7 @@ def unary(x: torch.Tensor, dtype: torch.dtype, kind: str, factor: float = 1.0, i
     if y.numel() == 0:
         return y
     width, rows = (x.numel(), (x, 1, 0, 0)) if flat(x) else (x.shape[-1], rows_of(x))
-    num_blocks = triton.cdiv(width, BLOCK)
+    num_blocks = cdiv(width, BLOCK)
     unary_kernel[(y.numel() // width * num_blocks,)](
         rows[0], y, width, num_blocks, *rows[2:], factor, inv_factor,
         rows[1], kind, BLOCK, num_warps=4, **chained(x.device), **UNFUSED,

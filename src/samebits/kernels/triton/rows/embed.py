@@ -12,6 +12,7 @@ from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import DTYPES
 from samebits.kernels.triton.rows.elementwise import BLOCK, place
 from samebits.ops.record import FLOATS
@@ -44,7 +45,7 @@ def embedding(table: torch.Tensor, ids: torch.Tensor, *, format: str = "f32") ->
     y = torch.empty((num_ids, width), dtype=DTYPES[format], device=table.device)
     if y.numel() == 0:
         return y
-    num_blocks = triton.cdiv(width, BLOCK)
+    num_blocks = cdiv(width, BLOCK)
     table = table if table.stride(1) == 1 else table.contiguous()
     embed_kernel[(num_ids * num_blocks,)](
         table, ids, y, fault_word(table.device), table.shape[0], width, num_blocks, table.stride(0),

@@ -25,6 +25,7 @@ from samebits.kernels.triton.lib.kinds import (
 )
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import DTYPES, Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PLANES, tile_weight, tiled_offsets
 
@@ -235,7 +236,7 @@ def embed_blocks(table: Blocks | Tiled, ids: torch.Tensor, *, format: str = "f32
     if not num_ids or not k:
         return y
     tiled = isinstance(table, Tiled)
-    embed_kernel[num_ids, triton.cdiv(k, 256)](
+    embed_kernel[num_ids, cdiv(k, 256)](
         ids.contiguous(),
         table.data,
         y,

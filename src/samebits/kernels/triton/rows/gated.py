@@ -24,6 +24,7 @@ from samebits.kernels.triton.lib.elementary import (
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import load_wide, num_rows, row_start, rows_of, store_narrow
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.rows.elementwise import place
 from samebits.ops import activation
 
@@ -88,7 +89,7 @@ def _gated(x: torch.Tensor, form: str, alpha: float = 0.0, limit: float = 0.0) -
     if y.numel() == 0:
         return y
     x, group, outer, inner = rows_of(x)
-    num_blocks = triton.cdiv(half, BLOCK)
+    num_blocks = cdiv(half, BLOCK)
     gated_kernel[(num_rows(x) * num_blocks,)](
         x, y, half, num_blocks, outer, inner, alpha, limit, group, form, BLOCK,
         num_warps=4, **chained(x.device), **UNFUSED,

@@ -26,6 +26,7 @@ from samebits.kernels.triton.lib.rows import (
     widen,
 )
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.rows.row_sum import in_shared_memory, row_sum
 
 WIDEST = 32768  # elements of a row whose cuts one program holds
@@ -36,7 +37,7 @@ def cuts_of(width: int) -> tuple[int, int, str, int]:
 
     With the assembly a thread for each slot, else 8 bytes of float32 a thread and step.
     """
-    cuts = triton.next_power_of_2(triton.cdiv(width, 256))
+    cuts = power_of_two(cdiv(width, 256))
     height = max(1, 4 // cuts)
     assembly = in_shared_memory(cuts) if height == 1 else ""
     return height, height * cuts, assembly, max(1, height * cuts // (2 if assembly else 4))
@@ -163,7 +164,7 @@ def _norm(
         return y
     x, group, outer, inner = rows_of(x)
     count, (height, cuts, assembly, warps) = num_rows(x), cuts_of(width)
-    norm_kernel[(triton.cdiv(count, height),)](
+    norm_kernel[(cdiv(count, height),)](
         x, weight, bias, y, count, width, outer, inner, 1.0 if of_sum else 1.0 / width, eps,
         group, height, cuts, centred, assembly, num_warps=warps, **chained(y.device), **UNFUSED,
     )  # fmt: skip
@@ -205,7 +206,7 @@ def fused_add_rms_norm(
     x, group, outer, inner = rows_of(x)
     _, r_group, r_outer, r_inner = rows_of(residual)
     count, (height, cuts, assembly, warps) = num_rows(x), cuts_of(width)
-    add_norm_kernel[(triton.cdiv(count, height),)](
+    add_norm_kernel[(cdiv(count, height),)](
         x, residual, weight, y, count, width, outer, inner, r_outer, r_inner, 1.0 / width, eps,
         group, r_group, height, cuts, assembly, num_warps=warps, **chained(y.device), **UNFUSED,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from samebits.kernels.triton.lib.elementary import rsqrt
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import load_wide, num_rows, row_start, rows_of, store_narrow
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.rows.gated import sigmoid_of_number
 from samebits.kernels.triton.rows.norm import WIDEST, cuts_of, load_steps, places, sum_of_rows
 
@@ -74,7 +75,7 @@ def gated_rms_norm(
     x, group, outer, inner = rows_of(x.unflatten(-1, (groups, width)))
     gate, gate_group, gate_outer, gate_inner = rows_of(gate.unflatten(-1, (groups, width)))
     count, (height, cuts, assembly, warps) = num_rows(x), cuts_of(width)
-    gated_norm_kernel[(triton.cdiv(count, height),)](
+    gated_norm_kernel[(cdiv(count, height),)](
         x, gate, weight, y, count, width, outer, inner, gate_outer, gate_inner, 1.0 / width, eps,
         group, gate_group, groups, height, cuts, gate_first, assembly, num_warps=warps, **chained(y.device), **UNFUSED,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from samebits.kernels.triton.lib.int8_blocks import block_factors, laid_block, l
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, num_rows, row_start, rows_of, sum_of_slots
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.rows.norm import add_to_residual, load_steps, too_wide
 from samebits.kernels.triton.rows.row_sum import in_shared_memory, row_sum
 
@@ -127,7 +128,7 @@ def _normed(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: 
         return codes, scales, residual
     x, group, outer, inner = rows_of(x)
     _, r_group, r_outer, r_inner = rows_of(residual)
-    cuts = triton.next_power_of_2(triton.cdiv(width, 256))
+    cuts = power_of_two(cdiv(width, 256))
     given = (
         x, residual, weight, codes, scales, fault_word(x.device), outer, inner, r_outer, r_inner, 1.0 / width, eps,
         width, group, r_group, cuts,
@@ -139,6 +140,6 @@ def _normed(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: 
             *given, assembly, **beside(codes, scales, tier), num_warps=max(1, cuts // 2), **options
         )
     else:
-        blocks = min(MOST_BLOCKS, triton.next_power_of_2(width // 32))
+        blocks = min(MOST_BLOCKS, power_of_two(width // 32))
         many_rows_kernel[(count,)](*given, blocks, num_warps=min(8, max(1, cuts // 4)), **options)
     return codes, scales, residual

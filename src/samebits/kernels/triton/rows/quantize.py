@@ -21,6 +21,7 @@ from samebits.kernels.triton.lib.int8_blocks import (
 )
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, num_rows, row_start, rows_of
+from samebits.kernels.triton.lib.sizes import cdiv
 
 BLOCKS = 16  # of a program, one after another in a row
 
@@ -59,7 +60,7 @@ def quantized(x: torch.Tensor, fault: int, tier: Tier = Tier.PORTABLE) -> tuple[
     if codes.numel() == 0:
         return codes, scales
     x, group, outer, inner = rows_of(x)
-    num_groups = triton.cdiv(num_blocks, BLOCKS)
+    num_groups = cdiv(num_blocks, BLOCKS)
     quantize_kernel[(num_rows(x) * num_groups,)](
         x, codes, scales, fault_word(x.device), fault, num_blocks, num_groups, outer, inner,
         **beside(codes, scales, tier), GROUP=group, BLOCKS=BLOCKS, num_warps=4, **chained(x.device), **UNFUSED,

@@ -11,6 +11,7 @@ from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import fault_where, load_wide, store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 
 OUTSIDE_TABLE = tl.constexpr(fault("rope", "pos_ids", "a position outside the table", "0 .. rows of the table - 1"))
 ELEMENTS = 1024  # of a program, whole heads of one token
@@ -18,7 +19,7 @@ ELEMENTS = 1024  # of a program, whole heads of one token
 
 def heads_of(num_heads: int, head_size: int) -> int:
     """Heads of one program, a power of two."""
-    return max(1, min(triton.next_power_of_2(num_heads), ELEMENTS // triton.next_power_of_2(head_size)))
+    return max(1, min(power_of_two(num_heads), ELEMENTS // power_of_two(head_size)))
 
 
 @triton.jit
@@ -84,9 +85,9 @@ def rope(x: torch.Tensor, pos_ids: torch.Tensor, table: torch.Tensor, *, interle
         return y
     x = x if x.stride(2) == 1 else x.contiguous()
     heads = heads_of(num_heads, head_size)
-    rope_kernel[(num_tokens * triton.cdiv(num_heads, heads),)](
+    rope_kernel[(num_tokens * cdiv(num_heads, heads),)](
         x, pos_ids, table, y, fault_word(x.device), num_heads, x.stride(0), x.stride(1), table.shape[0],
-        head_size, triton.next_power_of_2(head_size), table.shape[1], interleave, heads, num_warps=4,
+        head_size, power_of_two(head_size), table.shape[1], interleave, heads, num_warps=4,
         **chained(x.device), **UNFUSED,
     )  # fmt: skip
     return y

@@ -13,6 +13,7 @@ from samebits.kernels.triton.lib.elementary import exp, recip, soft_capped
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 
 SHORT = 4096  # the longest row of the first way
 CUT = tl.constexpr(256)
@@ -181,12 +182,12 @@ def _in_parts(
 ) -> None:
     """Maxima, sums of cuts, results: three launches."""
     num_rows, length = x.shape
-    parts = triton.cdiv(length, PART)
+    parts = cdiv(length, PART)
     highest = torch.empty((num_rows, parts), dtype=torch.float32, device=x.device)
     cuts = torch.empty((num_rows, parts, CUTS_OF_PART), dtype=torch.float32, device=x.device)
     grid, word = (num_rows, parts), fault_word(x.device)
     source = (x, x.stride(0), mask, mask_stride)
-    sizes = {**flags, "C": CUTS_OF_PART, "P": triton.next_power_of_2(parts), **UNFUSED}
+    sizes = {**flags, "C": CUTS_OF_PART, "P": power_of_two(parts), **UNFUSED}
     seen = {name: flags[name] for name in ("HAS_MASK", "HAS_CAP")}
     part_maximum[grid](*source, highest, word, length, *factors, **seen, PART=PART, num_warps=8, **UNFUSED)
     part_sums[grid](*source, sinks, highest, cuts, word, length, *factors, **sizes, num_warps=4)
@@ -221,7 +222,7 @@ def softmax(
     if length > SHORT:
         _in_parts(rows, mask, mask_stride, sinks, y, factors, flags)
         return y
-    num_cuts = triton.next_power_of_2(triton.cdiv(length, 256))
+    num_cuts = power_of_two(cdiv(length, 256))
     softmax_row[(len(rows),)](
         rows, rows.stride(0), mask, mask_stride, sinks, y, fault_word(x.device), length, *factors,
         **flags, C=num_cuts, num_warps=min(8, max(1, num_cuts // 2)), **UNFUSED,

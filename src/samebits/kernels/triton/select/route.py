@@ -14,6 +14,7 @@ from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import chain_columns, fault_where, sum_of_slots
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.select.keys import LOWEST, index_of, place_of, value_at
 from samebits.kernels.triton.select.top_k import index_bits
 
@@ -164,13 +165,13 @@ def route(
     if not num_tokens:
         return ids, weights
     logits = logits if logits.stride(-1) == 1 else logits.contiguous()
-    rows, size = triton.next_power_of_2(groups), triton.next_power_of_2(num_experts // groups)
+    rows, size = power_of_two(groups), power_of_two(num_experts // groups)
     route_kernel[(num_tokens,)](
         logits, logits if bias is None else bias.contiguous(), ids, weights, fault_word(logits.device),
         logits.stride(0), eps, scale, EXPERTS=num_experts, RANKS=top_k, SCORES=scores, GROUPS=groups,
         KEPT=groups_kept, GROUP_BEST=group_best, NORMALIZE=normalize, BIAS=bias is not None,
-        BITS=index_bits(num_experts), ROWS=rows, SIZE=size, CUTS=triton.next_power_of_2(triton.cdiv(num_experts, 256)),
-        WIDTH=max(2, triton.next_power_of_2(top_k)), BAD_LOGITS=BAD_LOGITS,
+        BITS=index_bits(num_experts), ROWS=rows, SIZE=size, CUTS=power_of_two(cdiv(num_experts, 256)),
+        WIDTH=max(2, power_of_two(top_k)), BAD_LOGITS=BAD_LOGITS,
         num_warps=max(1, min(8, rows * size // 256)), **chained(logits.device), **UNFUSED,
     )  # fmt: skip
     return ids, weights

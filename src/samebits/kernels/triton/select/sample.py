@@ -12,6 +12,7 @@ from samebits.kernels.triton.lib.elementary import exp, recip
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.select.finish import finish_count, finish_mass
 from samebits.kernels.triton.select.keys import LOWEST, index_of, load_row, place_of, value_of
 from samebits.kernels.triton.select.passes import LAST, STATE_FIELDS, TOP, narrow_count, narrow_mass
@@ -186,7 +187,7 @@ def sample(
         return tokens
     x, fault_ptr = rows_of(logits), fault_word(logits.device, of_sampling=True)
     is_shaped = bias is not None or counts is not None
-    parts, bits = triton.cdiv(x.shape[1], BLOCK), index_bits(x.shape[1])
+    parts, bits = cdiv(x.shape[1], BLOCK), index_bits(x.shape[1])
     best = torch.empty((len(x), parts), dtype=torch.int64, device=x.device)
     finite = torch.empty((len(x), parts), dtype=torch.int32, device=x.device)
     raw_finite = torch.empty(finite.shape, dtype=torch.int32, device=x.device) if is_shaped else finite
@@ -200,6 +201,6 @@ def sample(
     pick_token[(len(x),)](
         best, raw_finite, finite, tokens, sample_index, position, temperature, top_k, top_p, min_p,
         repetition, presence, frequency, fault_ptr, parts, HAS_BIAS=bias is not None, HAS_COUNTS=counts is not None,
-        BITS=bits, PARTS=triton.next_power_of_2(parts), num_warps=1, **UNFUSED,
+        BITS=bits, PARTS=power_of_two(parts), num_warps=1, **UNFUSED,
     )  # fmt: skip
     return tokens

@@ -10,6 +10,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.select.finish import finish_count, keep_winners, sort_winners
 from samebits.kernels.triton.select.keys import LOWEST, index_of, place_of
 from samebits.kernels.triton.select.narrow import CAPACITY
@@ -82,7 +83,7 @@ def top_k(x: torch.Tensor, *, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     winners = torch.empty((len(rows), k), dtype=torch.int64, device=x.device)
     grid = (len(rows),)
     keep_winners[grid](state, lists, winners, k, FIELDS=STATE_FIELDS, num_warps=FINISH_WARPS, **UNFUSED)
-    width = max(2, triton.next_power_of_2(k))
+    width = max(2, power_of_two(k))
     sort_winners[grid](
         rows, rows.stride(0), winners, values, indices, k,
         BITS=index_bits(rows.shape[1]), WIDTH=width, num_warps=min(8, max(1, width // 256)), **UNFUSED,
@@ -112,7 +113,7 @@ def top_k_mask_logits(x: torch.Tensor, *, k: int) -> torch.Tensor:
         return y
     state, _ = _find_last("top_k_mask_logits", rows, min(k, rows.shape[1] + 1))
     bits = index_bits(rows.shape[1])
-    mask_rows[(len(rows), triton.cdiv(rows.shape[1], BLOCK))](
+    mask_rows[(len(rows), cdiv(rows.shape[1], BLOCK))](
         rows, rows.stride(0), y, state, rows.shape[1],
         BITS=bits, BLOCK=BLOCK, FIELDS=STATE_FIELDS, num_warps=BLOCK_WARPS, **UNFUSED,
     )  # fmt: skip
@@ -147,13 +148,11 @@ def argmax(x: torch.Tensor) -> torch.Tensor:
     rows = rows_of(x)
     if not len(rows):
         return indices
-    parts, bits = triton.cdiv(rows.shape[1], BLOCK), index_bits(rows.shape[1])
+    parts, bits = cdiv(rows.shape[1], BLOCK), index_bits(rows.shape[1])
     best = torch.empty((len(rows), parts), dtype=torch.int64, device=x.device)
     first_of_block[(len(rows), parts)](
         rows, rows.stride(0), best, fault_word(x.device), rows.shape[1],
         CODE=NAN["argmax"], BITS=bits, BLOCK=BLOCK, num_warps=BLOCK_WARPS, **UNFUSED,
     )  # fmt: skip
-    first_of_row[(len(rows),)](
-        best, indices, parts, BITS=bits, PARTS=triton.next_power_of_2(parts), num_warps=1, **UNFUSED
-    )
+    first_of_row[(len(rows),)](best, indices, parts, BITS=bits, PARTS=power_of_two(parts), num_warps=1, **UNFUSED)
     return indices

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 
 from samebits.core.errors import BadInput
 from samebits.kernels.record import OpCall
@@ -20,6 +19,7 @@ from samebits.kernels.triton.attention.fast.call import (
 )
 from samebits.kernels.triton.lib.cache_views import cache_views
 from samebits.kernels.triton.lib.registry import INTERPRETED
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 LARGEST_HEAD = 256
 FEW_ROWS = 64  # a sequence of more rows (queries x group) goes to the prefill kernel where that one is launched
@@ -129,7 +129,7 @@ def arguments_of(
     q = q if q.stride(2) == 1 else q.contiguous()
     own = {
         "D": head_size,
-        "BLOCK_D": max(triton.next_power_of_2(head_size), 16),
+        "BLOCK_D": max(power_of_two(head_size), 16),
         "GROUP": num_heads // k.shape[2],
         "EMULATE": INTERPRETED,
     }

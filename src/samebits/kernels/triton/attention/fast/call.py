@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import torch
-import triton
 
 from samebits.core.errors import BadInput
 from samebits.kernels.record import OpCall
 from samebits.kernels.triton.attention.call import OP
 from samebits.kernels.triton.lib.faults import fault
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 BAD_PAGE = fault(OP, "kv_indices", "an index out of range", "0 .. pages of the cache - 1")
 LOG2E = math.log2(math.e)
@@ -47,7 +47,7 @@ def logit_numbers(head_size: int, sm_scale: float | None, soft_cap: float, windo
 def batch_constants(num_sequences: int, num_heads: int, page_size: int, **given: Any) -> dict[str, Any]:
     """The constants that all kernels take; `given` are arguments of the call."""
     return {
-        "BATCH": max(triton.next_power_of_2(num_sequences), 64),
+        "BATCH": max(power_of_two(num_sequences), 64),
         "HEADS": num_heads,
         "PAGE": page_size,
         "HAS_TABLE": given["kv_indices"] is not None,

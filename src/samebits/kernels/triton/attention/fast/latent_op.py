@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 
 from samebits.core.tiers import Tier
 from samebits.kernels.record import OpCall
@@ -24,6 +23,7 @@ from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.scratch import counters
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 VALUES, MORE = (16, 32, 64, 128, 256, 512), (16, 32, 64, 128)  # elements of a value, and those of a key beyond it
 MERGED, PARTS = 4, 8  # rows and parts of a cut item that are added at once: 16,384 numbers of 512 columns
@@ -104,7 +104,7 @@ def _launch(
     constants: dict[str, Any],
 ) -> None:
     """One program per multiprocessor: the rows' sums fill its registers, queries and blocks its shared memory."""
-    block_m = max(16, min(64, triton.next_power_of_2(constants["HEADS"])))
+    block_m = max(16, min(64, power_of_two(constants["HEADS"])))
     grid = multiprocessors(device)
     slots = 2 * grid * block_m
     latent[(grid,)](

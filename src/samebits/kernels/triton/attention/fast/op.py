@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-import triton
 
 from samebits.core.tiers import Tier
 from samebits.kernels.cuda.attention import few as cuda_few
@@ -20,6 +19,7 @@ from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import FUSED, implements
 from samebits.kernels.triton.lib.scratch import counters
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 FEW_SEQUENCES, MANY_SEQUENCES = 8, 32
 
@@ -27,7 +27,7 @@ FEW_SEQUENCES, MANY_SEQUENCES = 8, 32
 @cache
 def decode_shape(block_d: int, group: int, num_sequences: int) -> Shape:
     """One sequence is read by two small programs a multiprocessor, few by one, many by four small ones."""
-    block_m = max(16, min(64, triton.next_power_of_2(group)))
+    block_m = max(16, min(64, power_of_two(group)))
     if ON_AMD:
         return Shape(block_m, 32, 4, 2, 2, 8)
     if block_d > 128 or block_m > 16:
@@ -103,7 +103,7 @@ def _launch_decode(call: Arguments, most_rows: int, shape: Shape) -> None:
         return
     device = call.q.device
     grid = shape.programs * multiprocessors(device)
-    merged = min(shape.block_m, triton.next_power_of_2(call.constants["GROUP"]))
+    merged = min(shape.block_m, power_of_two(call.constants["GROUP"]))
     slots = 2 * grid * shape.block_m
     part_o = torch.empty((slots, call.constants["BLOCK_D"]), dtype=torch.float32, device=device)
     part_ml = torch.empty((slots, 2), dtype=torch.float32, device=device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-import triton
 
 from samebits.core.tiers import Tier
 from samebits.kernels.record import OpCall
@@ -21,6 +20,7 @@ from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import ON_AMD, facts_of, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 
 JOIN_CONSTANTS = (
     *("D", "BLOCK_D", "BLOCK_M", "BATCH", "HEADS", "GROUP", "PAGE"),
@@ -36,7 +36,7 @@ def block_of(block_d: int) -> int:
 @cache
 def decode_shape(block_d: int, group: int, num_sequences: int) -> Shape:
     """One or two sequences leave half of a multiprocessor's registers to the launches before and after."""
-    block_m = max(16, min(64, triton.next_power_of_2(group)))
+    block_m = max(16, min(64, power_of_two(group)))
     return Shape(block_m, block_of(block_d), 4, 5, 1 if num_sequences <= 2 else 2)
 
 
@@ -107,7 +107,7 @@ def _launch_decode(call: Arguments, shape: Shape) -> None:
     """Scratch has room for all splits of the sequences that the table can hold, with as many tokens as they have."""
     device, constants, (num_sequences, num_tokens, num_indices, _) = call.q.device, call.constants, call.sizes
     num_splits = call.num_positions // SPLIT.value + num_sequences
-    tokens = min(triton.cdiv(num_tokens, num_sequences), triton.cdiv(FEW_ROWS, constants["GROUP"]))
+    tokens = min(cdiv(num_tokens, num_sequences), cdiv(FEW_ROWS, constants["GROUP"]))
     room = num_splits * constants["HEADS"] * tokens
     part_o = torch.empty((room, constants["BLOCK_D"]), dtype=torch.float32, device=device)
     part_ml = torch.empty((room, 2), dtype=torch.float32, device=device)

@@ -17,12 +17,13 @@ from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
 from samebits.kernels.triton.attention.portable.decode_join import decode_join
 from samebits.kernels.triton.attention.portable.decode_scores import decode_scores
 from samebits.kernels.triton.attention.portable.decode_values import decode_values
-from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
+from samebits.kernels.triton.attention.portable.general import seq_block
 from samebits.kernels.triton.lib.cache_views import CacheView
 from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import PTX_HERE, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 MAX_HEADS = 8
 MAX_HEAD_SIZE = 256

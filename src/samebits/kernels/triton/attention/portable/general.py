@@ -28,6 +28,7 @@ from samebits.kernels.triton.lib.limits import LARGEST_F32, NEG_INF
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import fault_where, store_narrow
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 TILE_ELEMENTS = 512  # head elements times heads of a program: bounds its registers
 
@@ -197,10 +198,6 @@ def attend_general(
         lse = largest * LOG2E + log2(tl.where(seen, total, 1.0))
         lse = settle(tl.where(seen, lse, NEG_INF))
         tl.store(lse_ptr + token.to(tl.int64) * num_heads + heads, lse, mask=real)
-
-
-def power_of_two(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
 
 
 def seq_block(num_sequences: int) -> int:

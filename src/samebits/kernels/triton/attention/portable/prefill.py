@@ -10,7 +10,7 @@ import triton.language as tl
 from samebits.kernels.cuda.attention import prompts
 from samebits.kernels.triton.attention.call import CUT_LEN, Call
 from samebits.kernels.triton.attention.portable.decode import MAX_HEADS
-from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
+from samebits.kernels.triton.attention.portable.general import seq_block
 from samebits.kernels.triton.attention.portable.records import records_of
 from samebits.kernels.triton.attention.portable.registers.kernel import SHARED_ROWS, attend_registers
 from samebits.kernels.triton.attention.portable.registers.memory import NUM_TILES
@@ -19,6 +19,7 @@ from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 ROWS = 64  # of a tile
 ROOM = 4096  # positions whose scores are kept

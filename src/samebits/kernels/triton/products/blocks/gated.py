@@ -20,6 +20,7 @@ from samebits.kernels.triton.lib.int8_blocks import (
 )
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.rows.gated import activated
 
 SILU_BLOCKS = 32  # of a program that ends gemm_silu_q8 for many tokens
@@ -69,8 +70,8 @@ def gated_quantized(
     scales = torch.empty(num_tokens, half // BLOCK, dtype=torch.float32, device=x.device)
     if codes.numel():
         blocks = half // BLOCK
-        width = min(most_blocks, triton.next_power_of_2(blocks))
-        gated_kernel[num_tokens, triton.cdiv(blocks, width)](
+        width = min(most_blocks, power_of_two(blocks))
+        gated_kernel[num_tokens, cdiv(blocks, width)](
             x, codes, scales, fault_word(x.device), blocks, alpha, limit, **beside(codes, scales, tier), FORM=form,
             BLOCKS=width, FAULT=QUANTIZE_FAULT, num_warps=4, **chained(x.device), **UNFUSED,
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import triton
@@ -13,6 +14,7 @@ from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import settled_narrow
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 
 LARGEST_COPY = 64 << 10  # bytes of a result's tile in shared memory beside the pipeline
 GROUP = 16
@@ -104,12 +106,13 @@ def aligned(x: torch.Tensor) -> torch.Tensor:
     return x if fits else x.clone(memory_format=torch.contiguous_format)
 
 
+@cache
 def shape_for(num_tokens: int, num_rows: int, programs: int) -> Many:
     """The tiles that take least time, in rounds of `programs` at once."""
 
     def time(shape: Many) -> float:
-        tiles = triton.cdiv(num_tokens, shape.tokens) * triton.cdiv(num_rows, shape.rows)
-        return triton.cdiv(tiles, programs) * shape.cost
+        tiles = cdiv(num_tokens, shape.tokens) * cdiv(num_rows, shape.rows)
+        return cdiv(tiles, programs) * shape.cost
 
     shapes = SHAPES_AMD if ON_AMD else SHAPES
     return min((shape for shape in shapes if shape.tokens <= 64 or num_tokens > 64), key=time)
@@ -130,7 +133,7 @@ def many(
     num_tokens, n = y.shape
     programs = multiprocessors(x.device)
     shape = shape_for(num_tokens, n, programs)
-    tiles = triton.cdiv(num_tokens, shape.tokens) * triton.cdiv(n, shape.rows)
+    tiles = cdiv(num_tokens, shape.tokens) * cdiv(n, shape.rows)
     whole = shape.tokens * shape.rows * y.element_size() <= LARGEST_COPY
     _many[(min(programs, tiles) if shape is LARGEST else tiles,)](
         TensorDescriptor.from_tensor(aligned(x), [shape.tokens, shape.k]),

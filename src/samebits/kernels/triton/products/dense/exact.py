@@ -14,6 +14,7 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.products.dense.few import MOST_TOKENS, gemv_exact
 from samebits.kernels.triton.products.dense.operands import as_operand, float_weight, operand_fault
 
@@ -90,7 +91,7 @@ def gemm_exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
     if num_tokens <= MOST_TOKENS or (num_tokens * n <= MOST_ALONE and not INTERPRETED):
         gemv_exact(x, weight, bias, y)
         return y
-    grid = (triton.cdiv(n, TILE_ROWS), triton.cdiv(num_tokens, TILE_TOKENS))
+    grid = (cdiv(n, TILE_ROWS), cdiv(num_tokens, TILE_TOKENS))
     _gemm[grid](
         x,
         weight,

@@ -15,6 +15,7 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.products.dense.exact import TILE_TOKENS, tile_sum
 from samebits.kernels.triton.products.dense.few import ROWS, row_dots
 from samebits.kernels.triton.products.dense.operands import float_weight, operand_fault
@@ -99,13 +100,13 @@ def expert_gemm_exact(
         fault_word(x.device), operand_fault("expert_gemm", weight.dtype), num_pairs, num_pairs // x.shape[0], n,
         x.stride(0), weight.stride(0), weight.stride(1),
     )  # fmt: skip
-    constants = {"K": k, "EXPERTS": num_experts, "BOUND": triton.next_power_of_2(num_experts)}
+    constants = {"K": k, "EXPERTS": num_experts, "BOUND": power_of_two(num_experts)}
     constants |= {**layout_faults("expert_gemm"), **chained(x.device), **UNFUSED}
     if num_pairs <= MOST_FEW:
-        grid = (triton.cdiv(n, ROWS), num_pairs)
+        grid = (cdiv(n, ROWS), num_pairs)
         _expert_gemv[grid](*given, R=ROWS, V=16 // weight.element_size(), num_warps=2, **constants)
         return y
     # every expert may end in a tile that is not full, and no tile is empty
     tiles = min(num_pairs, num_pairs // TILE_TOKENS + num_experts)
-    _expert_tiles[(triton.cdiv(n, TILE_ROWS), tiles)](*given, BT=TILE_TOKENS, BN=TILE_ROWS, num_warps=4, **constants)
+    _expert_tiles[(cdiv(n, TILE_ROWS), tiles)](*given, BT=TILE_TOKENS, BN=TILE_ROWS, num_warps=4, **constants)
     return y

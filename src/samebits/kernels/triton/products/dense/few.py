@@ -14,6 +14,7 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.lib.rows import store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.products.dense.operands import as_operand, operand_fault
 
 MOST_TOKENS = 8
@@ -117,7 +118,7 @@ def gemv_exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
     """y [T, N] from x [T, K] and a weight [N, K] in f32, f16 or bf16; neither T nor N is 0."""
     num_tokens, k = x.shape
     n = weight.shape[0]
-    _gemv[(triton.cdiv(n, ROWS), num_tokens)](
+    _gemv[(cdiv(n, ROWS), num_tokens)](
         x,
         weight,
         bias,

@@ -10,6 +10,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.products.dense.exact import tile_sum
 from samebits.kernels.triton.products.dense.operands import float_weight, operand_fault
 from samebits.kernels.triton.products.segments import segment_tile
@@ -71,7 +72,7 @@ def grouped_gemm_exact(
     bt, bn = 16, 64
     # Every segment ends in at most one tile that is not full.
     tiles = min(num_tokens, num_tokens // bt + segments)
-    _grouped[(triton.cdiv(n, bn), tiles)](
+    _grouped[(cdiv(n, bn), tiles)](
         x,
         weight,
         seg_indptr,
@@ -88,7 +89,7 @@ def grouped_gemm_exact(
         weight.stride(1),
         K=k,
         SEGMENTS=segments,
-        BOUND=triton.next_power_of_2(segments),
+        BOUND=power_of_two(segments),
         BT=bt,
         BN=bn,
         num_warps=4,

@@ -10,6 +10,7 @@ from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.products.dense.exact import TILE_ROWS, TILE_TOKENS, tile_sum
 from samebits.kernels.triton.products.dense.operands import float_weight, operand_fault
 
@@ -38,7 +39,7 @@ def head_gemm_exact(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     if y.numel() == 0:
         return y
     x = x if x.stride(-1) == 1 else x.contiguous()
-    grid = (triton.cdiv(n, TILE_ROWS), num_heads, triton.cdiv(num_tokens, TILE_TOKENS))
+    grid = (cdiv(n, TILE_ROWS), num_heads, cdiv(num_tokens, TILE_TOKENS))
     _head_gemm[grid](
         x, weight, y, fault_word(x.device), operand_fault("head_gemm", weight.dtype), num_tokens, n,
         x.stride(0), x.stride(1), weight.stride(1), weight.stride(0),

@@ -11,6 +11,7 @@ from samebits.kernels.triton.lib.faults import fault, fault_word
 from samebits.kernels.triton.lib.limits import LARGEST_BF16
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import fault_where, narrow, widen
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 
 FLOAT_WEIGHTS = ("f32", "f16", "bf16")
 INFINITY = tl.constexpr(float("inf"))
@@ -74,9 +75,9 @@ def narrowed(x: torch.Tensor, dtype: torch.dtype, op_name: str, multiple: int = 
     is_there = x.dtype == dtype and padded == num_rows
     y = x.contiguous() if is_there else torch.empty(padded, size, dtype=dtype, device=x.device)
     if x.numel():
-        block = min(triton.next_power_of_2(size), 4096)
+        block = min(power_of_two(size), 4096)
         code, word = operand_fault(op_name, dtype), fault_word(x.device)
-        _narrow[(num_rows, triton.cdiv(size, block))](
+        _narrow[(num_rows, cdiv(size, block))](
             x, y, word, code, size, x.stride(0), STORE=not is_there, BLOCK=block, num_warps=8, **UNFUSED
         )
     return y

@@ -20,6 +20,7 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import EMULATE, INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import narrow, store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.dense.operands import narrowed, operand_fault, refuse_row
 
@@ -108,7 +109,7 @@ def few(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, y: tor
     num_tokens = x.shape[0]
     n, k = weight.shape
     tiles = few_for(num_tokens, n)
-    _few[(triton.cdiv(n, tiles.rows) + 1, triton.cdiv(num_tokens, tiles.tokens))](
+    _few[(cdiv(n, tiles.rows) + 1, cdiv(num_tokens, tiles.tokens))](
         x,
         weight,
         bias,

@@ -12,6 +12,7 @@ from samebits.kernels.triton.lib.elementary import bits, from_bits
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import FUSED
 from samebits.kernels.triton.lib.rows import fault_where
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.products.blocks.checks import activation_faults, lowest_codes, not_finite
 from samebits.kernels.triton.products.blocks.many.activations import as_words
 
@@ -120,8 +121,8 @@ def widened(codes: torch.Tensor, scales: torch.Tensor, op_name: str, order: str)
     shape = {"rows": (num_tokens, nb * BLOCK), "halves": (2, num_tokens, nb * 16)}[order]
     x = torch.empty(shape, dtype=torch.float16, device=codes.device)
     row_scale = torch.empty(num_tokens, dtype=torch.float32, device=codes.device)
-    blocks = min(triton.next_power_of_2(nb), 64)
-    _widen[(num_tokens, triton.cdiv(nb, blocks))](
+    blocks = min(power_of_two(nb), 64)
+    _widen[(num_tokens, cdiv(nb, blocks))](
         codes,
         scales,
         x,
@@ -131,7 +132,7 @@ def widened(codes: torch.Tensor, scales: torch.Tensor, op_name: str, order: str)
         codes.stride(0),
         scales.stride(0),
         NB=nb,
-        ALL=triton.next_power_of_2(nb),
+        ALL=power_of_two(nb),
         BLOCKS=blocks,
         HALVES=order == "halves",
         **activation_faults(op_name),
@@ -155,8 +156,8 @@ def fragments(
     x = torch.empty(nb, token_tiles, 128, dtype=torch.int32, device=codes.device)
     row_scale = torch.empty(num_tokens, dtype=torch.float32, device=codes.device)
     words = as_words(codes)
-    blocks = min(triton.next_power_of_2(nb), 32)
-    _as_fragments[(num_tokens, triton.cdiv(nb, blocks))](
+    blocks = min(power_of_two(nb), 32)
+    _as_fragments[(num_tokens, cdiv(nb, blocks))](
         words,
         scales,
         x,
@@ -165,7 +166,7 @@ def fragments(
         words.stride(0),
         scales.stride(0),
         NB=nb,
-        ALL=triton.next_power_of_2(nb),
+        ALL=power_of_two(nb),
         BLOCKS=blocks,
         NT=token_tiles,
         COLUMNS=has_columns,

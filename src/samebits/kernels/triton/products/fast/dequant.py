@@ -13,6 +13,7 @@ import triton.language as tl
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.devices import PTX_HERE
 from samebits.kernels.triton.lib.registry import FUSED
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import TILE, num_tiles, plane_offsets
 
@@ -224,7 +225,7 @@ def dequantized(weight: Tiled, group: int = 0) -> torch.Tensor:
     num_rows, k = weight.shape
     y = torch.empty(num_rows, k, dtype=torch.float16, device=weight.data.device)
     nb = k // BLOCK
-    grid = (triton.cdiv(num_rows, ROWS), triton.cdiv(nb, BLOCKS))
+    grid = (cdiv(num_rows, ROWS), cdiv(nb, BLOCKS))
     if y.numel():
         _dequantize[grid](
             weight.data,

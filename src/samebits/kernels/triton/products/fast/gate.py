@@ -18,6 +18,7 @@ from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT, int8_blocks
 from samebits.kernels.triton.lib.registry import FUSED
 from samebits.kernels.triton.lib.rows import fault_where
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.products.dense.descriptors import GROUP, LARGEST, tile_of
 
 HALF = LARGEST.rows // 2  # rows of the gate in a tile
@@ -72,7 +73,7 @@ def many_gated(
     (num_tokens, k), half = x.shape, weight.shape[0] // 2
     codes = torch.empty(num_tokens, half, dtype=torch.int8, device=x.device)
     scales = torch.empty(num_tokens, half // BLOCK, dtype=torch.float32, device=x.device)
-    tiles = triton.cdiv(num_tokens, LARGEST.tokens) * (half // HALF)
+    tiles = cdiv(num_tokens, LARGEST.tokens) * (half // HALF)
     _many_gated[(min(multiprocessors(x.device), tiles),)](
         TensorDescriptor.from_tensor(x, [LARGEST.tokens, LARGEST.k]),
         TensorDescriptor.from_tensor(weight, [LARGEST.rows, LARGEST.k]),

@@ -31,6 +31,7 @@ from samebits.kernels.triton.lib.devices import ON_AMD, PTX_HERE
 from samebits.kernels.triton.lib.registry import FUSED, INTERPRETED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.scratch import counters
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
 from samebits.kernels.triton.products.blocks.gated import SILU_BLOCKS, gated_quantized
@@ -144,7 +145,7 @@ def _some_tokens(
     x, row_scale = widened(codes, scales, op_name, "halves")
     y = torch.empty(num_tokens, n, dtype=torch.float32, device=codes.device)
     tiles = some_for(num_tokens, n)
-    grid = (triton.cdiv(n, tiles.rows), triton.cdiv(num_tokens, tiles.tokens))
+    grid = (cdiv(n, tiles.rows), cdiv(num_tokens, tiles.tokens))
     splits = max(1, min(MOST_SPLITS, PROGRAMS // (grid[0] * grid[1])))
     size = grid[0] * grid[1] * splits * tiles.rows * tiles.tokens if splits > 1 else 0
     parts = torch.empty(size, dtype=torch.float32, device=codes.device)

@@ -10,7 +10,7 @@ import triton.language as tl
 from samebits.kernels.triton.attention.call import CUT_LEN, RUN_LEN, Call
 from samebits.kernels.triton.attention.portable.decode import CLEARING, MAX_HEAD_SIZE
 from samebits.kernels.triton.attention.portable.decode_join import decode_join
-from samebits.kernels.triton.attention.portable.general import power_of_two, seq_block
+from samebits.kernels.triton.attention.portable.general import seq_block
 from samebits.kernels.triton.attention.portable.prefill import ROOM, ROWS
 from samebits.kernels.triton.attention.portable.records import records_of
 from samebits.kernels.triton.attention.portable.wide.decode import wide_decode_scores, wide_decode_values
@@ -19,6 +19,7 @@ from samebits.kernels.triton.lib.chaining import chained
 from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
+from samebits.kernels.triton.lib.sizes import power_of_two
 
 LARGEST_HEAD = 1024
 LEAST_HEADS, MOST_HEADS = 8, 64  # query heads of a program: fewer would leave most rows of a dot empty

@@ -14,6 +14,7 @@ from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import wait_for_previous
 from samebits.kernels.triton.lib.devices import PTX_HERE
 from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import CHUNK, TILE
 from samebits.kernels.triton.products.blocks.checks import check_activations
@@ -84,7 +85,7 @@ def expert_gemv_q8(
     """Fills y [P, N] from int8 blocks [X, K] and a weight [E, N, K]; none of them is 0."""
     num_experts, n, k = weight.shape
     nb, chunks, device = k // BLOCK, group_chunks(weight), codes.device
-    expert_gemv_kernel[triton.cdiv(n, TILE) + 1, len(pairs)](
+    expert_gemv_kernel[cdiv(n, TILE) + 1, len(pairs)](
         *inputs(codes, scales, weight),
         scales if bias is None else bias,
         y,
@@ -97,7 +98,7 @@ def expert_gemv_q8(
         len(pairs),
         len(pairs) // codes.shape[0],
         EXPERTS=num_experts,
-        BOUND=triton.next_power_of_2(num_experts),
+        BOUND=power_of_two(num_experts),
         ROWS=ROWS,
         BIAS=bias is not None,
         ONE=nb <= CHUNK * chunks,

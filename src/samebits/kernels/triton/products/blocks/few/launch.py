@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import chained
@@ -18,6 +17,7 @@ from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.int8_blocks import QUANTIZE_FAULT
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.scratch import counters
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import CHUNK, TILE, num_tiles, tiled_offsets
 from samebits.kernels.triton.products.blocks.checks import activation_faults
@@ -39,9 +39,9 @@ SILU_BLOCKS = 4  # of a program that ends gemm_silu_q8
 
 def group_chunks(weight: Tiled) -> int:
     """Chunks of a group: measured on an H200, where two or three programs of 16 chunks must fit at once."""
-    chunks, name = triton.cdiv(weight.shape[-1], BLOCK * CHUNK), weight.format.name
+    chunks, name = cdiv(weight.shape[-1], BLOCK * CHUNK), weight.format.name
     wide = PTX_HERE and (name not in SMALL_GROUPS if chunks <= 16 else name in FEW_REGISTERS)
-    return min(16 if wide else 8, max(4, triton.next_power_of_2(chunks)))
+    return min(16 if wide else 8, max(4, power_of_two(chunks)))
 
 
 def one_token_programs(weight: Tiled, device: torch.device) -> int:
@@ -79,7 +79,7 @@ def layout(weight: Tiled) -> tuple[tuple[int, ...], float]:
 
 def _parts(weight: Tiled, num_tokens: int, device: torch.device) -> torch.Tensor:
     """Room for the chunk sums of all rows."""
-    chunks = triton.cdiv(weight.shape[-1], BLOCK * CHUNK)
+    chunks = cdiv(weight.shape[-1], BLOCK * CHUNK)
     return torch.empty(num_tiles(weight.shape) * TILE * chunks * num_tokens, dtype=torch.float32, device=device)
 
 

@@ -10,6 +10,7 @@ from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.rows import fault_where
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.products.blocks.checks import activation_faults, lowest_codes, not_finite
 
 MOST_PROGRAMS = 1024  # beyond it a program arranges several blocks
@@ -115,11 +116,11 @@ def arranged(
     Stores the op's faults for codes and scales that quantize_q8 does not make.
     """
     num_tokens, nb = scales.shape
-    tiles = triton.cdiv(num_tokens, 8 * width)
+    tiles = cdiv(num_tokens, 8 * width)
     made = room(tiles, nb, format_name, width, codes.device)
     source = as_words(codes)
     blocks = 1 if tiles * nb <= MOST_PROGRAMS else 4
-    _arrange[(tiles, triton.cdiv(nb, blocks))](
+    _arrange[(tiles, cdiv(nb, blocks))](
         source,
         scales,
         *made,

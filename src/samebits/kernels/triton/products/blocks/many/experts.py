@@ -15,6 +15,7 @@ from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import TILE
 from samebits.kernels.triton.products.blocks.checks import activation_faults
@@ -128,14 +129,14 @@ def expert_gemm_int8(
     places = torch.empty(tiles * width, dtype=torch.int32, device=device)
     # a program finds its tile first: few programs with several blocks each
     source, blocks = as_words(codes), 4 if tiles * nb <= 4 * MOST_PROGRAMS else 16
-    arrange_pairs[(tiles, triton.cdiv(nb, blocks))](
+    arrange_pairs[(tiles, cdiv(nb, blocks))](
         source, scales, *made, pairs, seg_indptr, experts, places, fault_word(device),
         num_pairs, num_pairs // codes.shape[0], nb, source.stride(0), scales.stride(0),
-        EXPERTS=num_experts, BOUND=triton.next_power_of_2(num_experts), NT=shape.token_tiles,
+        EXPERTS=num_experts, BOUND=power_of_two(num_experts), NT=shape.token_tiles,
         ASUM=name in WITH_OFFSETS, BLOCKS=blocks,
         **activation_faults(op), **layout_faults(op), **chained(device), **UNFUSED,
     )  # fmt: skip
-    row_groups = triton.cdiv(n, TILE * shape.row_tiles * shape.warps)
+    row_groups = cdiv(n, TILE * shape.row_tiles * shape.warps)
     expert_warps[(tiles * row_groups,)](
         *(part.view(torch.int64) for part in made), *planes_of(weight, words=True), y if bias is None else bias, y,
         experts, places, weight_scale(weight), tiles, n, nb,

@@ -10,6 +10,7 @@ from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.settling import settle
+from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.products.blocks.checks import activation_faults
 from samebits.kernels.triton.products.blocks.many.dot import check_tile, dot_totals
@@ -68,10 +69,10 @@ def expert_gemm_dot(
     (num_experts, n, k), num_pairs = weight.shape, len(pairs)
     # every expert may end in a tile that is not full, and no tile is empty
     tiles = min(num_pairs, num_pairs // DOT_TOKENS + num_experts)
-    expert_dot[(triton.cdiv(n, DOT_ROWS) + 1, tiles)](
+    expert_dot[(cdiv(n, DOT_ROWS) + 1, tiles)](
         codes, scales, *planes_of(weight, words=False), y if bias is None else bias, y, pairs, seg_indptr,
         fault_word(codes.device), codes.stride(0), scales.stride(0), weight_scale(weight), num_pairs,
-        num_pairs // codes.shape[0], n, k // BLOCK, EXPERTS=num_experts, BOUND=triton.next_power_of_2(num_experts),
+        num_pairs // codes.shape[0], n, k // BLOCK, EXPERTS=num_experts, BOUND=power_of_two(num_experts),
         FORMAT=weight.format.name, KIND=KINDS[weight.format.name], BIAS=bias is not None,
         **activation_faults(op), **layout_faults(op), BT=DOT_TOKENS, BN=DOT_ROWS, **UNFUSED,
     )  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton
 
 from samebits.core.format import BLOCK
 from samebits.kernels.cuda.products.laid_out import laid_out
@@ -15,6 +14,7 @@ from samebits.kernels.cuda.products.launch import exact_shape_of, multiply_exact
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
+from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import CHUNK, TILE, plane_views
 from samebits.kernels.triton.products.blocks.checks import activation_faults
@@ -74,10 +74,10 @@ def shape_for(num_tokens: int, num_rows: int, num_blocks: int, device: torch.dev
         shape = Shape(1, 2, 2, 4, 8, 8)
     elif num_tokens <= 32:
         shape = Shape(1, 4, 2, 4, 8, 4)
-    elif triton.cdiv(num_tokens, 64) * triton.cdiv(num_rows, 32) <= multiprocessors(device):
+    elif cdiv(num_tokens, 64) * cdiv(num_rows, 32) <= multiprocessors(device):
         # one program a multiprocessor: it may have more registers
         shape = Shape(1, 8, 2, 4, 4, 2, registers=168)
-    elif triton.cdiv(num_tokens, 32) * triton.cdiv(num_rows, 128) < MANY_PROGRAMS:
+    elif cdiv(num_tokens, 32) * cdiv(num_rows, 128) < MANY_PROGRAMS:
         shape = Shape(1, 8, 2, 4, 4, 1, registers=128)
     else:
         shape = Shape(2, 4, 4, 1, 1, 1, registers=168, lines_ahead=4)
@@ -135,8 +135,8 @@ def multiply(
     """Fills y [T, N] from arranged activations."""
     num_tokens, (num_rows, k) = y.shape[0], weight.shape
     nb = k // BLOCK
-    token_tiles = triton.cdiv(num_tokens, 8 * shape.token_tiles)
-    row_groups = triton.cdiv(num_rows, TILE * shape.row_tiles * shape.warps)
+    token_tiles = cdiv(num_tokens, 8 * shape.token_tiles)
+    row_groups = cdiv(num_rows, TILE * shape.row_tiles * shape.warps)
     gemm_warps[(token_tiles * row_groups,)](
         words.view(torch.int64),
         sa.view(torch.int64),
@@ -214,8 +214,8 @@ def dot(
     num_tokens, num_rows = y.shape
     num_segments = 0 if seg_indptr is None else seg_indptr.shape[0] - 1
     # a segment may begin a tile of its own: that many more at the most
-    token_tiles = triton.cdiv(num_tokens, DOT_TOKENS) + num_segments
-    gemm_dot[(triton.cdiv(num_rows, DOT_ROWS) + (op is not None), token_tiles)](
+    token_tiles = cdiv(num_tokens, DOT_TOKENS) + num_segments
+    gemm_dot[(cdiv(num_rows, DOT_ROWS) + (op is not None), token_tiles)](
         codes,
         scales,
         *planes_of(weight, words=False),
