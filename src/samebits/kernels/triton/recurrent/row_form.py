@@ -13,7 +13,6 @@ import triton.language as tl
 
 from samebits.kernels.triton.lib.elementary import sigmoid, softplus
 from samebits.kernels.triton.lib.settling import settle
-from samebits.kernels.triton.lib.sizes import power_of_two
 from samebits.kernels.triton.recurrent.runs import CHUNK
 
 GROUP = tl.constexpr(32)  # rows of a state that are cleared at once
@@ -142,7 +141,7 @@ def head_dots(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, K: 
     """
     one, one_1, one_2, one_4, one_8 = zeros, zeros, zeros, zeros, zeros
     two, two_1, two_2, two_4, two_8 = zeros, zeros, zeros, zeros, zeros
-    NUM_PAIRS: tl.constexpr = power_of_two((K + 15) // 16)
+    NUM_PAIRS: tl.constexpr = triton.next_power_of_2((K + 15) // 16)
     for pair in tl.range(0, NUM_PAIRS):
         a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, pair * 16, K, BOTH)
         c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, pair * 16 + 8, K, BOTH)
