@@ -15,8 +15,8 @@ from samebits.ops import OPS, bind, evaluate, make_inputs
 for op in OPS:
     digest = hashlib.sha256()
     for case in op.cases:
-        is_large = case.full or max(case.dims.get("V", 0), case.dims.get("K", 0)) >= 4096
-        if not is_large and case.dims.get("N", 0) < 4096:  # megabytes of weights take seconds to make
+        sizes = [case.dims.get(name, 0) for name in "VKN"]
+        if not case.full and max(*sizes, 64 * case.dims.get("HB", 0)) < 4096:  # megabytes take seconds to make
             for result in evaluate(bind(op, **make_inputs(op, case))):
                 data = result.data if isinstance(result, Packed) else result
                 digest.update(data.tobytes())
