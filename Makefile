@@ -17,7 +17,7 @@ TRITON ?= triton==3.6.0
 NVRTC ?= nvidia-cuda-nvrtc==13.*
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run serve environments test clients fuzz test-triton lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
+.PHONY: run serve test clients fuzz test-triton test-triton-interpreted test-triton-compiled lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -28,9 +28,6 @@ run: $(VENV)/.core
 # The page is at http://127.0.0.1:8000; "Prove it" is one of its views.
 serve: $(VENV)/.core
 	@$(BIN)/samebits serve
-
-# Those of `test` and `test-triton`; with -j 2 one is fetched while the other is compiled.
-environments: $(VENV)/.dev $(TRITON_VENV)/.ready
 
 # The default model, and the translator of shaders, are fetched where the network allows; tests that need them are
 # skipped with a reason elsewhere.
@@ -50,10 +47,14 @@ clients: $(VENV)/.clients $(CLIENTS_VENV)/.ready
 fuzz: $(VENV)/.dev
 	@$(BIN)/python tests/fuzz/run_all.py --seconds $(SECONDS)
 
-# The GPU kernels without a GPU, in an environment that has torch: in Triton's interpreter, then compiled for GPUs.
+# The GPU kernels without a GPU, in an environment that has torch: in Triton's interpreter, and compiled for GPUs.
 # Runs from the source tree, without the native part.
-test-triton: $(TRITON_VENV)/.ready
+test-triton: test-triton-interpreted test-triton-compiled
+
+test-triton-interpreted: $(TRITON_VENV)/.ready
 	@TRITON_INTERPRET=1 $(TRITON_PYTEST)
+
+test-triton-compiled: $(TRITON_VENV)/.ready
 	@$(TRITON_PYTEST)
 
 lint: $(VENV)/.dev
