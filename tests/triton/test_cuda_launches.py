@@ -57,6 +57,11 @@ def test_a_gated_layer_is_one_launch_behind_its_activations() -> None:
     assert launches("gemm_silu_q8", 64, weight(num_rows=28672))[1:] == ["products/wide.cu"]
 
 
+@pytest.mark.parametrize(("num_rows", "last"), [(28672, "gate._many_gated"), (28672 - 64, "gated.gated_kernel")])
+def test_a_prompt_s_gate_is_the_end_of_its_product_where_rows_fill_tiles(num_rows: int, last: str) -> None:
+    assert launches("gemm_silu_q8", 200, weight(num_rows=num_rows))[-1].endswith(last)
+
+
 @pytest.mark.parametrize("op", ["gemm_q8", "gemm_silu_q8"])
 @pytest.mark.parametrize(("num_tokens", "name"), [(8, "q4_k"), (12, "q4_1"), (64, "q4_0"), (128, "q8_0")])
 def test_a_faint_weight_takes_no_product_in_float16(op: str, num_tokens: int, name: str) -> None:
@@ -74,3 +79,12 @@ def test_norms_and_quantized_rows_bring_what_the_product_multiplies(num_tokens: 
             assert carries(codes) == (False, True)
             gemm_q8_fast(codes, scales, weight())
     assert [build.name for build in builds.values()] == ["rows/blocks.cu", "rows/blocks.cu", "products/wide.cu"]
+
+
+def test_norms_of_prompts_bring_rows_in_float16() -> None:
+    x = torch.empty(200, K, device=MEMORYLESS)
+    with noting_launches(parsed_facts("sm_90/132")) as builds:
+        codes, scales, _ = add_rms_norm_q8_fast(x, torch.empty_like(x), torch.empty(K, device=MEMORYLESS))
+        gemm_q8_fast(codes, scales, weight())
+    kernels = [build.name.rpartition(".")[2] for build in builds.values()]
+    assert kernels == ["cu", "_dequantize", "_many"]

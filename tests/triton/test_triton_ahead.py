@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from triton import knobs
 from samebits.backends.gpu import described
 from samebits.backends.gpu.ahead import Noted, sizes_of
 from samebits.backends.gpu.feeding import bucket_of
-from samebits.backends.support import choose_kernels
+from samebits.backends.support import choose_kernels, supports
 from samebits.bench.random_checkpoint import RandomCheckpoint
 from samebits.bench.shapes import llama
 from samebits.core.errors import BadInput
@@ -32,6 +32,7 @@ from samebits.kernels.triton.lib.disk_cache import recorded_key
 from samebits.kernels.triton.rows.norm import rms_norm
 from samebits.models.checkpoint import build_step
 from samebits.models.parts import Limits
+from samebits.passes import run_pipeline
 
 FACTS = parsed_facts("sm_90/132")
 LIMITS = Limits(max_tokens=300, max_sequences=4, num_pages=32, page_size=16, max_positions=300)
@@ -62,6 +63,22 @@ def test_layers_that_repeat_add_no_kernel_and_sizes_share_most() -> None:
     assert two == four
     assert {"up to 1 tokens", "up to 256 tokens", "300 tokens"} <= set(two)
     assert len(set().union(*two.values())) < sum(map(len, two.values())) / 3
+
+
+@pytest.mark.parametrize("tier", [Tier.FAST, Tier.PORTABLE])
+def test_a_large_step_needs_no_other_kernel_whatever_rows_it_asks_for(tier: Tier) -> None:
+    backend, limits = described("sm_90/132"), replace(LIMITS, max_tokens=2048, max_sequences=128)
+    step = build_step(RandomCheckpoint(llama(2, 4096, 14336, 32, 8, 320, 512), "q4_0"), limits)
+    graph = run_pipeline(step.graph, supports(backend, tier))
+    noted = Noted(graph, choose_kernels(backend, graph, tier))
+    large = [size.dims for size in sizes_of(graph) if size.bucket is None]
+    with noting_launches(FACTS) as ahead:
+        for dims in large:
+            noted.meet(dims)
+    for rows in (1, 3, 8, 9, 16, 17, 33, 64, 65, 100, 128):
+        with noting_launches(FACTS) as builds:
+            noted.meet(large[-1] | {"R": rows, "B": rows})
+        assert builds.keys() <= ahead.keys(), f"{rows} rows"
 
 
 def test_a_kernel_has_the_same_name_in_another_process() -> None:

@@ -30,6 +30,8 @@ from samebits.kernels.triton.table import compile_pool
 # Sizes that are not padded: Triton tells 1, multiples of 16 and other numbers apart, and launchers choose by ranges.
 LARGE_STEPS = (257, 272, 320, 384, 512, 768, 1024, 2048, 4096, 8192)
 FEW_ROWS = (1, 2, 16)
+# Rows that such steps ask for, of which the last layer's products have a form each: see passes/take_rows.py.
+ASKED_ROWS = (1, 2, 16, 32, 64, 128)
 
 
 class Noted(GpuExecutable):
@@ -107,7 +109,8 @@ def sizes_of(graph: Graph) -> Iterator[StepSize]:
     for bucket in dict.fromkeys((*needed_first, *others)):
         yield StepSize(bucket, padded_sizes(specs, bucket), bucket in needed_first)
     large = {count for count in (*LARGE_STEPS, limits["T"]) if largest < count <= limits["T"]}
-    for count, rows in zip(sorted(large), cycle(FEW_ROWS), strict=False):
+    asked = dict.fromkeys(min(rows, limits.get("B", rows)) for rows in ASKED_ROWS)
+    for count, rows in zip(sorted(large), cycle(asked), strict=False):
         dims = {name: count if name == "T" else min(limit, rows) for name, limit in limits.items()}
         yield StepSize(None, dims, is_first=False)
 

@@ -9,5 +9,5 @@ hopper.py    the devices that are served
 lib          headers of all: barriers and copies, matrix instructions of warpgroups, int8 blocks
 products     the sources, and which of their forms serves when
 attention    the same
-rows         rows into int8 blocks, and into what wide.cu multiplies
+rows         rows into int8 blocks, and into what products of the fast tier multiply
 """
