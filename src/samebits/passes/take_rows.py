@@ -41,17 +41,21 @@ def _read_for_taken_rows(graph: Graph, take: Node) -> set[int]:
     """Numbers of the nodes of which a row, or what belongs to it, is needed only where its token is taken."""
     number, rows = graph.nodes.index(take), take.inputs["table"].spec.shape[0]
     maker = {v.name: i for i, node in enumerate(graph.nodes) for v in node.outputs}
-    late = {i for i in range(number) if not (OPS[graph.nodes[i].op.name].writes or OPS[graph.nodes[i].op.name].caches)}
+    late = set[int]()
 
-    def belongs(i: int) -> bool:
-        node = graph.nodes[i]
-        if not all(use in late or use == number for v in node.outputs for use in graph.uses.get(v.name, ())):
-            return False
+    def is_read_late(node: Node) -> bool:
+        return all(use in late or use == number for v in node.outputs for use in graph.uses.get(v.name, ()))
+
+    def reads_taken(node: Node) -> bool:
         given = [name for name, v in node.inputs.items() if v.name not in graph.weights]
         return all(maker.get(node.inputs[n].name) in late or _is_taken(node, n, rows) for n in given)
 
-    while alone := {i for i in late if not belongs(i)}:
-        late -= alone
+    for i in reversed(range(number)):
+        op = OPS[graph.nodes[i].op.name]
+        if not op.writes and not op.caches and is_read_late(graph.nodes[i]):
+            late.add(i)
+    while others := {i for i in late if not is_read_late(graph.nodes[i]) or not reads_taken(graph.nodes[i])}:
+        late -= others
     return late
 
 
