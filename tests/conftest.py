@@ -5,6 +5,7 @@ Teams of threads that share cores wait for each other more than they work, and a
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -29,6 +30,12 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Clusters first: their tests take a minute each, and one that is started last leaves the other processes idle."""
     items.sort(key=lambda item: item.path.parent.name != "scale")
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand tests and all modules stay to the end: no collection of garbage need look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -106,12 +106,18 @@ def _completed(
     space: Space, labels: dict[str, str], prefer: Preference, most_operations: int, dice: Random
 ) -> Row | None:
     """A row with these classes and, in random order, preferred ones of the rest; None where none was found."""
-    rest = [f.name for f in space.factors if f.name not in labels]
+    factors = {f.name: f for f in space.factors}
+    rest = [name for name in factors if name not in labels]
     for _ in range(TRIES):
         row: Row = {}
-        names = [*labels, *dice.sample(rest, len(rest))]
-        if all(_assign(space, space[name], labels.get(name), row, prefer, most_operations, dice) for name in names):
-            return {f.name: row[f.name] for f in space.factors}
+        present: dict[str, str] = {}  # the row's classes
+        for name in (*labels, *dice.sample(rest, len(rest))):
+            found = _assign(space, factors[name], labels.get(name), row, present, prefer, most_operations, dice)
+            if found is None:
+                break
+            present[name] = found.label
+        else:
+            return {name: row[name] for name in factors}
     return None
 
 
@@ -120,15 +126,15 @@ def _assign(
     factor: Factor,
     label: str | None,
     row: Row,
+    present: dict[str, str],
     prefer: Preference,
     most_operations: int,
     dice: Random,
-) -> bool:
-    """Gives the row a value of this factor; False where none is allowed beside what it has."""
+) -> Span | Choice | None:
+    """Gives the row a value of this factor and says of which class; None where none is allowed beside what it has."""
     classes = [c for c in factor.classes if label in (None, c.label)]
     dice.shuffle(classes)
     if label is None:
-        present = space.classes_of(row)
         classes.sort(key=lambda c: -prefer(factor, c, present))
     for found in classes:
         refused = set[Value]()  # an end of a span is drawn again and again
@@ -137,10 +143,10 @@ def _assign(
                 continue
             row[factor.name] = value
             if space.allows(row, most_operations):
-                return True
+                return found
             refused.add(value)
     row.pop(factor.name, None)
-    return False
+    return None
 
 
 def _values(factor: Factor, found: Span | Choice, is_free: bool, dice: Random) -> Iterator[Value]:
