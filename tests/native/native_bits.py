@@ -111,8 +111,10 @@ def native_lines() -> dict[str, str]:
 
 
 def arm_lines(native: Results) -> dict[str, str]:
-    """What `bits` prints on emulated CPUs of aarch64, by their names; ops of sets that were tried on a real one are left
-    out: the same program would run them."""
+    """What `bits` prints on emulated CPUs of aarch64, by their names.
+
+    native: of a real CPU; the ops of its sets are left out, as the same program would run them.
+    """
     if machine() == "aarch64":
         program, libraries = native_program(), []
     else:

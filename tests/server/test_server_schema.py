@@ -51,7 +51,9 @@ def _schema(mode: GenerationMode) -> schemathesis.BaseSchema:
 
 @_schema(GenerationMode.POSITIVE).parametrize()
 @QUICK
-def test_what_fits_never_breaks_the_server(case: schemathesis.Case, bounded: Running, session: requests.Session) -> None:
+def test_what_fits_never_breaks_the_server(
+    case: schemathesis.Case, bounded: Running, session: requests.Session
+) -> None:
     """Values that fit the schema may still be too many, too long or no tokens: then a 4xx says so."""
     case.call_and_validate(base_url=bounded.url, session=session, checks=CHECKS)
 
