@@ -16,7 +16,9 @@ from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.ops import OPS, bind, make_inputs
+from samebits.ops.activation import silu_and_mul
 from samebits.ops.gemm_silu import gated_sizes
+from samebits.ops.quantize import quantize_q8
 from samebits.ops.record import Tolerance
 from samebits.verify.checks import Examination
 from samebits.verify.harness import GUARD_ROWS, PATTERNS, Watched, execute, filled, raw_bytes, same_bytes
@@ -231,9 +233,9 @@ def test_gated_codes_are_sized_by_what_cancels_in_their_factors() -> None:
     """A block of 32: one column's gate is a sum of large terms that cancel, which moves the whole block's codes."""
     both, sizes = np.ones((1, 64), np.float32), np.ones((1, 64))
     sizes[0, 5] = 1000.0  # of the gate
-    codes, scales = gated_sizes(both, sizes, np.array([[0.01]]))
+    codes, scales = gated_sizes(both, sizes, np.full((1, 32), 1270.0))
     assert codes.shape == (1, 32)
-    assert np.allclose(codes, (1000 + 1 + 1000 / 32) / 0.01)
+    assert np.allclose(codes, (1000 + 1 + 1000 / 32) / 10)
     assert np.allclose(scales, (1000 + 1 + 1000 / 32) / 127)
 
 
@@ -244,3 +246,17 @@ def test_a_product_that_cancels_is_sized_by_its_terms() -> None:
     assert np.allclose(usual, [[np.sqrt(2.0)], [5.0]])
     want, tolerance = np.array([[0.0], [-1.0]]), Tolerance(0.1, 0.0, "test")
     assert outside(want + 0.2, want, tolerance, 0.0, usual).tolist() == [[True], [False]]
+
+
+def test_a_block_of_a_gated_row_may_be_zeros_only_where_rounding_decides_it() -> None:
+    edge = 2.0**-43  # blocks below are zeros
+    gate, factors = 2.0**-20, np.array([0.9998, 1.0002, 0.125, 8.0])
+    up = np.repeat(factors[:, None] * edge * (1 + np.exp(-gate)) / gate, 32, axis=1)
+    both = np.hstack([np.full_like(up, gate), up]).astype(np.float32)
+    rows = silu_and_mul(both)
+    want, _ = quantize_q8(rows)
+    assert (want != 0).any(axis=1).tolist() == [False, True, False, True]
+    usual, _ = gated_sizes(both, np.abs(both), rows)
+    other = np.where(want != 0, 0, 127)
+    wrong = outside(other, want, OPS["gemm_silu_q8"].tolerance, 3.0, usual)
+    assert wrong.all(axis=1).tolist() == [False, False, True, True]
