@@ -79,6 +79,7 @@ class GpuExecutable(Executable):
         self._bound[name], self._tensors[name] = buffer, tensor
         self._fed = {fed: given for fed, given in self._fed.items() if fed != name}
         self._captured.clear()  # captured launches hold addresses
+        self._pool = None  # whose memory goes with the last of them
         self._bound_outputs = [n for n in self._bound if n in self._own_outputs]
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:

@@ -56,6 +56,15 @@ class Function:
         self._attributes[1].id, self._attributes[1].value[:3] = CLUSTER, (cluster, 1, 1)
         self._threads, self._shared_bytes = threads, shared_bytes
 
+    @classmethod
+    def on(
+        cls, device: torch.device, code: bytes, name: str, threads: int, shared_bytes: int, cluster: int = 1
+    ) -> Function:
+        """The same, on a device whose context need not be current."""
+        with torch.cuda.device(device):
+            torch.cuda.current_stream()  # makes the device's context the current one
+            return cls(code, name, threads, shared_bytes, cluster)
+
     def launch(self, grid: tuple[int, int], arguments: Sequence[Any]) -> None:
         """Launches blocks [grid]; arguments: ctypes, in the order of the kernel's parameters."""
         config = _Config(

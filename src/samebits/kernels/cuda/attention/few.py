@@ -72,9 +72,7 @@ def build_of(call: Arguments) -> CudaBuild:
 
 @cache
 def _function(build: CudaBuild, head_size: int, device: torch.device) -> Function:
-    with torch.cuda.device(device):
-        torch.cuda.current_stream()  # makes the device's context the current one
-        return Function(build.code(), "attention_few", 32 * (WARPS + OTHER_WARPS), shared_bytes(head_size))
+    return Function.on(device, build.code(), "attention_few", 32 * (WARPS + OTHER_WARPS), shared_bytes(head_size))
 
 
 def attend(call: Arguments, most_rows: int, bad_query: int, bad_page: int) -> None:

@@ -69,9 +69,7 @@ def build_of(call: Call) -> CudaBuild:
 
 @cache
 def _function(build: CudaBuild, shared_bytes: int, device: torch.device) -> Function:
-    with torch.cuda.device(device):
-        torch.cuda.current_stream()  # makes the device's context the current one
-        return Function(build.code(), "attention_prompts", THREADS, shared_bytes)
+    return Function.on(device, build.code(), "attention_prompts", THREADS, shared_bytes)
 
 
 def attend(call: Call) -> None:

@@ -59,10 +59,8 @@ def build_of(shape: Shape, format_name: str) -> CudaBuild:
 @cache
 def _function(shape: Shape, format_name: str, device: torch.device) -> Function:
     build = build_of(shape, format_name)
-    with torch.cuda.device(device):
-        torch.cuda.current_stream()  # makes the device's context the current one
-        name, cluster = f"product_{build.source.stem}", shape.parts if isinstance(shape, WideShape) else 1
-        return Function(build.code(), name, shape.threads, shape.shared_bytes(format_name), cluster)
+    name, cluster = f"product_{build.source.stem}", shape.parts if isinstance(shape, WideShape) else 1
+    return Function.on(device, build.code(), name, shape.threads, shape.shared_bytes(format_name), cluster)
 
 
 def _launch(shape: Shape, weight: Tiled, grid: tuple[int, int], arguments: Sequence[Any]) -> None:

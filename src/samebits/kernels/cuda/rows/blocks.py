@@ -58,10 +58,7 @@ def build_of(width: int, is_normed: bool, is_plain: bool) -> CudaBuild:
 
 @cache
 def _function(width: int, is_normed: bool, is_plain: bool, device: torch.device) -> Function:
-    code = build_of(width, is_normed, is_plain).code()
-    with torch.cuda.device(device):
-        torch.cuda.current_stream()  # makes the device's context the current one
-        return Function(code, "blocks_of_rows", width // 16, 0)
+    return Function.on(device, build_of(width, is_normed, is_plain).code(), "blocks_of_rows", width // 16, 0)
 
 
 def blocks_of_rows(
