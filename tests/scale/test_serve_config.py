@@ -24,6 +24,8 @@ from test_server_process import process, wait_healthy
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 DOCS = Path(__file__).parents[2] / "docs" / "scale.md"
 NUM_GPUS, NUM_STREAMS, SERVED_SECONDS = 2, 2, 1200
+NUM_CPUS = 6  # Ray starts a process for each: two replicas, their server and its next edition, two that join
+FIRST_LEN, NEXT_LEN = 1024, 1536  # of contexts
 
 
 @dataclass
@@ -85,20 +87,23 @@ class Deployed:
         return "".join(texts), fingerprints
 
 
-@pytest.fixture
-def deployed(model_path: Path, tmp_path: Path) -> Iterator[Deployed]:
-    """A cluster on which nothing was started so far."""
+@pytest.fixture(scope="module")
+def deployed(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """A cluster that serves the file's application."""
     ray = pytest.importorskip("ray")
     context: Any = ray.init(
         "local",
-        num_cpus=8,
+        num_cpus=NUM_CPUS,
         num_gpus=NUM_GPUS,
         include_dashboard=False,
         log_to_driver=False,
         object_store_memory=1 << 27,
     )
     try:
-        yield Deployed(context.address_info["gcs_address"], model_path, tmp_path)
+        it = Deployed(context.address_info["gcs_address"], model_path, tmp_path_factory.mktemp("serve"))
+        it.deploy(FIRST_LEN)
+        it.wait_for(FIRST_LEN)
+        yield it
     finally:
         ray.shutdown()
 
@@ -106,8 +111,6 @@ def deployed(model_path: Path, tmp_path: Path) -> Iterator[Deployed]:
 def test_an_update_mixes_no_answers_and_loses_none(deployed: Deployed) -> None:
     import ray
 
-    deployed.deploy(context_len=1024)
-    deployed.wait_for(1024)
     assert ray.cluster_resources()["GPU"] == NUM_GPUS
     assert not ray.available_resources().get("GPU"), "a replica has no GPU of its own"
     answers: list[tuple[int, str, set[str]]] = []
@@ -125,8 +128,8 @@ def test_an_update_mixes_no_answers_and_loses_none(deployed: Deployed) -> None:
     for thread in threads:
         thread.start()
     try:
-        deployed.deploy(context_len=1536)
-        deployed.wait_for(1536)
+        deployed.deploy(NEXT_LEN)
+        deployed.wait_for(NEXT_LEN)
     finally:
         is_over.set()
         for thread in threads:

@@ -24,6 +24,7 @@ from samebits.server.metrics import Metrics
 from samebits.server.relay.model import RelayedModel
 
 HEALTH_SECONDS = 1.0  # between looks at whether a replica lives
+DRAIN_LOOK_SECONDS = 0.5  # between looks at whether a replica that shall end still answers; what comes later moves on
 QUIET = {"log_level": "WARNING", "enable_access_log": False}
 
 
@@ -41,6 +42,7 @@ def replicas_of(settings: Settings) -> serve.Application:
             request_router_config=RequestRouterConfig(request_router_class=PrefixRouter, request_router_kwargs=routed),
             health_check_period_s=HEALTH_SECONDS,
             graceful_shutdown_timeout_s=settings.limits.drain_seconds,
+            graceful_shutdown_wait_loop_s=DRAIN_LOOK_SECONDS,
             logging_config=QUIET,
         )
         .bind(settings)
