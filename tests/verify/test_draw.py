@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from samebits.cli.main import main
 from samebits.core.errors import BadInput
 from samebits.ops import OPS, bind, make_inputs
+from samebits.ops.evaluate import evaluate
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
 from samebits.verify.coverage import stated_classes, unreached
 from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class, large_rows
@@ -50,6 +51,14 @@ def test_rows_of_any_seed_are_legal_calls_with_the_sizes_they_name(name: str) ->
             assert bound.env[dim] == row[dim], f"{dim} in {case.id}"
         for tensor in {"x", "weight", "k_cache", "logits"} & row.keys() & bound.specs.keys():
             assert bound.specs[tensor].format == row[tensor], f"{tensor} in {case.id}"
+
+
+@pytest.mark.parametrize(("name", "row"), [
+    ("add_rms_norm_q8", "rows=67151,NB=1,x=f16,residual=f16,values=wide"),  # sums near the end of float16
+    ("paged_attention", "B=23,length=5,spread=ragged,v=q8_0,queries=beyond,causal=no"),  # queries that see no position
+])  # fmt: skip
+def test_rare_rows_of_a_full_run_have_a_result(name: str, row: str) -> None:
+    evaluate(bind(OPS[name], **make_inputs(OPS[name], find_case(OPS[name], row))))
 
 
 def toy_space(**changes: Any) -> Space:

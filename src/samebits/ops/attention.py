@@ -68,7 +68,7 @@ def weighted_values(p: np.ndarray, keep: np.ndarray, v: HostTensor, v_dim: int) 
     """
     if isinstance(v, Packed):
         codes = v.codes()
-        values = codes.q.reshape(len(codes.q), -1)[:, :v_dim].astype(np.float32)
+        values = codes.q.reshape(len(codes.q), v.shape[-1])[:, :v_dim].astype(np.float32)
         block_of = np.arange(v_dim) // BLOCK
 
         def products(rows: slice) -> np.ndarray:
