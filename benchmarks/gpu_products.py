@@ -119,9 +119,9 @@ def main() -> None:
                     of = {"tier": tier, "format": name, "rows": num_rows, "k": k, "tokens": tokens}
                     results.append({**of, "microseconds": taken})
                 table.add_row(f"{name} {num_rows} x {k}", *cells)
+                if asked.json:
+                    asked.json.write_text(json.dumps(results, indent=1))
         console.print(table)
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
