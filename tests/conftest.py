@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+LONG = {"native", "scale", "webgpu"}  # an emulated CPU, clusters, shaders to compile
 settings.register_profile("patient", deadline=None)  # cores may be given to others for a while
 settings.load_profile("patient")
 
@@ -28,8 +29,8 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clusters first: their tests take a minute each, and one that is started last leaves the other processes idle."""
-    items.sort(key=lambda item: item.path.parent.name != "scale")
+    """Folders with tests of half a minute first: one that is started last leaves the other processes idle."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG)
 
 
 def pytest_collection_finish() -> None:
