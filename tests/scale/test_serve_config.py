@@ -24,7 +24,7 @@ from test_server_process import process, wait_healthy
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 DOCS = Path(__file__).parents[2] / "docs" / "scale.md"
 NUM_GPUS, NUM_STREAMS, SERVED_SECONDS = 2, 2, 1200
-NUM_CPUS = 6  # Ray starts a process for each: two replicas, their server and its next edition, two that join
+NUM_CPUS = 4  # Ray starts a process for each: two replicas, their server and its next edition
 FIRST_LEN, NEXT_LEN = 1024, 1536  # of contexts
 
 
@@ -87,9 +87,9 @@ class Deployed:
         return "".join(texts), fingerprints
 
 
-@pytest.fixture(scope="module")
-def deployed(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """A cluster that serves the file's application."""
+@pytest.fixture
+def deployed(model_path: Path, tmp_path: Path) -> Iterator[Deployed]:
+    """A cluster on which nothing was started so far: servers that join at once must agree on who starts Serve."""
     ray = pytest.importorskip("ray")
     context: Any = ray.init(
         "local",
@@ -100,10 +100,7 @@ def deployed(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         object_store_memory=1 << 27,
     )
     try:
-        it = Deployed(context.address_info["gcs_address"], model_path, tmp_path_factory.mktemp("serve"))
-        it.deploy(FIRST_LEN)
-        it.wait_for(FIRST_LEN)
-        yield it
+        yield Deployed(context.address_info["gcs_address"], model_path, tmp_path)
     finally:
         ray.shutdown()
 
@@ -111,6 +108,8 @@ def deployed(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def test_an_update_mixes_no_answers_and_loses_none(deployed: Deployed) -> None:
     import ray
 
+    deployed.deploy(FIRST_LEN)
+    deployed.wait_for(FIRST_LEN)
     assert ray.cluster_resources()["GPU"] == NUM_GPUS
     assert not ray.available_resources().get("GPU"), "a replica has no GPU of its own"
     answers: list[tuple[int, str, set[str]]] = []
