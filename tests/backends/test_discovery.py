@@ -49,9 +49,9 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, discov
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: probe-plugin\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
     monkeypatch.syspath_prepend(str(tmp_path))
-    discovery.discover.cache_clear()
+    discovery.plug_ins.cache_clear()
     yield {f"{f.origin}/{f.name}": f for f in discovery.discover()}
-    discovery.discover.cache_clear()
+    discovery.plug_ins.cache_clear()
 
 
 def test_in_tree_backends_come_first_and_work() -> None:
@@ -85,4 +85,12 @@ def test_asking_for_one_that_is_not_there(plugins: dict) -> None:
     with pytest.raises(Unavailable, match="backend absent: no such card"):
         discovery.get("absent")
     with pytest.raises(UnknownName, match="unknown backend 'cuda9'; known: "):
+        discovery.get("cuda9")
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_name_of_another_opens_no_backend_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_in_tree", pytest.fail)
+    assert discovery.get("good").backend is not None
+    with pytest.raises(UnknownName, match="good"):
         discovery.get("cuda9")

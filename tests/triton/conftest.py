@@ -18,9 +18,12 @@ COMPILED = {"test_triton_compile.py", "test_triton_ahead.py"} | {name for name i
 
 def patch_once() -> None:
     """The interpreter puts its functions in the place of Triton's at a launch, and again at every call within a kernel,
-    which takes most of its time: in a launch that has done so, calls find them there."""
+    which takes most of its time: in a launch that has done so, calls find them there. Where a version of Triton
+    lacks the parts that this takes, tests only take longer."""
     from triton.runtime import interpreter
 
+    if not {"_patch_lang", "_LangPatchScope"} <= vars(interpreter).keys():
+        return
     patch, tl = interpreter._patch_lang, interpreter.tl
     patched: set[Any] = set()  # modules, in this launch
 

@@ -67,18 +67,23 @@ def _in_tree(name: str) -> Found:
 
 
 @cache
-def discover() -> tuple[Found, ...]:
-    """Every known backend, in-tree first. A plug-in may not take a name that is in use."""
+def plug_ins() -> tuple[Found, ...]:
+    """Those of installed packages. One may not take a name that is in use."""
     from importlib.metadata import entry_points  # slow to import, and a backend in the tree is found without it
 
-    found = [_in_tree(name) for name in IN_TREE]
+    found: list[Found] = []
     for entry in entry_points(group=GROUP):
         origin = entry.dist.name if entry.dist else entry.value
-        if any(f.name == entry.name for f in found):
+        if entry.name in {*IN_TREE, *(f.name for f in found)}:
             found.append(Found(entry.name, origin, None, None, f"the name {entry.name!r} is taken"))
         else:
             found.append(_try(entry.name, origin, entry.load))
     return tuple(found)
+
+
+def discover() -> tuple[Found, ...]:
+    """Every known backend, in-tree first."""
+    return (*(_in_tree(name) for name in IN_TREE), *plug_ins())
 
 
 def get(name: str) -> Found:
@@ -93,9 +98,9 @@ def get(name: str) -> Found:
     elif name in IN_TREE:
         matches = [_in_tree(name)]
     else:
-        matches = [f for f in discover() if f.name == name]
+        matches = [f for f in plug_ins() if f.name == name]
     if not matches:
-        raise UnknownName("backend", name, [f.name for f in discover()])
+        raise UnknownName("backend", name, [*IN_TREE, *(f.name for f in plug_ins())])
     if matches[0].backend is None:
         raise Unavailable(f"backend {name}: {matches[0].reason}")
     return matches[0]
