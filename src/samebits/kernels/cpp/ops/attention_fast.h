@@ -15,11 +15,26 @@ struct FastCall {
     int64_t width;  // of a row of sums
 };
 
+// Asks for the first values of a unit, which its scores give time to come, and for the first keys of the KV head behind it.
+INLINE void fetch_ahead(const Unit& u) {
+    constexpr int64_t kGroupsAhead = 3;
+    const CacheView &k = u.a->cache.k, &v = u.a->cache.v;
+    const int64_t first = u.begin / kGroupTokens, stop = least(first + kGroupsAhead, u.stop_group());
+    if (k.layout == Layout::row_major || u.num_rows > kDirectRows) return;
+    const bool is_last = u.kv_head + 1 == k.heads;
+    for (int64_t g = first; g < stop; g++) {
+        const char *values = u.values(g), *keys = u.keys(g) + k.head_bytes;
+        for (int64_t i = 0; i < v.row_bytes * kRun; i += 64) prefetch(values + i);
+        for (int64_t i = 0; i < k.group_bytes() && !is_last; i += 64) prefetch(keys + i);
+    }
+}
+
 // Block of rows `block` of a sequence, from scores to results.
 inline void whole_unit(FastCall& call, const Place& p, int64_t kv_head, int64_t block, Worker& worker) {
     Unit u;
     const int64_t first_row = block * p.block_rows;
     set_unit(u, call.a, p.sequence, kv_head, first_row, int(least(p.block_rows, p.rows - first_row)));
+    fetch_ahead(u);
     UnitRoom& room = call.room;
     const ScoreArea area{room.scores, score_stride(u.end - u.origin())};
     call.kernels.scores(u, room, area, u.begin / kGroupTokens, u.stop_group(), room.top, worker);

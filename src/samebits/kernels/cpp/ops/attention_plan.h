@@ -37,6 +37,7 @@ class Plan {
             const Place p = place(b, shared);
             if (p.split) num_cuts_ += p.num_cuts * a.cache.k.heads;
             else num_units_ += p.num_blocks * a.cache.k.heads;
+            if (!p.split && p.rows > kMaxRows) num_large_ += p.num_blocks * a.cache.k.heads;
             if (p.split) num_split_ += a.cache.k.heads;
         }
     }
@@ -49,6 +50,8 @@ class Plan {
                   shared + floats <= kSharedFloats;
         p.shared_at = shared;
         if (p.split) shared += floats;
+        p.block_rows = kLeastBlockRows, p.num_blocks = p.rows > 0;
+        if (p.rows <= kLeastBlockRows) return p;  // most decodes: asked for often, and divisions take long
         const int64_t by_threads = p.rows * heads / (kUnitsOfThread * threads_);
         const int64_t by_room = kScoreFloats / unit_stride(p);
         p.block_rows = most(kLeastBlockRows, least(kMaxRows, least(by_threads, by_room) / kTileRows * kTileRows));
@@ -58,6 +61,7 @@ class Plan {
     const Attention& attention() const { return a_; }
     int threads() const { return threads_; }
     int64_t num_units() const { return num_units_; }  // computed whole
+    int64_t num_large() const { return num_large_; }  // of these, in sequences of many rows; they come first
     int64_t num_split() const { return num_split_; }  // split units, and their cuts
     int64_t num_cuts() const { return num_cuts_; }
 
@@ -82,7 +86,7 @@ class Plan {
     const Attention& a_;
     int threads_;
     int64_t work_ = 0;  // rows x cuts
-    int64_t num_units_ = 0, num_split_ = 0, num_cuts_ = 0;
+    int64_t num_units_ = 0, num_large_ = 0, num_split_ = 0, num_cuts_ = 0;
 };
 
 // What a walk goes through: units that are computed whole, those of many rows first, then cuts of split units; those
@@ -102,11 +106,14 @@ class Walk {
         return phase_ == Phase::units ? plan_.num_split() : units + plan_.num_cuts();
     }
 
-    // How many items to claim next when those before `next` are taken: units one by one, cuts of one size in ranges
-    // that shrink towards the end, so that few pages are met unprefetched and threads still end together.
+    // How many items to claim next when those before `next` are taken: large units one by one, small ones of a sequence
+    // together, and cuts of one size in ranges, so that few pages are met unprefetched. All shrink towards the end, so that
+    // threads still end together.
     int64_t claim_size(int64_t next) const {
-        if (phase_ == Phase::units || (phase_ == Phase::first && next < plan_.num_units())) return 1;
-        return most(1, (num_items() - next) / (2 * plan_.threads()));
+        const int64_t units = phase_ == Phase::first ? plan_.num_units() : 0;
+        if (phase_ == Phase::units || (next < units && next < plan_.num_large())) return 1;
+        const int64_t even = ((next < units ? units : num_items()) - next) / (2 * plan_.threads());
+        return most(1, next < units ? least(even, plan_.attention().cache.k.heads) : even);
     }
 
     // The place of an item, and the item's number there.
