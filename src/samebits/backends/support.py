@@ -7,7 +7,7 @@ from typing import Any
 
 from samebits.backends.interface import Backend, Caps
 from samebits.core.errors import Unsupported
-from samebits.core.shapes import Dim, Sym, TensorSpec, match_shape, upper
+from samebits.core.shapes import Sym, TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.graph import Graph, Node
 from samebits.kernels.record import Kernel, OpCall
@@ -21,19 +21,12 @@ def hide_batch(op: Op, specs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]
         spec = specs.get(tensor.name)
         if spec is None:
             continue
-        dims = next(d for d in tensor.dims_choices if match_shape(d, spec.shape, {}))
-        hidden[tensor.name] = TensorSpec(_hide(dims, spec.shape, op.invariant_axes), spec.format)
+        shape = tuple(
+            Sym(name, upper(size)) if name.split("+")[0] in op.invariant_axes and not isinstance(size, Sym) else size
+            for name, size in zip(tensor.axes(spec.shape), spec.shape, strict=True)
+        )
+        hidden[tensor.name] = TensorSpec(shape, spec.format)
     return hidden
-
-
-def _hide(dims: str, shape: tuple[Dim, ...], axes: tuple[str, ...]) -> tuple[Dim, ...]:
-    texts = dims.split()
-    if texts and texts[0] == "...":
-        texts = ["..."] * (len(shape) - len(texts) + 1) + texts[1:]
-    return tuple(
-        Sym(text, upper(size)) if text.split("+")[0] in axes and not isinstance(size, Sym) else size
-        for text, size in zip(texts, shape, strict=True)
-    )
 
 
 def op_call(op: Op, specs: Mapping[str, TensorSpec], attrs: Mapping[str, Any], tier: Tier) -> OpCall:

@@ -128,6 +128,14 @@ def match_shape(dims: str, shape: Shape, env: Env) -> bool:
     return len(terms) == len(shape) and all(_match_dim(t, d, env) for t, d in zip(terms, shape, strict=True))
 
 
+def axis_names(dims: str, shape: Shape) -> tuple[str, ...]:
+    """Return the text of each axis of a shape that fits `dims`, "..." for every leading axis."""
+    texts = dims.split()
+    if texts and texts[0] == "...":
+        texts = ["..."] * (len(shape) - len(texts) + 1) + texts[1:]
+    return tuple(texts)
+
+
 def build_shape(dims: str, env: Env) -> Shape:
     """The shape that the text stands for under `env`; KeyError for an unbound name."""
     shape: list[Dim] = []

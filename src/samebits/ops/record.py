@@ -24,7 +24,7 @@ import numpy as np
 import samebits.formats  # noqa: F401  (fills FORMATS)
 from samebits.core.format import HostTensor
 from samebits.core.registry import Registry
-from samebits.core.shapes import Env, TensorSpec, build_shape
+from samebits.core.shapes import Env, Shape, TensorSpec, axis_names, build_shape, match_shape
 from samebits.ops.space import Space
 
 FLOATS = ("f32", "f16", "bf16")
@@ -52,6 +52,10 @@ class Input:
     @property
     def dims_choices(self) -> tuple[str, ...]:
         return (self.dims,) if isinstance(self.dims, str) else self.dims
+
+    def axes(self, shape: Shape) -> tuple[str, ...]:
+        """Return the name of each axis of a tensor of this shape, which must fit; "..." for every leading axis."""
+        return axis_names(next(d for d in self.dims_choices if match_shape(d, shape, {})), shape)
 
     @property
     def is_cache(self) -> bool:
@@ -97,6 +101,10 @@ class Result:
     doc: str = ""
     alias_of: str | None = None  # the input it is written into, in place
     when: str | None = None  # a bool attr without which the result is not returned
+
+    def axes(self, shape: Shape) -> tuple[str, ...]:
+        """Return the name of each axis of a result of this shape; "..." for every leading axis."""
+        return axis_names(self.dims, shape)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from samebits.backends.cpu.barriers import needs_barrier
 from samebits.backends.windows import find_windows
 from samebits.core.shapes import Dim, Sym
-from samebits.graph import Graph, Node
+from samebits.graph import Graph
 from samebits.graph.uses import memory_roots
 from samebits.kernels.cpp.weights import FORMAT_CODES
 from samebits.kernels.record import Kernel
@@ -31,30 +32,6 @@ class Lowered:
         return np.asarray(self.program.memory(self.tensors[name], num_bytes))
 
 
-def _divided(node: Node, split: str) -> tuple[Dim, ...]:
-    """The axis along which a kernel goes thread by thread; nothing where it does not.
-
-    Nothing for a tensor with one axis either: it may be a lone row, which one thread writes.
-    """
-    if split == "free":
-        return ()
-    shape = (node.outputs[0] if split == "rows" else next(iter(node.inputs.values()))).spec.shape
-    return shape[:1] if len(shape) > 1 else ()
-
-
-def needs_barrier(graph_nodes: Sequence[Node], splits: Mapping[str, str]) -> list[bool]:
-    """For each node, whether the next one must wait for all threads.
-
-    Nodes that go thread by thread over the same rows need not: a thread reads what it wrote itself. Cells are read by
-    others.
-    """
-    axes = [_divided(node, splits[node.op.name]) for node in graph_nodes]
-    return [
-        splits[node.op.name] != "rows" or not axis or axis != after
-        for node, axis, after in zip(graph_nodes, axes, [*axes[1:], ()], strict=True)
-    ]
-
-
 class _Symbols:
     """Numbers for symbolic sizes in the order they are met."""
 
@@ -72,7 +49,9 @@ def lower(graph: Graph, kernels: Sequence[Kernel], module: Any, isa: str) -> Low
     """The program of a graph, memory planned and allocated; graph inputs are still to be bound."""
     windows = find_windows(graph)
     calls = [(n, k) for n, k in zip(graph.nodes, kernels, strict=True) if n.outputs[0].name not in windows]
-    barriers = needs_barrier([node for node, _ in calls], module.ops(isa))
+    roots = memory_roots(graph)
+    memory = {name: roots[windows[name].base if name in windows else name] for name in roots}
+    barriers = needs_barrier([n for n, _ in calls], [k.op for _, k in calls], module.ops(isa), memory)
     together: list[tuple[int, ...]] = [()]
     position = {id(node): i for i, node in enumerate(graph.nodes)}
     for (node, _), barrier in zip(calls, barriers, strict=True):
@@ -86,7 +65,6 @@ def lower(graph: Graph, kernels: Sequence[Kernel], module: Any, isa: str) -> Low
     encoded = [(value, [symbols.encode(d) for d in value.spec.shape]) for value in values]
     program = module.Program(isa, list(symbols.limits.values()))
     tensors: dict[str, int] = {}
-    roots = memory_roots(graph)
     for value, dims in encoded:
         if roots[value.name] != value.name:
             tensors[value.name] = tensors[roots[value.name]]
