@@ -74,6 +74,33 @@ class BarrierForNeighboursOnly(MissingBarrier):
     twin = shown_by(rows, chain, num_runs=2)
 
 
+def turned(num_rows: int) -> Scene:
+    """Heads of 4 tokens, turned by a table of this many rows that the node before makes; two runs."""
+    b = OpBuilder()
+    heads = b.split_heads(b.input("x", TensorSpec((4, 8), "f32")), heads=1)
+    pos_ids = b.input("pos_ids", TensorSpec((4,), "i32"))
+    table = b.split_heads(b.scale(b.input("table", TensorSpec((num_rows, 8), "f32")), factor=0.5), heads=4)
+    runs = [{"x": floats(4, 8), "table": floats(num_rows, 8, seed=i), "pos_ids": ints(3, 2, 1, 0)} for i in (1, 2)]
+    return Scene(b.finish(b.rope(heads, pos_ids, table)), tuple(runs))
+
+
+class BarrierByRowCount(Graphs):
+    """Waits for no other thread between nodes of equally many rows: a table's rows are those of the run before."""
+
+    ops = ("rope",)
+    witness = shown_by(turned, 4)
+    twin = shown_by(turned, 5)
+
+    def launch(self, run: DefectiveExecutable, number: int, arguments: Arguments) -> Results:
+        name, table = run.node(number).inputs["table"].name, arguments["table"]
+        if made_by(run, name) is None or len(table) != len(arguments["x"]):
+            return run.kernel(number, arguments)
+        before = run.kept.get(name, table[:0])
+        run.kept[name] = copy_tensor(table)
+        late = min(len(before), len(table))
+        return run.kernel(number, {**arguments, "table": np.concatenate([before[:late], table[late:]])})
+
+
 class BarrierLostAfterSixteen(MissingBarrier):
     """Has sixteen events, and waits for none from the seventeenth node on."""
 

@@ -14,12 +14,12 @@ from samebits.models.gemma3 import LOCAL_TABLE
 from samebits.models.parts import ROPE_TABLE, ModelParts
 from samebits.models.parts.decoder import Decoder, Layer
 from samebits.models.parts.rope import Rope
-from samebits.verify.random_graphs import random_graph, random_rows
+from samebits.verify.random_graphs import random_chains, random_graph, random_rows
 from samebits.verify.scenes import LIMITS, VOCAB
 from samebits.verify.stated_graphs import STATED
 
 HIDDEN, FFN, HEAD = 256, 256, 32  # a superblock of 256 is the widest
-NUM_ROWS, NUM_RANDOM, NUM_RANDOM_QUICK = 2, 24, 6
+NUM_ROWS, NUM_CHAINS, NUM_RANDOM, NUM_RANDOM_QUICK = 2, 4, 24, 6
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ GRAPH_CASES: tuple[GraphCase, ...] = (
     *(GraphCase(name, model.graph, is_fed=True) for name, model in MODELS.items()),
     *(GraphCase(name, make) for name, make in STATED.items()),
     *(GraphCase(f"rows-{number}", partial(random_rows, number)) for number in range(NUM_ROWS)),
+    *(GraphCase(f"chains-{number}", partial(random_chains, number)) for number in range(NUM_CHAINS)),
     *(
         GraphCase(f"random-{number}", partial(random_graph, number), full=number >= NUM_RANDOM_QUICK)
         for number in range(NUM_RANDOM)

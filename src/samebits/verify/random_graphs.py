@@ -10,7 +10,7 @@ from samebits.core.shapes import TensorSpec
 from samebits.graph import Graph, Value
 from samebits.models.parts import ROPE_TABLE
 from samebits.ops.build import OpBuilder
-from samebits.verify.scenes import LIMITS, NUM_PAGES, PAGE_SIZE, STEP_INPUTS
+from samebits.verify.scenes import LIMITS, NUM_PAGES, PAGE_SIZE, ROW_ORDER, STEP_INPUTS
 
 WIDTH, HEAD, TABLE_ROWS = 64, 32, 48
 FIRST_WEIGHTS = ("f32", "q8_0")
@@ -32,6 +32,12 @@ def random_rows(number: int, seed: int) -> Graph:
     return maker.graph((maker.sums, maker.norms, maker.products, maker.multiples))
 
 
+def random_chains(number: int, seed: int) -> Graph:
+    """Return a graph of ops that threads share out by rows, between them ops that read rows of other threads."""
+    m = Maker(Stream(f"chains/{number}", seed), FIRST_WEIGHTS)
+    return m.graph((*[m.shuffled] * 4, m.sums, m.norms, m.multiples, m.capped, m.residual, m.columns))
+
+
 class Maker:
     """Grows a graph of values float32 [T, WIDTH]; one that is written over is not read again."""
 
@@ -46,6 +52,7 @@ class Maker:
         table = TensorSpec((LIMITS.max_positions, HEAD // 2, 2), "f32")
         self.rope_table = self.b.input(ROPE_TABLE, table, "weight")
         self.caches: tuple[Value, Value] | None = None
+        self.order: Value | None = None
 
     def draw(self, choices: Sequence[T]) -> T:
         return choices[next(self._numbers) % len(choices)]
@@ -126,6 +133,15 @@ class Maker:
         heads = self.b.split_heads(self.pick(), heads=WIDTH // HEAD)
         turned = self.b.rope(heads, self.step["positions"], self.rope_table, interleave=self.draw((True, False)))
         self.add(self.b.merge_heads(turned))
+
+    def shuffled(self) -> None:
+        """Heads that are turned by angles which a node makes, a row for each token, read from the last to the first."""
+        if self.order is None:
+            self.order = self.b.input(ROW_ORDER, TensorSpec((STEP_INPUTS["token_ids"],), "i32"))
+        angles = self.draw((self.pick(), self.b.soft_cap(self.pick(), cap=1.0)))
+        table = self.b.split_heads(self.b.slice_columns(angles, start=0, stop=HEAD), heads=HEAD // 2)
+        heads = self.b.split_heads(self.pick(), heads=WIDTH // HEAD)
+        self.add(self.b.merge_heads(self.b.rope(heads, self.order, table)))
 
     def gathered(self) -> None:
         """Rows of a table by numbers that a node makes. They come from an input, so that no rounding moves them."""

@@ -38,6 +38,7 @@ SCRIPT: tuple[dict[str, int], ...] = (  # new tokens by sequence, in the order o
 SHARES = {"b": "a"}  # b goes on after a's first page
 SUCCEEDS = {"e": "c"}  # e gets c's pages; c has ended
 SLOT_OF = {"a": 2, "b": 0, "c": 3, "d": 1, "e": 3}
+ROW_ORDER = "row_order"  # an input: the numbers of a step's rows, from the last to the first
 POISON = 0xFF  # of cells that hold no token
 SLOTS_SUFFIX = ".slots"  # of states in slots: they hold numbers, since b goes on from one that nobody computed here
 
@@ -103,6 +104,8 @@ class Tensors:
                 found[value.name] = arrays[value.name]
             elif value.name.startswith(f"{PAGES}."):
                 found[value.name] = NUM_PAGES - 1 - arrays[PAGES]  # pages of its own, in another order
+            elif value.name == ROW_ORDER:
+                found[value.name] = np.arange(dims_of(arrays)["T"], dtype=np.int32)[::-1].copy()
             elif value.name not in graph.kinds:
                 shape = value.spec.at(dims_of(arrays)).upper_shape
                 found[value.name] = Stream(f"scene/{value.name}/{number}", self._seed).normal(shape)

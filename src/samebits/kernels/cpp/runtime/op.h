@@ -5,10 +5,12 @@
 
 namespace samebits {
 
-// How a kernel splits its work; decides where the program needs a barrier.
+// How a kernel splits its work; decides where the program needs a barrier (backends/cpu/barriers.py).
 //   rows     thread by thread along the first axis of the first result: Worker::share(shape[0])
 //   cells    likewise along that of the first input; results lie elsewhere, in cells that other threads read
 //   free     anything else
+// A thread of the first two reads only its own rows of an input with more than one axis whose first axis has the same
+// name in the op's record, where the op is invariant along it. It may read any row of other inputs.
 enum class Split { rows, cells, free };
 
 struct Scratch {
