@@ -13,7 +13,9 @@ from samebits.backends.interface import Backend
 from samebits.core.errors import BadInput, OutOfMemory
 from samebits.core.format import FORMATS, BlockFormat, Packed
 from samebits.core.shapes import Sym, TensorSpec
+from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.ops.build import OpBuilder
 from samebits.ops.cases import in_format
 from samebits.ops.evaluate import spec_of
 
@@ -44,6 +46,21 @@ def test_what_goes_in_comes_out(backend: Backend, name: str) -> None:
     else:
         assert out.tobytes() == host.tobytes()  # type: ignore[union-attr]
         assert some.tobytes() == host[1:4].tobytes()  # type: ignore[union-attr]
+
+
+def test_memory_that_is_smaller_than_a_run_is_refused_until_it_is_fed(backend: Backend) -> None:
+    b = OpBuilder()
+    x = b.input("x", TensorSpec((Sym("T", 64), 8), "f32"))
+    executable = backend.compile(b.finish(b.scale(x, factor=2.0)), Tier.PORTABLE)
+    executable.bind("x", backend.alloc(TensorSpec((4, 8), "f32")))
+    executable.prepare({"T": 64})
+    with pytest.raises(BadInput, match=r"gpu: x: got memory of 4 rows \(f32\[4, 8\]\); needs 64 rows, for T = 64"):
+        executable.run()
+    executable.prepare({"T": 4})
+    executable.run()
+    assert executable.feed({"x": np.ones((7, 8), np.float32)})
+    executable.run()
+    assert backend.copy_out(executable.output(0)).tolist() == [[2.0] * 8] * 7  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["f32", "f16", "bf16"])

@@ -7,11 +7,13 @@ assumes addresses, strides or row-major order, and it lets schedulers and server
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
 
+from samebits.backends.bound_sizes import BoundSizes
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
@@ -75,6 +77,7 @@ class NullExecutable(Executable):
         choose_kernels(backend, graph, tier)
         self._graph = graph
         self._bound: dict[str, Buffer | View] = {}
+        self._bound_sizes = BoundSizes(backend.name, graph)
         self._roots = memory_roots(graph)
         made = {v.name: v.spec for node in graph.nodes for v in node.outputs}
         roots = {self._roots[v.name] for v in graph.outputs}
@@ -82,8 +85,13 @@ class NullExecutable(Executable):
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bound[name] = buffer
+        self._bound_sizes.bind(name, buffer.spec)
+
+    def prepare(self, dims: Mapping[str, int]) -> None:
+        self._bound_sizes.prepare(dims)
 
     def run(self) -> None:
+        self._bound_sizes.check()
         missing = [v.name for v in self._graph.inputs if v.name not in self._bound]
         if missing:
             raise BadInput("null", missing[0], "no buffer", "bind() before run()")

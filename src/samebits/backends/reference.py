@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from samebits.backends.bound_sizes import BoundSizes
 from samebits.backends.interface import Backend, Buffer, Caps, Executable, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput, Unavailable
@@ -85,12 +87,18 @@ class ReferenceExecutable(Executable):
         self._bound: dict[str, HostTensor] = {}  # that memory as the last run found it
         self._values: dict[str, HostTensor] = {}
         self._kernels = choose_kernels(backend, graph, tier)
+        self._bound_sizes = BoundSizes(backend.name, graph)
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bound[name] = resolved(buffer, "reference", name)
         self._memory[name] = buffer
+        self._bound_sizes.bind(name, buffer.spec)
+
+    def prepare(self, dims: Mapping[str, int]) -> None:
+        self._bound_sizes.prepare(dims)
 
     def run(self) -> None:
+        self._bound_sizes.check()
         # anew, for what was copied in since: other bytes, and with them another scale and other codes
         self._bound = {name: resolved(buffer, "reference", name) for name, buffer in self._memory.items()}
         self._values = dict(self._bound)

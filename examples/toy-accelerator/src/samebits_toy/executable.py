@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from samebits.backends.bound_sizes import BoundSizes
 from samebits.backends.interface import Backend, Buffer, Executable, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
@@ -27,6 +28,7 @@ class ToyExecutable(Executable):
         self._rooms = share_rooms(graph, self._roots)
         self._buffers: dict[int, Buffer] = {}  # by number of the room
         self._bound: dict[str, Buffer | View] = {}
+        self._bound_sizes = BoundSizes("toy", graph)
         if not any(isinstance(d, Sym) for spec in self._rooms.specs for d in spec.shape):
             self.prepare({})
 
@@ -35,9 +37,11 @@ class ToyExecutable(Executable):
         if root in self._written and window_of(buffer) is None:
             raise BadInput("toy", name, "a view that is more than whole rows", "memory that can be written in place")
         self._bound[root] = buffer
+        self._bound_sizes.bind(name, buffer.spec)
 
     def prepare(self, dims: Mapping[str, int]) -> None:
         """Allocates here, so that `run` need not; most steps are as large as the one before and change nothing."""
+        self._bound_sizes.prepare(dims)
         for number, spec in enumerate(self._rooms.specs):
             sizes = tuple(d.value(dims) if isinstance(d, Sym) else d for d in spec.shape)
             held = self._buffers.get(number)
@@ -63,6 +67,7 @@ class ToyExecutable(Executable):
         return window
 
     def run(self) -> None:
+        self._bound_sizes.check()
         for node, kernel in zip(self._graph.nodes, self._kernels, strict=True):
             arguments = {name: self._window(value.name) for name, value in node.inputs.items()}
             results = kernel.run(**arguments, **node.attrs)

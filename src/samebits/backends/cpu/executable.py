@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from samebits.backends.bound_sizes import BoundSizes
 from samebits.backends.cpu.buffers import ROW_MAJOR, CpuBuffer, resolved, storage
 from samebits.backends.cpu.lower import Lowered
 from samebits.backends.interface import Buffer, Executable, View
@@ -31,6 +32,7 @@ class CpuExecutable(Executable):
         self._scaled: dict[str, tuple[CpuBuffer, np.ndarray, np.float32]] = {}  # packed inputs of a step, as placed
         self._sizes: list[int] | None = None if lowered.symbols else []
         self._results: dict[str, CpuBuffer] = {}  # in the arena, for these sizes
+        self._bound_sizes = BoundSizes(backend.name, graph)
         self._roots = memory_roots(graph)
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
 
@@ -56,6 +58,7 @@ class CpuExecutable(Executable):
         else:
             self._bind_rows(name, base, buffer)
         self._bound[name] = buffer
+        self._bound_sizes.bind(name, buffer.spec)
         self._unbound.pop(name, None)
 
     def _bind_rows(self, name: str, base: CpuBuffer, buffer: Buffer | View) -> None:
@@ -101,6 +104,7 @@ class CpuExecutable(Executable):
                 raise BadInput("cpu", name, size, f"0 .. {limit}")
         if sizes != self._sizes:
             self._sizes = sizes
+            self._bound_sizes.prepare(dims)
             self._results.clear()
 
     def run(self) -> None:
@@ -108,6 +112,7 @@ class CpuExecutable(Executable):
             raise BadInput("cpu", "run", "no sizes", f"prepare with {', '.join(self._lowered.symbols)}")
         if self._unbound:
             raise BadInput("cpu", "run", f"nothing bound to {', '.join(self._unbound)}", "memory for every input")
+        self._bound_sizes.check()
         for caller, copy in self._staged.values():
             copy[...] = caller
         for name, (base, array, scale) in self._scaled.items():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from samebits.backends.bound_sizes import BoundSizes
 from samebits.backends.gpu.buffers import GpuBuffer, copy_into, resolved
 from samebits.backends.gpu.feeding import Feed, bucket_of
 from samebits.backends.gpu.memory import explained
@@ -53,6 +54,7 @@ class GpuExecutable(Executable):
         self._fed: dict[str, torch.Tensor] = {}
         self._dims: dict[str, int] = {}
         self._made: dict[str, DeviceTensor] = {}  # of the last run
+        self._bound_sizes = BoundSizes("gpu", graph)
         self._roots = memory_roots(graph)
         self._own_outputs = {v.name for v in graph.outputs} - state_values(graph)
         self._released = _last_uses(graph)
@@ -77,6 +79,7 @@ class GpuExecutable(Executable):
         tensor = resolved(buffer)
         _check_spec(name, buffer.spec, self._specs[name], tensor)
         self._bound[name], self._tensors[name] = buffer, tensor
+        self._bound_sizes.bind(name, buffer.spec)
         self._fed = {fed: given for fed, given in self._fed.items() if fed != name}
         self._captured.clear()  # captured launches hold addresses
         self._pool = None  # whose memory goes with the last of them
@@ -88,12 +91,16 @@ class GpuExecutable(Executable):
             self._feed = Feed(specs, self._device, self._pads, lambda count: bucket_of(count, self.readiness))
         shape, self._dims = self._feed.send(arrays)
         self._bucket, self._fed = shape.bucket, shape.layout.tensors
+        self._bound_sizes.release(arrays)
+        self._bound_sizes.prepare(self._dims)
         return True
 
     def prepare(self, dims: Mapping[str, int]) -> None:
         self._dims, self._bucket = dict(dims), None
+        self._bound_sizes.prepare(dims)
 
     def run(self) -> None:
+        self._bound_sizes.check()
         captured = self._captured.get(self._bucket) if self._bucket else None
         if captured is None:
             self.readiness.wait(self._bucket)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from samebits.backends.bound_sizes import BoundSizes
 from samebits.backends.interface import Buffer, Executable, View
 from samebits.backends.webgpu.bindings import Bindings
 from samebits.backends.webgpu.buffers import WebGpuBuffer
@@ -40,6 +41,7 @@ class WebGpuExecutable(Executable):
         windows = find_windows(graph)
         self._nodes = [(n, k) for n, k in zip(graph.nodes, kernels, strict=True) if n.outputs[0].name not in windows]
         self._specs = {v.name: v.spec for v in graph.inputs}
+        self._bound_sizes = BoundSizes(backend.name, graph)
         self._roots = memory_roots(graph)
         values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
         self._limits = {d.name: d.limit for v in values for d in v.spec.shape if isinstance(d, Sym)}
@@ -62,6 +64,7 @@ class WebGpuExecutable(Executable):
 
     def bind(self, name: str, buffer: Buffer | View) -> None:
         self._bindings.bind(name, buffer)
+        self._bound_sizes.bind(name, buffer.spec)
         self._packs.bind(name, buffer)
         self._fed.pop(name, None)
         if name in self._tables:
@@ -79,6 +82,7 @@ class WebGpuExecutable(Executable):
             if name in self._tables:
                 self._fed[name] = None
                 self._gathered.pop(name, None)
+                self._bound_sizes.release([name])
             else:
                 self._feed_wide(name, array)
         return True
@@ -97,12 +101,14 @@ class WebGpuExecutable(Executable):
             if not 0 <= dims.get(name, -1) <= limit:
                 raise BadInput("webgpu", name, dims.get(name, "no size"), f"0 .. {limit}")
         self._dims = dict(dims)
+        self._bound_sizes.prepare(dims)
 
     def run(self) -> None:
         if missing := self._bindings.unbound - self._fed.keys():
             raise BadInput("webgpu", "run", f"nothing bound to {', '.join(missing)}", "memory for every input")
         if self._limits and not self._dims:
             raise BadInput("webgpu", "run", "no sizes", f"prepare with {', '.join(self._limits)}")
+        self._bound_sizes.check()
         self._packs.renew(self._bindings.bound)
         schedule = self._schedule()
         with explained("a step"):
