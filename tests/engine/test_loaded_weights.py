@@ -14,7 +14,7 @@ from samebits.core.format import HostTensor
 from samebits.core.numerics.settling import unsettled
 from samebits.core.shapes import TensorSpec
 from samebits.engine.weights import load_weight
-from samebits.formats import MXFP4, Q8_0
+from samebits.formats import MXFP4, NVFP4, Q8_0
 
 DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16)
 
@@ -61,6 +61,15 @@ def test_a_scale_of_mxfp4_that_terms_do_not_allow_is_refused_by_name(scale: int,
     assert load("w", w=packed) is packed
     packed.data[1, 2, 17] = scale
     with pytest.raises(BadInput, match=rf"^model: w: got a block scale of {shown}; needs up to 2\^40$"):
+        load("w", w=packed)
+
+
+@pytest.mark.parametrize("scale", [0x7F, 0xFF])
+def test_a_scale_of_nvfp4_that_is_nan_is_refused_by_name(scale: int) -> None:
+    packed = NVFP4.pack(np.ones((2, 3, 64), np.float32))
+    assert load("w", w=packed) is packed
+    packed.data[1, 2, 9] = scale
+    with pytest.raises(BadInput, match=r"^model: w: got a block scale of NaN; needs numbers$"):
         load("w", w=packed)
 
 

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from samebits.api import functional as F
 from samebits.core.errors import BadInput
 from samebits.formats import NVFP4
 from samebits.formats.nvfp4 import E2M1_VALUES, E4M3_VALUES, TWICE_E2M1, global_scale, nearest_e2m1
@@ -97,6 +98,19 @@ def test_extreme_magnitudes_stay_finite(magnitude):
 def test_a_magnitude_whose_value_would_overflow_is_refused():
     with pytest.raises(BadInput, match=r"^nvfp4.encode: x: got magnitude 2e\+38; needs finite values up to 2\^127$"):
         NVFP4.pack(np.full((1, 16), 2e38, np.float32))
+
+
+@pytest.mark.parametrize("scale", [0x7F, 0xFF])
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_an_op_refuses_a_scale_that_is_nan(backend, scale):
+    x, packed = np.ones((1, 64), np.float32), NVFP4.pack(np.ones((3, 64), np.float32))
+    packed.data[2, 9] = scale - 1
+    assert np.isfinite(F.gemm(x, packed, backend=backend)).all()
+    packed.data[2, 9] = scale
+    with pytest.raises(BadInput, match=r"^gemm: weight: got a block scale of NaN; needs numbers$"):
+        F.gemm(x, packed, backend=backend)
+    with pytest.raises(BadInput, match=r"^embedding: table: got a block scale of NaN; needs numbers$"):
+        F.embedding(packed, np.zeros(1, np.int32), backend=backend)
 
 
 def test_value_is_rounded_after_the_exact_product():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from samebits.backends.discovery import NEED_EXTRAS, discover
 from samebits.cli.support import matrix
+from samebits.core.format import BLOCK
 from samebits.core.tiers import Tier
 from samebits.ops import OPS, Op
 
@@ -60,7 +61,8 @@ def _section(op: Op) -> list[str]:
         dims = " or ".join(f"`[{d}]`" for d in t.dims_choices)
         note = "written in place; " if t.name in op.writes else ""
         note += "optional; " if t.optional else ""
-        lines.append(f"| `{t.name}` | {dims} | {', '.join(t.formats)} | {_cell(note + t.doc)} |")
+        ending = f"; rows of a block format are multiples of {BLOCK}" if t.in_blocks else ""
+        lines.append(f"| `{t.name}` | {dims} | {', '.join(t.formats)} | {_cell(note + t.doc + ending)} |")
     for a in op.attrs:
         lines.append(f"| `{a.name}={a.default!r}` | | {a.kind.__name__} | {_cell(a.doc)} |")
     for r in op.results:

@@ -4,7 +4,8 @@ byte 0     e4m3 (float8_e4m3fn) s
 byte 1-8   byte 1 + j: e[2j] in bits 0-3, e[2j + 1] in bits 4-7, for j in 0..7
 
 e is E2M1: bit 3 the sign, bits 0-2 one of 0, 0.5, 1, 1.5, 2, 3, 4, 6.
-An element is worth (e2m1(e) * s) * scale, with the tensor's float32 `scale`. GGML's NVFP4 is another
+An element is worth (e2m1(e) * s) * scale, with the tensor's float32 `scale`. A scale s of NaN is refused when a call is
+bound or a model loaded. GGML's NVFP4 is another
 format: other nibble order, ties toward zero, no tensor scale.
 """
 
@@ -27,6 +28,7 @@ from samebits.formats.bits import (
 from samebits.formats.scaling import HALF, ONE, ZERO, quotient
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
+E4M3_NAN = 0x7F  # with either sign
 E4M3_VALUES = np.arange(256, dtype=np.uint8).view(E4M3).astype(np.float32)
 TWICE_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 E2M1_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -93,5 +95,13 @@ def codes(data: np.ndarray, scale: np.float32) -> Codes:
     return Codes(q=q, d=np.full(sub.shape[:-1], HALF * scale, np.float32), sub=sub)
 
 
-NVFP4 = BlockFormat("nvfp4", block_len=16, block_bytes=9, encode=encode, decode=decode, codes=codes, f16_at=())
+def check(data: np.ndarray, where: str, argument: str) -> None:
+    """Raise BadInput for a scale that is NaN."""
+    if ((byte_blocks(data, NVFP4)[..., 0] & E4M3_NAN) == E4M3_NAN).any():
+        raise BadInput(where, argument, "a block scale of NaN", "numbers")
+
+
+NVFP4 = BlockFormat(
+    "nvfp4", block_len=16, block_bytes=9, encode=encode, decode=decode, codes=codes, check=check, f16_at=()
+)
 FORMATS.add(NVFP4.name, NVFP4)

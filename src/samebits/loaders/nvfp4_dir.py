@@ -21,12 +21,11 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK, HostTensor
 from samebits.formats import NVFP4, Packed
-from samebits.formats.nvfp4 import SMALLEST_SCALE
+from samebits.formats.nvfp4 import E4M3_NAN, SMALLEST_SCALE
 from samebits.loaders.quantization import GROUP, MODELOPT, Nvfp4Layout
 from samebits.loaders.safetensors_dir import MAX_HEADER_BYTES, SafetensorsDir
 from samebits.loaders.source import TensorEntry
 
-E4M3_NAN = 0x7F  # with either sign
 LARGEST_SCALE = 2.0**115  # with which every decoded weight is finite
 # Tensors beside a weight that would change what it means.
 REFUSED = ("pre_quant_scale", "weight_zero_point", "weight_g_idx", "svdquant_lora_a")

@@ -6,10 +6,10 @@ import numpy as np
 
 from samebits.core.format import BlockFormat, Packed
 from samebits.core.numerics.counter import Stream
+from samebits.formats.nvfp4 import E4M3_NAN
 
 ANY_BYTES = "any-bytes"
-E4M3_NAN = 0x7F  # NVFP4's first byte is its only scale, an e4m3, and MXFP4's a power of two
-MXFP4_QUARTER = np.uint8(125)
+MXFP4_QUARTER = np.uint8(125)  # MXFP4's first byte is its only scale, a power of two; NVFP4's is an e4m3
 TENSOR_SCALE = np.float32(0.37)
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import FORMATS, HostTensor, Packed, dtype_name, format_of
+from samebits.core.format import BLOCK, FORMATS, HostTensor, Packed, dtype_name, format_of
 from samebits.core.numerics.rounding import narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settled
-from samebits.core.shapes import Env, TensorSpec, describe, match_shape
+from samebits.core.shapes import Env, TensorSpec, describe, match_shape, upper
 from samebits.formats.nvfp4 import SMALLEST_SCALE
 from samebits.ops.record import FLOATS, Attr, Input, Op
 
@@ -83,16 +83,20 @@ def bind_specs(op: Op, specs: Mapping[str, TensorSpec], attrs: Mapping[str, Any]
 
 
 def _match_spec(op: Op, tensor: Input, spec: TensorSpec, env: Env) -> None:
-    """Binds the tensor's dimensions in `env`."""
+    """Bind the tensor's dimensions in `env`. Raise BadInput for a format or shape that the op does not take."""
     if spec.format not in tensor.formats:
         raise BadInput(op.name, tensor.name, spec.format, " or ".join(tensor.formats))
     for dims in tensor.dims_choices:
         trial = dict(env)
         if match_shape(dims, spec.shape, trial):
             env.update(trial)
-            return
-    needed = " or ".join(describe(d, env) for d in tensor.dims_choices)
-    raise BadInput(op.name, tensor.name, f"shape [{', '.join(map(str, spec.shape))}]", needed)
+            break
+    else:
+        needed = " or ".join(describe(d, env) for d in tensor.dims_choices)
+        raise BadInput(op.name, tensor.name, f"shape [{', '.join(map(str, spec.shape))}]", needed)
+    if tensor.in_blocks and FORMATS[spec.format].is_block and upper(spec.shape[-1]) % BLOCK:
+        given = f"rows of {spec.shape[-1]} {spec.format} elements"
+        raise BadInput(op.name, tensor.name, given, f"rows of a multiple of {BLOCK}")
 
 
 def evaluate(bound: Bound) -> tuple[HostTensor, ...]:

@@ -101,7 +101,7 @@ def _check(x: np.ndarray, weight: HostTensor, pairs: np.ndarray, seg_indptr: np.
 @define_op(
     inputs=[
         Input("x", "X K", FLOATS, "activations: a row per token, which its experts share, or one per pair"),
-        Input("weight", "E N K", WEIGHTS, "one matrix per expert", raw=True),
+        Input("weight", "E N K", WEIGHTS, "one matrix per expert", raw=True, in_blocks=True),
         PAIRS,
         SEGMENTS,
         Input("bias", "E N", FLOATS, "of each expert, added last", optional=True),

@@ -145,7 +145,7 @@ def _model_cases() -> list[Case]:
     aliases=("matmul",),
     inputs=[
         Input("x", "T K", FLOATS, "activations"),
-        Input("weight", "N K", WEIGHTS, "one row per output", raw=True),
+        Input("weight", "N K", WEIGHTS, "one row per output", raw=True, in_blocks=True),
         Input("bias", "N", FLOATS, "added last", optional=True),
     ],
     results=[Result("y", "T N", "=x")],
@@ -213,7 +213,7 @@ def _grouped_case(case_id: str, lengths: tuple[int, ...], e: int, n: int, k: int
 @define_op(
     inputs=[
         Input("x", "T K", FLOATS, "activations, segment after segment"),
-        Input("weight", "E N K", WEIGHTS, "one matrix per group", raw=True),
+        Input("weight", "E N K", WEIGHTS, "one matrix per group", raw=True, in_blocks=True),
         Input("seg_indptr", "S+1", INDEX, "segment s is rows seg_indptr[s] .. seg_indptr[s+1] - 1"),
         Input("weight_indices", "S", INDEX, "which matrix a segment takes; its own number if absent", optional=True),
     ],

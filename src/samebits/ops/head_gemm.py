@@ -31,7 +31,7 @@ def _case(case_id: str, t: int, h: int, n: int, k: int, fmt: str, **kw: Any) -> 
 @define_op(
     inputs=[
         Input("x", "T H K", FLOATS, "activations by heads"),
-        Input("weight", "H N K", WEIGHTS, "one matrix per head", raw=True),
+        Input("weight", "H N K", WEIGHTS, "one matrix per head", raw=True, in_blocks=True),
     ],
     results=[Result("y", "T H N", "=x")],
     tolerance=GEMM_TOLERANCE,

@@ -40,7 +40,10 @@ INDEX = ("i32",)
 
 @dataclass(frozen=True)
 class Input:
-    """An input. Float inputs reach the reference widened to float32 unless `raw`."""
+    """An input. Float inputs reach the reference widened to float32 unless `raw`.
+
+    in_blocks  whether the op goes through rows of a block format in blocks of 32, so that no row may end inside one
+    """
 
     name: str
     dims: str | tuple[str, ...]  # alternatives, the first that fits is taken
@@ -48,6 +51,7 @@ class Input:
     doc: str
     optional: bool = False
     raw: bool = False  # the reference needs the stored format: weights and caches
+    in_blocks: bool = False
 
     @property
     def dims_choices(self) -> tuple[str, ...]:
