@@ -37,7 +37,7 @@ def _v_heads(name: str) -> str | None:
 def key_heads(num_key_heads: int, num_heads: int, v_heads: str) -> np.ndarray:
     """The key head of each value head: neighbours share one (grouped), or every Hk-th does (tiled)."""
     heads = np.arange(num_heads)
-    return heads // (num_heads // num_key_heads) if v_heads == "grouped" else heads % num_key_heads
+    return heads * num_key_heads // max(num_heads, 1) if v_heads == "grouped" else heads % num_key_heads
 
 
 def check_decay(op: str, decay: np.ndarray) -> None:
@@ -54,7 +54,7 @@ def _check(
     q: np.ndarray, v: np.ndarray, decay: np.ndarray, state: np.ndarray, ring: np.ndarray,
     qo_indptr: np.ndarray, positions: np.ndarray, slots: np.ndarray, **_: Any,
 ) -> None:  # fmt: skip
-    if v.shape[1] % max(q.shape[1], 1):
+    if q.shape[1] == 0 or v.shape[1] % q.shape[1]:
         raise BadInput(OP, "v", f"{v.shape[1]} heads", f"a multiple of the {q.shape[1]} heads of k")
     check_decay(OP, decay)
     check_ring(OP, ring, ring_width(*q.shape[1:], *v.shape[1:]))

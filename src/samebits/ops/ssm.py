@@ -34,7 +34,7 @@ def _check(
     x: np.ndarray, B: np.ndarray, decay: np.ndarray, state: np.ndarray, ring: np.ndarray,
     qo_indptr: np.ndarray, positions: np.ndarray, slots: np.ndarray, dt_min: float, dt_max: float, **_: Any,
 ) -> None:  # fmt: skip
-    if x.shape[1] % max(B.shape[1], 1):
+    if B.shape[1] == 0 or x.shape[1] % B.shape[1]:
         raise BadInput(OP, "x", f"{x.shape[1]} heads", f"a multiple of the {B.shape[1]} groups of B")
     if dt_min > dt_max:
         raise BadInput(OP, "dt_min", dt_min, f"at most dt_max, {dt_max:g}")
