@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import BLOCK, HostTensor, Packed
+from samebits.core.format import BLOCK, Codes, HostTensor, Packed
 from samebits.core.numerics.elementary import LOG2E, log2
 from samebits.core.numerics.rounding import F32, as_operand, narrow, widen
 from samebits.core.numerics.settling import settle
@@ -55,7 +55,7 @@ def scores(q: np.ndarray, k: HostTensor) -> np.ndarray:
     if isinstance(k, Packed):
         padded = np.zeros((len(q), k.shape[-1]), np.float32)
         padded[:, : q.shape[1]] = q
-        return block_matmul(padded, k.codes(), OP, "q")
+        return block_matmul(padded, _stored_codes(k, "k_cache"), OP, "q")
     rounded = as_operand(q, k.dtype, OP, "q")
     keys = _stored_operand(k, "k_cache")
     return head_dot(q.shape[1], (len(q), len(keys)), lambda d: rounded[:, d, None] * keys[None, :, d])
@@ -67,7 +67,7 @@ def weighted_values(p: np.ndarray, keep: np.ndarray, v: HostTensor, v_dim: int) 
     A value that is not kept is never multiplied, so what it holds does not matter.
     """
     if isinstance(v, Packed):
-        codes = v.codes()
+        codes = _stored_codes(v, "v_cache")
         values = codes.q.reshape(len(codes.q), v.shape[-1])[:, :v_dim].astype(np.float32)
         block_of = np.arange(v_dim) // BLOCK
 
@@ -89,6 +89,14 @@ def weighted_values(p: np.ndarray, keep: np.ndarray, v: HostTensor, v_dim: int) 
 def _stored_operand(x: np.ndarray, argument: str) -> np.ndarray:
     """Cached 16-bit values as float32; BadInput where append would not have stored them."""
     return as_operand(widen(x), x.dtype, OP, argument) if x.dtype != F32 else x
+
+
+def _stored_codes(x: Packed, argument: str) -> Codes:
+    """Return cached blocks taken apart. Raise BadInput for a scale that append would not have stored."""
+    codes = x.codes()
+    if not np.isfinite(codes.d).all():
+        raise BadInput(OP, argument, "NaN, Inf or a value beyond the type's range", "what append stores")
+    return codes
 
 
 def kept(q_positions: np.ndarray, kv_len: int, causal: bool, window_left: int, custom: np.ndarray | None) -> np.ndarray:
@@ -129,6 +137,8 @@ def attend(
     s = soft_capped(settle(scores(q, k)) * sm_scale, soft_cap)
     if slope is not None:
         s = s + slope * (np.arange(keep.shape[1])[None, :] - q_positions[:, None]).astype(np.float32)
+    if not (s < np.inf)[keep].all():  # -Inf is below all others
+        raise BadInput(OP, "q", "a score that is NaN or +Inf", "finite scores")
     sinks = None if sink is None else np.full(len(q), sink, np.float32)
     maximum, p, sink_term = shifted_exp(s, keep, sinks)
     total = stream_sum(p) + sink_term

@@ -14,8 +14,9 @@ INLINE void exp_batch(const Unit& u, ScoreArea area, const float* top, int64_t c
     for (int row = start; row < start + count; row++) {
         const CutRange range = u.tile_range(row / kTileRows * kTileRows, cut);
         float* s = area.at(row, cut * kCut - u.origin());
+        const float shift = top[row] == -kInfinity ? 0.0f : top[row];  // all its scores are -Inf
         for (int g = range.first; g < range.stop; g++, num_runs++) {
-            const F x = exp_not_positive(load(s + g * kGroupTokens) - set(top[row]));
+            const F x = exp_not_positive(load(s + g * kGroupTokens) - set(shift));
             store(p + num_runs * kGroupTokens, x);
             store(s + g * kGroupTokens, V::round(x));
         }

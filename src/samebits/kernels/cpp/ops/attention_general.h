@@ -110,7 +110,7 @@ INLINE void add_to(float* sum, float* part, int64_t n) {  // and clears the part
     }
 }
 
-// Sum over positions of p * v in stream order into room.total. A p of 0 adds nothing, so its value is not read.
+// Sum over positions of p * v in stream order into room.total. What the mask leaves out is not read.
 inline void weighted_values(const Attention& a, const Seen& seen, int64_t head, AttentionRoom& room, Worker& worker) {
     const CacheView& v = a.cache.v;
     const int64_t kv_head = head / a.group(), padded = round_up(a.v_dim, kBlock);
@@ -119,7 +119,7 @@ inline void weighted_values(const Attention& a, const Seen& seen, int64_t head, 
     for (float* row : rows) memset(row, 0, size_t(padded) * 4);
     for (int64_t base = seen.first / kRun * kRun; base < seen.stop; base += kRun) {
         for (int64_t position = most(base, seen.first); position < least(base + kRun, seen.stop); position++) {
-            if (room.p[position] == 0) continue;
+            if (seen.mask && !seen.mask[position]) continue;
             const int64_t page = a.table.page(seen.sequence, position / v.page_size);
             const char* row = v.row(page, kv_head, position % v.page_size);
             add_value(v, row, a.v_dim, room.p[position], room.value, room.run, wrong);

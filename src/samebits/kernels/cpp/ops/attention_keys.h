@@ -11,7 +11,7 @@ struct ScoreSink {
     const Unit& u;
     ScoreArea area;
     F* top;   // [rows] largest of each lane
-    F wrong;  // NaN in lanes where a score that counts is not finite: the sum of 0 * score
+    F wrong;  // NaN in lanes where a score that counts is not finite: the sum of 0 * score. check_scores says what is wrong
     F scale, cap, inverse_cap;
     bool capped, settled;  // sums of products of float16 numbers are settled as they are: multiples of 2^-48
 };
@@ -34,6 +34,37 @@ INLINE void keep_scores(ScoreSink& s, const SumTile<R, C>& t, int row, int64_t p
         s.top[row + r] = max(s.top[row + r], x);
         store(s.area.at(row + r, at - s.u.origin()), x);
     });
+}
+
+// Whether all that a unit reads of a token's key is what append stores: token i of a group of keys.
+INLINE bool is_stored(const CacheView& k, int64_t size, const char* group, int i) {
+    bool stored = true;
+    if (k.format == Format::q8_0)
+        for (int64_t b = 0; b < k.num_blocks(); b++) stored &= is_operand(group_scales(group, b)[i], Format::f16);
+    else if (k.layout == Layout::row_major)
+        for (int64_t d = 0; d < size; d++)
+            stored &= is_operand(reinterpret_cast<const uint16_t*>(group + i * k.row_bytes)[d], k.format);
+    else
+        for (int64_t d = 0; d < size; d++) stored &= is_operand(group_elements(group, d)[i], k.format);
+    return stored;
+}
+
+// Looks for what a unit refuses in groups first .. stop - 1, where some score is not finite. A score of -Inf is fine: it
+// is below all others.
+inline void check_scores(const Unit& u, ScoreArea area, int64_t first, int64_t stop, Worker& worker) {
+    bool bad_key = false, bad_score = false;
+    for (int64_t position = first * kGroupTokens; position < stop * kGroupTokens; position++) {
+        bool is_seen = false;
+        for (int r = 0; r < u.num_rows; r++) {
+            if (position < u.first[r] || position >= u.stop[r]) continue;
+            is_seen = true;
+            bad_score |= !(*area.at(r, position - u.origin()) < kInfinity);
+        }
+        const char* group = u.keys(position / kGroupTokens);
+        bad_key |= is_seen && !is_stored(u.a->cache.k, u.a->head_size, group, int(position % kGroupTokens));
+    }
+    if (bad_key) worker.fail({"k_cache", "NaN, Inf or a value beyond the type's range", "what append stores"});
+    else if (bad_score) worker.fail({"q", "a score that is NaN or +Inf", "finite scores"});
 }
 
 // Query rows as a tile reads them.

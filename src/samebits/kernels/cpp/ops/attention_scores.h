@@ -40,8 +40,8 @@ INLINE F head_dot(const float* q, int64_t size, Key key) {
     return sum;
 }
 
-// Block terms in chunks of 8 for a group of q8_0 keys.
-INLINE F block_dot(const QueryOperand& q, int64_t num_blocks, const char* group) {
+// Block terms in chunks of 8 for a group of q8_0 keys. Lanes with a scale that is not finite go into `wrong`.
+INLINE F block_dot(const QueryOperand& q, int64_t num_blocks, const char* group, M& wrong) {
     F total = zero();
     for (int64_t first = 0; first < num_blocks; first += kChunkBlocks) {
         F chunk = zero();
@@ -55,7 +55,8 @@ INLINE F block_dot(const QueryOperand& q, int64_t num_blocks, const char* group)
                 sum = dot_8bit(sum, load_bytes(group_codes(group, num_blocks, b * 8 + i)), four);
             }
             sum = sum - set(int32_t(kBias8 * code_sum));
-            chunk = chunk + to_float(sum) * (load_f16(group_scales(group, b)) * set(q.scales[b]));
+            const F scale = operand(load_f16(group_scales(group, b)), Format::f16, wrong);
+            chunk = chunk + to_float(sum) * (scale * set(q.scales[b]));
         }
         total = total + chunk;
     }
@@ -76,7 +77,7 @@ INLINE F group_scores(const QueryOperand& q, const CacheView& k, int64_t size, c
             return head_dot(q.x, size, [&](int64_t d) {
                 return operand(load_bf16(group_elements(group, d)), Format::bf16, wrong);
             });
-        default: return block_dot(q, k.num_blocks(), group);
+        default: return block_dot(q, k.num_blocks(), group, wrong);
     }
 }
 
@@ -117,7 +118,8 @@ INLINE void add_value(const CacheView& v, const char* row, int64_t size, float p
         for (int64_t b = 0; b < v.num_blocks(); b++, sum += kBlock) {
             if (v.format == Format::q8_0) memcpy(block, row + b * kBlockQ8Bytes, kBlockQ8Bytes);
             else widen_q4_0(row + b * kBlockQ4Bytes, block);
-            const F weight = round_f16(set(p * half_value(block)));
+            const F scale = operand(set(half_value(block)), Format::f16, wrong);
+            const F weight = round_f16(set(p) * scale);
             const int8_t* codes = reinterpret_cast<const int8_t*>(block + 2);
             store(sum, load(sum) + weight * to_float(load_i8(codes)));
             store(sum + 16, load(sum + 16) + weight * to_float(load_i8(codes + 16)));

@@ -45,8 +45,7 @@ void unit_scores(const Unit& u, const UnitRoom& room, ScoreArea area, int64_t fi
     const bool held = K::read_queries(u, room.queries);
     if (!held) worker.fail({"q", "NaN, Inf or a value beyond the range of the cache's type", "finite values"});
     all_scores(K{}, sink, {room.queries, K::query_floats(a)}, room.wide, first, stop);
-    if (held && any(sink.wrong != sink.wrong))
-        worker.fail({"k_cache", "NaN or Inf, stored or in a score", "finite values"});
+    if (held && any(sink.wrong != sink.wrong)) check_scores(u, area, first, stop, worker);
     for (int r = 0; r < u.num_rows; r++) top[r] = reduce_max(tops[r]);
 }
 
@@ -125,7 +124,7 @@ inline void write_unit(const Unit& u, int64_t width, const UnitRoom& room, const
         const float value = sum > 0 ? settle(top[r] * kLog2e + first(log2(set(sum)))) : -kInfinity;
         memcpy(lse->data + u.token[r] * lse->stride[0] + u.head[r] * 4, &value, 4);
     }
-    if (!all(finite)) worker.fail({"v_cache", "NaN or Inf", "finite values"});
+    if (!all(finite)) worker.fail({"v_cache", "NaN, Inf or a value beyond the type's range", "what append stores"});
 }
 
 }  // namespace samebits::SAMEBITS_ISA::attention

@@ -43,6 +43,11 @@ inline void narrow(char* to, const float* from, Format format, int64_t n) {
     }
 }
 
+// Whether a stored 16-bit number is one that products allow: finite, and up to 2^63 in bfloat16.
+INLINE bool is_operand(uint16_t u, Format format) {
+    return format == Format::f16 ? (u & 0x7C00) != 0x7C00 : (u & 0x7FFF) <= 0x5F00;
+}
+
 // A row as float32: where it lies if it is float32 already, else widened into `room`.
 INLINE const float* read_row(const Tensor& t, int64_t i, float* room) {
     const char* row = t.row(i);

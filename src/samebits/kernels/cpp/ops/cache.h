@@ -44,8 +44,9 @@ inline bool check_indptr(const int32_t* indptr, int64_t count, int64_t total, co
 
 inline bool check_index_range(const int32_t* index, int64_t count, int64_t limit, const char* argument,
                               Worker& worker) {
-    uint32_t wrong = 0;  // without a branch, so that it goes in lanes
-    for (int64_t i = 0; i < count; i++) wrong |= uint32_t(index[i]) >= uint32_t(limit);
+    const uint32_t bound = uint32_t(least(limit, int64_t(1) << 31));  // no index is as large
+    uint32_t wrong = 0;                                               // without a branch, so that it goes in lanes
+    for (int64_t i = 0; i < count; i++) wrong |= uint32_t(index[i]) >= bound;
     return wrong ? refuse(worker, {argument, "an index out of range", "0 .. size - 1"}) : true;
 }
 

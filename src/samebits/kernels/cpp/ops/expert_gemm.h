@@ -15,7 +15,7 @@ INLINE bool read_layout(const Tensor& pairs, const Tensor& seg_indptr, int64_t x
     }
     bool exist = true;
     for (int64_t i = 0; i < num_pairs; i++) exist &= uint32_t(to.pairs[i]) < uint32_t(num_pairs);
-    if (!exist || to.pairs_per_row * x_rows != num_pairs) {
+    if (!exist || to.pairs_per_row < 1 || to.pairs_per_row * x_rows != num_pairs) {
         worker.fail({"pairs", "no such pair, or no multiple of the rows of x", "every pair once, as many for every row"});
         return false;
     }

@@ -255,7 +255,7 @@ inline void multiply_blocks(const BlockProduct& p, Worker& worker) {
     with_block_format(p.format, [&](auto f) {
         using W = decltype(f);
 #if SAMEBITS_HAS_AMX
-        if (p.segments.num_places() >= kAmxTokens && enable_amx()) {
+        if (p.segments.num_places() >= kAmxTokens && p.blocks > 0 && enable_amx()) {  // tiles are of some blocks
             configure_tiles(is_halved(W::term) ? 16 : 32);
             multiply_blocks_as<W>(p, true, worker);
             return _tile_release();

@@ -172,11 +172,6 @@ inline void pack_group(const uint8_t* rows, size_t row_stride, int count, int64_
         }
 }
 
-// Whether a stored 16-bit weight is one that products allow: finite, and up to 2^63 in bfloat16.
-INLINE bool is_operand(uint16_t u, Format format) {
-    return format == Format::f16 ? (u & 0x7C00) != 0x7C00 : (u & 0x7FFF) <= 0x5F00;
-}
-
 // Plain formats; false where an element is none that products allow.
 inline bool pack_plain_group(const char* rows, size_t row_stride, int count, int64_t width, Format format, uint8_t* group) {
     bool allowed = true;
