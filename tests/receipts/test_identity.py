@@ -6,15 +6,17 @@ import hashlib
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from samebits import LLM, SamplingParams
 from samebits.core.errors import BadInput
 from samebits.loaders.files import facts_of, open_file
-from samebits.loaders.obtain import IDENTITY_NOTE, cached_models
+from samebits.loaders.obtain import cached_models
 from samebits.receipts import identity as room
 from samebits.receipts.identity import identity, people_name
 from samebits.receipts.record import Model
@@ -22,7 +24,15 @@ from samebits.receipts.record import Model
 
 @pytest.fixture
 def path(model_path: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(model_path, tmp_path / "model.gguf"))
+    (tmp_path / "mine").mkdir()
+    return Path(shutil.copy(model_path, tmp_path / "mine" / "model.gguf"))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "caches" / "models"
+    monkeypatch.setenv("SAMEBITS_CACHE", str(folder))
+    return folder
 
 
 def known(path: Path) -> Model:
@@ -57,26 +67,78 @@ def test_it_is_computed_once_and_again_when_the_file_changes(path: Path, monkeyp
     assert second.tokenizer_sha256 == first.tokenizer_sha256
 
 
-def test_a_folder_that_cannot_be_written_has_its_note_in_the_cache(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAMEBITS_CACHE", str(tmp_path / "cache"))
-    beside = path.with_name(path.name + IDENTITY_NOTE)
-    beside.mkdir()  # nothing can be written there, whoever runs this
+def notes(cache: Path) -> list[Path]:
+    return list((cache / room.NOTES_FOLDER).iterdir())
+
+
+def test_nothing_is_written_beside_a_model(path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = known(path)
+    assert list(path.parent.iterdir()) == [path]
+    assert len(notes(cache)) == 1
     forbid_hashing(monkeypatch)
     assert known(path) == first
     assert cached_models() == []
 
 
-@pytest.mark.parametrize("note", ["", "[]", "{}", '{"files": {}}', None])
-def test_a_broken_note_is_no_note(path: Path, note: str | None) -> None:
+def test_a_receipt_writes_nothing_beside_its_model(path: Path, cache: Path) -> None:
+    llm = LLM(path, context_len=64)
+    assert llm.generate(["a"], SamplingParams(max_tokens=2, receipt=True, seed=1))[0].receipt is not None
+    assert list(path.parent.iterdir()) == [path]
+    assert len(notes(cache)) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_computed_anew(path: Path, cache: Path) -> None:
+    cache.parent.mkdir(exist_ok=True)
+    cache.write_text("")  # a file where the folder should be: nobody can write there, not even root
+    assert known(path) == known(path)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def copied(path: Path, target: Path) -> None:
+    """Another file with the same size and mtime."""
+    shutil.copy2(path, target)
+    data = bytearray(target.read_bytes())
+    data[-1] ^= 1
+    target.write_bytes(data)
+    os.utime(target, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+
+
+def test_another_path_or_another_inode_is_another_key(path: Path) -> None:
+    first, other = known(path), path.with_name("other.gguf")
+    copied(path, other)
+    assert known(other).weights_sha256 != first.weights_sha256
+    other.replace(path)
+    assert known(path).weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest() != first.weights_sha256
+
+
+def test_old_notes_go(path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MAX_NOTES", 3)
+    for step in range(1, 6):
+        os.utime(path, ns=(step, step))
+        known(path)
+    newest = max(notes(cache), key=lambda note: note.stat().st_mtime_ns)
+    assert len(notes(cache)) == 3
+    assert json.loads(newest.read_text())["weights_sha256"] == known(path).weights_sha256
+
+
+def test_writers_at_once_leave_whole_notes(path: Path, cache: Path) -> None:
+    """Every reader finds no note or a whole one, and no writer's part stays behind."""
     first = known(path)
-    beside = path.with_name(path.name + IDENTITY_NOTE)
-    if note is None:
-        note = json.dumps({**json.loads(beside.read_text()), "weights_sha256": "abc"})
-    beside.write_text(note)
+    (note,) = notes(cache)
+    content = json.loads(note.read_text())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: room._keep(note, content), range(100)))
+        assert all(pool.map(lambda _: room._read_note(note) == content, range(100)))
+    assert (notes(cache), known(path)) == ([note], first)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "3", '{"weights_sha256": "abc"}', "[" * 100_000])
+def test_a_broken_note_is_no_note(path: Path, cache: Path, text: str) -> None:
+    first = known(path)
+    (note,) = notes(cache)
+    note.write_text(text)
     assert known(path) == first
+    assert json.loads(note.read_text())["weights_sha256"] == first.weights_sha256
 
 
 def test_a_file_that_was_written_after_it_was_loaded_is_refused(path: Path) -> None:

@@ -18,7 +18,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_atomically(path: Path, text: str) -> None:
     """Writes the whole file or nothing; BadInput where it cannot be written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}")  # process ids are not unique across containers
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from samebits.core.errors import SamebitsError
+from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.files import write_atomically
 from samebits.loaders.cache import cache_dir
 from samebits.loaders.catalog import MODELS, PackagedModel
 from samebits.loaders.manifest import read_manifest
@@ -96,10 +97,8 @@ def check_known(path: Path) -> None:
 def note_checked(path: Path, sha256: str, stat: os.stat_result) -> None:
     """Remembers that the file had this checksum when `stat` was taken, in a note where the folder can be written."""
     facts = _checked_here[path] = _facts(stat, sha256)
-    with suppress(OSError):  # a cache that cannot be written is checked by every process anew
-        new = path.with_name(f".{path.name}.checked.{os.getpid()}")
-        new.write_text(json.dumps(facts))
-        new.replace(note_path(path))
+    with suppress(BadInput):  # a cache that cannot be written is checked by every process anew
+        write_atomically(note_path(path), json.dumps(facts))
 
 
 def _facts(stat: os.stat_result, sha256: str) -> dict[str, Any]:

@@ -15,15 +15,9 @@ from samebits.loaders.catalog import MODELS, HubModel
 from samebits.loaders.integrity import Progress, is_checked, known_files, note_path
 from samebits.loaders.manifest import read_manifest
 
-IDENTITY_NOTE = ".identity.json"  # which model it is, by content
-NOTES = (
-    ".lock",
-    ".used",
-    ".part",
-    ".part.json",
-    ".checked.json",
-    IDENTITY_NOTE,
-)  # behind the name of what they are about
+OLD_IDENTITY_NOTE = ".identity.json"  # of earlier versions, which wrote it beside models
+# what is appended to the name of the file that a note is about
+NOTES = (".lock", ".used", ".part", ".part.json", ".checked.json", OLD_IDENTITY_NOTE)
 
 
 def obtain(model: str | Path, progress: Progress | None = None) -> Path:
@@ -111,7 +105,7 @@ def remove(model: str) -> CachedModel:
         else:
             entry.unlink()
             note_path(entry).unlink(missing_ok=True)
-    for note in (_used_path(entry), entry.with_name(entry.name + IDENTITY_NOTE)):
+    for note in (_used_path(entry), entry.with_name(entry.name + OLD_IDENTITY_NOTE)):
         note.unlink(missing_ok=True)
     return found[0]
 

@@ -1,7 +1,7 @@
 """Which model this is, by content: SHA-256 of its weights, of its tokenizer and of its chat template.
 
-They are computed once per model and kept in a note beside it, or in the cache's folder where that cannot be written,
-with the size and time of every file that they were computed from.
+The hashes are computed once per model and kept as a note in the cache folder. The note's key is made of the model's path and
+the size, mtime and inode of each of its files. Nothing is written beside a model.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.files import write_atomically
 from samebits.loaders.cache import cache_dir
 from samebits.loaders.files import (
     CONFIG_FILES,
@@ -33,14 +34,14 @@ from samebits.loaders.files import (
 )
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.hf_tokenizer import has_tokenizer
-from samebits.loaders.obtain import IDENTITY_NOTE
 from samebits.loaders.texts import Texts
 from samebits.receipts.kinds import Hex, OrNone
 from samebits.receipts.record import Model, canonical
 
 log = logging.getLogger("samebits.receipts")
 CHUNK_BYTES, MAX_NOTE_BYTES = 1 << 20, 1 << 20
-NOTES_FOLDER = ".identities"  # in the cache's folder
+NOTES_FOLDER = ".identities"  # in the cache folder
+MAX_NOTES = 1000  # the oldest ones are deleted: models move, change and go away
 HASHES = ("weights_sha256", "tokenizer_sha256", "chat_template_sha256")
 
 
@@ -49,11 +50,13 @@ def identity(name: str, path: Path, facts: Facts) -> Model:
 
     BadInput where the files are others by now.
     """
-    note = _read_note(path, facts)
-    if note is None:
-        note = _computed(path, facts)
-        _keep(path, {"files": facts, **note})
-    return Model(name, *(note[key] for key in HASHES))
+    note_path = _note_path(path, facts)
+    hashes = None if note_path is None else _read_note(note_path)
+    if hashes is None:
+        hashes = _computed(path, facts)
+        if note_path is not None:
+            _keep(note_path, hashes)
+    return Model(name, *(hashes[key] for key in HASHES))
 
 
 def people_name(model: str | Path, path: Path) -> str:
@@ -125,31 +128,33 @@ def _file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _note_paths(path: Path) -> tuple[Path, Path]:
-    """Where a note is looked for: beside the model, and in the cache's folder."""
-    whole = path.absolute()
-    named = hashlib.sha256(str(whole).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return whole.with_name(whole.name + IDENTITY_NOTE), cache_dir() / NOTES_FOLDER / f"{named}.json"
+def _note_path(path: Path, facts: Facts) -> Path | None:
+    """Return where the hashes of these files are kept, or None if the files are not as `facts` states."""
+    folder = folder_of(path)
+    try:
+        if stated(folder, facts) != facts:
+            return None
+        inodes = {name: os.stat(folder / name).st_ino for name in facts}
+    except OSError:
+        return None
+    key = canonical([os.fsencode(path.absolute()).hex(), facts, inodes])
+    return cache_dir() / NOTES_FOLDER / f"{hashlib.sha256(key).hexdigest()[:32]}.json"
 
 
-def _read_note(path: Path, facts: Facts) -> dict[str, Any] | None:
-    """The hashes of a note on exactly these files, which are as they were; None where there is none."""
-    folder = path if path.is_dir() else path.parent
-    for note in _note_paths(path):
-        with suppress(OSError, ValueError, RecursionError):  # it is not there, or no note
-            found = json.loads(note.read_bytes()[:MAX_NOTE_BYTES])
-            if isinstance(found, dict) and found.get("files") == facts == stated(folder, facts):
-                if isinstance(found.get("weights_sha256"), str):
-                    return {key: OrNone(Hex()).read(key, found.get(key)) for key in HASHES}
+def _read_note(note: Path) -> dict[str, Any] | None:
+    """Return the hashes that a note holds, or None if the note is missing or damaged."""
+    with suppress(OSError, ValueError, RecursionError, AttributeError):
+        found = json.loads(note.read_bytes()[:MAX_NOTE_BYTES])
+        if isinstance(found.get("weights_sha256"), str):
+            return {key: OrNone(Hex()).read(key, found.get(key)) for key in HASHES}
     return None
 
 
-def _keep(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes the note where that can be done; else every process computes it anew."""
-    for note in _note_paths(path):
-        with suppress(OSError):
-            note.parent.mkdir(parents=True, exist_ok=True)
-            new = note.with_name(f".{note.name}.{os.getpid()}")
-            new.write_text(json.dumps(content))
-            new.replace(note)
-            return
+def _keep(note: Path, hashes: Mapping[str, Any]) -> None:
+    """Write a note. If the cache folder cannot be written, every process computes the hashes again."""
+    with suppress(OSError, BadInput):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(note, json.dumps(hashes))
+        notes = sorted(os.scandir(note.parent), key=lambda entry: entry.stat().st_mtime_ns)
+        for entry in notes[:-MAX_NOTES]:
+            os.unlink(entry)

@@ -93,7 +93,7 @@ def _text_hash(folder: Path) -> bytes:
 
 def _keep(path: Path, code: bytes) -> None:
     """Whole or not at all; a cache that cannot be written is none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}")  # threads and containers share the folder
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(code)
