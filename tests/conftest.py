@@ -17,6 +17,8 @@ LONG = {"native", "scale", "webgpu"}  # an emulated CPU, clusters, shaders to co
 settings.register_profile("patient", deadline=None)  # cores may be given to others for a while
 settings.load_profile("patient")
 
+os.environ["SAMEBITS_CHECK_MATCHES"] = "1"  # in processes that tests start too: cache/origins.py
+
 if sys.dont_write_bytecode:  # else every process that a test starts would compile all that it imports
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / "build" / "bytecode")
     sys.dont_write_bytecode = False

@@ -100,11 +100,16 @@ def test_of_two_pages_with_one_prefix_the_first_is_found() -> None:
     pool.check_integrity({})
 
 
+def plain(prefixes: list[Prefix]) -> list[tuple[bytes, bytes]]:
+    """Names and tokens, without what a check of matches keeps."""
+    return [(prefix.digest, prefix.tokens) for prefix in prefixes]
+
+
 def test_a_chain_says_all_tokens_up_to_a_pages_end() -> None:
     one, other = prefixes_of([1, 2, 3, 4]), prefixes_of([9, 2, 3, 4])
     assert one[1].tokens == other[1].tokens
     assert one[1].digest != other[1].digest
-    assert one == prefixes_of([1, 2, 3, 4, 5])
+    assert plain(one) == plain(prefixes_of([1, 2, 3, 4, 5]))
 
 
 def test_salt_goes_into_every_digest() -> None:
@@ -116,5 +121,5 @@ def test_a_copied_chain_goes_its_own_way() -> None:
     chain = PrefixChain(2)
     chain.upto(np.array([1, 2], np.int32), 1)
     other = chain.copy()
-    assert other.upto(np.array([1, 2, 5, 6], np.int32), 2) == prefixes_of([1, 2, 5, 6])
-    assert chain.upto(np.array([1, 2, 3, 4], np.int32), 2) == prefixes_of([1, 2, 3, 4])
+    assert plain(other.upto(np.array([1, 2, 5, 6], np.int32), 2)) == plain(prefixes_of([1, 2, 5, 6]))
+    assert plain(chain.upto(np.array([1, 2, 3, 4], np.int32), 2)) == plain(prefixes_of([1, 2, 3, 4]))

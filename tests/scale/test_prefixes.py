@@ -27,6 +27,14 @@ def test_the_longest_prefix_wins() -> None:
     assert known.longest(known.blocks(prompt(1, 2, 3), b"salt"), ["a", "b"]) == (0, set())
 
 
+def test_no_salt_continues_another_prompt() -> None:
+    known = Prefixes()
+    known.note(known.blocks(prompt(1, 2, 3), b"tenant"), "a")
+    name, block = known.blocks(prompt(1), b"tenant")[0], prompt(2).tobytes()
+    for salt in (name, name + block, block):
+        assert known.longest(known.blocks(prompt(3), salt), ["a"]) == (0, set())
+
+
 def test_a_short_prompt_has_no_blocks() -> None:
     assert Prefixes().blocks(prompt(1)[:-1], b"") == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple, Protocol
 
+from samebits.cache.origins import Origin, check_match
 from samebits.core.errors import BadInput
 
 NULL_PAGE = 0  # never handed out: stands in tables where a page was given back
@@ -19,10 +20,14 @@ class PageCopy(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """What a full page holds: the digest of all tokens up to its end, and its own tokens."""
+    """What a full page holds: the digest of the salt and all tokens up to its end, and its own tokens.
+
+    origin   all of them in full while matches are checked, else None
+    """
 
     digest: bytes
     tokens: bytes
+    origin: Origin | None = None
 
 
 class PageListener(Protocol):
@@ -99,6 +104,11 @@ class PagePool:
             del self._idle[page]
         self._counts[page] += 1
 
+    def hold_match(self, page: int, prefix: Prefix) -> None:
+        """Add a holder of a page that was found for this prefix."""
+        check_match(self._prefix_of[page], prefix)
+        self.hold(page)
+
     def give_back(self, page: int) -> None:
         """One holder less."""
         count = self._counts[page] = self._counts[page] - 1
@@ -125,7 +135,7 @@ class PagePool:
             self._prefix_of[page] = prefix
             self._page_of[prefix.digest] = page
             if self.listener is not None:
-                self.listener.stored(parent, *prefix)
+                self.listener.stored(parent, prefix.digest, prefix.tokens)
 
     def _forget(self, page: int) -> None:
         digest = self._prefix_of.pop(page).digest

@@ -125,8 +125,8 @@ class PageCache:
 
         The caller has seen that match.num_needed pages are free.
         """
-        for page in match.pages:
-            self.pool.hold(page)
+        for page, prefix in zip(match.pages, prefixes, strict=False):
+            self.pool.hold_match(page, prefix)
         self.tables[slot, : len(match.pages)] = match.pages
         self.num_held[slot] = self._num_noted[slot] = len(match.pages)
         self._num_released[slot] = 0

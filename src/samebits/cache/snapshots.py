@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from samebits.cache.origins import check_match
 from samebits.cache.pages import Prefix
 from samebits.core.errors import BadInput
 
@@ -40,11 +41,12 @@ class SnapshotPool:
     def find(self, prefix: Prefix) -> int | None:
         """The slot that holds what exactly this leaves behind; a digest alone is not believed."""
         slot, held = self._held.get(prefix.digest, (None, None))
-        return slot if held == prefix else None
+        return slot if held is not None and held.tokens == prefix.tokens else None
 
     def use(self, prefix: Prefix) -> int:
         """The slot of a prefix that was found; it is busy and young from now on."""
-        slot, _ = self._held[prefix.digest]
+        slot, held = self._held[prefix.digest]
+        check_match(held, prefix)
         self._held.move_to_end(prefix.digest)
         self._busy.add(slot)
         return slot

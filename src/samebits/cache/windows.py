@@ -60,7 +60,7 @@ class WindowPages:
         for index in range(first, count):
             page = self.pool.find(prefixes[index])
             if page is not None:  # it was found a moment ago
-                self.pool.hold(page)
+                self.pool.hold_match(page, prefixes[index])
                 self.tables[slot, index] = page
         self.tables[slot, :first] = NULL_PAGE
         self._first[slot], self._stop[slot], self._num_noted[slot] = first, count, count

@@ -1,7 +1,7 @@
 """Which model this is, by content: SHA-256 of its weights, of its tokenizer and of its chat template.
 
-The hashes are computed once per model and kept as a note in the cache folder. The note's key is made of the model's path and
-the size, mtime and inode of each of its files. Nothing is written beside a model.
+The hashes are computed once per model and kept as a note in the cache folder. The note's key is made of the model's
+path and the size, mtime and inode of each of its files. Nothing is written beside a model.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
 
 import numpy as np
+
+from samebits.core.prefix_names import first_name, next_name
 
 BLOCK_TOKENS = 64
 MAX_BLOCKS = 1 << 16  # that are remembered: four million tokens
@@ -22,9 +23,9 @@ class Prefixes:
 
     def blocks(self, prompt: np.ndarray, salt: bytes) -> list[bytes]:
         """Names of a prompt's whole blocks; those of another salt have others."""
-        name, names = hashlib.blake2b(salt, digest_size=16).digest(), []
+        name, names = first_name(salt), []
         for end in range(BLOCK_TOKENS, len(prompt) + 1, BLOCK_TOKENS):
-            name = hashlib.blake2b(name + prompt[end - BLOCK_TOKENS : end].tobytes(), digest_size=16).digest()
+            name = next_name(name, prompt[end - BLOCK_TOKENS : end].tobytes())
             names.append(name)
         return names
 
