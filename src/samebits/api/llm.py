@@ -154,7 +154,7 @@ class LLM(Texts):
         try:
             for prompt, wish in zip(ids, wishes, strict=True):
                 jobs.append(self.engine.generate(prompt, wish))
-        except BadInput:  # in one of the prompts: none is run
+        except BaseException:  # BadInput in one of the prompts, or an interrupt: none is run
             for job in jobs:
                 self.engine.cancel(job)
             raise
@@ -230,7 +230,7 @@ class LLM(Texts):
         try:
             for text in ids:
                 jobs.append(self.engine.embed(text, pooling))
-        except BadInput:  # in one of the texts: none is run
+        except BaseException:  # BadInput in one of the texts, or an interrupt: none is run
             for job in jobs:
                 self.engine.cancel(job)
             raise

@@ -53,13 +53,21 @@ class PagePool:
         if num_pages < 2:
             raise BadInput("cache", "num_pages", num_pages, "2 or more: page 0 is never used")
         self.num_pages = num_pages
-        self._counts = [0] * num_pages
-        self._blank = list(range(num_pages - 1, NULL_PAGE, -1))
-        self._idle: OrderedDict[int, None] = OrderedDict()
-        self._prefix_of: dict[int, Prefix] = {}
         self._page_of: dict[bytes, int] = {}
         self.num_evicted = 0
         self.listener: PageListener | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all holders and prefixes, in whatever state they are: every page is blank."""
+        if self.listener is not None:
+            for digest in self._page_of:
+                self.listener.removed(digest)
+        self._counts = [0] * self.num_pages
+        self._blank = list(range(self.num_pages - 1, NULL_PAGE, -1))
+        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._prefix_of: dict[int, Prefix] = {}
+        self._page_of = {}
 
     @property
     def num_free(self) -> int:

@@ -65,6 +65,17 @@ class PageCache:
         self._coming: dict[bytes, int] = {}  # prefixes of pages that a slot will compute
         self._promised: dict[int, tuple[bytes, ...]] = {}  # and the same by slot
 
+    def clear(self) -> None:
+        """Close all sequences and forget all prefixes, in whatever state they are."""
+        self.pool.clear()
+        for group in self.windows:
+            group.clear()
+        if self.states is not None:
+            self.states.clear()
+        self.num_held[:] = 0
+        self._coming.clear()
+        self._promised.clear()
+
     def pages_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.page_size)
 

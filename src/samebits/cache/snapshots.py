@@ -28,11 +28,15 @@ class SnapshotPool:
     """
 
     def __init__(self, first: int, count: int) -> None:
-        self._blank = list(range(first + count - 1, first - 1, -1))
         self._slots = range(first, first + count)
+        self.num_evicted = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all snapshots, in whatever state they are: every slot is blank."""
+        self._blank = list(reversed(self._slots))
         self._held: OrderedDict[bytes, tuple[int, Prefix]] = OrderedDict()  # by digest, the youngest last
         self._busy: set[int] = set()
-        self.num_evicted = 0
 
     @property
     def num_held(self) -> int:

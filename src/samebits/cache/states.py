@@ -35,6 +35,15 @@ class SlotStates:
         self._is_spoiled = np.zeros(max_sequences, bool)
         self._copies: list[SlotCopy] = []  # to be made before the next step
 
+    def clear(self) -> None:
+        """Close all sequences and forget all snapshots, in whatever state they are."""
+        self.pool.clear()
+        self._cuts.clear()
+        self._promised.clear()
+        self._regular.clear()
+        self._next[:] = NEVER
+        self._copies = []
+
     def longest(self, prefixes: Sequence[Prefix], count: int) -> int:
         """After how many pages, of the first `count`, a snapshot was taken; 0 for none."""
         return next((n for n in range(count, 0, -1) if self.pool.find(prefixes[n - 1]) is not None), 0)

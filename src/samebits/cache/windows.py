@@ -35,6 +35,11 @@ class WindowPages:
         self._num_noted = np.zeros(count, np.int32)
         self._is_forked = np.zeros(count, bool)  # the last page may be another's too
 
+    def clear(self) -> None:
+        """Close all sequences and forget all prefixes, in whatever state they are."""
+        self.pool.clear()
+        self._first[:] = self._stop[:] = 0
+
     @property
     def num_used(self) -> int:
         """Pages that some sequence holds."""

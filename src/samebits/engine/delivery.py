@@ -59,6 +59,11 @@ class Delivery:
         self._hash_rows(readers)
         return [self._give_run(run, logprobs.get(run.sequence), now) for run in runs]
 
+    def ends(self, reason: str) -> dict[Job, str]:
+        """Return the jobs of which something has ended, each with its own failure or else with this reason."""
+        found = {job: reason for job, _, failure in self._ends if failure is None}
+        return found | {job: failure for job, _, failure in self._ends if failure is not None}
+
     def settle(self, finish: Callable[[Job, Sequence], None], fail: Callable[[Job, str], None]) -> None:
         """Ends what has ended: `finish` a sample that has all it wants, `fail` a job for a reason."""
         for job, sequence, reason in self._ends:

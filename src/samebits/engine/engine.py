@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Sequence_
@@ -21,15 +22,16 @@ from samebits.engine.drafts.drafter import Drafter
 from samebits.engine.drafts.pace import pace_of
 from samebits.engine.drafts.speculation import NOTHING, Speculation
 from samebits.engine.drafts.verify import Taken, draw_and_deliver
-from samebits.engine.faults import reason_of
+from samebits.engine.faults import described, is_interrupt
 from samebits.engine.flight import Flight, NextFlight
 from samebits.engine.flight import start as start_flight
-from samebits.engine.job import Generation, Job
+from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Sampler, check_ids
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
+from samebits.engine.under_way import INTERRUPTED, Changes, StepUnderWay
 from samebits.loaders import Tokenizer
 from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepPlan
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:  # imported with the first receipt
     from samebits.engine.notary import Notary
     from samebits.receipts.record import Grammar, Model, Receipt, Said
 
+log = logging.getLogger("samebits.engine")
 CANCELLED, DEADLINE = "cancelled", "deadline"
 AnyJob = TypeVar("AnyJob", bound=Job)
 
@@ -88,6 +91,8 @@ class Engine:
             None if drafter is None else Speculation(drafter, runner.vocab_size, pace_of(runner.backend.name))
         )
         self._jobs: dict[Sequence, Job] = {}
+        self._changes = Changes()  # of the jobs and the scheduler
+        self._step: StepUnderWay | None = None  # None between steps
         self._runs_ahead = runner.backend.runs_ahead and drafter is None
         self._flight: Flight | None = None  # the next step, where it was started already
         self._next_deadline = inf  # no open job has an earlier one
@@ -190,13 +195,9 @@ class Engine:
 
     def cancel(self, job: Job, reason: str = CANCELLED) -> None:
         """Ends a job now, with what it has; nothing for one that has ended."""
-        self._release(job)
-        try:
-            is_news = job.cut(reason)
-        except BaseException as error:
-            is_news = job.fail(reason_of(error))
-        if is_news:
-            self._ended(job)
+        if not self._changes.are_whole:
+            self._recover()
+        self._end(job, reason)
 
     def cancel_all(self) -> None:
         """Ends every job."""
@@ -207,34 +208,89 @@ class Engine:
         """Computes one step; False where there was nothing to do.
 
         What a kernel raises ends the requests of that step, with its text, and no other. What a request's own code
-        raises, its mask or its text's for instance, ends that request.
+        raises, its mask or its text's for instance, ends that request. An interrupt (Ctrl-C) ends the requests of the
+        step too and is raised again. All other requests go on with the bits they would have had.
         """
+        if self._step is not None or not self._changes.are_whole:
+            self._recover()
+        step = self._step = StepUnderWay()
+        try:
+            has_worked = self._work(step)
+            self._step = None
+        except BaseException as error:
+            step.reason, step.is_interrupt = described(error), is_interrupt(error)
+            if step.is_interrupt:
+                step.reason = f"{INTERRUPTED} ({type(error).__name__})"
+            elif step.plan is None or not self._changes.are_whole:  # no kernel's fault: ours, perhaps
+                log.error("a step could not be planned or taken", exc_info=error)
+            self._recover()
+            if step.is_interrupt:
+                raise
+            return True
+        return has_worked
+
+    def _work(self, step: StepUnderWay) -> bool:
+        """Compute a step, noting in `step` how far it has come. Return False if there was nothing to do."""
         start = self.clock()
         self._end_overdue(start)
-        flight = self._flight or self._take_off()
+        flight = self._flight or self._take_off(step)
         if flight is None:
             return False
-        self._flight, plan = None, flight.plan
-        delivery: Delivery | None = None
-        try:
-            result = flight.result()
-            delivery = Delivery(self._jobs, result, self.clock)
-            taken = self._draw(flight, result, delivery)
-        except BaseException as error:
-            self.scheduler.abandon(plan)
-            if delivery is not None:  # what ended before that has ended
-                delivery.settle(self._finish, self._fail)
-            with suppress(SamebitsError):  # what the device noted of this step must not be told by the next
-                self.runner.backend.sync()
-            reason = reason_of(error)
-            for job in dict.fromkeys(self._jobs[s] for s in plan.sequences if s in self._jobs):
-                self._fail(job, reason)
-            return True
-        self.scheduler.commit(plan, *taken)
-        drafted = self.speculation.learn(plan, taken.counts) if self.speculation else (0, 0)
+        step.plan, self._flight = flight.plan, None
+        result = flight.result()
+        step.delivery = delivery = Delivery(self._jobs, result, self.clock)
+        taken = self._draw(flight, result, delivery)
+        with self._changes:
+            self.scheduler.commit(flight.plan, *taken)
+        drafted = self.speculation.learn(flight.plan, taken.counts) if self.speculation else (0, 0)
         delivery.settle(self._finish, self._fail)
-        self._telling.stepped(StepStats.of(plan, self.scheduler, self.clock() - start, drafted))
+        self._telling.stepped(StepStats.of(flight.plan, self.scheduler, self.clock() - start, drafted))
         return True
+
+    def _recover(self) -> None:
+        """Make the state whole after an error or an interrupt at any place, this method included.
+
+        The jobs of the step under way end; the next step, if it was started, is dropped, and the device is waited for.
+        If the scheduler was not changing then, it forgets those jobs and nothing else. Otherwise it starts anew: the
+        other jobs wait with the tokens they have, and all known prefixes are forgotten. RequestFailed if that fails too:
+        then all jobs end, and every later call tries again before anything else.
+        """
+        try:
+            self._mend()
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            reason = f"the engine cannot go on: {described(error)}"
+            for job in self._open_jobs():
+                job.fail(reason)
+            raise RequestFailed(reason) from error
+
+    def _mend(self) -> None:
+        step, was_whole = self._step, self._changes.are_whole
+        self._changes.begin()
+        ended = {} if step is None else step.jobs(self._jobs, self.scheduler.slots.running)
+        for job, reason in ended.items():
+            job.fail(reason)
+        self._flight = None
+        with suppress(SamebitsError):  # what the device noted of this step must not be told by the next
+            self.runner.backend.sync()
+        gone = [sequence for sequence, job in self._jobs.items() if job.is_done]
+        if was_whole and step is not None and step.plan is not None:
+            self.scheduler.abandon(step.plan)
+            for sequence in gone:
+                self.scheduler.finish(sequence)
+        else:
+            left = {s: job for s, job in self._jobs.items() if not job.is_done}
+            self.scheduler.start_anew({s: job.known_tokens(s) for s, job in left.items()}, gone)
+        for sequence in gone:
+            self._jobs.pop(sequence, None)
+            if self.speculation:
+                self.speculation.forget(sequence)
+        self._changes.mended()
+        for job in ended:
+            if job.ended_at is None:
+                self._ended(job)
+        self._step = None
 
     def complete(self, *jobs: Job) -> None:
         """Steps until these have ended; what interrupts that ends them too."""
@@ -260,11 +316,15 @@ class Engine:
         return partial(self.notary.receipt, prompt, params, grammar)
 
     def _add(self, job: AnyJob, request: PromptRequest) -> AnyJob:
+        if not self._changes.are_whole:
+            self._recover()
+        self.scheduler.check(request)
         job.arrived_at = self.clock()
-        job.sequences = self.scheduler.add(request)
         if job.deadline is not None:
             self._next_deadline = min(self._next_deadline, job.deadline)
-        self._jobs.update(dict.fromkeys(job.sequences, job))
+        with self._changes:
+            job.sequences = self.scheduler.add(request)
+            self._jobs.update(dict.fromkeys(job.sequences, job))
         return job
 
     def _open_jobs(self) -> list[Job]:
@@ -276,7 +336,7 @@ class Engine:
             return
         for job in self._open_jobs():
             if job.deadline is not None and job.deadline <= now:
-                self.cancel(job, DEADLINE)
+                self._end(job, DEADLINE)
         left = (job.deadline for job in self._open_jobs() if job.deadline is not None)
         self._next_deadline = min(left, default=inf)
 
@@ -297,15 +357,19 @@ class Engine:
             lambda sequence: slots.tokens[sequence.slot, : slots.known[sequence.slot]],
         )
 
-    def _take_off(self) -> Flight | None:
-        plan = self.scheduler.plan(self._propose if self.speculation else None)
+    def _take_off(self, step: StepUnderWay) -> Flight | None:
+        with self._changes:
+            plan = step.plan = self.scheduler.plan(self._propose if self.speculation else None)
         if plan is None:
             return None
         return start_flight(plan, [self._jobs[s].answer(s.sample_index) for s in plan.sampled], self._run)
 
     def _draw(self, flight: Flight, result: StepResult, delivery: Delivery) -> Taken:
         """While the device computes this step the next one is planned, and started before tokens are handed out."""
-        plan, coming = flight.plan, NextFlight.behind(flight, self.scheduler, self._run) if self._runs_ahead else None
+        plan, coming = flight.plan, None
+        if self._runs_ahead:
+            with self._changes:
+                coming = NextFlight.behind(flight, self.scheduler, self._run)
         if not plan.sampled:
             result.wait()
         when_drawn = None if coming is None else coming.start
@@ -320,13 +384,29 @@ class Engine:
         if job.is_done:
             self._ended(job)
 
+    def _end(self, job: Job, reason: str) -> None:
+        """Cut a job and let go of its sequences. An interrupt of the job's own code fails the job and is raised."""
+        interrupt: BaseException | None = None
+        with self._changes:
+            try:
+                job.cut(reason)
+            except BaseException as error:
+                job.fail(described(error))
+                interrupt = error if is_interrupt(error) else None
+            self._release(job)
+        if job.ended_at is None:
+            self._ended(job)
+        if interrupt is not None:
+            raise interrupt
+
     def _release(self, job: Job) -> None:
         for sequence in job.sequences:
             self._let_go(sequence)
 
     def _let_go(self, sequence: Sequence) -> None:
-        self.scheduler.finish(sequence)
-        self._jobs.pop(sequence, None)
+        with self._changes:
+            self.scheduler.finish(sequence)
+            self._jobs.pop(sequence, None)
         if self._flight is not None and not self._jobs:  # nobody is left whom its tokens could be for
             self._flight = None
             with suppress(SamebitsError):

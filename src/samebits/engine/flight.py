@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.engine.answer import Answer
+from samebits.engine.faults import is_interrupt
 from samebits.engine.runner import StepResult
 from samebits.scheduler import Scheduler, StepPlan
 
@@ -36,10 +37,12 @@ Start = Callable[[StepPlan], StepResult]
 
 
 def start(plan: StepPlan, answers: Sequence_[Answer], run: Start) -> Flight:
-    """Starts a step; what that raises is raised where it lands."""
+    """Start a step. What that raises is raised where the step lands, except for an interrupt, which is raised here."""
     try:
         return Flight(plan, answers, run(plan))
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         return Flight(plan, answers, error)
 
 

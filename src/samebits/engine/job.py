@@ -73,6 +73,10 @@ class Job:
         """
         raise BadInput("job", "logits", f"{len(logits)} rows", "a job on every token")
 
+    def known_tokens(self, sequence: Sequence) -> np.ndarray:
+        """Return int32 [tokens]: the prompt of one of the job's sequences and what was handed out of its answer."""
+        return sequence.request.prompt
+
     def check(self) -> None:
         """RequestFailed where it failed."""
         if self.error is not None:
@@ -136,6 +140,10 @@ class Generation(Job):
 
     def answer(self, sample_index: int) -> Answer:
         return self.answers[sample_index]
+
+    def known_tokens(self, sequence: Sequence) -> np.ndarray:
+        drawn = self.answers[sequence.sample_index].token_ids if sequence.request.draws else ()
+        return np.concatenate([self.prompt, np.array(drawn, np.int32)])
 
     def take(
         self,

@@ -162,7 +162,9 @@ class Runner:
                 dims[dim.name] = (len(array) - dim.plus) // dim.factor
             buffer = self._step_buffers.get(name)
             if buffer is None or buffer.spec.shape != array.shape:
-                buffer = self._step_buffers[name] = self.backend.alloc(TensorSpec(array.shape, "i32"))
+                self._step_buffers.pop(name, None)  # kept only while it is bound, whenever an interrupt comes
+                buffer = self.backend.alloc(TensorSpec(array.shape, "i32"))
                 self._executable.bind(name, buffer)
+                self._step_buffers[name] = buffer
             self.backend.copy_in(buffer, array)
         self._executable.prepare(dims)

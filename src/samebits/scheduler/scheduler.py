@@ -10,7 +10,7 @@ short; it waits with its tokens and computes them again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -45,8 +45,8 @@ class Scheduler:
     def num_running(self) -> int:
         return len(self.slots.running)
 
-    def add(self, request: PromptRequest) -> list[Sequence]:
-        """Queues a request; returns its samples. BadInput where it could never run."""
+    def check(self, request: PromptRequest) -> None:
+        """Raise BadInput if the request could never run."""
         longest = self.pages.max_len - request.draws
         if not 1 <= len(request.prompt) <= longest:
             raise BadInput("request", "prompt", f"{len(request.prompt)} tokens", f"1 .. {longest} tokens")
@@ -56,6 +56,10 @@ class Scheduler:
             most = self.pages.max_len - len(request.prompt) if request.draws and request.num_samples == 1 else 0
             if not 1 <= len(request.expected) <= most:
                 raise BadInput("request", "expected", f"{len(request.expected)} tokens", f"1 .. {most} of one sample")
+
+    def add(self, request: PromptRequest) -> list[Sequence]:
+        """Queue a request; return its samples. Raise BadInput if it could never run."""
+        self.check(request)
         self._num_added += 1
         order = (self._num_steps + request.priority * self.policy.priority_steps, self._num_added)
         samples = [
@@ -162,6 +166,23 @@ class Scheduler:
             self._waiting.end(sequence)
         else:
             sequence.state = FINISHED
+
+    def start_anew(self, tokens: Mapping[Sequence, np.ndarray], ended: Iterable[Sequence]) -> None:
+        """Forget all pages, slots and prefixes, and queue sequences with the tokens that are known of them.
+
+        Pages and slots may be half changed before, and this may be interrupted and called again. `tokens` has all
+        sequences that go on; samples among them that wait for their prompt go on doing so.
+        """
+        for sequence in ended:
+            sequence.slot, sequence.state, sequence.unborn = -1, FINISHED, []
+        self.pages.clear()
+        self.slots.clear()
+        self._waiting = WaitingQueue()
+        for sequence, known in tokens.items():
+            sequence.slot, sequence.tokens = -1, known
+            sequence.chain = PrefixChain(self.pages.page_size, sequence.request.salt)
+            if sequence.state != UNBORN or sequence.sample_index == 0:
+                self._waiting.add(sequence)
 
     def check_integrity(self) -> None:
         """BadInput where pages or sequences do not add up. For tests: it looks at everything."""

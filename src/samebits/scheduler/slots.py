@@ -30,8 +30,14 @@ class Slots:
         self._draws = np.zeros(count, bool)
         self._has_unborn = np.zeros(count, bool)
         self._is_expected = np.zeros(count, bool)  # what is ahead was there from the start
-        self._free = list(range(count - 1, -1, -1))
         self._by_slot = np.full(count, None, object)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all sequences: every slot is free."""
+        self.running.clear()
+        self._free = list(range(len(self._by_slot) - 1, -1, -1))
+        self._by_slot[:] = None
         self._order: np.ndarray | None = None
 
     @property

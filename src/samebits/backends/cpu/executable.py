@@ -103,9 +103,9 @@ class CpuExecutable(Executable):
             if not 0 <= size <= limit:
                 raise BadInput("cpu", name, size, f"0 .. {limit}")
         if sizes != self._sizes:
-            self._sizes = sizes
+            self._results.clear()  # before the sizes change: an interrupt may come between
             self._bound_sizes.prepare(dims)
-            self._results.clear()
+            self._sizes = sizes
 
     def run(self) -> None:
         if self._sizes is None:
