@@ -78,3 +78,18 @@ def test_a_mirror_agrees_with_the_index_under_eviction() -> None:
         known = {p.digest: p.tokens for p in pool._prefix_of.values()}
         assert mirror.tokens == known
     assert mirror.num_removed == pool.num_evicted > 50
+
+
+def test_a_pool_that_is_cleared_tells_of_all_it_forgets() -> None:
+    cache, mirror = PageCache(20, PAGE, 2, 64, further=[(6, 20)], num_snapshots=2), Mirror()
+    cache.pool.listener = mirror
+    tokens = np.arange(9, dtype=np.int32)
+    prefixes = prefixes_of(tokens)
+    cache.open(0, cache.match(prefixes, 9), prefixes, 9)
+    cache.advance(np.array([0]), np.array([0]), np.array([9]))
+    cache.note(0, prefixes, 9)
+    assert len(mirror.tokens) == 2
+    cache.clear()
+    assert (mirror.tokens, cache.num_used) == ({}, 0)
+    assert cache.match(prefixes, 9).pages == ()
+    cache.check_integrity()

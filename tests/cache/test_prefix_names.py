@@ -17,8 +17,8 @@ from samebits.core import prefix_names
 from samebits.core.errors import BadInput
 
 PAGE = 16
-# Found once by a search (17,554,113 tries, 10 s): a page of these tokens had an old name that starts with the bytes "n1/",
-# as did the input of every first name.
+# Found once by a search (17,554,113 tries, 10 s): a page of these tokens had an old name that starts with "n1/", as did
+# the input of every first name.
 FOUND = np.array([*range(3, 15), 4, 40, 105, 179], np.int32)
 SECOND, THIRD = np.arange(100, 116, dtype=np.int32), np.arange(40, 56, dtype=np.int32)
 VICTIM = np.concatenate([FOUND, SECOND, THIRD])

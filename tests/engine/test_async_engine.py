@@ -110,12 +110,28 @@ def test_a_dead_engine_says_why(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
     async def scenario() -> None:
         engine = AsyncEngine(lab.engine())
         stream = await engine.generate([5] * 30, LONG)
-        monkeypatch.setattr(engine.engine.scheduler, "plan", lambda propose: 1 / 0)
-        with pytest.raises(RequestFailed, match="the engine stopped: ZeroDivisionError"):
+        for method in ("plan", "start_anew"):  # a fault, and no way to recover from it
+            monkeypatch.setattr(engine.engine.scheduler, method, lambda *_: 1 / 0)
+        with pytest.raises(RequestFailed, match="ZeroDivisionError"):
             await stream.completions()
         with pytest.raises(RequestFailed, match="the engine stopped: ZeroDivisionError"):
             await engine.generate([5], LONG)
         assert not engine.is_alive
+        engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_engine_outlives_a_fault_in_its_planning(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        engine = AsyncEngine(lab.engine())
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.engine.scheduler, "plan", lambda *_: 1 / 0)
+            stream = await engine.generate([5] * 30, LONG)
+            with pytest.raises(RequestFailed, match="ZeroDivisionError"):
+                await stream.completions()
+        later = await engine.generate(prompt_of("greedy", lab.runner.vocab_size), PARAMS["greedy"])
+        assert await later.completions() == lab.alone["greedy"]
         engine.close()
 
     asyncio.run(scenario())

@@ -68,6 +68,30 @@ class Drive:
                 del self.tracks[sequence]
         self.scheduler.check_integrity()
 
+    def start_anew(self, ends: bool) -> None:
+        """An interrupt left anything in pages, slots and the queue; the sequences that run end, or all go on."""
+        running = {s.request for s in self.live() if s.state == RUNNING} if ends else set()
+        ended = [s for s in self.live() if s.request in running]
+        for sequence in ended:
+            del self.tracks[sequence]
+        self._garble()
+        tokens = {s: np.array(self.tracks[s].tokens, np.int32) for s in self.live()}
+        self.scheduler.start_anew(tokens, ended)
+        assert all(s.state == FINISHED for s in ended)
+        assert self.pages.num_used == self.scheduler.num_running == 0
+        self.scheduler.check_integrity()
+
+    def _garble(self) -> None:
+        pages, slots = self.pages, self.scheduler.slots
+        for array in (pages.num_held, slots.known, slots.computed, slots.ahead, *(g._stop for g in pages.windows)):
+            array[:] = 3
+        pages.pool._blank.clear()
+        pages._coming[b"nobody"] = 0
+        slots.running[1:] = slots.running[:1]
+        self.scheduler._waiting.count += 1
+        if pages.states is not None:
+            pages.states._cuts[1] = {5: b"nobody"}
+
     def drain(self) -> None:
         """Steps until all have ended, and that in bounded time: in every step the first of all gets a token further."""
         bound = sum(track.num_wanted + 1 for track in self.tracks.values())

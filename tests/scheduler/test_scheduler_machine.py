@@ -109,6 +109,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         if happens:
             self.drive.fail_step(ends)
 
+    @rule(happens=st.sampled_from([False, False, True]), ends=st.booleans())
+    def start_anew(self, happens: bool, ends: bool) -> None:
+        if happens:
+            self.drive.start_anew(ends)
+
     def teardown(self) -> None:
         if hasattr(self, "drive"):
             self.drive.drain()

@@ -19,7 +19,7 @@ import numpy as np
 from samebits.core.errors import SamebitsError
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
-from samebits.engine.faults import reason_of
+from samebits.engine.faults import described, reason_of
 from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_jobs import Score
@@ -188,7 +188,8 @@ class AsyncEngine:
                 self._hand_out()
             self.engine.cancel_all()
         except BaseException as error:
-            self.failure = f"the engine stopped: {type(error).__name__}: {error}"
+            is_told = isinstance(error, RequestFailed)  # the engine says itself that it stopped
+            self.failure = described(error) if is_told else f"the engine stopped: {described(error)}"
             for stream in self._streams:  # the engine itself can no longer be trusted to
                 stream.job.fail(self.failure)
         finally:

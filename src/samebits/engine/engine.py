@@ -260,7 +260,7 @@ class Engine:
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            reason = f"the engine cannot go on: {described(error)}"
+            reason = f"the engine stopped: {described(error)}"
             for job in self._open_jobs():
                 job.fail(reason)
             raise RequestFailed(reason) from error
@@ -268,13 +268,11 @@ class Engine:
     def _mend(self) -> None:
         step, was_whole = self._step, self._changes.are_whole
         self._changes.begin()
-        ended = {} if step is None else step.jobs(self._jobs, self.scheduler.slots.running)
-        for job, reason in ended.items():
-            job.fail(reason)
+        failed = {} if step is None else step.fail(self._jobs, self.scheduler.slots.running)
         self._flight = None
         with suppress(SamebitsError):  # what the device noted of this step must not be told by the next
             self.runner.backend.sync()
-        gone = [sequence for sequence, job in self._jobs.items() if job.is_done]
+        gone = {sequence: job for sequence, job in self._jobs.items() if job.is_done}
         if was_whole and step is not None and step.plan is not None:
             self.scheduler.abandon(step.plan)
             for sequence in gone:
@@ -287,7 +285,7 @@ class Engine:
             if self.speculation:
                 self.speculation.forget(sequence)
         self._changes.mended()
-        for job in ended:
+        for job in {**failed, **dict.fromkeys(gone.values())}:
             if job.ended_at is None:
                 self._ended(job)
         self._step = None

@@ -46,18 +46,28 @@ class Changes:
 
 @dataclass(eq=False)
 class StepUnderWay:
-    """A step as far as it has come. `reason`: why its requests fail if it never ends."""
+    """A step as far as it has come.
+
+    reason   why its requests fail if it never ends
+    failed   the requests that fail with it and why, once that was decided
+    """
 
     plan: StepPlan | None = None
     delivery: Delivery | None = None
     reason: str = INTERRUPTED
     is_interrupt: bool = True
+    failed: dict[Job, str] | None = None
 
-    def jobs(self, open_jobs: Mapping[Sequence, Job], running: list[Sequence]) -> dict[Job, str]:
-        """Return the jobs that the step may have touched, and why each of them fails.
+    def fail(self, open_jobs: Mapping[Sequence, Job], running: list[Sequence]) -> dict[Job, str]:
+        """Fail the jobs that the step may have touched. Return them with their reasons, the same ones at every call."""
+        if self.failed is None:
+            self.failed = self._touched(open_jobs, running)
+        for job, reason in self.failed.items():
+            job.fail(reason)
+        return self.failed
 
-        Before there is a plan, those are the running ones; where none runs, an error may be about any that waits.
-        """
+    def _touched(self, open_jobs: Mapping[Sequence, Job], running: list[Sequence]) -> dict[Job, str]:
+        """Before there is a plan, those are the running ones; where none runs, an error may be about any that waits."""
         sequences = running if self.plan is None else self.plan.sequences
         found = {open_jobs[s]: self.reason for s in sequences if s in open_jobs}
         if self.plan is None and not found and not self.is_interrupt:
