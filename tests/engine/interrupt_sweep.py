@@ -1,7 +1,7 @@
-"""Faults at every line of an engine's steps, which takes long: `python tests/engine/interrupt_sweep.py [EVERY] [FIRST]`.
+"""Faults at every line of an engine's steps: `python tests/engine/interrupt_sweep.py [EVERY] [FIRST]`. It takes long.
 
-EVERY and FIRST say which lines are tried: every fourth from the third on, say. Each one gets an interrupt, a shortage of
-memory and a fault, at its first run and at a random one.
+EVERY and FIRST say which lines are tried: every fourth from the third on, say. Each one gets an interrupt, a shortage
+of memory and a fault, at its first run and at a random one.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Play:
             assert job.is_done, name
             if job.error is not None:
                 num_failed += 1
-                with pytest.raises(RequestFailed, match="interrupted|no room|a fault"):
+                with pytest.raises(RequestFailed, match=r"interrupted|no room|a fault"):
                     outcome(job)
             else:
                 assert plain(outcome(job)) == plain(self.lab.alone[name]), name
@@ -127,7 +127,8 @@ def try_place(kind: Kind, lab: Lab, place: Place, occurrence: int, error: BaseEx
         trace.run(play.steps)
         was_raised = False
     except BaseException as found:
-        assert found is error or found.__cause__ is error, found
+        if found is not error:
+            raise
         was_raised = True
     assert trace.has_raised
     assert was_raised or not isinstance(error, KeyboardInterrupt), f"an interrupt at {place} was swallowed"
@@ -250,10 +251,10 @@ def test_two_streams_one_interrupted(random_tiny: Path, where: str, monkeypatch:
         with pytest.raises(KeyboardInterrupt):
             for _ in first:
                 pass
+    tokens_later: list[int | None] = []
     with pytest.raises(RequestFailed, match="interrupted"):
-        for piece in other:
-            tokens.append(piece.token_id)
-    given = tuple(token for token in tokens if token is not None)
+        tokens_later.extend(piece.token_id for piece in other)
+    given = tuple(token for token in tokens + tokens_later if token is not None)
     assert len(given) >= 3
     assert given == alone[0].token_ids[: len(given)]
     assert [llm.generate([prompt], params)[0] for prompt in prompts] == alone

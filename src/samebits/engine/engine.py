@@ -252,8 +252,8 @@ class Engine:
 
         The jobs of the step under way end; the next step, if it was started, is dropped, and the device is waited for.
         If the scheduler was not changing then, it forgets those jobs and nothing else. Otherwise it starts anew: the
-        other jobs wait with the tokens they have, and all known prefixes are forgotten. RequestFailed if that fails too:
-        then all jobs end, and every later call tries again before anything else.
+        other jobs wait with the tokens they have, and all known prefixes are forgotten. Raise RequestFailed if that
+        fails too: then all jobs end, and every later call tries again before anything else.
         """
         try:
             self._mend()
