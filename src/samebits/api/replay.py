@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.grammar_library import grammar_library
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation
 from samebits.engine.notary import params_of
 from samebits.engine.sampling import SamplingParams, TokenMask
-from samebits.grammar.masking import Masking
+from samebits.grammar.masking import Masking, NotCompiled
 from samebits.grammar.process import vocabulary_of
 from samebits.loaders import Tokenizer
 from samebits.receipts.chain import LogitsChain
 from samebits.receipts.record import CUT, Receipt, Said
-from samebits.receipts.verdict import Cause, Verdict, compared
+from samebits.receipts.verdict import Cause, Here, Verdict, compared, with_seal
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 MAX_AT_ONCE = 64  # receipts; a grammar is a process of its own
+LOGITS_DIFFER = frozenset((Cause.PROMPT, Cause.LINK))  # what no mask explains
 
 
 @dataclass(frozen=True)
@@ -68,19 +70,21 @@ class Replayer:
         with Masking(self._vocabulary) as masking:
             try:
                 for number, receipt in enumerate(receipts):
-                    found = self._refusal(receipt) or self._started(receipt, masking)
-                    if isinstance(found, Verdict):
-                        verdicts[number] = found
+                    started = self._refusal(receipt) or self._started(receipt, masking)
+                    if isinstance(started, Verdict):
+                        verdicts[number] = started
                     else:
-                        runs[number] = found
+                        runs[number] = started
             except BaseException:  # none of them is run
                 for run in runs.values():
                     self._engine.cancel(run.job)
                 raise
             self._engine.complete(*(run.job for run in runs.values()))
-        verdicts |= {number: self._verdict(run) for number, run in runs.items()}
-        self._look_behind({n: run for n, run in runs.items() if verdicts[n].cause is Cause.TOKEN}, verdicts)
-        return [verdicts[number] for number in range(len(receipts))]
+        found = {number: self._verdict(run) for number, run in runs.items()}
+        self._look_behind({n: run for n, run in runs.items() if found[n].cause is Cause.TOKEN}, found)
+        here = Here(self._engine.notary.model.name, self._engine.runner.context_len)
+        verdicts |= {n: replace(self._excused(runs[n].receipt, v), here=here) for n, v in found.items()}
+        return [with_seal(verdicts[number], receipt) for number, receipt in enumerate(receipts)]
 
     def _refusal(self, receipt: Receipt) -> Verdict | None:
         """Why it is not run; None where it can be."""
@@ -106,6 +110,27 @@ class Replayer:
             yield Cause.CACHE_FORMAT, getattr(receipt.numerics, name), getattr(ours.numerics, name)
         for name in ("backend", "device", "build"):
             yield Cause.PLACE, getattr(receipt.place, name, None), getattr(ours.place, name, None)
+        runner, stated = self._engine.runner, receipt.numerics.max_positions
+        if stated is not None and runner.rotation(stated) != runner.rotation(runner.limits.max_positions):
+            yield Cause.CONTEXT, stated, runner.limits.max_positions
+
+    def _excused(self, receipt: Receipt, verdict: Verdict) -> Verdict:
+        """Return the verdict, or a softer one if the difference may come from what was not the same here.
+
+        An old receipt does not state the positions of its rotary tables, and no receipt's masks are promised to be the
+        same in another version of the library that compiled its grammar.
+        """
+        cause, grammar = verdict.cause, receipt.grammar
+        if cause is None or not verdict.is_checked:
+            return verdict
+        if self._engine.runner.switch_lens and receipt.numerics.max_positions is None:
+            detail = "the receipt does not state the context that the model was opened with"
+            return Verdict(0, Cause.CONTEXT, detail=detail)
+        if grammar is None or cause in LOGITS_DIFFER or grammar.library == grammar_library():
+            return verdict
+        if grammar.library is None:
+            return replace(verdict, detail="the receipt does not state the library that compiled its grammar")
+        return Verdict(verdict.num_tokens, Cause.GRAMMAR, None, grammar.library, grammar_library() or "none")
 
     def _started(self, receipt: Receipt, masking: Masking) -> _Run | Verdict:
         said, longest = receipt.answer, self._engine.max_len
@@ -127,6 +152,9 @@ class Replayer:
                 drafted=stated.token_ids,
                 sample_indices=[receipt.sample_index],
             )
+        except NotCompiled as error:
+            is_known = receipt.grammar is not None and receipt.grammar.library == grammar_library()
+            return Verdict(0, Cause.UNREADABLE if is_known else Cause.UNCHECKED, detail=str(error))
         except BadInput as error:
             return Verdict(0, Cause.UNREADABLE, detail=str(error))
         except SamebitsError as error:
@@ -148,9 +176,7 @@ class Replayer:
             return Verdict(num_tokens, Cause.END, None, said.finish_reason, end)
         if found.text_sha256 != said.text_sha256:
             return Verdict(num_tokens, Cause.TEXT, None, said.text_sha256, found.text_sha256)
-        if receipt.sha256 not in (None, computed := receipt.computed_sha256()):
-            return Verdict(num_tokens, Cause.SEAL, None, receipt.sha256, computed)
-        return verdict
+        return verdict if said.token_ids else Verdict(0, Cause.NOTHING)
 
     def _look_behind(self, runs: dict[int, _Run], verdicts: dict[int, Verdict]) -> None:
         """Where a token is not drawn though the links say it was the answer's: then wishes were changed, not tokens.

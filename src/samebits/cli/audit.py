@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +23,7 @@ WHERE = "audit"
 SUFFIXES = (".json", ".jsonl")
 MAX_FILES = 1 << 20
 BATCH = 256  # receipts that are replayed together, between two looks at the progress
+SEED_BITS = 32
 SHOWN = 20  # receipts that are not the same, in the terminal
 
 
@@ -30,8 +33,14 @@ def audit(
         str, flags.Option("--sample", metavar="SHARE", help="How many to replay: 5% of them, or a number.")
     ] = "100%",
     seed: Annotated[
-        int, flags.Option("--seed", help="The seed of the choice: the same seed chooses the same receipts.", min=0)
-    ] = 0,
+        int | None,
+        flags.Option(
+            "--seed",
+            help="The seed of the choice: the same seed chooses the same receipts. Drawn and reported if absent: who "
+            "makes receipts must not know it.",
+            min=0,
+        ),
+    ] = None,
     model: Annotated[
         str | None, flags.Option("--model", help="The model; if absent, the one of that name in the cache.")
     ] = None,
@@ -62,7 +71,8 @@ def audit(
 
     console = console_for(WHERE, as_json, output=output, html=html)
     backend = get(backend or default_name()).name
-    entries = [entry for file in receipt_files(folder) for entry in read_entries(file)]
+    seed = secrets.randbits(SEED_BITS) if seed is None else seed
+    entries = [entry for file in receipt_files(folder) for entry in _entries_of(file)]
     if not entries:
         raise BadInput(WHERE, "DIR", f"no receipts in {folder}", f"files that end with {' or '.join(SUFFIXES)}")
     if public_key is not None:
@@ -80,13 +90,38 @@ def audit(
 
 
 def receipt_files(folder: Path) -> Iterator[Path]:
-    """The files of receipts in a folder and those within, by name; links are not followed. BadInput for no folder."""
+    """Return the files of receipts in a folder and those within, by name. Links are not followed.
+
+    Raise BadInput if it is no folder, or holds too many.
+    """
     if not folder.is_dir():
         raise BadInput(WHERE, "DIR", str(folder), "a folder")
-    found = [p for p in sorted(folder.rglob("*")) if p.suffix in SUFFIXES and p.is_file() and not p.is_symlink()]
-    if len(found) > MAX_FILES:
-        raise BadInput(WHERE, "DIR", f"{len(found)} files", f"at most {MAX_FILES}")
-    return iter(found)
+    found, left, num_seen = list[Path](), [folder], 0
+    while left:  # no recursion: folders may be nested very deeply
+        try:
+            inside = os.scandir(left.pop())
+        except OSError as error:
+            raise BadInput(WHERE, "DIR", f"{error.filename!r}: {error.strerror}", "folders that can be read") from None
+        with inside:
+            for item in inside:
+                num_seen += 1
+                if num_seen > MAX_FILES:
+                    raise BadInput(WHERE, "DIR", f"more than {MAX_FILES} files", "fewer")
+                if item.is_dir(follow_symlinks=False):
+                    left.append(Path(item.path))
+                elif item.is_file(follow_symlinks=False) and item.name.endswith(SUFFIXES):
+                    found.append(Path(item.path))
+    return iter(sorted(found))
+
+
+def _entries_of(file: Path) -> Iterator[Entry]:
+    """Yield the receipts of a file. A file that cannot be read is an entry too: the others are audited all the same."""
+    from samebits.receipts.verdict import Cause, Verdict
+
+    try:
+        yield from read_entries(file)
+    except BadInput as error:
+        yield Entry(str(file), None, Verdict(0, Cause.UNREADABLE, detail=str(error)))
 
 
 def share_of(sample: str) -> float | int:

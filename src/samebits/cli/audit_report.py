@@ -8,8 +8,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+from rich.text import Text
 
 from samebits.cli.replay import Entry, as_json_of
+from samebits.core.printable import printable
 from samebits.verify.html import STYLE
 
 if TYPE_CHECKING:
@@ -45,13 +47,13 @@ class Audit:
         """How the receipts of each model fared; those that cannot be read have none."""
         found: dict[str, Counter[str]] = {}
         for entry in self.entries:
-            name = entry.receipt.model.name if entry.receipt else "-"
+            name = printable(entry.receipt.model.name) if entry.receipt else "-"
             found.setdefault(name, Counter())[fate(entry)] += 1
         return dict(sorted(found.items()))
 
     @property
     def num_tokens(self) -> int:
-        """Of answers, that were made again with the same bits."""
+        """Tokens of answers that were made again with the same bits."""
         return sum(entry.verdict.num_tokens for entry in self.entries if entry.verdict)
 
     def headline(self) -> str:
@@ -83,16 +85,16 @@ class Audit:
 
 def show(console: Console, audit: Audit, most: int) -> None:
     """A table for people, and the first `most` receipts that are not the same."""
-    table = Table(title=f"receipts of {audit.folder}, replayed on {audit.backend}")
+    table = Table(title=Text(f"receipts of {printable(audit.folder)}, replayed on {audit.backend}"))
     table.add_column("model")
     for kind in KINDS:
         table.add_column(kind, justify="right")
     for name, counts in audit.by_model().items():
-        table.add_row(name, *(str(counts[kind]) for kind in KINDS))
+        table.add_row(Text(name), *(str(counts[kind]) for kind in KINDS))
     console.print(table)
     others = audit.others()
     for entry, line in others[:most]:
-        console.print(f"{entry.where}: {line}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{printable(entry.where, None)}: {line}", highlight=False, markup=False, soft_wrap=True)
     if len(others) > most:
         console.print(f"and {len(others) - most} more", highlight=False)
     console.print(f"{audit.headline()}; {audit.num_tokens} tokens made again", highlight=False, soft_wrap=True)
@@ -107,7 +109,7 @@ def _bar(counts: Counter[str]) -> str:
 def html_page(audit: Audit) -> str:
     """The report as one page that loads nothing."""
     facts = {
-        "folder": audit.folder,
+        "folder": printable(audit.folder, None),
         "receipts": audit.num_receipts,
         "replayed": len(audit.entries),
         "sample": f"{audit.sample}, seed {audit.seed}",
@@ -120,8 +122,9 @@ def html_page(audit: Audit) -> str:
         for name, counts in audit.by_model().items()
     )
     rows = "".join(
-        f"<tr><td>{fate(entry)}</td><td><code>{escape(entry.where)}</code></td><td>{escape(line)}</td></tr>"
+        f"<tr><td>{fate(entry)}</td><td><code>{escape(where)}</code></td><td>{escape(line)}</td></tr>"
         for entry, line in audit.others()
+        for where in (printable(entry.where, None),)
     )
     details = f"<h2>Not the same</h2><table><tr><th>fate</th><th>receipt</th><th>why</th></tr>{rows}</table>"
     return (

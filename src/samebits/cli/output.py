@@ -36,4 +36,11 @@ def emit(content: Any, as_json: bool, output: Path | None, indent: int | None = 
     if output is not None:
         write_json(output, content)
     if as_json:
-        click.echo(json.dumps(content, ensure_ascii=False, indent=indent))
+        click.echo(_shown(json.dumps(content, ensure_ascii=False, indent=indent)))
+
+
+def _shown(text: str) -> str:
+    """Return JSON with everything escaped that a terminal would act on, or that has no form in UTF-8."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)

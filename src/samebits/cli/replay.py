@@ -12,6 +12,7 @@ from samebits.cli import flags
 from samebits.cli.output import AsJson, Output, emit
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.core.files import check_target
+from samebits.core.printable import printable
 from samebits.loaders.cache import cached_path, pulled_path
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from samebits.receipts.record import Receipt
     from samebits.receipts.verdict import Verdict
 
-MAX_FILE_BYTES = 1 << 30
+MAX_FILE_BYTES, MAX_FILE_LINES = 1 << 30, 1 << 20
+SMALLEST_SIZE_CLASS, SIZE_CLASS_RATIO = 4096, 4  # tokens of receipts that one loaded model checks
 DIFFERS, NOT_CHECKED = 1, 3  # exit statuses
 
 
@@ -34,12 +36,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """What receipts of one model in one arithmetic are replayed on."""
+    """What receipts are replayed on together: one model in one arithmetic, with memory for answers of one size class.
 
-    name: str
+    model        as `load_model` takes it; the receipts' own name for it if the caller gave none
+    max_tokens   the most tokens, prompt and answer, of this size class: a receipt with very many must not make all
+                 others need a model with so much memory
+    """
+
+    model: str
     tier: str
     k_format: str
     v_format: str
+    max_tokens: int
 
 
 def replay(
@@ -67,8 +75,9 @@ def replay(
 
     A line says "same bits", or names the first token with a difference, the two hashes and the likely cause.
 
-    Exit status: 0 if all have the same bits, 1 if some differ or are no receipts, 2 for a mistake in the call, 3 if
-    some cannot be checked here (other weights, another version, tier, device or build) and none differs.
+    Exit status: 0 if all compared tokens have the same bits, 1 if some differ or are no receipts, 2 for a mistake in
+    the call, 3 if some cannot be checked here (other weights, another version, tier, context, device or build, no
+    tokens, too costly) and none differs.
     """
     from samebits.backends.discovery import default_name, get
 
@@ -83,7 +92,8 @@ def replay(
         pass
     for entry in entries:
         if entry.verdict is not None:
-            flags.echo(f"{entry.where}: {entry.verdict.line(entry.receipt, backend)}", err=as_json)
+            where = printable(entry.where, max_chars=None)
+            flags.echo(f"{where}: {entry.verdict.line(entry.receipt, backend)}", err=as_json)
     emit([{"file": entry.where, **as_json_of(entry), "backend": backend} for entry in entries], as_json, output)
     sys.exit(status([entry.verdict for entry in entries if entry.verdict]))
 
@@ -98,21 +108,21 @@ def checked(
     num_at_once: int = sys.maxsize,
 ) -> Iterator[int]:
     """Gives every receipt its verdict, `num_at_once` at most in one call; yields how many more have theirs."""
-    for group, members in _groups(entries).items():
+    for group, members in _groups(entries, model).items():
         try:
-            llm = _loaded(group, members, model, backend, threads)
+            for llm, some in _opened(group, members, model is not None, backend, threads):
+                for start in range(0, len(some), num_at_once):
+                    part = some[start : start + num_at_once]
+                    receipts = [e.receipt for e in part if e.receipt]
+                    found = llm.replay(receipts, public_key=public_key, max_tokens=max_tokens)
+                    for entry, verdict in zip(part, found, strict=True):
+                        entry.verdict = verdict
+                    yield len(part)
         except SamebitsError as error:  # a model that is not here, for instance: the others are checked all the same
-            for entry in members:
-                entry.verdict = unchecked(error)
-            yield len(members)
-            continue
-        for start in range(0, len(members), num_at_once):
-            part = members[start : start + num_at_once]
-            receipts = [e.receipt for e in part if e.receipt]
-            found = llm.replay(receipts, public_key=public_key, max_tokens=max_tokens)
-            for entry, verdict in zip(part, found, strict=True):
-                entry.verdict = verdict
-            yield len(part)
+            left = [entry for entry in members if entry.verdict is None]
+            for entry in left:
+                entry.verdict = unchecked(error, entry.receipt)
+            yield len(left)
 
 
 def status(verdicts: list[Verdict]) -> int:
@@ -122,67 +132,115 @@ def status(verdicts: list[Verdict]) -> int:
     return 0 if all(v.is_same for v in verdicts) else NOT_CHECKED
 
 
-def unchecked(error: SamebitsError) -> Verdict:
-    """On a receipt whose model cannot be loaded."""
-    from samebits.receipts.verdict import Cause, Verdict
+def unchecked(error: SamebitsError, receipt: Receipt | None) -> Verdict:
+    """Return the verdict on a receipt whose model cannot be loaded. A broken seal shows all the same."""
+    from samebits.receipts.verdict import Cause, Verdict, with_seal
 
-    return Verdict(0, Cause.UNCHECKED, detail=str(error))
+    verdict = Verdict(0, Cause.UNCHECKED, detail=str(error))
+    return with_seal(verdict, receipt) if receipt else verdict
 
 
 def read_entries(file: Path) -> Iterator[Entry]:
     """The receipts of a file: one, in any layout of JSON, or one on every line. BadInput for no file."""
     from samebits.loaders.source import read_bounded
 
-    lines = read_bounded(file, MAX_FILE_BYTES).split(b"\n")
+    data = read_bounded(file, MAX_FILE_BYTES)
+    if (num_lines := data.count(b"\n")) > MAX_FILE_LINES:
+        raise BadInput(str(file), "file", f"{num_lines} lines", f"at most {MAX_FILE_LINES}")
+    lines = data.split(b"\n")
     is_one = lines[0].strip() == b"{" or not any(line.strip() for line in lines[1:])
-    for number, line in enumerate([b"\n".join(lines)] if is_one else lines, 1):
+    for number, line in enumerate([data] if is_one else lines, 1):
         if line.strip() or is_one:
             yield _entry(str(file) if is_one else f"{file}:{number}", line)
 
 
 def _entry(where: str, data: bytes) -> Entry:
+    from samebits.receipts.kinds import TooCostly
     from samebits.receipts.record import from_json
     from samebits.receipts.verdict import Cause, Verdict
 
     try:
         return Entry(where, from_json(data), None)
+    except TooCostly as error:
+        return Entry(where, None, Verdict(0, Cause.UNCHECKED, detail=str(error)))
     except BadInput as error:
         return Entry(where, None, Verdict(0, Cause.UNREADABLE, detail=str(error)))
 
 
-def _groups(entries: list[Entry]) -> dict[Group, list[Entry]]:
-    """Receipts that one loaded model can check together; their model, by hash, is looked at before anything runs."""
+def _groups(entries: list[Entry], model: str | None) -> dict[Group, list[Entry]]:
+    """Receipts that one loaded model can check together; their model, by hash, is looked at before anything runs.
+
+    model: as the caller named it. Then the receipts' own names for it, of which there may be very many, do not matter.
+    """
     found: dict[Group, list[Entry]] = {}
     for entry in entries:
         if entry.receipt is not None:
-            numerics = entry.receipt.numerics
-            group = Group(entry.receipt.model.name, numerics.tier, numerics.k_format, numerics.v_format)
+            numerics, size = entry.receipt.numerics, SMALLEST_SIZE_CLASS
+            while size < _num_tokens(entry.receipt):
+                size *= SIZE_CLASS_RATIO
+            name = entry.receipt.model.name if model is None else model
+            group = Group(name, numerics.tier, numerics.k_format, numerics.v_format, size)
             found.setdefault(group, []).append(entry)
     return found
 
 
-def _loaded(group: Group, members: list[Entry], model: str | None, backend: str, threads: int | None) -> LLM:
-    """The model that a receipt names, from the cache alone: a receipt may come from anyone, and fetches nothing."""
+def _num_tokens(receipt: Receipt) -> int:
+    return len(receipt.prompt_ids) + len(receipt.answer.token_ids)
+
+
+def _stated_positions(receipt: Receipt) -> int:
+    """Return the positions of the rotary tables; an old receipt states the context alone, which is often the same."""
+    return receipt.numerics.max_positions or receipt.context_len
+
+
+def _opened(
+    group: Group, members: list[Entry], is_given: bool, backend: str, threads: int | None
+) -> Iterator[tuple[LLM, list[Entry]]]:
+    """Yield the model with the members that it can check.
+
+    A model with longrope has other angles in longer contexts: then it is opened once for each of the members' contexts,
+    and no larger than their angles ask for.
+    """
     from samebits.cli.model_options import load_model
 
-    if model is None:
-        cached = cached_path(group.name)
+    if not is_given:  # a receipt may come from anyone: its name is looked for in the cache alone, and fetches nothing
+        cached = cached_path(group.model)
         if cached is None or pulled_path(cached) is None:
-            raise BadInput("replay", "model", repr(group.name[:80]), "--model: no model of that name is in the cache")
-    receipts = [entry.receipt for entry in members if entry.receipt]
-    longest = max(len(r.prompt_ids) + len(r.answer.token_ids) for r in receipts)
-    return load_model(
-        model or group.name,
-        backend=backend,
-        numerics=group.tier,
-        threads=threads,
-        context_len=longest + 1,
-        k_format=group.k_format,
-        v_format=group.v_format,
-        prefill_budget="dynamic",
-    )
+            raise BadInput("replay", "model", repr(group.model[:80]), "--model: no model of that name is in the cache")
+
+    def opened(context_len: int) -> LLM:
+        return load_model(
+            group.model,
+            backend=backend,
+            numerics=group.tier,
+            threads=threads,
+            context_len=context_len,
+            k_format=group.k_format,
+            v_format=group.v_format,
+            prefill_budget="dynamic",
+        )
+
+    llm = opened(_longest(members) + 1)
+    runner, by_rotation = llm.runner, dict[int, list[Entry]]()
+    for entry in members:
+        if entry.receipt is not None:
+            by_rotation.setdefault(runner.rotation(_stated_positions(entry.receipt)), []).append(entry)
+    for rotation, some in by_rotation.items():
+        if rotation != llm.runner.rotation(llm.runner.limits.max_positions):
+            lens = llm.runner.switch_lens
+            least = max(_longest(some) + 1, lens[rotation - 1] + 1 if rotation else 1)
+            llm = opened(min(least, lens[rotation]) if rotation < len(lens) else least)
+        yield llm, some
+
+
+def _longest(members: list[Entry]) -> int:
+    return max(_num_tokens(entry.receipt) for entry in members if entry.receipt)
 
 
 def as_json_of(entry: Entry) -> dict[str, object]:
-    name = entry.receipt.model.name if entry.receipt else None
-    return {"model": name, **(entry.verdict.as_json() if entry.verdict else {})}
+    """What the receipt says of itself, and the verdict on it."""
+    receipt, said = entry.receipt, dict[str, object]()
+    if receipt is not None:
+        said = {"context_len": receipt.context_len, "finish_reason": receipt.answer.finish_reason}
+    name = receipt.model.name if receipt else None
+    return {"model": name, **(entry.verdict.as_json() if entry.verdict else {}), **said}

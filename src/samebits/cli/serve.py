@@ -19,6 +19,7 @@ from samebits.cli.loading_line import LoadingLine
 from samebits.cli.model_options import fetch_model, make_llm, progress_bar, settings_command
 from samebits.cli.serve_replicas import replicated
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.request_limits import GRAMMAR_SECONDS, MAX_STOPS
 from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
 from samebits.receipts.signing import read_private_key
@@ -115,8 +116,8 @@ def serve(
     max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
     max_prompts: Annotated[int, _limit("The most prompts in one request.", min=1)] = 128,
     max_samples: Annotated[int, _limit("The most answers per prompt, n.", min=1, max=128)] = 16,
-    max_stops: Annotated[int, _limit("The most stop strings in a request.", min=1)] = 16,
-    grammar_seconds: Annotated[float, _limit("CPU time for compiling a response format.", min=0.01)] = 1.0,
+    max_stops: Annotated[int, _limit("The most stop strings in a request.", min=1, max=MAX_STOPS)] = 16,
+    grammar_seconds: Annotated[float, _limit("CPU time for compiling a response format.", min=0.01)] = GRAMMAR_SECONDS,
     deadline_seconds: Annotated[float, _limit("Time for a whole answer.", min=0.1)] = 600.0,
     drain_seconds: Annotated[
         float, _limit("Time for the answers under way when the server is told to stop.", min=1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from samebits import NUMERICS_VERSION, __version__
+from samebits.core.grammar_library import grammar_library
 from samebits.core.tiers import Tier
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
@@ -18,7 +19,9 @@ NOT_STATED = ("logprobs", "prompt_logprobs", "hash_logits", "receipt")  # wishes
 
 def numerics_of(runner: Runner) -> Numerics:
     """The arithmetic of a model as it runs."""
-    return Numerics(NUMERICS_VERSION, runner.tier.label, runner.limits.k_format, runner.limits.v_format)
+    limits = runner.limits
+    max_positions = limits.max_positions if runner.switch_lens else None
+    return Numerics(NUMERICS_VERSION, runner.tier.label, limits.k_format, limits.v_format, max_positions)
 
 
 def place_of(runner: Runner) -> Place | None:
@@ -57,7 +60,9 @@ class Notary:
     def receipt(
         self, prompt: np.ndarray, params: SamplingParams, grammar: Grammar | None, sample_index: int, said: Said
     ) -> Receipt:
-        """Of an answer that has ended."""
+        """Of an answer that has ended. A grammar is stated with the library of this process, which follows it."""
+        if grammar is not None:
+            grammar = replace(grammar, library=grammar_library())
         return Receipt(
             model=self.model,
             numerics=self.numerics,

@@ -85,6 +85,8 @@ class Runner:
 
     windows     of the groups of layers that share page tables, in the order of a step's groups; None: all positions
     has_slots   whether the model keeps states in slots, which are the caller's to assign too
+    context_len  tokens that the model itself allows
+    switch_lens  numbers of positions beyond which the model's rotary tables have other angles
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Runner:
         step = build_step(checkpoint, limits)
         plan = make_plan(found, step.graph, Tier.parse(numerics) if numerics else None)
         self.backend, self.limits = found.backend, limits
+        self.context_len, self.switch_lens = checkpoint.config.context_len, checkpoint.config.switch_lens
         if threads is not None:
             self.backend.set_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
@@ -128,6 +131,10 @@ class Runner:
             self._copier = PageCopier(self.backend, self.tier, self._caches, self._groups)
         slots = step.slot_tensors, step.resumable_tensors
         self._slot_copier = SlotCopier(self.backend, self.tier, self._caches, *slots) if self.has_slots else None
+
+    def rotation(self, max_positions: int) -> int:
+        """Return which angles the rotary tables have in a model opened for `max_positions`, as a number."""
+        return sum(max_positions > n for n in self.switch_lens)
 
     def copy_pages(self, copies: Sequence[PageCopy]) -> None:
         """Writes pages' contents onto others, in the caches of all layers."""

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from samebits.core.arguments import flag, real_number, texts, whole_number, whole_numbers
 from samebits.core.errors import BadInput
+from samebits.core.request_limits import (
+    MAX_BANNED_WORDS,
+    MAX_BIASES,
+    MAX_LISTED_IDS,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +36,14 @@ REAL = {
 }
 FLAGS = ("hash_logits", "receipt", "ignore_eos", "include_stop", "skip_special")
 TEXTS = ("stop", "bad_words")
+RECEIPT_ITEMS = {  # the most of each that a receipt states
+    "stop": MAX_STOPS,
+    "bad_words": MAX_BANNED_WORDS,
+    "logit_bias": MAX_BIASES,
+    "stop_token_ids": MAX_LISTED_IDS,
+    "allowed_token_ids": MAX_LISTED_IDS,
+    "shown_ids": MAX_LISTED_IDS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +59,8 @@ class SamplingParams:
     logit_bias        what is added to the logits of tokens, by id
     allowed_token_ids if given, the only tokens that may be drawn; list the end of a text too where it may come
     bad_words         words that are not written, as far as they are spelled in their usual tokens
-    receipt           a record of everything that made the answer, with which it can be made and compared again
+    receipt           a record of everything that made the answer, with which it can be made and compared again; lists
+                      and texts may be no longer than a server would accept
     prompt_logprobs   log-probabilities of the prompt's tokens too, and of so many of the likeliest in their places
     """
 
@@ -96,6 +112,20 @@ class SamplingParams:
         if 0 < self.temperature < 1e-4:
             raise BadInput("sampling", "temperature", self.temperature, "0, or 0.0001 and more")
         self._set("logit_bias", _biases(self.logit_bias))
+        if self.receipt:
+            self._check_receipt_size()
+
+    def _check_receipt_size(self) -> None:
+        """Raise BadInput if a receipt of this request would be refused as too costly to check."""
+        for name, most in RECEIPT_ITEMS.items():
+            if len(getattr(self, name) or ()) > most:
+                given = f"{len(getattr(self, name))} items"
+                raise BadInput("sampling", name, given, f"at most {most} for an answer with a receipt")
+        for name in TEXTS:
+            longest = max(map(len, getattr(self, name)), default=0)
+            if longest > MAX_STOP_CHARS:
+                needed = f"at most {MAX_STOP_CHARS} for an answer with a receipt"
+                raise BadInput("sampling", name, f"a text of {longest} characters", needed)
 
     def _set(self, name: str, value: object) -> None:
         """A value as it was meant in place of the one that was given, once, while the record is made."""

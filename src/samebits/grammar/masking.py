@@ -9,15 +9,20 @@ from types import TracebackType
 
 from samebits.core.errors import BadInput, SamebitsError, Unavailable
 from samebits.core.printable import one_line
+from samebits.core.request_limits import GRAMMAR_SECONDS
 from samebits.engine.sampling import TokenMask
 from samebits.grammar.masks import Follower
 from samebits.grammar.process import START_SECONDS, Nursery, Vocabulary, fork_through
 from samebits.grammar.wire import HELLO, KINDS, REFUSED, Bounds, frame, receive_frame
 from samebits.receipts.record import Grammar
 
-COMPILE_SECONDS = 10.0  # of CPU time
-WAIT_SECONDS = 60.0  # for what compiles on a busy machine
-TOO_MUCH = "a grammar that takes too much time or memory to compile"
+WALL_FACTOR = 15.0  # wall time for each second of CPU time: a replay may run on a busy machine
+WAIT_SECONDS = 60.0  # for the reply of the process that compiles
+TOO_MUCH = "its grammar takes too much time or memory to compile on this machine"
+
+
+class NotCompiled(BadInput):
+    """A grammar that the compiler here refuses, with the compiler's reason."""
 
 
 class Masking:
@@ -26,8 +31,8 @@ class Masking:
     def __init__(self, vocabulary: Vocabulary | None) -> None:
         """vocabulary: the model's; None where it has none that grammars can be made for."""
         self._vocabulary = vocabulary
-        self._nursery = Nursery(vocabulary, Bounds(COMPILE_SECONDS)) if vocabulary else None
-        self._compiled: dict[Grammar, socket.socket] = {}
+        self._nursery = Nursery(vocabulary, Bounds(GRAMMAR_SECONDS, WALL_FACTOR)) if vocabulary else None
+        self._compiled: dict[tuple[str, str], socket.socket | SamebitsError] = {}
         self._followers: list[Follower] = []
 
     def __enter__(self) -> Masking:
@@ -38,20 +43,32 @@ class Masking:
     ) -> None:
         for follower in self._followers:
             follower.end()
-        for stream in self._compiled.values():
-            stream.close()
+        for compiled in self._compiled.values():
+            if isinstance(compiled, socket.socket):
+                compiled.close()
         if self._nursery is not None:
             self._nursery.close()
 
     def maker(self, grammar: Grammar) -> Callable[[], TokenMask]:
-        """What makes the mask of an answer. BadInput for what does not compile, Unavailable where nothing could."""
+        """Return what makes the mask of an answer.
+
+        Raise NotCompiled if the compiler refuses the grammar, BadInput for an unknown kind, Unavailable if this machine
+        compiles no grammars, and SamebitsError if compiling breaks a bound on time or memory.
+        """
         if self._vocabulary is None or self._nursery is None:
             raise Unavailable("grammars need a system with fork, and a model with an end-of-text token")
         if find_spec("llguidance") is None:
             raise Unavailable("grammars need llguidance: pip install 'samebits[receipts]'")
-        if grammar not in self._compiled:
-            self._compiled[grammar] = _compiled(self._nursery, grammar)
-        stream = fork_through(self._compiled[grammar])
+        key = grammar.kind, grammar.source
+        if key not in self._compiled:
+            try:
+                self._compiled[key] = _compiled(self._nursery, grammar)
+            except SamebitsError as error:  # many receipts may state it: one compilation is enough
+                self._compiled[key] = error
+        compiled = self._compiled[key]
+        if isinstance(compiled, SamebitsError):
+            raise compiled
+        stream = fork_through(compiled)
         _greeted(stream)
         follower = Follower(stream, self._vocabulary.vocab_size, self._vocabulary.end)
         self._followers.append(follower)
@@ -59,7 +76,7 @@ class Masking:
 
 
 def _compiled(nursery: Nursery, grammar: Grammar) -> socket.socket:
-    """The socket of a process that has compiled it."""
+    """Return the socket of a process that has compiled the grammar. Raise as `maker` does."""
     if grammar.kind not in KINDS:
         raise BadInput("receipt", "grammar.kind", repr(grammar.kind[:80]), f"one of {', '.join(KINDS)}")
     stream = nursery.child()
@@ -70,10 +87,10 @@ def _compiled(nursery: Nursery, grammar: Grammar) -> socket.socket:
         verdict, _, reason = receive_frame(stream)
         if verdict == REFUSED:
             text = one_line(reason.decode("utf-8", "replace"))
-            raise BadInput("receipt", "grammar", text, "a grammar that can be compiled")
+            raise NotCompiled("receipt", "grammar", text, "a grammar that can be compiled")
     except (OSError, EOFError):
         stream.close()
-        raise BadInput("receipt", "grammar", TOO_MUCH, "a simpler one") from None
+        raise SamebitsError(TOO_MUCH) from None
     except BaseException:
         stream.close()
         raise

@@ -39,25 +39,49 @@ from samebits.grammar.wire import (
     receive,
     receive_frame,
 )
+from samebits.grammar.work import check_schema, schemas_in
 from samebits.loaders import Tokenizer
 from samebits.loaders.files import open_file, read_tokenizer
 
-LIMITS = llguidance.LLParserLimits(max_lexer_states=25_000, verbose_errors=False)
+# The compiler's limits are stated, not left to its defaults, so that they change only with ours. Who changes one counts
+# up BOUNDS_VERSION in core/grammar_library.py.
+LIMITS = llguidance.LLParserLimits(
+    max_items_in_row=2_000,
+    initial_lexer_fuel=1_000_000,
+    step_lexer_fuel=200_000,
+    step_max_items=50_000,
+    max_lexer_states=25_000,
+    max_grammar_size=500_000,
+    verbose_errors=False,
+)
 
 
 def _from_grammar(text: str) -> str:
-    """A grammar in Lark or in llama.cpp's GBNF, which is translated; ValueError where it cannot be read."""
+    """Compile a grammar in Lark or in llama.cpp's GBNF, which is translated. Raise ValueError if it cannot be read."""
     try:
         lark = any_to_lark(text)
     except Exception as error:  # the translator raises many kinds, plain Exceptions too
         raise ValueError(f"it is no grammar in GBNF or Lark: {error}") from None
-    return str(llguidance.LLMatcher.grammar_from_lark(lark))
+    return _from_lark(str(lark))
+
+
+def _from_lark(text: str) -> str:
+    """Compile a grammar in Lark. Raise ValueError if the JSON schemas in it are too much work."""
+    for schema in schemas_in(text):
+        check_schema(schema)
+    return str(llguidance.LLMatcher.grammar_from_lark(text))
+
+
+def _from_schema(text: str) -> str:
+    """Compile a JSON schema. Raise ValueError if it is no JSON, or too much work."""
+    check_schema(json.loads(text))
+    return str(llguidance.LLMatcher.grammar_from_json_schema(text))
 
 
 MAKERS: dict[bytes, Callable[[str], str]] = {
-    JSON_SCHEMA: llguidance.LLMatcher.grammar_from_json_schema,
+    JSON_SCHEMA: _from_schema,
     REGEX: llguidance.LLMatcher.grammar_from_regex,
-    LARK: llguidance.LLMatcher.grammar_from_lark,
+    LARK: _from_lark,
     GRAMMAR: _from_grammar,
 }
 LEAST_SECONDS = 0.001  # a timer of 0 would never ring
@@ -136,7 +160,7 @@ def compile_format(
             first = matcher.deep_copy()
             first.compute_bitmask()  # only here do some formats show what they cost, or that no text fits them
             error = first.get_error()
-    except (ValueError, RuntimeError) as raised:
+    except (ValueError, RuntimeError) as raised:  # RecursionError, of deep JSON, is a RuntimeError
         error = str(raised)
     signal.setitimer(signal.ITIMER_PROF, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)

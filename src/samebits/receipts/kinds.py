@@ -16,6 +16,10 @@ HEX = re.compile(r"[0-9a-f]*", re.ASCII)
 Made = TypeVar("Made")
 
 
+class TooCostly(BadInput):
+    """A receipt that asks for more than any server accepts; it was not looked at any further."""
+
+
 class Kind(Protocol):
     """One kind of value."""
 
@@ -28,15 +32,15 @@ class Kind(Protocol):
         ...
 
 
-def refused(name: str, value: Any, needed: str) -> BadInput:
-    return BadInput(WHERE, name, shown(value), needed)
+def refused(name: str, value: Any, needed: str, kind: type[BadInput] = BadInput) -> BadInput:
+    return kind(WHERE, name, shown(value), needed)
 
 
 def shown(value: Any) -> str:
     """A value for a message; the kind alone of one that may be long."""
     if isinstance(value, (list, tuple, dict)):
         return f"{len(value)} items"
-    text = repr(value)
+    text = repr(value[:80] if isinstance(value, str) else value)
     return text if len(text) <= 80 else f"{text[:76]} ..."
 
 
@@ -88,8 +92,11 @@ class Text:
     max_chars: int
 
     def read(self, name: str, value: Any) -> str:
-        if not isinstance(value, str) or len(value) > self.max_chars:
-            raise refused(name, value, f"a text of at most {self.max_chars} characters")
+        needed = f"a text of at most {self.max_chars} characters"
+        if not isinstance(value, str):
+            raise refused(name, value, needed)
+        if len(value) > self.max_chars:
+            raise refused(name, value, needed, TooCostly)
         return value
 
     def schema(self) -> dict[str, Any]:
@@ -132,8 +139,10 @@ class Several:
     most: int
 
     def read(self, name: str, value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)) or len(value) > self.most:
+        if not isinstance(value, (list, tuple)):
             raise refused(name, value, f"a list of at most {self.most}")
+        if len(value) > self.most:
+            raise refused(name, value, f"a list of at most {self.most}", TooCostly)
         return tuple(self.kind.read(name, item) for item in value)
 
     def schema(self) -> dict[str, Any]:
@@ -202,8 +211,14 @@ def read_record(made: type[Made], value: Any, name: str = "") -> Made:
 
 
 def plain(value: Any) -> Any:
-    """Records within records as dicts; their lists, which may be long, as they are."""
-    return {f.name: plain(getattr(value, f.name)) for f in fields(value)} if is_dataclass(value) else value
+    """Records within records as dicts; their lists, which may be long, as they are.
+
+    A field that may be absent is left out if its value is None, so that receipts without it keep their bytes.
+    """
+    if not is_dataclass(value):
+        return value
+    held = {f.name: (f.default, getattr(value, f.name)) for f in fields(value)}
+    return {name: plain(v) for name, (default, v) in held.items() if not (default is None and v is None)}
 
 
 def record_schema(made: type[Any]) -> dict[str, Any]:

@@ -9,9 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from samebits.core.errors import BadInput
+from samebits.core.json_scan import PART_BYTES, Scan, scan_part
+from samebits.core.request_limits import (
+    MAX_BANNED_WORDS,
+    MAX_BIASES,
+    MAX_GRAMMAR_CHARS,
+    MAX_LISTED_IDS,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+)
 from samebits.loaders.source import parse_json
 from samebits.receipts.kinds import (
     SIGNATURE_DIGITS,
@@ -24,6 +36,7 @@ from samebits.receipts.kinds import (
     Record,
     Several,
     Text,
+    TooCostly,
     Whole,
     Word,
     plain,
@@ -35,14 +48,17 @@ from samebits.receipts.kinds import (
 VERSION = 1
 MAX_BYTES = 64 << 20
 MAX_TOKENS = 1 << 20
-MAX_NAME, MAX_TEXT = 1 << 10, 1 << 20
+MAX_NAME = 1 << 10
+MAX_CONTAINERS = MAX_BIASES + 64  # lists and objects in a receipt's JSON: pairs of biases, and a few more
+MAX_MARKS = 3 * MAX_TOKENS + 4 * MAX_LISTED_IDS  # commas and colons: prompt, answer, links, lists of ids
 FINISHED = ("stop", "length")  # ends that a replay recomputes
 CUT = ("cancelled", "deadline")  # from outside: an answer ends where it happened to be
 TIERS = ("invariant", "portable")  # at fast, bits depend on the batch: nothing could be checked
 _ID = Whole(0, 2**31 - 1)
 _IDS = Several(_ID, MAX_TOKENS)
 _COUNT = Whole(0, 2**31 - 1)
-_TEXTS = Several(Text(MAX_TEXT), 1 << 12)
+_LISTED = Several(_ID, MAX_LISTED_IDS)
+_TEXT = Text(MAX_STOP_CHARS)
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,11 @@ class Numerics:
     tier: str = stated(Word(TIERS), "what is promised of the bits")
     k_format: str = stated(Text(MAX_NAME), "of cached keys")
     v_format: str = stated(Text(MAX_NAME), "of cached values")
+    max_positions: int | None = stated(
+        Whole(1, 2**31 - 1),
+        "positions that the rotary tables were made for; absent for models whose angles do not depend on it",
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -87,19 +108,19 @@ class Sampling:
     presence_penalty: float = stated(Real(), "0 turns it off")
     frequency_penalty: float = stated(Real(), "0 turns it off")
     logit_bias: tuple[tuple[int, float], ...] = stated(
-        Several(Pair(_ID, Real()), MAX_TOKENS), "token ids, ascending, each with what is added to its logit"
+        Several(Pair(_ID, Real()), MAX_BIASES), "token ids, ascending, each with what is added to its logit"
     )
     seed: int = stated(Whole(0, 2**64 - 1), "of the draws, also where it was chosen at random")
     n: int = stated(Whole(1, 1 << 10), "answers that were asked for")
-    stop: tuple[str, ...] = stated(_TEXTS, "texts that end the answer")
+    stop: tuple[str, ...] = stated(Several(_TEXT, MAX_STOPS), "texts that end the answer")
     ignore_eos: bool = stated(Flag(), "whether the model's own end tokens do not end it")
     min_tokens: int = stated(_COUNT, "the fewest tokens of the answer")
-    stop_token_ids: tuple[int, ...] = stated(_IDS, "further tokens that end it")
+    stop_token_ids: tuple[int, ...] = stated(_LISTED, "further tokens that end it")
     include_stop: bool = stated(Flag(), "whether what ended the answer is part of its text")
     skip_special: bool = stated(Flag(), "whether tokens that are no text are left out of it")
-    allowed_token_ids: tuple[int, ...] | None = stated(OrNone(_IDS), "the only tokens that may be drawn; null: all")
-    bad_words: tuple[str, ...] = stated(_TEXTS, "words that are not written")
-    shown_ids: tuple[int, ...] = stated(_IDS, "control tokens, ascending, whose text is part of the answer")
+    allowed_token_ids: tuple[int, ...] | None = stated(OrNone(_LISTED), "the only tokens that may be drawn; null: all")
+    bad_words: tuple[str, ...] = stated(Several(_TEXT, MAX_BANNED_WORDS), "words that are not written")
+    shown_ids: tuple[int, ...] = stated(_LISTED, "control tokens, ascending, whose text is part of the answer")
 
 
 @dataclass(frozen=True)
@@ -107,7 +128,10 @@ class Grammar:
     """The form that an answer was held to."""
 
     kind: str = stated(Text(MAX_NAME), "json_schema, regex, lark, or grammar, which is Lark or GBNF")
-    source: str = stated(Text(MAX_TEXT), "its text")
+    source: str = stated(Text(MAX_GRAMMAR_CHARS), "its text")
+    library: str | None = stated(
+        Text(MAX_NAME), "what compiled it, with its version and bounds; absent where that is not known", default=None
+    )
 
 
 @dataclass(frozen=True)
@@ -156,10 +180,17 @@ class Receipt:
         total = len(self.prompt_ids) + num_tokens
         if total > self.context_len:
             raise BadInput(WHERE, "context_len", self.context_len, f"at least {total}, all tokens that there are")
+        positions = self.numerics.max_positions
+        if positions is not None and positions < self.context_len:
+            raise BadInput(WHERE, "numerics.max_positions", positions, f"at least context_len, {self.context_len}")
+        biased, shown_ids = (token for token, _ in self.sampling.logit_bias), self.sampling.shown_ids
+        for name, ids in (("logit_bias", biased), ("shown_ids", shown_ids)):
+            if any(a >= b for a, b in pairwise(ids)):
+                raise BadInput(WHERE, f"sampling.{name}", "ids in another order", "ascending ids, each once")
         is_portable = self.numerics.tier == "portable"
         if is_portable != (self.place is None):
             needed = "null: portable bits are the same everywhere" if is_portable else "where the answer was made"
-            raise BadInput(WHERE, "place", "null" if self.place is None else self.place.backend, needed)
+            raise BadInput(WHERE, "place", "null" if self.place is None else repr(self.place.backend[:80]), needed)
 
     def computed_sha256(self) -> str:
         """Of what the receipt says now; `sha256` is what it said when it was made."""
@@ -192,6 +223,7 @@ def from_json(data: bytes) -> Receipt:
     """The receipt in this JSON, in any layout; BadInput, a line, for anything else."""
     if len(data) > MAX_BYTES:
         raise BadInput(WHERE, "size", f"{len(data)} bytes", f"at most {MAX_BYTES}")
+    _check_size(data)
     found = parse_json(data, WHERE)
     version = found.get("version")
     if version != VERSION or type(version) is not int:
@@ -200,6 +232,17 @@ def from_json(data: bytes) -> Receipt:
     if found.get("sha256") is None:
         raise BadInput(WHERE, "sha256", "nothing", "the receipt's own SHA-256")
     return read_record(Receipt, found)
+
+
+def _check_size(data: bytes) -> None:
+    """Raise TooCostly for JSON with more values than any receipt has. No value is made for that."""
+    state, numbers = Scan(), np.frombuffer(data, np.uint8)
+    for start in range(0, len(numbers), PART_BYTES):
+        scan_part(numbers[start : start + PART_BYTES], state)
+        if state.num_containers > MAX_CONTAINERS:
+            raise TooCostly(WHERE, "JSON", f"more than {MAX_CONTAINERS} lists and objects", "fewer")
+        if state.num_marks > MAX_MARKS:
+            raise TooCostly(WHERE, "JSON", f"more than {MAX_MARKS} values", "fewer")
 
 
 def schema() -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from samebits.receipts.record import Receipt, Said
+from samebits.core.printable import printable
+from samebits.receipts.record import CUT, Receipt, Said
 
 SHORT = 16  # digits of a hash in a line for people
 
@@ -24,6 +25,9 @@ class Cause(StrEnum):
     TIER = "tier"
     CACHE_FORMAT = "cache format"
     PLACE = "place"
+    CONTEXT = "context"
+    GRAMMAR = "grammar library"
+    NOTHING = "no tokens"
     UNCHECKED = "unchecked"  # something is missing here, or the replay failed
     # what was computed is not what is stated
     PROMPT = "prompt"
@@ -44,6 +48,9 @@ NOT_CHECKED = frozenset(
         Cause.TIER,
         Cause.CACHE_FORMAT,
         Cause.PLACE,
+        Cause.CONTEXT,
+        Cause.GRAMMAR,
+        Cause.NOTHING,
         Cause.UNCHECKED,
     )
 )
@@ -63,18 +70,32 @@ WORDS = {
     Cause.TIER: "another tier",
     Cause.CACHE_FORMAT: "another format of cached keys or values",
     Cause.PLACE: "a tier below portable is checked only on the same device and build",
+    Cause.CONTEXT: "the model was opened with another context, on which its rotary angles depend",
+    Cause.GRAMMAR: "the answer is another one, and so is the library that compiled its grammar",
+    Cause.NOTHING: "the answer has no tokens, so there was nothing to compare",
     Cause.UNCHECKED: "it cannot be checked here",
     Cause.UNREADABLE: "no receipt that can be read",
 }
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """On one receipt.
+class Here:
+    """The model that a receipt was replayed on: what it is called here, and the context that it allows."""
 
-    num_tokens         of the answer that were found to be the same; all of them where `is_same`
-    position           of the first token of the answer with a difference, where there is one
-    stated, computed   the two hashes, tokens or words that differ
+    name: str
+    context_len: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result for one receipt.
+
+    num_tokens         tokens of the answer that were compared and found to be the same
+    cause              None if they have the same bits
+    position           of the token where a difference shows, from 0
+    stated, computed   what the receipt says there, and what was found
+    num_answer_tokens  tokens of the whole answer; None if the receipt could not be read
+    here               the model that was run; None if none was
     """
 
     num_tokens: int
@@ -83,6 +104,8 @@ class Verdict:
     stated: str | None = None
     computed: str | None = None
     detail: str = ""
+    num_answer_tokens: int | None = None
+    here: Here | None = None
 
     @property
     def is_same(self) -> bool:
@@ -90,34 +113,83 @@ class Verdict:
 
     @property
     def is_checked(self) -> bool:
-        """Whether it says something of the receipt, and not of where it was looked at."""
+        """Whether the verdict is about the receipt, and not about the place where it was looked at."""
         return self.cause not in NOT_CHECKED
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every token of the answer was compared."""
+        return self.num_tokens == self.num_answer_tokens
+
     def line(self, receipt: Receipt | None, backend: str) -> str:
-        """For people. receipt: None for one that could not be read."""
+        """Return one line for people, free of control characters. receipt: None for one that could not be read."""
+        return printable(self._text(receipt, backend), max_chars=None)
+
+    def _text(self, receipt: Receipt | None, backend: str) -> str:
         if self.cause is None and receipt is not None:
-            name, numerics = receipt.model.name, receipt.numerics.version
-            tier = "" if receipt.numerics.tier == "portable" else f", {receipt.numerics.tier}"
-            return f"same bits: {self.num_tokens} tokens, model {name}, numerics {numerics}{tier}, {backend}"
+            return self._same(receipt, backend)
         if self.cause is Cause.UNREADABLE:
             return f"{WORDS[Cause.UNREADABLE]}: {self.detail}"
         verb = "differs" if self.is_checked else "not checked"
         where = "" if self.position is None else f" at token {self.position}"
         pair = "" if self.stated is None else f" (stated {_short(self.stated)}, found {_short(self.computed or '')})"
-        return f"{verb}{where}: {WORDS[self.cause or Cause.UNCHECKED]}{pair}{': ' if self.detail else ''}{self.detail}"
+        return f"{verb}{where}: {self._words()}{pair}{': ' if self.detail else ''}{self.detail}"
+
+    def _words(self) -> str:
+        if self.cause is Cause.SEAL and not self.num_tokens:
+            return "the receipt was changed after it was made: its own SHA-256 is of another content"
+        if self.cause is Cause.SEAL and not self.is_whole:
+            return f"the receipt was changed after it was made; {self._count()} have the same bits"
+        return WORDS[self.cause or Cause.UNCHECKED]
+
+    def _count(self) -> str:
+        of = "" if self.is_whole or self.num_answer_tokens is None else f" of {self.num_answer_tokens}"
+        return f"{self.num_tokens}{of} tokens"
+
+    def _same(self, receipt: Receipt, backend: str) -> str:
+        numerics, stated, name = receipt.numerics, receipt.model.name, receipt.model.name
+        if self.here is not None:
+            name = self.here.name
+        called = "" if stated == name else f" (the receipt calls it {_short(stated)!r})"
+        tier = "" if numerics.tier == "portable" else f", {numerics.tier}"
+        told = f"same bits: {self._count()}, model {name}{called}, numerics {numerics.version}{tier}, {backend}"
+        if not self.is_whole:
+            return f"{told}; the end was not compared"
+        end = receipt.answer.finish_reason
+        end = f"{end}, which is not recomputed" if end in CUT else end
+        limit = "" if self.here is None else f" of {self.here.context_len}"
+        return f"{told}; end: {end}, context {receipt.context_len}{limit}"
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         return {
             "same": self.is_same,
             "checked": self.is_checked,
+            "whole": self.is_whole,
             "cause": self.cause,
             "position": self.position,
             "stated": self.stated,
             "computed": self.computed,
             "num_tokens": self.num_tokens,
+            "num_answer_tokens": self.num_answer_tokens,
+            "model_here": self.here.name if self.here else None,
+            "model_context_len": self.here.context_len if self.here else None,
             "detail": self.detail,
         }
+
+
+def with_seal(verdict: Verdict, receipt: Receipt) -> Verdict:
+    """Return the verdict, or SEAL if nothing worse was found and the receipt's own SHA-256 is of another content.
+
+    A broken seal needs no model, so it also decides where the receipt could not be checked.
+    """
+    verdict = replace(verdict, num_answer_tokens=len(receipt.answer.token_ids))
+    if verdict.is_checked and not verdict.is_same:
+        return verdict
+    if receipt.sha256 in (None, computed := receipt.computed_sha256()):
+        return verdict
+    detail = "" if verdict.cause is None else f"not checked further: {WORDS[verdict.cause]}"
+    return replace(verdict, cause=Cause.SEAL, position=None, stated=receipt.sha256, computed=computed, detail=detail)
 
 
 def _short(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samebits.core.errors import BadInput
+from samebits.core.request_limits import GRAMMAR_SECONDS, MAX_STOPS
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class Limits:
     max_body_bytes    the most bytes in a request's body
     max_prompts       the most prompts in one call to completions or embeddings
     max_samples       the most answers per prompt, n
-    max_stops         the most stop strings in a request
-    grammar_seconds   CPU time for compiling a response format
+    max_stops         the most stop strings in a request, at most MAX_STOPS
+    grammar_seconds   CPU time for compiling a response format, beside the bounds on its work
     deadline_seconds  time for a whole answer, from the request's arrival
     drain_seconds     time that answers under way get when the server is told to stop
     max_connections   connections in all, as far as the system has descriptors
@@ -30,7 +31,7 @@ class Limits:
     max_prompts: int = 128
     max_samples: int = 16
     max_stops: int = 16
-    grammar_seconds: float = 1.0
+    grammar_seconds: float = GRAMMAR_SECONDS
     deadline_seconds: float = 600.0
     drain_seconds: float = 30.0
     max_connections: int = 512
@@ -42,6 +43,8 @@ class Limits:
         for name, value in vars(self).items():
             if not value > 0:
                 raise BadInput("serve", name, value, "more than 0")
+        if self.max_stops > MAX_STOPS:
+            raise BadInput("serve", "max_stops", self.max_stops, f"at most {MAX_STOPS}")
 
 
 RETRY_AFTER_SECONDS = 1
@@ -52,9 +55,7 @@ STALL_BYTES = 1 << 14  # a slower body makes no progress
 MAX_UNREAD_PIECES = 1 << 14  # of an answer, for a client that reads slower than the model writes
 MAX_MESSAGES, MAX_PARTS = 4096, 8192  # of a conversation, its parts in all
 MAX_TOOLS, MAX_CALLS = 128, 1024  # of a request, and of a message in its history
-MAX_SCHEMA_CHARS = 1 << 18
 MAX_TOKENIZED_CHARS = 1 << 20  # of a call to /tokenize, which may hold more than the context
 MAX_DECODED_IDS = 1 << 16  # of a call to /detokenize
 MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; a name counts as one value, a list as four
-MAX_CHOICES, MAX_WORDS, MAX_LISTED_IDS = 4096, 256, 1 << 18  # to choose from; to avoid; of a field that lists token ids
-MAX_BIASES, MAX_TOP_LOGPROBS, MAX_STOP_CHARS, MAX_NAME_CHARS = 1024, 20, 1024, 256
+MAX_CHOICES, MAX_TOP_LOGPROBS, MAX_NAME_CHARS = 4096, 20, 256

@@ -110,6 +110,11 @@ class Decoder(ModelSize):
         return any(rope.scaling.long == "rope_factors.long" for rope in self.ropes.values())
 
     @property
+    def switch_lens(self) -> tuple[int, ...]:
+        """Numbers of positions beyond which a rotary table has other angles, ascending; none for most models."""
+        return tuple(sorted({n for rope in self.ropes.values() if (n := rope.switch_len) is not None}))
+
+    @property
     def has_conv_bias(self) -> bool:
         return isinstance(self.recurrence, Ssm) and self.recurrence.has_conv_bias
 

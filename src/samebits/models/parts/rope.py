@@ -57,6 +57,11 @@ class Rope:
     dims: int
     scaling: Scaling = PLAIN
 
+    @property
+    def switch_len(self) -> int | None:
+        """The number of positions beyond which the table has other angles; None if the angles never depend on it."""
+        return self.scaling.original_len if self.scaling.kind == "longrope" else None
+
     def table(self, num_positions: int, tensor: Callable[[str], HostTensor]) -> np.ndarray:
         """float32 [num_positions, dims / 2, 2] of (cos, sin); `tensor` gives one of the checkpoint's.
 
@@ -67,7 +72,7 @@ class Rope:
         if s.kind == "factors":
             return rope_table(num_positions, self.dims, theta=self.theta, divisors=_plain("rope_freqs", tensor))
         if s.kind == "longrope":
-            factors = s.long if num_positions > s.original_len else s.short
+            factors = s.long if num_positions > s.original_len else s.short  # as `switch_len` says
             divisors = _plain(factors, tensor) if isinstance(factors, str) else np.array(factors, np.float64)
             return rope_table(num_positions, self.dims, theta=self.theta, divisors=divisors, magnitude=s.magnitude)
         scaling = {"none": "plain", "llama3": "llama31"}.get(s.kind, s.kind)

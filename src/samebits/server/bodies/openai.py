@@ -6,20 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, PlainValidator, model_validator
 
+from samebits.core.request_limits import MAX_BANNED_WORDS, MAX_BIASES, MAX_LISTED_IDS, MAX_STOP_CHARS
 from samebits.server.bodies.base import Body, Few, Off, Text, says
 from samebits.server.grammar.constraints import Choices, ResponseFormat, Schema, StructuredOutputs, constraint, only_one
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import END_OF_IDS, at_most, check_id_list, check_prompts, few_parts
 from samebits.server.http.errors import bad_request
-from samebits.server.limits import (
-    MAX_BIASES,
-    MAX_CALLS,
-    MAX_LISTED_IDS,
-    MAX_STOP_CHARS,
-    MAX_TOOLS,
-    MAX_TOP_LOGPROBS,
-    MAX_WORDS,
-)
+from samebits.server.limits import MAX_CALLS, MAX_TOOLS, MAX_TOP_LOGPROBS
 from samebits.server.tools.offer import Offer, Tool, make_offer
 
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
@@ -79,7 +72,7 @@ class Sampling(Body):
     )
     logit_bias: Annotated[Bias, at_most(MAX_BIASES), Field(max_length=MAX_BIASES)] | None = says("added to logits")
     allowed_token_ids: ListedIds | None = says("the only tokens that may be drawn, the end of a text among them or not")
-    bad_words: Annotated[Few[Stop], at_most(MAX_WORDS), Field(max_length=MAX_WORDS)] | None = says(
+    bad_words: Annotated[Few[Stop], at_most(MAX_BANNED_WORDS), Field(max_length=MAX_BANNED_WORDS)] | None = says(
         "words that are not written, as far as they are spelled in their usual tokens"
     )
     ignore_eos: bool | None = says("whether an answer goes on after the end of a text")

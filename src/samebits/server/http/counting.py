@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BeforeValidator
 
+from samebits.core.request_limits import MAX_GRAMMAR_CHARS
 from samebits.server.http.errors import bad_request
-from samebits.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_SCHEMA_CHARS
+from samebits.server.limits import MAX_MESSAGES, MAX_PARTS
 
 END_OF_IDS = 1 << 31
 
@@ -71,6 +72,6 @@ def bounded_text(parts: Iterable[str], param: str = "response_format") -> str:
     for part in parts:
         taken.append(part)
         num_chars += len(part)
-        if num_chars > MAX_SCHEMA_CHARS:
-            raise bad_request(param, "a longer one", f"at most {MAX_SCHEMA_CHARS} characters")
+        if num_chars > MAX_GRAMMAR_CHARS:
+            raise bad_request(param, "a longer one", f"at most {MAX_GRAMMAR_CHARS} characters")
     return "".join(taken)

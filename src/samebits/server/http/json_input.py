@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from samebits.core.json_scan import PART_BYTES, Scan, scan_part
 from samebits.server.http.errors import ApiError
 from samebits.server.limits import MAX_DEPTH, MAX_NUMBER_CHARS, MAX_VALUES
 
-PART_BYTES = 1 << 16  # stays in a core's cache
-QUOTE, BACKSLASH, COMMA, COLON, CURLY_OPEN, CURLY_CLOSE = b'"\\,:{}'
-CURLY_BIT = 0x20  # the bit that { has and [ does not, and likewise for } and ]
 CONTAINER_VALUES = 4  # what a list or an object counts for, by the time it takes to make one
 HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -53,16 +50,6 @@ def parse_object(data: bytes | bytearray) -> dict[str, Any]:
     return content
 
 
-@dataclass
-class Scan:
-    """Where a scan of JSON stands between two parts of it."""
-
-    num_values: int = 0
-    depth: int = 0
-    is_inside: bool = False  # a string
-    is_escaped: bool = False  # the next character
-
-
 def check_size(data: bytes | bytearray) -> None:
     """ApiError for JSON of too many values and names or with too much nesting. Nothing is made of it."""
     num_opens = data.count(b"[") + data.count(b"{")  # in texts too: a bound that is quick to find
@@ -71,33 +58,10 @@ def check_size(data: bytes | bytearray) -> None:
     state, numbers = Scan(), np.frombuffer(data, np.uint8)
     for start in range(0, len(numbers), PART_BYTES):
         deepest = scan_part(numbers[start : start + PART_BYTES], state)
-        if state.num_values > MAX_VALUES:
+        if state.num_marks + CONTAINER_VALUES * state.num_containers > MAX_VALUES:
             raise invalid_json(f"more than {MAX_VALUES} values and names", "fewer")
         if deepest > MAX_DEPTH:
             raise invalid_json(f"more than {MAX_DEPTH} levels of nesting", "fewer")
-
-
-def scan_part(part: np.ndarray, state: Scan) -> int:
-    """Counts uint8 [n] into `state`; returns the deepest level in it."""
-    is_quote, is_backslash = part == QUOTE, part == BACKSLASH
-    if state.is_escaped or is_backslash.any():
-        at = np.arange(len(part), dtype=np.int32)
-        before = np.int32(-2 if state.is_escaped else -1)
-        last_other = np.maximum.accumulate(
-            np.where(is_backslash, before, at)
-        )  # place of the last character that is none
-        is_odd = ((at - last_other) & 1).astype(bool)  # an odd run of backslashes ends here
-        is_quote &= ~np.concatenate(([state.is_escaped], is_odd[:-1]))
-        state.is_escaped = bool(is_odd[-1])
-    is_outside = ((np.cumsum(is_quote, dtype=np.uint8) & 1) == 0) ^ state.is_inside
-    state.is_inside = not is_outside[-1]
-    either = part | CURLY_BIT
-    opens, closes = (either == CURLY_OPEN) & is_outside, (either == CURLY_CLOSE) & is_outside
-    levels = state.depth + np.cumsum(opens.astype(np.int8) - closes.astype(np.int8), dtype=np.int32)
-    state.depth = int(levels[-1])
-    marks = ((part == COMMA) | (part == COLON)) & is_outside
-    state.num_values += int(np.count_nonzero(marks)) + CONTAINER_VALUES * int(np.count_nonzero(opens))
-    return int(levels.max())
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
