@@ -1,4 +1,4 @@
-"""Models with longrope: their angles depend on the context they are opened with, which a replay takes from the receipt."""
+"""Models with longrope: a replay opens them in the context that decides their angles, or says that it did not."""
 
 from __future__ import annotations
 
@@ -101,9 +101,7 @@ def test_the_command_opens_the_model_in_every_context_that_is_stated(
     assert (status, [v["cause"] for v in found]) == (1, [None, None, None, "prompt"])
 
 
-def test_an_old_receipt_is_confirmed_or_not_checked(
-    path: Path, receipts: dict[str, Receipt], tmp_path: Path
-) -> None:
+def test_an_old_receipt_is_confirmed_or_not_checked(path: Path, receipts: dict[str, Receipt], tmp_path: Path) -> None:
     old = [without_positions(receipt) for receipt in receipts.values()]
     assert b"max_positions" not in b"".join(receipt.to_json() for receipt in old)
     status, found = replayed(tmp_path, path, *old)

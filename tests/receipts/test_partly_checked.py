@@ -129,9 +129,7 @@ def empty_of(receipt: Receipt, finish_reason: str = "cancelled") -> Receipt:
     return sealed(receipt, answer=answer)
 
 
-def test_a_receipt_without_tokens_is_not_checked(
-    llm: LLM, receipt: Receipt, model_path: Path, tmp_path: Path
-) -> None:
+def test_a_receipt_without_tokens_is_not_checked(llm: LLM, receipt: Receipt, model_path: Path, tmp_path: Path) -> None:
     honest = llm.generate([PROMPT], replace(WISH, max_tokens=0))[0].receipt
     assert honest is not None
     another_prompt = sealed(empty_of(receipt), prompt_ids=(70, 71, 72))

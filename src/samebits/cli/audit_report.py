@@ -97,7 +97,8 @@ def show(console: Console, audit: Audit, most: int) -> None:
         console.print(f"{printable(entry.where, None)}: {line}", highlight=False, markup=False, soft_wrap=True)
     if len(others) > most:
         console.print(f"and {len(others) - most} more", highlight=False)
-    console.print(f"{audit.headline()}; {audit.num_tokens} tokens made again", highlight=False, soft_wrap=True)
+    told = f"{audit.headline()}; {audit.num_tokens} tokens made again; sample {audit.sample}, seed {audit.seed}"
+    console.print(told, highlight=False, markup=False, soft_wrap=True)
 
 
 def _bar(counts: Counter[str]) -> str:
