@@ -146,7 +146,6 @@ def test_a_receipts_name_opens_nothing(receipt: Receipt, tmp_path: Path, monkeyp
 
 def test_links_devices_and_deep_folders(receipt: Receipt, model_path: Path, tmp_path: Path) -> None:
     folder, outside = tmp_path / "receipts", tmp_path / "outside"
-    deep = folder
     for path in (folder, outside):
         path.mkdir()
     (outside / "secret.json").write_bytes(receipt.to_json())
@@ -155,19 +154,18 @@ def test_links_devices_and_deep_folders(receipt: Receipt, model_path: Path, tmp_
     (folder / "out").symlink_to(outside)
     (folder / "dir.json").mkdir()
     os.mkfifo(folder / "pipe.json")
-    here = os.getcwd()
+    nested = [folder.joinpath(*["d"] * depth) for depth in range(1, 1101)]  # beyond Python's limit of recursion
+    for path in nested:
+        path.mkdir()
+    deep = nested[-1] / "deep.json"
+    deep.write_bytes(receipt.to_json())
     try:
-        os.chdir(folder)
-        for _ in range(1100):  # beyond Python's limit of recursion
-            os.mkdir("d")
-            os.chdir("d")
-        os.chdir(here)
-        deep = folder.joinpath(*["d"] * 1100)
-        (deep / "deep.json").write_bytes(receipt.to_json())
-        assert list(receipt_files(folder)) == [deep / "deep.json"]
+        assert list(receipt_files(folder)) == [deep]
         assert invoke("audit", folder, "--model", model_path).exit_code == 0
-    finally:
-        os.chdir(here)
+    finally:  # what removes the test's folder is recursive
+        deep.unlink()
+        for path in reversed(nested):
+            path.rmdir()
 
 
 def test_a_file_that_cannot_be_read_hides_no_other(receipt: Receipt, model_path: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
@@ -26,6 +27,7 @@ from samebits.core.request_limits import (
     MAX_STOPS,
 )
 from samebits.engine import sampling
+from samebits.engine.bans import Bans
 from samebits.engine.notary import params_of, sampling_of
 from samebits.receipts import record
 from samebits.receipts.kinds import TooCostly
@@ -179,3 +181,33 @@ def test_a_file_of_very_many_lines_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"\n" * ((1 << 20) + 1))
     with pytest.raises(BadInput, match="lines; needs at most"):
         list(read_entries(file))
+
+
+class Counted(tuple[int, ...]):
+    """Ids that count how often they are searched from the start."""
+
+    num_searches = 0
+
+    def __contains__(self, token: object) -> bool:
+        type(self).num_searches += 1
+        return super().__contains__(token)
+
+
+def test_a_long_list_of_ids_is_not_searched_for_every_token(llm: LLM) -> None:
+    params = SamplingParams(max_tokens=20, seed=1, ignore_eos=True, include_stop=True, min_tokens=20)
+    object.__setattr__(params, "stop_token_ids", Counted(range(200, 240)))
+    job = llm.engine.generate(llm.encode("hello hi"), params)
+    llm.engine.complete(job)
+    assert job.num_answer_tokens == 20
+    assert Counted.num_searches <= 1
+
+
+def test_an_id_that_is_allowed_many_times_is_kept_once(llm: LLM) -> None:
+    params = SamplingParams(max_tokens=4, seed=1, allowed_token_ids=(90, 70, 70) * 1000)
+    bans = Bans(llm.tokenizer, params, frozenset())
+    assert bans._allowed is not None
+    assert bans._allowed.tolist() == [70, 90]
+    bias = np.arange(llm.runner.vocab_size, dtype=np.float32)
+    bans.apply(bias, 0, [])
+    assert np.flatnonzero(np.isfinite(bias)).tolist() == [70, 90]
+    assert bias[[70, 90]].tolist() == [70.0, 90.0]

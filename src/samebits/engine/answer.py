@@ -188,7 +188,8 @@ class Answer:
         if self.mask:
             self.mask.accept(token)
         self.num_tokens += 1
-        is_end, is_shown = token in self._end_ids, self.params.include_stop and token in self.params.stop_token_ids
+        is_end = token in self._end_ids
+        is_shown = is_end and self.params.include_stop and token in self.params.stop_token_ids  # may be a long list
         may_stop = self.num_drawn > self.params.min_tokens
         text, is_stopped = ("", False) if is_end and not is_shown else self._text.push(token, may_stop)
         reason = "stop" if is_end or is_stopped else "length" if self.num_tokens >= self._max_len else None

@@ -17,7 +17,8 @@ class Bans:
     """
 
     def __init__(self, tokenizer: Tokenizer, params: SamplingParams, end_ids: frozenset[int]) -> None:
-        self._allowed = None if params.allowed_token_ids is None else np.array(params.allowed_token_ids, np.int64)
+        allowed = params.allowed_token_ids
+        self._allowed = None if allowed is None else np.unique(np.array(allowed, np.int64))  # ids may repeat very often
         self._min_tokens = params.min_tokens if end_ids else 0
         self._end_ids = np.array(sorted(end_ids), np.int64)
         spelled = (tokenizer.encode(blank + word, False, False) for word in params.bad_words for blank in ("", " "))
