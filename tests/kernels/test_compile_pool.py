@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import threading
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,67 @@ def test_a_second_round_starts_another_process(pool: CompilePool, tmp_path: Path
         pool.submit([FileBuild(name, tmp_path)])
         pool.wait([name])
         assert (tmp_path / name).exists()
+
+
+def test_a_process_released_during_submit_loses_no_build(
+    pool: CompilePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread ends the idle process as soon as `submit` has asked for it."""
+    start = pool.start
+
+    def start_and_be_interrupted() -> None:
+        start()
+        other = threading.Thread(target=pool.wait, args=([],), daemon=True)  # ends a process that has nothing to make
+        other.start()
+        other.join(0.1)  # the lock may keep it waiting
+
+    monkeypatch.setattr(pool, "start", start_and_be_interrupted)
+    pool.submit([FileBuild("a", tmp_path)])
+    assert pool._process is not None or pool.is_made(["a"]), "nobody makes it"
+    pool.wait(["a"])
+    assert (tmp_path / "a").exists()
+
+
+def test_builds_submitted_by_two_threads_are_made_once(pool: CompilePool, tmp_path: Path) -> None:
+    """The second thread looks for what is missing before the first one has queued it."""
+    looking = threading.Barrier(2)
+
+    class SlowBuilds(list[FileBuild]):
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            yield from super().__iter__()
+            looking.wait()
+
+    with pool._has_changed:  # both have looked before either queues
+        threads = [
+            threading.Thread(target=pool.submit, args=(SlowBuilds([FileBuild("a", tmp_path)]),)) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join()
+    assert pool._waiting + list(pool._sent.values()) in ([], ["a"])
+    pool.wait()
+    assert [made.build.name for made in pool.outcomes()] == ["a"]
+
+
+def test_a_build_that_cannot_be_sent_keeps_nobody_waiting(pool: CompilePool, tmp_path: Path) -> None:
+    class LocalBuild(FileBuild):  # cannot be pickled
+        pass
+
+    pool.submit([LocalBuild("a", tmp_path), FileBuild("b", tmp_path)])
+    pool.wait()
+    errors = [made.error for made in pool.outcomes()]
+    assert "LocalBuild" in errors[0]
+    assert errors[1] == ""
+
+
+def test_an_answer_that_cannot_be_read_keeps_nobody_waiting(
+    pool: CompilePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_take_outcomes", lambda _: pickle.loads(b"no pickle"))
+    pool.submit([FileBuild("a", tmp_path)])
+    pool.wait()
+    assert "builds could not be exchanged" in pool.failure
 
 
 def test_a_process_that_cannot_start_is_told_and_keeps_nobody_waiting(tmp_path: Path) -> None:

@@ -68,11 +68,12 @@ class CompilePool:
                 threading.Thread(target=self._listen, args=(self._process, complaints), daemon=True).start()
 
     def submit(self, builds: Iterable[Build]) -> None:
-        """Makes those that are not on disk yet, after all others."""
-        new = {b.key: Made(b) for b in builds if b.key not in self._all and not b.is_built()}
-        if new and not self.failure:
-            self.start()
-            with self._has_changed:
+        """Queue the builds that are not on disk yet, after all others."""
+        missing = {b.key: Made(b) for b in builds if b.key not in self._all and not b.is_built()}
+        with self._has_changed:  # from here on nobody ends the process or queues the same builds
+            new = {key: made for key, made in missing.items() if key not in self._all}
+            if new and not self.failure:
+                self.start()
                 if not self._waiting and not self._sent:
                     self._started_at = time.perf_counter()
                 self._all |= new
@@ -106,12 +107,19 @@ class CompilePool:
             try:
                 self._take_outcomes(cast(BinaryIO, process.stdout))
             except EOFError:
-                with self._has_changed:
-                    if process is self._process:  # not told to end
-                        complaints.seek(0)
-                        said = complaints.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
-                        self.failure = f"the process that compiles kernels has ended: {said[-1]}"
-                        self._has_changed.notify_all()
+                complaints.seek(0)
+                said = complaints.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+                self._fail(process, f"the process that compiles kernels has ended: {said[-1]}")
+            except Exception as error:  # without this thread, whoever waits would wait for ever
+                process.kill()
+                self._fail(process, f"builds could not be exchanged with their process: {error!r}")
+
+    def _fail(self, process: subprocess.Popen[bytes], reason: str) -> None:
+        """Record why nothing more is built, and wake whoever waits; unless the process was told to end."""
+        with self._has_changed:
+            if process is self._process:
+                self.failure = reason
+                self._has_changed.notify_all()
 
     def _take_outcomes(self, outcomes: BinaryIO) -> None:
         """Notes outcomes and sends what comes next, for ever; EOFError when the process ends."""
@@ -132,9 +140,15 @@ class CompilePool:
         """As much as can be made at once."""
         while self._process and self._is_listening and self._waiting and len(self._sent) < self._num_jobs:
             number, key = next(self._numbers), self._waiting.pop(0)
+            made = self._all[key]
+            try:
+                pickled = pickle.dumps(made.build)
+            except (pickle.PicklingError, AttributeError, TypeError) as error:  # whichever pickle raises
+                made.seconds, made.error = 0.0, f"{type(error).__name__}: {error}"
+                continue
             self._sent[number] = key
             try:
-                send(cast(BinaryIO, self._process.stdin), (number, pickle.dumps(self._all[key].build)))
+                send(cast(BinaryIO, self._process.stdin), (number, pickled))
             except BrokenPipeError:
                 return  # the listening thread hears of it
 
