@@ -105,6 +105,30 @@ def test_padding_names_nothing_alive() -> None:
     assert tensors["positions"].tolist() == [5, 6, 0, -1]
 
 
+class Copied:
+    """An event after a copy that ends only when it is waited for: until then what is copied must stay."""
+
+    def __init__(self, staged: np.ndarray) -> None:
+        self._staged, self._sent, self.num_waits = staged, None, 0
+
+    def record(self) -> None:
+        self._sent = self._staged.copy()
+
+    def synchronize(self) -> None:
+        if self._sent is not None:
+            assert self._sent.tobytes() == self._staged.tobytes(), "filled before its copy had ended"
+            self.num_waits += 1
+
+
+def test_a_staging_buffer_is_not_filled_before_its_last_copy_has_ended() -> None:
+    feed = Feed({"ids": TensorSpec((Sym("T", 9),), "i32")}, HOST, pads=True, bucket_for=bucket_of)
+    events = [Copied(staged) for staged in feed._host]
+    feed._copied = events  # type: ignore[assignment]
+    for step in range(6):
+        feed.send({"ids": np.full(3, step, np.int32)})
+    assert [event.num_waits for event in events] == [2, 2]
+
+
 def test_a_step_too_large_for_a_bucket_is_not_padded() -> None:
     specs = {"ids": TensorSpec((Sym("T", 999),), "i32"), "kv_indices": TensorSpec((Sym("NI", 9),), "i32")}
     feed = Feed(specs, HOST, pads=True, bucket_for=bucket_of)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,11 @@ from samebits.kernels.record import Kernel
 from samebits.kernels.triton.lib.chaining import is_late_reader
 from samebits.kernels.triton.lib.registry import INTERPRETED
 from samebits.kernels.triton.lib.tensors import Blocks, DeviceTensor, Tiled
+
+MAX_CAPTURE_ATTEMPTS = 3  # per bucket, since what disturbed one capture may be gone in the next step
+
+# Graphs whose capture could not be ended. torch's allocator keeps a pointer to each of them, so none may be freed.
+_BROKEN_GRAPHS: list[torch.cuda.CUDAGraph] = []
 
 
 @dataclass
@@ -51,6 +58,7 @@ class GpuExecutable(Executable):
         self._specs = {v.name: v.spec for v in (*graph.inputs, *graph.outputs)}
         self._bound: dict[str, Buffer | View] = {}
         self._tensors: dict[str, DeviceTensor] = {}  # what is bound, resolved
+        self._blocks: dict[str, tuple[GpuBuffer, Blocks]] = {}  # memory whose tensor scale may change
         self._fed: dict[str, torch.Tensor] = {}
         self._dims: dict[str, int] = {}
         self._made: dict[str, DeviceTensor] = {}  # of the last run
@@ -64,6 +72,7 @@ class GpuExecutable(Executable):
         self._bucket: int | None = None
         self._seen: set[int] = set()
         self._captured: dict[int, Captured] = {}
+        self._failed_captures: Counter[int] = Counter()  # by bucket
         self._pool: Any = None
         self._bound_outputs: list[str] = []
         self._pads = any(graph.kinds.get(v.name) == "cache" for v in graph.inputs)  # a model's step
@@ -80,10 +89,28 @@ class GpuExecutable(Executable):
         _check_spec(name, buffer.spec, self._specs[name], tensor)
         self._bound[name], self._tensors[name] = buffer, tensor
         self._bound_sizes.bind(name, buffer.spec)
+        self._blocks.pop(name, None)
+        base = buffer.base if isinstance(buffer, View) else buffer
+        if isinstance(base, GpuBuffer) and isinstance(base.tensor, Blocks):
+            self._blocks[name] = base, base.tensor
         self._fed = {fed: given for fed, given in self._fed.items() if fed != name}
-        self._captured.clear()  # captured launches hold addresses
-        self._pool = None  # whose memory goes with the last of them
+        self._discard_captured()  # captured launches hold addresses
         self._bound_outputs = [n for n in self._bound if n in self._own_outputs]
+
+    def _discard_captured(self) -> None:
+        self._captured.clear()
+        self._pool = None  # whose memory goes with the last of them
+
+    def _follow_scales(self) -> None:
+        """Take over the tensor scales that were copied into bound memory. Launches have them as numbers."""
+        changed = [name for name, (base, tensor) in self._blocks.items() if base.tensor is not tensor]
+        for name in changed:
+            base = self._blocks[name][0]
+            if isinstance(base.tensor, Blocks):
+                self._blocks[name] = base, base.tensor
+            self._tensors[name] = resolved(self._bound[name])
+        if changed:
+            self._discard_captured()
 
     def feed(self, arrays: Mapping[str, np.ndarray]) -> bool:
         if self._feed is None:
@@ -101,6 +128,7 @@ class GpuExecutable(Executable):
 
     def run(self) -> None:
         self._bound_sizes.check()
+        self._follow_scales()
         captured = self._captured.get(self._bucket) if self._bucket else None
         if captured is None:
             self.readiness.wait(self._bucket)
@@ -116,7 +144,8 @@ class GpuExecutable(Executable):
         """A bucket's first step is launched, its second one captured and replayed."""
         if self._bucket is None:
             return self._walk()
-        captured = self._capture(self._bucket) if self._captures and self._bucket in self._seen else None
+        may_capture = self._captures and self._failed_captures[self._bucket] < MAX_CAPTURE_ATTEMPTS
+        captured = self._capture(self._bucket) if may_capture and self._bucket in self._seen else None
         self._seen.add(self._bucket)
         if captured is None:
             return self._walk()
@@ -124,25 +153,36 @@ class GpuExecutable(Executable):
         return captured.outputs
 
     def _capture(self, bucket: int) -> Captured | None:
-        """None where there is no room for it: steps are then launched one by one."""
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
+        """Capture a bucket's launches. Return None if that fails: this step is then launched kernel by kernel.
+
+        After MAX_CAPTURE_ATTEMPTS, or once memory has run out, later steps are not captured either.
+        """
+        pool, self._pool = self._pool or torch.cuda.graph_pool_handle(), None  # torch takes none again after a failure
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         try:
-            with torch.cuda.graph(graph, pool=self._pool):
+            # thread_local: what other threads allocate meanwhile is no business of this capture
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 outputs = self._walk()
-        except torch.OutOfMemoryError:
-            self._captures = False
-            torch.cuda.empty_cache()
+        except BaseException as error:
+            torch.cuda.set_stream(stream)  # torch leaves the capture's stream current if ending the capture fails
+            graph.reset()
+            _BROKEN_GRAPHS.append(graph)
+            if isinstance(error, torch.OutOfMemoryError):
+                self._captures = False
+                torch.cuda.empty_cache()
+            elif isinstance(error, Exception):
+                self._failed_captures[bucket] += 1
+                reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+                warnings.warn(f"a step of up to {bucket} tokens could not be captured: {reason}", stacklevel=2)
+            else:
+                raise
             return None
+        self._pool = pool
         self._captured[bucket] = Captured(graph, outputs)
         return self._captured[bucket]
 
     def _walk(self) -> dict[str, DeviceTensor]:
         """Launches every node; returns the graph's outputs."""
-        for name, tensor in self._tensors.items():
-            if isinstance(tensor, Blocks) and name not in self._graph.kinds:  # copied in since, perhaps: another scale
-                self._tensors[name] = resolved(self._bound[name])
         values = {**self._tensors, **self._fed}
         missing = [v.name for v in self._graph.inputs if v.name not in values]
         if missing:

@@ -73,6 +73,7 @@ class FeedShape:
 class Feed:
     """Two host buffers in turn, so that filling one never waits for the copy of the other.
 
+    A buffer is filled again only when its last copy has ended: a device that is two steps behind has not read it yet.
     A step's time on the host counts, and finds its caches cold: what can be kept from step to step is.
     """
 
@@ -87,6 +88,7 @@ class Feed:
         pins = device.type == "cuda"
         self._staged = [torch.empty(words, dtype=torch.int32, pin_memory=pins) for _ in range(2)]
         self._host = [staged.numpy() for staged in self._staged]
+        self._copied = [torch.cuda.Event(blocking=True) for _ in self._staged] if pins else []
         self._turn = 0
         self._fixed = [name for name in self._specs if name != UNPADDED]
         self._shapes: dict[tuple[int, ...], FeedShape] = {}
@@ -94,9 +96,9 @@ class Feed:
         self._copies: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def send(self, arrays: Mapping[str, np.ndarray]) -> tuple[FeedShape, dict[str, int]]:
-        """Copies the arrays, padded; the step's shape and all its symbols. Does not wait.
+        """Copy the arrays, padded, and return the step's shape and all its symbols.
 
-        BadInput for an array longer than its bound.
+        Waits only if the device is two steps behind. Raise BadInput for an array longer than its bound.
         """
         lengths = tuple([len(arrays[name]) for name in self._fixed])
         shape = self._shapes.get(lengths)
@@ -117,9 +119,13 @@ class Feed:
             pieces.append(_words(arrays[UNPADDED]))
             dims, end = dims | self._size(UNPADDED, arrays), shape.layout.starts[UNPADDED] + len(pieces[-1])
         self._turn ^= 1
+        if self._copied:
+            self._copied[self._turn].synchronize()
         np.concatenate(pieces, out=self._host[self._turn][:end])
         target, source = self._copy(-(-end // COPIED) * COPIED)
         target.copy_(source, non_blocking=True)
+        if self._copied:
+            self._copied[self._turn].record()
         return shape, dims
 
     def _copy(self, num_words: int) -> tuple[torch.Tensor, torch.Tensor]:
