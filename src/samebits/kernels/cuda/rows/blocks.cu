@@ -81,8 +81,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows row
     if (!(amax <= numbers.largest)) *rows.fault = numbers.fault_number;
     const float to_code = block_factor(amax, numbers.smallest);
     u32 power = __float_as_uint(block_scale(__uint_as_float(of_row), numbers.smallest)) & 0x7F800000;
-    if (power == 0) power = 0x3F800000;
-    const float to_half = scale * __uint_as_float(0x7F000000 - power);
+    power = power == 0 ? 0x3F800000 : max(power, 0x04800000u);
+    const u32 unit = power - 0x04000000;  // the largest scale becomes 2^8 to 2^9: see activations.py
+    const float to_half = scale * __uint_as_float(0x7F000000 - unit);
 
     u32 words[4], pairs[2][4];  // pairs: elements 0 and 2, 1 and 3 of each four; of plain rows 0 and 1, 2 and 3
 #pragma unroll
@@ -106,5 +107,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blocks_of_rows(Rows row
         *(uint4*)to = make_uint4(pairs[0][0], pairs[0][1], pairs[0][2], pairs[0][3]);
         *(uint4*)(to + 32) = make_uint4(pairs[1][0], pairs[1][1], pairs[1][2], pairs[1][3]);
     }
-    if (thread == 0) rows.row_scales[token] = __uint_as_float(power);
+    if (thread == 0) rows.row_scales[token] = __uint_as_float(unit);
 }

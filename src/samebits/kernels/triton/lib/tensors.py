@@ -44,6 +44,7 @@ class Tiled:
     """A weight [N, K] (or [E, N, K]) in a block format, rearranged for these kernels; see lib/weights.py.
 
     data      uint8 [bytes], on the device, 16-byte aligned
+    power     the power of two at the end of `data`: brings the largest scale or offset near a 16th of float16's end
     is_faint  whether a row's values are too far below the weight's largest for products in float16 that share a power
     """
 
@@ -51,6 +52,7 @@ class Tiled:
     shape: tuple[int, ...]
     data: torch.Tensor
     scale: float = 1.0
+    power: float = 1.0
     is_faint: bool = False
 
 

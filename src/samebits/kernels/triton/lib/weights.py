@@ -103,7 +103,7 @@ def power_offset(x: Tiled) -> int:
 
 
 def with_power(x: Tiled) -> Tiled:
-    """A weight whose scales are in place, with its power written; says whether it is faint."""
+    """Return a weight whose scales are in place with its power, also written to its data, and whether it is faint."""
     views, is_faint = plane_views(x), False
     power = torch.ones((), dtype=torch.float32, device=x.data.device)
     if PLANES[x.format.name].get("d") == 2 and views["d"].numel():
@@ -115,7 +115,7 @@ def with_power(x: Tiled) -> Tiled:
         raised = of_rows.amax(dim=0) * power
         is_faint = not x.data.is_meta and bool(((raised > 0) & (raised < FAINT)).any())
     x.data[power_offset(x) :][:4] = power.half().expand(2).contiguous().view(torch.uint8)
-    return replace(x, is_faint=is_faint)
+    return x if x.data.is_meta else replace(x, power=float(power), is_faint=is_faint)
 
 
 def plane_views(x: Tiled) -> dict[str, torch.Tensor]:

@@ -18,12 +18,16 @@ from samebits.kernels.triton.products.blocks.many.activations import as_words
 
 
 @triton.jit
-def _power_of_row(scales_ptr, nb: tl.constexpr, ALL: tl.constexpr):
-    """(the scales of a row, padded with zeros; the bits of the power of two below its largest, of 1.0 if all are 0)."""
+def _unit_of_row(scales_ptr, nb: tl.constexpr, ALL: tl.constexpr):
+    """(the scales of a row, padded with zeros; the bits of the power of two that its values are divided by).
+
+    The largest scale becomes 2^8 to 2^9, of which float16 holds 127 times. A scale 2^31 below it is at least twice
+    float16's smallest number, so that a value of such a block is wrong by a quarter of its step at most.
+    """
     every = tl.arange(0, ALL)
     scales = tl.load(scales_ptr + every, mask=every < nb, other=0.0)
     power = bits(tl.max(tl.abs(scales))) & 0x7F800000
-    return scales, tl.where(power == 0, 0x3F800000, power)
+    return scales, tl.where(power == 0, 0x3F800000, tl.maximum(power, 0x04800000)) - 0x04000000
 
 
 @triton.jit
@@ -48,7 +52,7 @@ def _widen(
     wait_for_previous(CHAINED)
     token = tl.program_id(0).to(tl.int64)
     scales_ptr += token * stride_scales
-    all_scales, power = _power_of_row(scales_ptr, NB, ALL)
+    all_scales, unit = _unit_of_row(scales_ptr, NB, ALL)
     block = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
     j = tl.arange(0, 32)
     inside = (block < NB)[:, None] & (j >= 0)[None, :]
@@ -56,14 +60,14 @@ def _widen(
     codes = tl.load(codes_ptr + token * stride_codes + place, mask=inside, other=0)
     fault_where(fault_ptr, BAD_CODES, tl.max((codes == -128).to(tl.int32), axis=1) != 0)
     scale = tl.load(scales_ptr + block, mask=block < NB, other=0.0)
-    x = (codes.to(tl.float32) * (scale * from_bits(0x7F000000 - power))[:, None]).to(tl.float16)
+    x = (codes.to(tl.float32) * (scale * from_bits(0x7F000000 - unit))[:, None]).to(tl.float16)
     if HALVES:
         half = (j // 16)[None, :] * (num_tokens * (NB * 16)) + block[:, None] * 16 + (j % 16)[None, :]
         tl.store(x_ptr + token * (NB * 16) + half, x, mask=inside)
     else:
         tl.store(x_ptr + token * (NB * 32) + place, x, mask=inside)
     if tl.program_id(1) == 0:
-        tl.store(row_scale_ptr + token, from_bits(power))
+        tl.store(row_scale_ptr + token, from_bits(unit))
         fault_where(fault_ptr, BAD_SCALES, not_finite(all_scales))
 
 
@@ -99,8 +103,8 @@ def _as_fragments(
     codes = tl.load(codes_ptr + token * stride_codes + word, mask=inside, other=0)
     scales_ptr += token * stride_scales
     scale = tl.load(scales_ptr + block, mask=inside, other=0.0)
-    all_scales, power = _power_of_row(scales_ptr, NB, ALL)
-    factor = scale * from_bits(0x7F000000 - power)
+    all_scales, unit = _unit_of_row(scales_ptr, NB, ALL)
+    factor = scale * from_bits(0x7F000000 - unit)
     low = ((codes << (24 - shift) >> 24).to(tl.float32) * factor).to(tl.float16).to(tl.int16, bitcast=True)
     high = ((codes << (8 - shift) >> 24).to(tl.float32) * factor).to(tl.float16).to(tl.int16, bitcast=True)
     x = (low.to(tl.int32) & 0xFFFF) | (high.to(tl.int32) << 16)
@@ -108,7 +112,7 @@ def _as_fragments(
     tl.store(x_ptr + (block * NT + token // 8) * 128 + to, x, mask=inside)
     fault_where(fault_ptr, BAD_CODES, lowest_codes(codes) != 0)
     if tl.program_id(1) == 0:
-        tl.store(row_scale_ptr + token, from_bits(power))
+        tl.store(row_scale_ptr + token, from_bits(unit))
         fault_where(fault_ptr, BAD_SCALES, not_finite(all_scales))
 
 

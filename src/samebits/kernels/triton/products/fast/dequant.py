@@ -1,7 +1,8 @@
 """Tiled block weights as float16 values, for the fast tier: code times scale plus offset, rounded once.
 
 A block of 32 is taken as its two halves of 16, since that is how four-bit codes lie in bytes. Values leave out the
-global scale of nvfp4: whoever adds the products multiplies by it.
+global scale of nvfp4: whoever adds the products multiplies by it. All values of a weight are multiplied by one power of
+two, `value_power`, so that none leaves float16's range; whoever adds the products divides by it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from samebits.kernels.triton.lib.weights import TILE, num_tiles, plane_offsets
 
 SERVED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4")
 ROWS, BLOCKS = 16, 8  # of a program that fills memory
+
+# How many times the largest scale or offset of a weight a value can be, where that is more than 16.
+MOST_SCALES = {"q5_1": 32, "q5_k": 32, "q6_k": 32, "q8_0": 128}
 
 # 1024 + code is code | 0x6400 in float16, and one fma takes 1024 and the format's own offset away.
 _NIBBLES = tl.constexpr("""{
@@ -110,8 +114,17 @@ def _codes(data_ptr, high_at, at, mask, j, FORMAT: tl.constexpr, PTX: tl.constex
 
 
 @triton.jit
-def _scales(data_ptr, d_at, m_at, sub_at, msub_at, at, chunk_at, mask, FORMAT: tl.constexpr):
-    """(scale of the low half, of the high half, offset) of blocks [rows, blocks]; unused ones are the first."""
+def _raised(d_ptr, at, mask, power):
+    """float32: float16 scales or offsets, times the power."""
+    return tl.load(d_ptr + at, mask=mask, other=0.0).to(tl.float32) * power
+
+
+@triton.jit
+def _scales(data_ptr, d_at, m_at, sub_at, msub_at, at, chunk_at, mask, power, FORMAT: tl.constexpr):
+    """(scale of the low half, of the high half, offset) of blocks [rows, blocks] times the power, which is 1 for nvfp4.
+
+    Unused ones are the first.
+    """
     d_ptr = (data_ptr + d_at).to(tl.pointer_type(tl.float16))
     m_ptr = (data_ptr + m_at).to(tl.pointer_type(tl.float16))
     if FORMAT == "nvfp4":
@@ -120,22 +133,22 @@ def _scales(data_ptr, d_at, m_at, sub_at, msub_at, at, chunk_at, mask, FORMAT: t
         offset = low
     elif FORMAT == "q6_k":
         sub_ptr = (data_ptr + sub_at).to(tl.pointer_type(tl.int8))
-        d = tl.load(d_ptr + chunk_at, mask=mask, other=0.0).to(tl.float32)
+        d = _raised(d_ptr, chunk_at, mask, power)
         low = d * tl.load(sub_ptr + at * 2, mask=mask, other=0).to(tl.float32)
         high = d * tl.load(sub_ptr + at * 2 + 1, mask=mask, other=0).to(tl.float32)
         offset = low
     elif FORMAT == "q4_k" or FORMAT == "q5_k":
-        d = tl.load(d_ptr + chunk_at, mask=mask, other=0.0).to(tl.float32)
+        d = _raised(d_ptr, chunk_at, mask, power)
         low = d * tl.load(data_ptr + sub_at + at, mask=mask, other=0).to(tl.float32)
         high = low
-        m = tl.load(m_ptr + chunk_at, mask=mask, other=0.0).to(tl.float32)
+        m = _raised(m_ptr, chunk_at, mask, power)
         offset = -m * tl.load(data_ptr + msub_at + at, mask=mask, other=0).to(tl.float32)
     elif FORMAT == "q4_1" or FORMAT == "q5_1":
-        low = tl.load(d_ptr + at, mask=mask, other=0.0).to(tl.float32)
+        low = _raised(d_ptr, at, mask, power)
         high = low
-        offset = tl.load(m_ptr + at, mask=mask, other=0.0).to(tl.float32)
+        offset = _raised(m_ptr, at, mask, power)
     else:
-        low = tl.load(d_ptr + at, mask=mask, other=0.0)
+        low = _raised(d_ptr, at, mask, power).to(tl.float16)
         high, offset = low, low
     return low, high, offset
 
@@ -147,12 +160,14 @@ def values(
     row,
     first,
     num_rows,
+    power,
     nb: tl.constexpr,
     FORMAT: tl.constexpr,
     BLOCKS: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """float16 values of BLOCKS blocks from `first` of rows: halves low and high, [rows, BLOCKS * 16] each."""
+    """float16 values times the power, of BLOCKS blocks from `first` of rows: halves low and high, [rows, BLOCKS * 16]
+    each."""
     high_at, d_at, m_at, sub_at, msub_at = planes
     element = tl.arange(0, BLOCKS * 16)
     block = first + element // 16
@@ -165,7 +180,7 @@ def values(
     at = (tile[:, None] + block[None, :]) * 16 + (row % 16)[:, None]
     chunk_at = ((tile // 8)[:, None] + (block // 8)[None, :]) * 16 + (row % 16)[:, None]
     mask = (row < num_rows)[:, None] & (block < nb)[None, :]
-    s_low, s_high, offset = _scales(data_ptr, d_at, m_at, sub_at, msub_at, at, chunk_at, mask, FORMAT)
+    s_low, s_high, offset = _scales(data_ptr, d_at, m_at, sub_at, msub_at, at, chunk_at, mask, power, FORMAT)
     # A product with a float16 scale rounds once; scales in float32 widen the codes first, to round once too.
     if FORMAT == "q6_k" or FORMAT == "nvfp4":
         low, high = low * _spread(s_low), high * _spread(s_high)
@@ -186,6 +201,7 @@ def _dequantize(
     msub_at,
     y_ptr,
     num_rows,
+    power,
     nb: tl.constexpr,
     FORMAT: tl.constexpr,
     ROWS: tl.constexpr,
@@ -197,7 +213,7 @@ def _dequantize(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first = tl.program_id(1) * BLOCKS
     planes = (high_at, d_at, m_at, sub_at, msub_at)
-    low, high = values(data_ptr, planes, row, first, num_rows, nb, FORMAT, BLOCKS, PTX)
+    low, high = values(data_ptr, planes, row, first, num_rows, power, nb, FORMAT, BLOCKS, PTX)
     element = tl.arange(0, BLOCKS * 16)
     block = first + element // 16
     mask = (row < num_rows)[:, None] & (block < nb)[None, :]
@@ -217,8 +233,13 @@ def planes_of(weight: Tiled) -> tuple[int, ...]:
     return tuple(offsets.get(name, 0) for name in ("high", "d", "m", "sub", "msub"))
 
 
+def value_power(weight: Tiled) -> float:
+    """Return the power of two by which all float16 values of a weight are multiplied."""
+    return weight.power * 16 / MOST_SCALES.get(weight.format.name, 16)
+
+
 def dequantized(weight: Tiled, group: int = 0) -> torch.Tensor:
-    """float16 [N, K], without the global scale of nvfp4.
+    """Return values times `value_power` as float16 [N, K], without the global scale of nvfp4.
 
     group: 0, or rows of both halves by turns, so many of each, a divisor of N / 2.
     """
@@ -232,6 +253,7 @@ def dequantized(weight: Tiled, group: int = 0) -> torch.Tensor:
             *planes_of(weight),
             y,
             num_rows,
+            value_power(weight),
             nb,
             weight.format.name,
             ROWS,

@@ -35,10 +35,10 @@ from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK, tile_weight
 from samebits.kernels.triton.products.blocks.gated import SILU_BLOCKS, gated_quantized
-from samebits.kernels.triton.products.blocks.many.launch import gemm_streamed
+from samebits.kernels.triton.products.blocks.many.launch import gemm_int8, gemm_streamed
 from samebits.kernels.triton.products.dense.descriptors import many
 from samebits.kernels.triton.products.fast.activations import fragments, widened
-from samebits.kernels.triton.products.fast.dequant import SERVED, dequantized, planes_of, values
+from samebits.kernels.triton.products.fast.dequant import SERVED, dequantized, planes_of, value_power, values
 from samebits.kernels.triton.products.fast.gate import HALF, many_gated
 
 MOST_ALONE = 8
@@ -64,6 +64,7 @@ def _some(
     num_tokens,
     N,
     scale,
+    power,
     NB: tl.constexpr,
     FORMAT: tl.constexpr,
     BT: tl.constexpr,
@@ -75,6 +76,7 @@ def _some(
 ):
     """y = (x @ w^T) * (row scale * scale) + bias, x float16 [2][tokens][K / 2] as `widened` makes it.
 
+    w is computed times `power`, which scale takes back.
     With SPLITS programs for a tile, each sums a part of K, and the last one to come adds the parts in order.
     """
     planes = (high_at, d_at, m_at, sub_at, msub_at)
@@ -86,7 +88,7 @@ def _some(
     begin = tl.program_id(2) * LENGTH
     for step in tl.range(0, LENGTH, BLOCKS, num_stages=STAGES):
         first = begin + step
-        low, high = values(data_ptr, planes, row, first, N, NB, FORMAT, BLOCKS, PTX)
+        low, high = values(data_ptr, planes, row, first, N, power, NB, FORMAT, BLOCKS, PTX)
         element = first * 16 + tl.arange(0, BLOCKS * 16)
         inside = (token < num_tokens)[:, None] & (element < NB * 16)[None, :]
         place = x_row[:, None] + element[None, :]
@@ -138,6 +140,11 @@ def some_for(num_tokens: int, num_rows: int) -> Some:
     return Some(32 if num_tokens > 16 else 16, 64, 4, 4, 4)
 
 
+def _restoring_scale(weight: Tiled) -> float:
+    """Return what sums of products with a weight's float16 values are multiplied by."""
+    return float(weight.scale) / value_power(weight)
+
+
 def _some_tokens(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op_name: str
 ) -> torch.Tensor:
@@ -160,7 +167,8 @@ def _some_tokens(
         counters(codes.device),
         num_tokens,
         n,
-        float(weight.scale),
+        _restoring_scale(weight),
+        value_power(weight),
         NB=k // BLOCK,
         FORMAT=weight.format.name,
         BT=tiles.tokens,
@@ -208,16 +216,16 @@ def _many_tokens(
     x, row_scale = _rows(codes, scales, op_name)
     # Rows of the result lie a multiple of 16 bytes apart, as descriptors ask.
     y = torch.empty(num_tokens, -(-n // 4) * 4, dtype=torch.float32, device=codes.device)[:, :n]
-    many(x, dequantized(weight), bias, y, row_scale, float(weight.scale))
+    many(x, dequantized(weight), bias, y, row_scale, _restoring_scale(weight))
     return y.contiguous()
 
 
 def _many_gate(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tuple[torch.Tensor, torch.Tensor] | None:
     """gemm_silu_q8 of many tokens, for rows that fill tiles."""
-    if codes.shape[0] <= MOST_SOME or INTERPRETED or ON_AMD or weight.shape[0] % (2 * HALF):
+    if codes.shape[0] <= MOST_SOME or INTERPRETED or ON_AMD or weight.is_faint or weight.shape[0] % (2 * HALF):
         return None
     x, row_scale = _rows(codes, scales, "gemm_silu_q8")
-    return many_gated(x, dequantized(weight, HALF), row_scale, float(weight.scale))
+    return many_gated(x, dequantized(weight, HALF), row_scale, _restoring_scale(weight))
 
 
 def _streamed_gate(
@@ -251,6 +259,8 @@ def _product(
         if is_fused or weight.is_faint:
             return gemm_streamed(codes, scales, weight, bias, op_name, fused=is_fused)
         return _streamed_tokens(codes, scales, weight, bias, op_name)
+    if weight.is_faint:
+        return gemm_int8(codes, scales, weight, bias, op_name)
     if codes.shape[0] <= MOST_SOME or INTERPRETED:
         return _some_tokens(codes, scales, weight, bias, op_name)
     return _many_tokens(codes, scales, weight, bias, op_name)
