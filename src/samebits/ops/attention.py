@@ -39,6 +39,7 @@ from samebits.ops.paged import (
     Cache,
     PageTable,
     cache_views,
+    kept,
     page_table,
 )
 from samebits.ops.ragged import check_indptr
@@ -97,18 +98,6 @@ def _stored_codes(x: Packed, argument: str) -> Codes:
     if not np.isfinite(codes.d).all():
         raise BadInput(OP, argument, "NaN, Inf or a value beyond the type's range", "what append stores")
     return codes
-
-
-def kept(q_positions: np.ndarray, kv_len: int, causal: bool, window_left: int, custom: np.ndarray | None) -> np.ndarray:
-    """Which of kv_len positions each query looks at; bool [Tq, kv_len]. Queries sit at absolute positions."""
-    kv = np.arange(kv_len)[None, :]
-    q = q_positions[:, None]
-    keep = np.ones((len(q_positions), kv_len), bool) if custom is None else custom.copy()
-    if causal:
-        keep &= kv <= q
-    if window_left >= 0:
-        keep &= kv >= q - window_left
-    return keep
 
 
 def _seen_only(x: HostTensor, keep: np.ndarray) -> HostTensor:

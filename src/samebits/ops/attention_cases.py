@@ -200,9 +200,12 @@ def attention_cases() -> list[Case]:
         attention_case("window-0", attrs={"window_left": 0}),
         attention_case("scale", attrs={"sm_scale": 0.3}),
         attention_case("lse", attrs={"return_lse": True}),
-        attention_case("lse-masked", attrs={"return_lse": True}, given=("custom_mask",)),
+        attention_case("lse-masked", attrs={"return_lse": True}, given=("custom_mask",), unseen="stored"),  # golden
+        attention_case("lse-masked-unseen", attrs={"return_lse": True}, given=("custom_mask",)),
         attention_case("bf16-q", q="bf16", k="bf16", v="bf16"),
-        attention_case("empty-sequence", queries=(0, 3, 0), lengths=(0, 8, 5)),
+        attention_case("empty-sequence", queries=(0, 3, 0), lengths=(0, 8, 5), unseen="stored"),  # golden
+        attention_case("unseen-sequence", queries=(0, 3, 0), lengths=(0, 8, 5)),
+        attention_case("released-pages", queries=(1, 4, 20), lengths=(70, 40, 90), attrs={"window_left": 20}),
         attention_case("no-queries", queries=(0,), lengths=(4,)),
         attention_case(
             "mla-128-heads",

@@ -11,11 +11,12 @@ from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.rounding import rounded
 from samebits.core.numerics.settling import settle
 from samebits.ops.kv_codec import encode_rows
-from samebits.ops.paged import Cache, cache_views
+from samebits.ops.paged import Cache, cache_views, kept
 from samebits.ops.record import Case, Op
 from samebits.ops.values import contents
 
 POISON_BYTE = 0xFF  # NaN as float16, float32 and bfloat16 alike
+QUERIES_AT_ONCE = 64  # bounds the memory of a mask
 
 
 def empty_cache(fmt: str, shape: tuple[int, ...]) -> HostTensor:
@@ -118,6 +119,60 @@ def filled_inputs(extra: dict[str, Any], stream: Stream, counts: list[int]) -> d
     return {**caches, **arrays}
 
 
+def poison(cache: HostTensor, pages: np.ndarray, slots: np.ndarray) -> None:
+    """Fill cells of a logical view with NaN."""
+    target = cache.data if isinstance(cache, Packed) else cache
+    target[pages, slots] = np.full(target.dtype.itemsize, POISON_BYTE, np.uint8).view(target.dtype)[0]
+
+
+def seen_positions(case: Case, inputs: dict[str, Any]) -> list[np.ndarray]:
+    """Return for each sequence which of its positions any of its queries looks at; bool [length]."""
+    causal, window, mask = case.attrs.get("causal", True), case.attrs.get("window_left", -1), inputs.get("custom_mask")
+    seen, first = [], 0
+    for count, length in zip(case.extra["queries"], case.extra["lengths"], strict=True):
+        own = None if mask is None else mask[first : first + count * length].reshape(count, length)
+        first += count * length
+        any_query = np.zeros(length, bool)
+        for start in range(0, count, QUERIES_AT_ONCE):
+            rows = np.arange(start, min(start + QUERIES_AT_ONCE, count))
+            keep = kept(length - count + rows, length, causal, window, None if own is None else own[rows])
+            any_query |= keep.any(axis=0)
+        seen.append(any_query)
+    return seen
+
+
+def hide_unseen(case: Case, inputs: dict[str, Any]) -> None:
+    """Poison all cells that no query looks at, in place, as they may hold anything.
+
+    A table entry whose page no query of its sequence looks at names a page that nobody has written, as it does once the
+    engine has released a page behind a window.
+    """
+    extra = case.extra
+    cache = cache_views(
+        "case", inputs["k_cache"], inputs.get("v_cache"), extra["layout"], extra["head"], extra["v_dim"]
+    )
+    seen = seen_positions(case, inputs)
+    if all(positions.all() for positions in seen):
+        return
+    stored = [cells_of(inputs, b, np.arange(len(x)), cache.page_size) for b, x in enumerate(seen)]
+    is_seen = np.zeros((cache.num_pages, cache.page_size), bool)
+    for cells, positions in zip(stored, seen, strict=True):
+        is_seen[cells[0][positions], cells[1][positions]] = True
+    for pages, slots in stored:
+        unseen = ~is_seen[pages, slots]
+        for view in (cache.k, cache.v):
+            poison(view, pages[unseen], slots[unseen])
+    if "kv_indices" in inputs:
+        table = inputs["kv_indices"]
+        unused = np.ones(cache.num_pages, bool)
+        unused[table] = False
+        for b, positions in enumerate(seen):
+            start = inputs["kv_indptr"][b]
+            for page in range(-(-len(positions) // cache.page_size)):
+                if not positions[page * cache.page_size : (page + 1) * cache.page_size].any():
+                    table[start + page] = np.argmax(unused)
+
+
 def kv_extra(**given: Any) -> dict[str, Any]:
     """A case's cache description with defaults filled in."""
     extra: dict[str, Any] = {
@@ -178,14 +233,20 @@ def attention_case(
     full: bool = False,
     **cache: Any,
 ) -> Case:
-    """`queries` tokens at the end of each sequence look at its cache; `group` query heads a KV head."""
+    """Return a case whose last `queries` tokens of each sequence look at its cache; `group` query heads a KV head.
+
+    unseen="stored" keeps finite values in cells that no query looks at.
+    """
     extra = kv_extra(queries=queries, group=group, **cache)
     stated = {"layout": extra["layout"], "v_dim": extra["v_dim"], **(attrs or {})}
     return Case(case_id, {}, stated, given=given, extra=extra, full=full)
 
 
 def attention_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
-    """Queries, a filled cache and whatever optional inputs the case names."""
+    """Return queries, a filled cache and whatever optional inputs the case names.
+
+    Cells that no query looks at are poison, unless the case says that it keeps them as `stored`.
+    """
     extra = case.extra
     inputs = filled_inputs(extra, stream, list(extra["lengths"]))
     num_heads = extra["heads"] * extra["group"]
@@ -207,4 +268,6 @@ def attention_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor
             alive = stream.child("alive").integers(0, 2, (len(counts),)) > 0
             mask &= np.repeat(alive, counts)
         inputs["custom_mask"] = mask
+    if extra.get("unseen") != "stored":
+        hide_unseen(case, inputs)
     return inputs

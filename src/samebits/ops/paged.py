@@ -120,6 +120,18 @@ class PageTable:
         return self.page_ids[sequence][positions // page_size], positions % page_size
 
 
+def kept(q_positions: np.ndarray, kv_len: int, causal: bool, window_left: int, custom: np.ndarray | None) -> np.ndarray:
+    """Return which of kv_len positions each query looks at; bool [Tq, kv_len]. Queries sit at absolute positions."""
+    kv = np.arange(kv_len)[None, :]
+    q = q_positions[:, None]
+    keep = np.ones((len(q_positions), kv_len), bool) if custom is None else custom.copy()
+    if causal:
+        keep &= kv <= q
+    if window_left >= 0:
+        keep &= kv >= q - window_left
+    return keep
+
+
 def page_table(
     where: str,
     kv_indptr: np.ndarray | None,

@@ -58,18 +58,14 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
 
 
 def _shorter(first: Inputs) -> Inputs:
-    """The first call over the first half of every sequence's pages."""
-    starts = first["kv_indptr"].astype(np.int64)
-    counts = np.diff(starts)
-    kept = (counts + 1) // 2
-    ids = [first["kv_indices"][start : start + n] for start, n in zip(starts, kept, strict=False)]
-    axis = 1 if first["k_cache"].ndim == 3 else -3 if first.get("layout", "NHD") == "NHD" else -2
-    page_size = first["k_cache"].shape[axis]
+    """The first call over the second half of every sequence's pages: a window may have released the first."""
+    stops = first["kv_indptr"].astype(np.int64)[1:]
+    kept = (np.diff(first["kv_indptr"].astype(np.int64)) + 1) // 2
+    ids = [first["kv_indices"][stop - n : stop] for stop, n in zip(stops, kept, strict=True)]
     return {
         **first,
         "kv_indptr": np.concatenate([[0], np.cumsum(kept)]).astype(np.int32),
         "kv_indices": np.concatenate([*ids, np.zeros(0, np.int32)]).astype(np.int32),
-        "kv_last_page_len": np.where(kept < counts, page_size, first["kv_last_page_len"]).astype(np.int32),
     }
 
 
