@@ -16,6 +16,7 @@ from samebits.kernels.triton.attention.portable.op import paged_attention
 from samebits.kernels.triton.attention.portable.wide import launch as wide
 from samebits.ops import OPS, Op, equivalents, expert_equivalents, make_inputs
 from samebits.ops.expert_cases import expert_case
+from samebits.ops.kv_cases import attention_case
 from samebits.ops.record import Case
 from samebits.verify.checks import verify_case
 from samebits.verify.model import Task
@@ -79,6 +80,23 @@ def test_latent_caches(case_id: str) -> None:
     op = OPS["paged_attention"]
     with np.errstate(all="ignore"):
         assert list(differences(op, next(case for case in op.cases if case.id == case_id))) == []
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"k": "f16", "v": "f16", "head": 16},
+        {"k": "q8_0", "v": "q4_0"},
+        {"kind": "mla", "k": "f16", "v": "f16", "head": 48, "v_dim": 32, "group": 8},
+    ],
+    ids=str,
+)
+def test_what_no_query_sees_is_not_multiplied(how: dict[str, Any]) -> None:
+    """Behind a window, and of a sequence without queries: cells of NaN, in pages that the table names twice."""
+    sizes: dict[str, Any] = {"heads": 1, "group": 1, "queries": (1, 2, 0), "lengths": (21, 30, 9), "page_size": 8}
+    case = attention_case("unseen", attrs={"window_left": 5}, **sizes | how)
+    with np.errstate(all="ignore"):
+        assert list(differences(OPS["paged_attention"], case)) == []
 
 
 @pytest.mark.parametrize("window", [-1, 20])

@@ -143,6 +143,21 @@ def _decode_cases() -> list[Case]:
     ]
 
 
+def _released_cases() -> list[Case]:
+    """Pages behind a window that were given back: blocks of positions that kernels copy begin within them."""
+    window: dict[str, Any] = {"queries": (1, 4, 20), "lengths": (70, 40, 90), "attrs": {"window_left": 20}}
+    f16: dict[str, Any] = {"k": "f16", "v": "f16"}
+    mla: dict[str, Any] = {"kind": "mla", "heads": 1, "group": 8, **f16}
+    return [
+        attention_case("released-pages", **window),
+        attention_case("released-q8_0", k="q8_0", v="q8_0", **window),
+        attention_case("released-head-20", heads=1, head=20, **window),
+        attention_case("released-mla", head=48, v_dim=32, **mla, **window),
+        attention_case("released-mla-wide", head=288, v_dim=272, **mla, **window),
+        attention_case("released-one", **f16, head=64, lengths=(90,), queries=(1,), attrs={"window_left": 20}),
+    ]
+
+
 def attention_cases() -> list[Case]:
     """All of them; their pairs take a while to find."""
     return [
@@ -205,7 +220,7 @@ def attention_cases() -> list[Case]:
         attention_case("bf16-q", q="bf16", k="bf16", v="bf16"),
         attention_case("empty-sequence", queries=(0, 3, 0), lengths=(0, 8, 5), unseen="stored"),  # golden
         attention_case("unseen-sequence", queries=(0, 3, 0), lengths=(0, 8, 5)),
-        attention_case("released-pages", queries=(1, 4, 20), lengths=(70, 40, 90), attrs={"window_left": 20}),
+        *_released_cases(),
         attention_case("no-queries", queries=(0,), lengths=(4,)),
         attention_case(
             "mla-128-heads",

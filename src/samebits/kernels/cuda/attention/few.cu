@@ -116,8 +116,9 @@ __device__ __forceinline__ void walk(const Piece& piece, const Numbers& with, co
             own.mask(s, piece, run, with.window, lane);
         own.weigh(s, with.scale);
         const u32 values = await(1);
-        if ((run + 1) * RUN > piece.length) {  // what lies behind the last position may be no number
-            clear_rows<D, RUN, 32>(values, piece.length - run * RUN, lane);
+        const int low = WINDOW ? piece.length - piece.count - with.window - run * RUN : 0, high = piece.length - run * RUN;
+        if (low > 0 || high < RUN) {
+            clear_unseen<D, RUN, 32>(values, low, high, lane);
             __syncwarp();
         }
         own.add(values, s, lane);

@@ -36,15 +36,19 @@ __device__ __forceinline__ u64 columns_at(u32 address) {
 WARPGROUP_PRODUCTS(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 WARPGROUP_PRODUCTS(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
 
-// Zeros in the rows from `first` on of a stage of Rows, by so many threads, of a warpgroup or a warp; matrix instructions of
-// warpgroups see them.
+// Writes zeros to the rows of a stage of Rows outside [low, high), by so many threads, of a warpgroup or a warp; matrix
+// instructions of warpgroups see them. What nobody sees may be no number, and a weight of zero does not make one of it.
 template <int Size, int Rows, int Threads>
-__device__ __forceinline__ void clear_rows(u32 place, int first, int thread) {
-    for (int i = max(first, 0) * 8 + thread; i < Rows * 8; i += Threads)
+__device__ __forceinline__ void clear_unseen(u32 place, int low, int high, int thread) {
+    auto clear = [&](int first, int stop) {
+        for (int i = first * 8 + thread; i < stop * 8; i += Threads)
 #pragma unroll
-        for (int half = 0; half < Size / 64; half++)
-            asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(place + half * (Rows * 128) + i * 16), "r"(0)
-                         : "memory");
+            for (int half = 0; half < Size / 64; half++)
+                asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(place + half * (Rows * 128) + i * 16), "r"(0)
+                             : "memory");
+    };
+    clear(0, min(low, Rows));
+    clear(max(high, 0), Rows);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 

@@ -185,8 +185,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         auto add = [&](int block) {  // asks for the weights' products with the next values
             wait_barrier(shared_at(barriers.v_full + v_ring.stage), v_ring.parity);
             const u32 place = values + v_ring.stage * STAGE_BYTES;
-            if ((block + 1) * BN > sequence.length) {  // what lies behind the last position may be no number
-                clear_rows<D, BN, 128>(place, sequence.length - block * BN, threadIdx.x % 128);
+            const int low = WINDOW && block == seen.first ? lowest_of(here, with.window) - block * BN : 0;
+            const int high = sequence.length - block * BN;
+            if (low > 0 || high < BN) {
+                clear_unseen<D, BN, 128>(place, low, high, threadIdx.x % 128);
                 sync_some(1 + group, 128);
             }
             begin_products();

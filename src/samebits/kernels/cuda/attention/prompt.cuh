@@ -43,11 +43,6 @@ struct Shared {
     int numbers[2];
 };
 
-// The first position that a tile sees.
-__device__ __forceinline__ int lowest_of(const Tile& tile, int window) {
-    return WINDOW ? tile.sequence.length - tile.sequence.count + tile.tile * BM / GROUP - window : 0;
-}
-
 // Blocks of positions whose scores are kept at a time, [first, end), of those that a tile sees.
 struct Segment {
     int first, end;

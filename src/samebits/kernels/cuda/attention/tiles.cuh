@@ -25,6 +25,11 @@ struct Tile {
     int tile, head;
 };
 
+// The first position that a tile sees, below zero where its window reaches over the sequence's start.
+__device__ __forceinline__ int lowest_of(const Tile& tile, int window) {
+    return WINDOW ? tile.sequence.length - tile.sequence.count + tile.tile * BM / GROUP - window : 0;
+}
+
 // All tiles of sequences and KV heads, by numbers; the last of a sequence, the longest, comes first.
 struct Work {
     const Batch& batch;
