@@ -48,7 +48,10 @@ def patch_once() -> None:
 if not (find_spec("torch") and find_spec("triton")):
     collect_ignore = sorted(ALL)
 elif os.environ.get("TRITON_INTERPRET") == "1":
+    from memory_bounds import check_addresses
+
     collect_ignore = sorted(COMPILED)
     patch_once()
+    check_addresses()
 else:
     collect_ignore = sorted(ALL - COMPILED)

@@ -74,6 +74,21 @@ def test_batches_have_the_bits_of_the_reference(op: str, batch: str, attrs: dict
     assert [same_bits(got, want) for got, want in pairs] == [True] * len(OPS[op].results)
 
 
+ALIGNED = [48, 80, 96, 112, 144, 160, 176, 192, 208, 224, 240]  # multiples of 16 that are no powers of two
+
+
+@pytest.mark.parametrize("width", ALIGNED)
+@pytest.mark.parametrize("op", ["gated_delta_rule", "ssm_scan"])
+def test_aligned_heads_have_the_bits_of_the_reference(monkeypatch: pytest.MonkeyPatch, op: str, width: int) -> None:
+    """A prompt from the middle of a chunk and a single token: both kernels' sums over K."""
+    monkeypatch.setitem(BATCHES, "two", ((15, 2), (3, 1)))
+    names = ("Hk", "H", "K", "V") if op == "gated_delta_rule" else ("G", "H", "S", "P")
+    case = replace(case_of(op, "two"), dims=dict(zip(names, (1, 2, width, 3), strict=True)))
+    inputs = arrays_of(op, case)
+    pairs = zip(run(op, inputs, {}), reference(op, inputs, {}), strict=True)
+    assert [same_bits(got, want) for got, want in pairs] == [True, True, True]
+
+
 @pytest.mark.parametrize(("op", "names"), [("gated_delta_rule", "Hk H K V"), ("ssm_scan", "G H S P")])
 def test_prompts_in_registers(monkeypatch: pytest.MonkeyPatch, op: str, names: str) -> None:
     """From the middle of a chunk, through a full one: whole heads go to registers/kernel.py, 16 columns a program."""

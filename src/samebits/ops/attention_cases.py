@@ -158,6 +158,16 @@ def _released_cases() -> list[Case]:
     ]
 
 
+def _beyond_cases() -> list[Case]:
+    """More queries than tokens: the first queries stand before the sequence, at negative positions."""
+    beyond: dict[str, Any] = {"lengths": (21, 3), "queries": (30, 5), "attrs": {"causal": False, "return_lse": True}}
+    latent: dict[str, Any] = {"kind": "mla", "heads": 1, "head": 576, "v_dim": 512, "group": 8}
+    return [
+        *(attention_case(f"queries-beyond-{n}", k="f16", v="f16", head=n, **beyond) for n in (20, 64, 192)),
+        attention_case("queries-beyond-mla", k="bf16", v="bf16", **latent, **beyond),
+    ]
+
+
 def attention_cases() -> list[Case]:
     """All of them; their pairs take a while to find."""
     return [
@@ -212,6 +222,7 @@ def attention_cases() -> list[Case]:
         attention_case("whole-prompt", queries=(5, 16, 40)),
         *_prompt_cases(),
         *_decode_cases(),
+        *_beyond_cases(),
         attention_case("window-0", attrs={"window_left": 0}),
         attention_case("scale", attrs={"sm_scale": 0.3}),
         attention_case("lse", attrs={"return_lse": True}),

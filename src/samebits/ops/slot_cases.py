@@ -153,6 +153,8 @@ DELTA_CASES = [
     _delta_case("tiled", "mixed", v_heads="tiled"),
     _delta_case("odd-sizes", "mixed", (1, 3, 12, 20)),
     _delta_case("head-60-100", "ends", (2, 2, 60, 100)),
+    _delta_case("head-96-80", "ends", (1, 2, 96, 80)),
+    _delta_case("head-112-48", "resumed", (1, 2, 112, 48)),
     _delta_case("qwen3-next-decode", "decode", (16, 32, 128, 128), full=True),
     _delta_case("qwen3-next", "mixed", (2, 4, 128, 128)),
     _delta_case("many-columns", "ends", (2, 8, 128, 128)),  # more than a large GPU's programs take 16 at a time
@@ -170,6 +172,8 @@ SSM_CASES = [
     _ssm_case("limits", "mixed", dt_min=0.1, dt_max=0.7),
     _ssm_case("odd-sizes", "mixed", (1, 3, 20, 12)),
     _ssm_case("mamba-2", "mixed", (1, 2, 128, 64)),
+    _ssm_case("state-48", "resumed", (1, 2, 48, 24)),
+    _ssm_case("state-176", "ends", (1, 2, 176, 16)),
     _ssm_case("many-columns", "ends", (1, 20, 64, 64)),
     _ssm_case("mamba-2-decode", "decode", (1, 24, 128, 64), full=True),
     _ssm_case("long", "long", full=True),

@@ -134,6 +134,8 @@ def tile_weight(x: Blocks) -> Tiled:
     shape = x.shape
     data = torch.zeros(tiled_bytes(x.format, shape), dtype=torch.uint8, device=x.data.device)
     tiled = Tiled(x.format, shape, data, x.scale)
+    if not x.data.numel():
+        return with_power(tiled)
     views = plane_views(tiled)
     tiles = -(-shape[-2] // TILE)
     experts = x.data.reshape(-1, *x.data.shape[-2:])

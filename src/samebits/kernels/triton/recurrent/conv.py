@@ -105,7 +105,7 @@ def token_part(
 ):  # fmt: skip
     """Tokens with J others of their sequence before them in this step; zeros for rows that are nobody's."""
     token = nth * TOKENS + tl.arange(0, TOKENS)[:, None]
-    real = token < tl.load(qo_ptr + num_seqs)
+    real = token < tl.minimum(tl.load(qo_ptr + num_seqs), num_tokens)  # ranges that leave the batch are a fault
     computed = real & (token - starts_of(token, qo_ptr, num_seqs) >= J)
     channel, inside = channel[None, :], inside[None, :]
     row = token.to(tl.int64)

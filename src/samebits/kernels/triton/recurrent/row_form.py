@@ -116,13 +116,19 @@ def either(condition, one, other):
 
 
 @triton.jit
-def run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K: tl.constexpr, BOTH: tl.constexpr):
-    """Chains over elements first .. first + 7 of a . y and, with BOTH, b . y; see head_dots."""
+def run_of_8(
+    zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first,
+    K: tl.constexpr, IS_PADDED: tl.constexpr, BOTH: tl.constexpr,
+):  # fmt: skip
+    """Chains over elements first .. first + 7 of a . y and, with BOTH, b . y; see head_dots.
+
+    IS_PADDED says that the runs of a head cover more than its K elements.
+    """
     one, two = zeros, zeros
     for i in tl.static_range(8):
         d = first + i
         x_there, y_there = x_mask, y_mask
-        if K % 16 != 0:
+        if IS_PADDED:
             x_there, y_there = x_mask & (d < K), y_mask & (d < K)
         y = tl.load(y_ptrs + d * y_step, mask=y_there, other=0.0)
         one = one + tl.load(a_ptrs + d * x_step, mask=x_there, other=0.0) * y
@@ -142,9 +148,11 @@ def head_dots(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, K: 
     one, one_1, one_2, one_4, one_8 = zeros, zeros, zeros, zeros, zeros
     two, two_1, two_2, two_4, two_8 = zeros, zeros, zeros, zeros, zeros
     NUM_PAIRS: tl.constexpr = triton.next_power_of_2((K + 15) // 16)
+    IS_PADDED: tl.constexpr = NUM_PAIRS * 16 != K
     for pair in tl.range(0, NUM_PAIRS):
-        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, pair * 16, K, BOTH)
-        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, pair * 16 + 8, K, BOTH)
+        first = pair * 16
+        a, b = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first, K, IS_PADDED, BOTH)
+        c, d = run_of_8(zeros, a_ptrs, b_ptrs, x_step, x_mask, y_ptrs, y_step, y_mask, first + 8, K, IS_PADDED, BOTH)
         one, two = a + c, b + d
         # A binary counter: a finished left subtree waits.
         if pair % 2 == 0:

@@ -95,15 +95,16 @@ def key_cells(sequence, positions, keys, tables, num_pages, fault_ptr):
 def logits_of(score, rows, positions, readable, logits, window, FORMAT: tl.constexpr):
     """(s [M, N], which are kept) of a tile's products of queries and keys.
 
-    rows   pointers to queries [M], which of them are real, their slopes, their positions
+    rows   pointers to queries [M], which of them are real, their slopes, their positions, which are negative for
+           queries before a sequence's first token
     """
-    _, _, slopes, q_positions = rows
+    _, real, slopes, q_positions = rows
     s = settled_score(score, FORMAT) * logits.scale
     if logits.CAP:
         s = soft_capped(s, logits.cap, logits.inv_cap)
     if logits.slopes_ptr is not None:
         s = s + slopes[:, None] * (positions[None, :] - q_positions[:, None]).to(tl.float32)
-    kept = readable[None, :] & (q_positions >= 0)[:, None]
+    kept = readable[None, :] & real[:, None]
     if logits.CAUSAL:
         kept &= positions[None, :] <= q_positions[:, None]
     if logits.WINDOW:

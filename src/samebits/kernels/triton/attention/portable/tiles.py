@@ -116,7 +116,7 @@ def attend_tile(
     query = nth * QUERIES + row // HEADS
     real = (row < QUERIES * HEADS) & (query < rows)
     q_heads = part * HEADS + row % HEADS
-    q_positions = tl.where(real, length - rows + query, -1)
+    q_positions = length - rows + query
     q_ptrs = queries.ptr + (first + query).to(tl.int64) * queries.row + q_heads * queries.head
     refuse_queries(q_ptrs, real, heads.D, tile.SLICES * 16, keys.FORMAT, fault_ptr)
     start = 0

@@ -17,6 +17,7 @@ from samebits.kernels.triton.lib.int8_blocks import REFUSED
 from samebits.kernels.triton.lib.registry import INTERPRETED, implements
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PREPACK
+from samebits.kernels.triton.products.blocks.columns import with_columns
 from samebits.kernels.triton.products.blocks.few.experts import expert_gemv_q8
 from samebits.kernels.triton.products.blocks.gated import gated_quantized
 from samebits.kernels.triton.products.blocks.many.experts import expert_gemm_int8
@@ -52,6 +53,7 @@ def _product(
     num_experts, n, _ = weight.shape
     y = torch.empty(len(pairs), n, dtype=torch.float32, device=codes.device)
     if y.numel():
+        codes, scales, weight = with_columns(codes, scales, weight)
         multiply = multiplier(len(pairs), num_experts)
         bias = None if bias is None else bias.contiguous()
         multiply(codes, scales, weight, pairs.contiguous(), seg_indptr.contiguous(), bias, y, op)

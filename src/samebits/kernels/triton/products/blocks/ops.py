@@ -12,6 +12,7 @@ from samebits.kernels.triton.lib.int8_blocks import REFUSED
 from samebits.kernels.triton.lib.registry import implements
 from samebits.kernels.triton.lib.tensors import Blocks, Tiled
 from samebits.kernels.triton.lib.weights import PLANES, PREPACK, tile_weight
+from samebits.kernels.triton.products.blocks.columns import with_columns
 from samebits.kernels.triton.products.blocks.few.launch import gemv_q8, gemv_silu_q8
 from samebits.kernels.triton.products.blocks.gated import SILU_BLOCKS, gated_quantized
 from samebits.kernels.triton.products.blocks.many.launch import gemm_int8, gemm_streamed
@@ -42,6 +43,7 @@ def gemm_q8_blocks(
 def _product(
     codes: torch.Tensor, scales: torch.Tensor, weight: Tiled, bias: torch.Tensor | None, op: str
 ) -> torch.Tensor:
+    codes, scales, weight = with_columns(codes, scales, weight)
     if serves(codes.shape[0], weight, codes.device):
         return gemm_streamed(codes, scales, weight, bias, op)
     if codes.shape[0] <= MOST_FEW:
@@ -53,7 +55,7 @@ def _product(
 def gemm_silu_q8_blocks(
     codes: torch.Tensor, scales: torch.Tensor, weight: Blocks | Tiled
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    weight = tiled(weight)
+    codes, scales, weight = with_columns(codes, scales, tiled(weight))
     if codes.shape[0] <= MOST_FEW and not serves(codes.shape[0], weight, codes.device):
         return gemv_silu_q8(codes, scales, weight)
     return gated_quantized(_product(codes, scales, weight, None, "gemm_silu_q8"), SILU_BLOCKS)

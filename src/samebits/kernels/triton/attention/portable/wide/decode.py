@@ -73,7 +73,7 @@ def wide_decode_scores(
         if start == from_start:
             refuse_wide_queries(q_ptrs, real, heads.D, keys.FORMAT, fault_ptr)
         slopes, _sinks = row_extras(logits, q_heads, real)
-        asked = (q_ptrs, real, slopes, tl.where(real, length - 1, -1))
+        asked = (q_ptrs, real, slopes, row * 0 + length - 1)
         at = tl.arange(0, N)
         sequence = (entry, length, part * heads.HEADS // heads.GROUP)
         s = wide_scores(asked, sequence, start + at, keys, tables, logits, num_pages, window, zero, fault_ptr, heads.D)

@@ -89,7 +89,7 @@ def attend_wide_tile(
         stop = tl.minimum(length, length - rows + (nth + 1) * QUERIES)
     slopes, sinks = row_extras(logits, q_heads, real)
     fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
-    asked = (q_ptrs, real, slopes, tl.where(real, length - rows + query, -1))
+    asked = (q_ptrs, real, slopes, length - rows + query)
     sequence = (entry, length, part * HEADS // heads.GROUP)
     kept_stop = stop if tile.ALL_KEPT else tl.minimum(stop, start + room)
     tl.debug_barrier()  # the last tile's scores have been read
