@@ -30,7 +30,7 @@ from samebits.kernels.triton.lib.devices import MEMORYLESS, DeviceFacts, facts_o
 from samebits.kernels.triton.lib.faults import fault_words, raise_if_any, raise_if_noted
 from samebits.kernels.triton.lib.flushing import flushing, refusal
 from samebits.kernels.triton.lib.registry import INTERPRETED
-from samebits.kernels.triton.table import triton_kernels
+from samebits.kernels.triton.table import kernels_for
 from samebits.ops.evaluate import spec_of
 
 
@@ -46,6 +46,11 @@ class GpuBackend(Backend):
     def device(self) -> torch.device:
         return torch.device("cpu") if INTERPRETED else require_gpu(self.name)
 
+    @cached_property
+    def facts(self) -> DeviceFacts | None:
+        """What launches and the choice of kernels depend on; None in the interpreter."""
+        return None if INTERPRETED else facts_of(self.device)
+
     def probe(self) -> Caps:
         device = self.device
         if INTERPRETED:
@@ -57,7 +62,7 @@ class GpuBackend(Backend):
         return Caps(facts.name, facts.total_memory, (*features, *found), refuted)
 
     def kernels(self) -> tuple[KernelTable, ...]:
-        return (triton_kernels(),)
+        return (kernels_for(self.facts),)
 
     def alloc(self, spec: TensorSpec, layout: str = "row-major") -> GpuBuffer:
         with explained(self.device, str(spec), spec_bytes(spec)):
@@ -109,8 +114,7 @@ class GpuBackend(Backend):
     @cached_property
     def ahead(self) -> AheadCompiler | None:
         """What compiles for this device before kernels are launched; None in the interpreter."""
-        facts = None if INTERPRETED else facts_of(self.device)
-        return None if facts is None else AheadCompiler(facts)
+        return AheadCompiler(self.facts) if self.facts else None
 
     def compile(self, graph: Graph, tier: Tier) -> GpuExecutable:
         start_compiling = self.ahead.start if self.ahead else None
@@ -130,14 +134,14 @@ class DescribedCuda(CudaBackend):
     device = MEMORYLESS
 
     def __init__(self, facts: DeviceFacts) -> None:
-        self._facts = facts
+        self.facts = facts
 
     @cached_property
     def ahead(self) -> AheadCompiler:
-        return AheadCompiler(self._facts)
+        return AheadCompiler(self.facts)
 
     def probe(self) -> Caps:
-        return Caps(f"a GPU elsewhere, sm_{self._facts.target.arch}")
+        return Caps(f"a GPU elsewhere, sm_{self.facts.target.arch}")
 
 
 class RocmBackend(GpuBackend):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
+from samebits.core.tiers import Tier
 from samebits.kernels.compile_pool import CompilePool
-from samebits.kernels.record import KernelTable
+from samebits.kernels.record import Kernel, KernelTable, OpCall
 from samebits.kernels.triton import toolchain
+
+if TYPE_CHECKING:
+    from samebits.kernels.triton.lib.devices import DeviceFacts
 
 # In the order of preference where two files serve one op.
 FILES: tuple[str, ...] = (
@@ -60,6 +66,32 @@ def triton_kernels() -> KernelTable:
     for name in FILES:
         import_module(f"samebits.kernels.triton.{name}")
     return TRITON
+
+
+@cache
+def kernels_for(facts: DeviceFacts | None) -> KernelTable:
+    """Return the table for a GPU, or the interpreter: kernels that are invariant on some GPUs alone refuse on others."""
+    kernels = triton_kernels()
+    from samebits.kernels.triton.lib.devices import invariance_doubt
+
+    doubt = invariance_doubt(facts)
+    if doubt is None:
+        return kernels
+    table = KernelTable(kernels.language)
+    for kernel in kernels:
+        table.add(_doubted(kernel, doubt) if kernel.tier is Tier.INVARIANT else kernel)
+    return table
+
+
+def _doubted(kernel: Kernel, doubt: str) -> Kernel:
+    """Return a kernel that serves fast calls as before and refuses stronger ones with the doubt."""
+
+    def when(call: OpCall) -> str | None:
+        if call.tier > Tier.FAST:
+            return f"{kernel.name}: {doubt}"
+        return kernel.when(call) if kernel.when else None
+
+    return replace(kernel, when=when)
 
 
 @cache

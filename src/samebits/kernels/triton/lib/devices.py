@@ -40,6 +40,21 @@ class DeviceFacts:
         return self.target.backend == "cuda" and int(self.target.arch) >= 90
 
 
+def invariance_doubt(facts: DeviceFacts | None) -> str | None:
+    """Return why products in tiles of 16 rows and of 64 may differ in bits on a GPU; None if they are known not to.
+
+    Kernels of the tier invariant choose a tile by the number of rows, and Triton an instruction by the tile. Up to
+    sm_89 there is one instruction for all tiles; of sm_90 a run on an H200 compared both. No run did elsewhere.
+    """
+    if facts is None:  # the interpreter
+        return None
+    if facts.target.backend != "cuda":
+        return f"{facts.target.arch}: AMD's matrix instructions for few and for many rows were never compared"
+    if int(facts.target.arch) > 90:
+        return f"sm_{facts.target.arch}: its matrix instructions for few and for many rows were never compared"
+    return None
+
+
 _described: ContextVar[DeviceFacts] = ContextVar("described")
 
 

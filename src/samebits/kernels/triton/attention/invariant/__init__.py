@@ -9,5 +9,5 @@ up to 64; any where no call has more   decode.py: a fixed number of programs sha
 more than 64                           prefill.py: a tile of rows a program
 
 Blocks and splits depend on the head size alone. Both kernels must use matrix instructions that give the same bits:
-op.py says which do.
+`invariance_doubt` in lib/devices.py says on which GPUs they may not, and there the kernels refuse the tier.
 """

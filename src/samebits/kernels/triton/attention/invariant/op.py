@@ -7,17 +7,16 @@ from functools import cache
 import torch
 
 from samebits.core.tiers import Tier
-from samebits.kernels.record import OpCall
 from samebits.kernels.triton.attention.call import BAD_QUERY, OP
 from samebits.kernels.triton.attention.fast.arguments import FEW_ROWS, Arguments, Shape, arguments_of
-from samebits.kernels.triton.attention.fast.arguments import served as served_by_fast
+from samebits.kernels.triton.attention.fast.arguments import served
 from samebits.kernels.triton.attention.fast.call import BAD_PAGE
 from samebits.kernels.triton.attention.invariant.decode import decode
 from samebits.kernels.triton.attention.invariant.join import join_splits
 from samebits.kernels.triton.attention.invariant.prefill import prefill
 from samebits.kernels.triton.attention.invariant.tile import SPLIT
 from samebits.kernels.triton.lib.chaining import chained
-from samebits.kernels.triton.lib.devices import ON_AMD, facts_of, multiprocessors
+from samebits.kernels.triton.lib.devices import multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
@@ -41,21 +40,12 @@ def decode_shape(block_d: int, group: int, num_sequences: int) -> Shape:
 
 
 @cache
-def prefill_shape(block_d: int, device: torch.device) -> Shape:
+def prefill_shape(block_d: int) -> Shape:
     """A split and the total beside it leave registers for one program on a multiprocessor.
 
-    From 64 rows on a tile is multiplied by other instructions than a decode step's: on Hopper they give the same bits,
-    before it there are none, and later ones were not compared.
+    From 64 rows on a tile is multiplied by other instructions than a decode step's: `invariance_doubt` says where.
     """
-    facts = facts_of(device)
-    if facts is not None and facts.target.backend == "cuda" and int(facts.target.arch) >= 100:
-        return Shape(32, block_of(block_d), 4, 5)
     return Shape(128, block_of(block_d), 8, 5)
-
-
-def served(call: OpCall) -> str | None:
-    """What the fast kernels serve, on NVIDIA."""
-    return "an AMD GPU, whose matrix instructions were not compared" if ON_AMD else served_by_fast(call)
 
 
 @implements(OP, tier=Tier.INVARIANT, when=served)
@@ -99,7 +89,7 @@ def paged_attention_invariant(
     if call.num_rows:
         _launch_decode(call, decode_shape(call.constants["BLOCK_D"], call.constants["GROUP"], call.num_sequences))
         if call.has_many:
-            _launch_prefill(call, prefill_shape(call.constants["BLOCK_D"], call.q.device))
+            _launch_prefill(call, prefill_shape(call.constants["BLOCK_D"]))
     return call.result
 
 
