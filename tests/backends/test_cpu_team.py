@@ -1,10 +1,17 @@
-"""The native backend's threads: changed between steps, shared, left behind by a fork; and whose failure is told."""
+"""The native backend's threads: changed between steps, shared, left behind by a fork, as many as have a processor;
+their rounding mode; and which failure is reported."""
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import os
+import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -13,9 +20,10 @@ from samebits.backends.cpu import CpuBackend
 from samebits.backends.cpu.executable import CpuExecutable
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.numerics.counter import Stream
+from samebits.core.processors import usable_processors
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
-from samebits.kernels.cpp import native
+from samebits.kernels.cpp import flushing_subnormals, native
 from samebits.ops import OPS, call
 from samebits.ops.build import OpBuilder
 
@@ -82,6 +90,102 @@ def test_a_failure_names_its_op_where_no_barrier_follows_it() -> None:
                 executable.run()
         else:
             executable.run()
+
+
+# The values that fesetround takes, by architecture: upwards, downwards, towards zero.
+ROUNDINGS = {"x86_64": (0x800, 0x400, 0xC00), "aarch64": (0x400000, 0x800000, 0xC00000)}.get(platform.machine(), ())
+MATH = ctypes.CDLL(ctypes.util.find_library("m"))
+
+
+def sums() -> list[float]:
+    """Return sums that differ with the rounding mode."""
+    return [one + sign * 1e-30 for one in (1.0, -1.0) for sign in (1, -1)]
+
+
+@contextmanager
+def rounding(mode: int) -> Iterator[None]:
+    """Round this thread's arithmetic by `mode`, which must be as it was set at the end."""
+    before, nearest = MATH.fegetround(), sums()
+    assert MATH.fesetround(mode) == 0
+    try:
+        there = sums()
+        yield
+        assert sums() == there != nearest
+    finally:
+        MATH.fesetround(before)
+
+
+@pytest.mark.parametrize("mode", ROUNDINGS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_kernels_round_to_nearest_whatever_the_caller_does(count: int, mode: int) -> None:
+    backend = CpuBackend()
+    executable, want = softmax_of(backend, rows(9))
+    backend.set_threads(count)
+    assert result_of(backend, executable) == want
+    with rounding(mode):
+        got = result_of(backend, executable)
+    assert got == want
+    assert result_of(backend, executable) == want
+
+
+@pytest.mark.parametrize("mode", ROUNDINGS)
+def test_threads_started_in_another_rounding_mode_round_to_nearest(mode: int) -> None:
+    backend = CpuBackend()
+    executable, want = softmax_of(backend, rows(9))
+    backend.set_threads(3)
+    with rounding(mode):
+        executable.run()
+    assert result_of(backend, executable) == want
+
+
+def test_a_run_leaves_the_callers_mode_as_it_was() -> None:
+    backend = CpuBackend()
+    executable, want = softmax_of(backend, rows(9))
+    with flushing_subnormals():
+        assert result_of(backend, executable) == want
+        assert native().flushes_subnormals()
+    assert not native().flushes_subnormals()
+
+
+def test_a_set_number_of_threads_is_exact_and_a_limit_is_the_most() -> None:
+    backend = CpuBackend()
+    executable, want = softmax_of(backend, rows(60))
+    backend.set_threads(3)
+    for _ in range(20):
+        assert result_of(backend, executable) == want
+        assert backend.team.members == 3
+    backend.limit_threads(3)
+    for _ in range(20):
+        assert result_of(backend, executable) == want
+        assert 1 <= backend.team.members <= 3
+
+
+def test_the_number_of_threads_adapts_unless_it_is_set() -> None:
+    backend = CpuBackend()
+    assert backend.team.adapts
+    assert backend.team.most == usable_processors()
+    backend.set_threads(2)
+    assert (backend.team.most, backend.team.adapts) == (2, False)
+    backend.limit_threads(2)
+    assert (backend.team.most, backend.team.adapts) == (2, True)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system does not let a thread choose its processors"
+)
+def test_threads_without_a_processor_are_not_waited_for() -> None:
+    backend, before = CpuBackend(), os.sched_getaffinity(0)
+    executable, want = softmax_of(backend, rows(60))
+    backend.limit_threads(3)
+    try:
+        os.sched_setaffinity(0, {min(before)})  # the threads of a team that is started now share it
+        with_fewer = 0
+        for _ in range(100):
+            assert result_of(backend, executable) == want
+            with_fewer += backend.team.members < 3
+    finally:
+        os.sched_setaffinity(0, before)
+    assert with_fewer > 0
 
 
 FORKED = """

@@ -1,4 +1,7 @@
-// The thread team and programs under many short runs: waking, barriers, claims, failures, two users, taking down.
+// The thread team and programs under many short runs: waking, barriers, claims, failures, two users, threads that join and leave
+// during a run, the floating-point mode, taking down.
+#include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +28,7 @@ void sleep_us(int time) { std::this_thread::sleep_for(std::chrono::microseconds(
 
 // Each thread writes its slot, meets the others, reads all slots. Plain memory: only barriers order it.
 void check_barriers(Team& team, int rounds) {
-    std::vector<int> slots(size_t(team.count()));
+    std::vector<int> slots(size_t(team.most()));
     team.run([&](Worker& worker) {
         for (int round = 1; round <= rounds; round++) {
             slots[size_t(worker.id)] = round;
@@ -91,11 +94,20 @@ void run_fail(const Call& call, Worker& worker) {
     if (call.integer(0) >> worker.id & 1) worker.fail({"mask", "this thread's bit", "none"});
 }
 
+// The last thread has no processor for a while, if attr 0 is set; counts the calls that ran on fewer threads than attr 1.
+std::atomic<int> num_with_fewer{0};
+void run_stall(const Call& call, Worker& worker) {
+    require(worker.count <= call.integer(1), "a team has too many threads");
+    if (worker.id == 0 && worker.count < call.integer(1)) num_with_fewer++;
+    if (call.integer(0) && worker.count > 1 && worker.id == worker.count - 1) sleep_us(300);
+}
+
 constexpr NativeOp kOps[] = {{"count", run_count, Split::rows, count_scratch},
                              {"claim", run_claim, Split::free, claim_scratch},
                              {"fail", run_fail, Split::rows},
-                             {"fail_later", run_fail, Split::rows}};
-constexpr OpTable kTable = {"stress", kOps, 4, nullptr, nullptr, nullptr};
+                             {"fail_later", run_fail, Split::rows},
+                             {"stall", run_stall, Split::free}};
+constexpr OpTable kTable = {"stress", kOps, 5, nullptr, nullptr, nullptr};
 
 // A program over one i32 [rows] tensor: four counts, and failures on the threads of a mask, then on the others, before
 // the last. No barrier is between the failures, so the later one often comes first.
@@ -153,6 +165,59 @@ void check_users(int threads) {
     }
 }
 
+// Each stalled call costs far more than it brings, so threads leave; in calls that do not stall they are tried again. Whichever
+// threads run a call, it must run on each row once, and a failure must end the step.
+void check_adapting(int threads) {
+    Team team(threads, true);
+    constexpr int kCalls = 40;
+    for (int round = 0; round < 12; round++) {
+        const bool fails = round % 4 == 3, stalls = round % 3 == 0;
+        Program program{kTable, {1000}};
+        const int tensor = program.add_tensor(Format::i32, {{0, 1, 0}}, 0);
+        program.lay_in_arena(tensor, 64);
+        for (int i = 0; i < kCalls; i++) {
+            program.add_call("stall", {}, {tensor}, {double(stalls && i < kCalls / 2), double(threads)}, true);
+            program.add_call("count", {}, {tensor}, {}, true);
+            program.add_call("claim", {}, {tensor}, {}, true);
+        }
+        if (fails) program.add_call("fail", {}, {tensor}, {15}, true);
+        program.add_call("count", {}, {tensor}, {}, true);
+        program.allocate(64 + 4000);
+        int32_t* values = program.tensor(tensor).as<int32_t>();
+        for (int step = 0; step < 4; step++) {
+            memset(values, 0, 4000);
+            const StepFailure end = program.run(team, {1000});
+            require((end.op != nullptr) == fails, "a failure came or did not");
+            for (int i = 0; i < 1000; i++) require(values[i] == 2 * kCalls + !fails, "a row has another count");
+            if (step == 2) sleep_us(round % 2 ? 1000 : 3000);
+        }
+    }
+    require((num_with_fewer.exchange(0) > 0) == (threads > 1), "threads that stall stayed, or one was taken away");
+}
+
+// The mode that sums really have; std::fegetround reads another register on x86.
+int rounding() {
+    volatile float one = 1, small = 1e-10f;
+    const float above = one + small, below = one - small, below_negative = -one - small;
+    if (above > 1) return FE_UPWARD;
+    if (below < 1) return below_negative < -1 ? FE_DOWNWARD : FE_TOWARDZERO;
+    return FE_TONEAREST;
+}
+
+// Kernels round to nearest in all threads, whatever the caller does and did when the team was started.
+void check_rounding(int threads) {
+    std::fesetround(FE_UPWARD);
+    Team team(threads);
+    for (int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST}) {
+        std::fesetround(mode);
+        team.run([&](Worker& worker) {
+            require(rounding() == FE_TONEAREST, "a thread does not round to nearest");
+            worker.barrier();
+        });
+        require(rounding() == mode, "a run changed its caller's rounding");
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -160,6 +225,8 @@ int main() {
         check_teams(threads);
         check_programs(threads);
         check_users(threads);
+        check_adapting(threads);
+        check_rounding(threads);
     }
     Team crowd(16);  // more than there are cores
     check_barriers(crowd, 50);

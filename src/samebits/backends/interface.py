@@ -250,7 +250,12 @@ class Backend(ABC):
         raise Unsupported(f"{self.name} has no kernels whose text is put together here")
 
     def set_threads(self, count: int) -> None:
-        """Host threads for kernels from now on. Optional: a backend without them ignores it."""
+        """Run kernels on exactly `count` host threads from now on. Optional: a backend without them ignores it."""
+
+    def limit_threads(self, count: int) -> None:
+        """Run kernels on at most `count` host threads from now on, and on fewer while that is faster. Optional: the
+        default sets the number."""
+        self.set_threads(count)
 
     def view(self, base: Buffer | View, step: tuple[Any, ...]) -> View:
         """A lazy view one step further. Optional: the default only records the step."""

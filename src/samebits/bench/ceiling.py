@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import Unavailable
+from samebits.core.processors import usable_processors
 from samebits.kernels.cpp import native
 
 SMALLEST_BUFFER = 1 << 16
@@ -18,8 +19,8 @@ MIN_BYTES_READ = 1 << 28  # small buffers are read several times, so that the cl
 
 
 def usable_threads() -> int:
-    """Processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many processors this process may use, which is the default number of threads."""
+    return usable_processors()
 
 
 def busy_line() -> str:

@@ -36,11 +36,11 @@ class Settings:
         return open_checkpoint(obtain(self.model))
 
     def device(self) -> Found:
-        """The backend with its threads set; Unavailable carries the reason."""
+        """Return the backend with its threads limited, as a model runs there; raise Unavailable if it is not here."""
         found = discovery.get(self.backend)
         if found.backend is None:
             raise Unavailable(found.reason)
-        found.backend.set_threads(self.threads)
+        found.backend.limit_threads(self.threads)
         return found
 
 

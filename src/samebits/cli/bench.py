@@ -155,6 +155,8 @@ def ops(
         return
     if sizes:
         raise BadInput("bench ops", "--batch and --context", found.name, "a backend that measures on a GPU's clock")
+    if found.backend:
+        found.backend.set_threads(settings.threads)  # as many as read for the ceiling, however short an op is
     cases = chosen_cases(only)
     timings = []
     for case in track(cases, "timing", console=console, transient=True, disable=not console.is_terminal):

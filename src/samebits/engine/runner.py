@@ -105,7 +105,7 @@ class Runner:
         self.backend, self.limits = found.backend, limits
         self.context_len, self.switch_lens = checkpoint.config.context_len, checkpoint.config.switch_lens
         if threads is not None:
-            self.backend.set_threads(threads)
+            self.backend.limit_threads(threads)
         self.tier, self.graph, self.fallbacks = plan.tier, plan.graph, plan.placement.reasons
         self.found, self.vocab_size = found, upper(self.graph.outputs[0].spec.shape[1])
         self.windows, self.has_slots = step.windows, bool(step.slot_tensors)

@@ -17,6 +17,7 @@ from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, copy_tensor, spec_bytes
+from samebits.core.processors import usable_processors
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -38,7 +39,7 @@ class CpuBackend(Backend):
     def __init__(self, isa: str | None = None) -> None:
         self._wanted_isa = isa or os.environ.get(ISA_VARIABLE)
         self._team: Any = None
-        self._threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._threads, self._adapts = usable_processors(), True
 
     @property
     def isa(self) -> str:
@@ -50,9 +51,10 @@ class CpuBackend(Backend):
 
     @property
     def team(self) -> Any:
-        """The threads; started with the first step, anew in a fork."""
-        if self._team is None or self._team.count != self._threads or not self._team.is_here:
-            self._team = native().Team(self._threads)
+        """The threads: started with the first step, and again in a fork or after their number was set."""
+        team = self._team
+        if team is None or (team.most, team.adapts) != (self._threads, self._adapts) or not team.is_here:
+            self._team = native().Team(self._threads, self._adapts)
         return self._team
 
     def probe(self) -> Caps:
@@ -63,9 +65,15 @@ class CpuBackend(Backend):
         return (cpp_kernels(),)
 
     def set_threads(self, count: int) -> None:
+        self._choose_threads(count, adapts=False)
+
+    def limit_threads(self, count: int) -> None:
+        self._choose_threads(count, adapts=True)
+
+    def _choose_threads(self, count: int, adapts: bool) -> None:
         if count < 1:
             raise BadInput("cpu", "threads", count, "1 or more")
-        self._threads = count
+        self._threads, self._adapts = count, adapts
 
     def flushing(self) -> AbstractContextManager[None]:
         return flushing_subnormals()

@@ -34,7 +34,7 @@ int add_tensor(Program& program, int format, const std::vector<DimTuple>& dims, 
 
 // A team as Python owns it. In a fork its threads are nowhere, so it cannot run there, nor be taken down.
 struct OwnedTeam {
-    explicit OwnedTeam(int count) : team(new Team(count)), process(getpid()) {}
+    explicit OwnedTeam(int most, bool adapts) : team(new Team(most, adapts)), process(getpid()) {}
     ~OwnedTeam() {
         if (is_here()) delete team;
     }
@@ -90,6 +90,7 @@ bool pack_rows(int format, int64_t matrices, int64_t rows, int64_t width, nb::nd
     if (from.nbytes() != stride * size_t(rows * matrices) || to.nbytes() != bytes * size_t(matrices))
         throw std::invalid_argument("a weight's bytes do not fit its shape");
     nb::gil_scoped_release released;
+    const KernelMode mode;
     bool allowed = true;
     for (int64_t m = 0; m < matrices; m++)
         allowed &= table.pack_rows16(reinterpret_cast<const char*>(from.data()) + size_t(m * rows) * stride, stride,
@@ -108,6 +109,7 @@ template <Mover move>
 void moved(const std::string& format, const std::vector<int64_t>& shape, const std::string& layout,
            nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig> from, ByteArray to) {
     nb::gil_scoped_release released;
+    const KernelMode mode;
     char* read_only = const_cast<char*>(reinterpret_cast<const char*>(from.data()));
     move(format, shape, layout, {read_only, from.nbytes()}, {reinterpret_cast<char*>(to.data()), to.nbytes()});
 }
@@ -135,9 +137,19 @@ NB_MODULE(_native, m) {
           nb::arg("memory"), nb::arg("rows"), "And back.");
 
     nb::class_<OwnedTeam>(m, "Team", "Threads that live as long as this object.")
-        .def(nb::init<int>(), nb::arg("count"))
-        .def_prop_ro("count", [](const OwnedTeam& self) { return self.team->count(); })
+        .def(nb::init<int, bool>(), nb::arg("most"), nb::arg("adapts") = false)
+        .def_prop_ro("most", [](const OwnedTeam& self) { return self.team->most(); })
+        .def_prop_ro("adapts", [](const OwnedTeam& self) { return self.team->adapts(); },
+                     "Whether fewer threads run where more would take longer.")
+        .def_prop_ro("members", [](const OwnedTeam& self) { return self.team->members(); },
+                     "How many threads the last run had when it ended.")
         .def_prop_ro("is_here", &OwnedTeam::is_here, "False in a process forked from the one that made it.");
+
+    nb::class_<ThreadChoice>(m, "ThreadChoice", "How many threads a team that adapts runs with (runtime/thread_choice.h).")
+        .def(nb::init<int>(), nb::arg("most"))
+        .def_prop_ro("count", &ThreadChoice::count)
+        .def("ran", &ThreadChoice::ran, nb::arg("seconds"), nb::arg("waited"))
+        .def("missed", &ThreadChoice::missed, nb::arg("came"), nb::arg("waited"));
 
     nb::class_<Program>(m, "Program", "A step as a list of native calls. Addresses are the caller's to keep alive.")
         .def("__init__", [](Program* self, const std::string& isa, std::vector<int64_t> largest) {

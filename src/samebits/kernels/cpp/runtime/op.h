@@ -22,7 +22,7 @@ struct NativeOp {
     const char* name;
     void (*run)(const Call&, Worker&);  // called by every thread of the team
     Split split = Split::free;
-    // Bytes needed for a call whose shapes are at their upper bounds; null: none.
+    // Bytes needed for a call whose shapes are at their upper bounds and that at most `threads` threads run; null: none.
     Scratch (*scratch)(const Call&, int threads) = nullptr;
     // Fetches what this thread will read first, while it waits for the others to finish the call before; null: nothing.
     void (*warm)(const Call&, Worker&) = nullptr;

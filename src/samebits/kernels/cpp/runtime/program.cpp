@@ -145,16 +145,16 @@ StepFailure Program::run(Team& team, const std::vector<int64_t>& sizes) {
     for (size_t i = 0; i < sizes.size(); i++)
         if (sizes[i] < 0 || sizes[i] > largest_[i]) throw std::invalid_argument("a size is beyond its upper bound");
     const auto alone = team.lock();
-    if (scratch_threads_ != team.count()) {
+    if (scratch_threads_ != team.most()) {
         lay_out(largest_);
-        scratch_ = scratch_needed(team.count());
-        scratch_threads_ = team.count();
+        scratch_ = scratch_needed(team.most());
+        scratch_threads_ = team.most();
     }
     team.reserve(scratch_.per_thread, scratch_.shared);  // each time: it may be another team of as many threads
     lay_out(sizes);
     team.run([&](Worker& worker) {
         const bool timed = worker.id == 0 && !seconds_.empty();
-        for (size_t i = 0; i < calls_.size(); i++) {
+        for (size_t i = size_t(worker.call); i < calls_.size(); i++) {
             const Step& step = calls_[i];
             const auto start = timed ? Clock::now() : Clock::time_point();
             worker.call = int(i);
@@ -162,10 +162,9 @@ StepFailure Program::run(Team& team, const std::vector<int64_t>& sizes) {
             if (step.barrier) {
                 const Step* next = i + 1 < calls_.size() ? &calls_[i + 1] : nullptr;
                 if (next && next->op->warm) next->op->warm(next->call, worker);
-                worker.barrier();
+                if (!worker.meet()) return;
             }
             if (timed) seconds_[i] = std::chrono::duration<double>(Clock::now() - start).count();
-            if (step.barrier && worker.halted()) return;
         }
     });
     if (!team.failure()) return {};

@@ -75,7 +75,7 @@ class Program {
     std::optional<std::vector<int64_t>> laid_out_;  // the sizes that tensors have; none yet, or where memory was moved
     std::vector<double> seconds_;
     Scratch scratch_;
-    int scratch_threads_ = 0;  // the number of threads that scratch_ is for; 0: not known yet
+    int scratch_threads_ = 0;  // the most threads that scratch_ is for; 0: not known yet
 };
 
 int64_t row_bytes(Format format, int64_t num_elements);

@@ -19,17 +19,18 @@ class Team;  // runtime/pool.h
 
 class alignas(64) Worker {  // a cache line of its own: `call` changes all the time
   public:
-    int id = 0;
+    int id = 0;     // both may change when threads meet between two calls, and at no other time
     int count = 1;
-    int call = 0;             // the number of the call it runs, which a failure is told with
+    int call = 0;             // the number of the call it runs: a failure names it, and a thread that joins starts there
     char* scratch = nullptr;  // this thread's own, of the size the op asked for, 64-byte aligned
     char* shared = nullptr;   // all threads', likewise
 
     // Waits for all threads. Every thread of the team must call it.
     void barrier();
 
-    // Whether a thread had failed when the last barrier opened; the same answer on all threads until the next one.
-    bool halted() const;
+    // A barrier between two calls, where threads may join and leave. Returns whether this thread is to go on with the next
+    // call: false if any thread has failed, which all threads learn at the same meeting, or if this thread is to leave.
+    bool meet();
 
     // The next piece of `total` units, `size` at a time, in the order of claims; false when none is left. The
     // counter starts anew at every barrier. Which thread gets a piece has no effect on bits: none shares a sum.
@@ -54,6 +55,7 @@ class alignas(64) Worker {  // a cache line of its own: `call` changes all the t
 
     friend class Team;
     Team* team = nullptr;
+    int thread = 0;  // its number among the team's threads, which never changes
 };
 
 }  // namespace samebits
