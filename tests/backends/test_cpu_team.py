@@ -1,17 +1,13 @@
-"""The native backend's threads: changed between steps, shared, left behind by a fork, as many as have a processor;
-their rounding mode; and which failure is reported."""
+"""The native backend's threads: changed between steps, shared, left behind by a fork, interrupted by signals, no more
+than have a processor; and which failure is reported."""
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import os
-import platform
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -23,7 +19,7 @@ from samebits.core.numerics.counter import Stream
 from samebits.core.processors import usable_processors
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
-from samebits.kernels.cpp import flushing_subnormals, native
+from samebits.kernels.cpp import native
 from samebits.ops import OPS, call
 from samebits.ops.build import OpBuilder
 
@@ -92,61 +88,6 @@ def test_a_failure_names_its_op_where_no_barrier_follows_it() -> None:
             executable.run()
 
 
-# The values that fesetround takes, by architecture: upwards, downwards, towards zero.
-ROUNDINGS = {"x86_64": (0x800, 0x400, 0xC00), "aarch64": (0x400000, 0x800000, 0xC00000)}.get(platform.machine(), ())
-MATH = ctypes.CDLL(ctypes.util.find_library("m"))
-
-
-def sums() -> list[float]:
-    """Return sums that differ with the rounding mode."""
-    return [one + sign * 1e-30 for one in (1.0, -1.0) for sign in (1, -1)]
-
-
-@contextmanager
-def rounding(mode: int) -> Iterator[None]:
-    """Round this thread's arithmetic by `mode`, which must be as it was set at the end."""
-    before, nearest = MATH.fegetround(), sums()
-    assert MATH.fesetround(mode) == 0
-    try:
-        there = sums()
-        yield
-        assert sums() == there != nearest
-    finally:
-        MATH.fesetround(before)
-
-
-@pytest.mark.parametrize("mode", ROUNDINGS)
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_kernels_round_to_nearest_whatever_the_caller_does(count: int, mode: int) -> None:
-    backend = CpuBackend()
-    executable, want = softmax_of(backend, rows(9))
-    backend.set_threads(count)
-    assert result_of(backend, executable) == want
-    with rounding(mode):
-        got = result_of(backend, executable)
-    assert got == want
-    assert result_of(backend, executable) == want
-
-
-@pytest.mark.parametrize("mode", ROUNDINGS)
-def test_threads_started_in_another_rounding_mode_round_to_nearest(mode: int) -> None:
-    backend = CpuBackend()
-    executable, want = softmax_of(backend, rows(9))
-    backend.set_threads(3)
-    with rounding(mode):
-        executable.run()
-    assert result_of(backend, executable) == want
-
-
-def test_a_run_leaves_the_callers_mode_as_it_was() -> None:
-    backend = CpuBackend()
-    executable, want = softmax_of(backend, rows(9))
-    with flushing_subnormals():
-        assert result_of(backend, executable) == want
-        assert native().flushes_subnormals()
-    assert not native().flushes_subnormals()
-
-
 def test_a_set_number_of_threads_is_exact_and_a_limit_is_the_most() -> None:
     backend = CpuBackend()
     executable, want = softmax_of(backend, rows(60))
@@ -188,6 +129,44 @@ def test_threads_without_a_processor_are_not_waited_for() -> None:
     assert with_fewer > 0
 
 
+def test_teams_of_several_backends_share_the_processors() -> None:
+    backends = [CpuBackend() for _ in range(3)]
+    steps = [softmax_of(backend, rows(200)) for backend in backends]
+    for backend in backends:
+        backend.limit_threads(3)
+
+    def play(number: int) -> bool:
+        executable, want = steps[number]
+        return all(result_of(backends[number], executable) == want for _ in range(40))
+
+    with ThreadPoolExecutor(len(backends)) as pool:
+        assert all(pool.map(play, range(len(backends))))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
+def test_signals_reach_the_caller_between_steps_and_no_step_suffers() -> None:
+    backend, seen = CpuBackend(), []
+    executable, want = softmax_of(backend, rows(300))
+    backend.set_threads(3)
+
+    def interrupt(*_: object) -> None:
+        seen.append(1)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while len(seen) < 5:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.001)  # while a step runs, threads wait, or between steps
+                while True:
+                    executable.run()
+            except KeyboardInterrupt:
+                assert result_of(backend, executable) == want
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 FORKED = """
 import os, sys
 sys.path.insert(0, {folder!r})
@@ -199,7 +178,7 @@ assert result_of(backend, executable) == want
 child = os.fork()
 if child == 0:
     assert result_of(backend, executable) == want
-    backend.set_threads(2)
+    backend.limit_threads(2)
     assert result_of(backend, executable) == want
     sys.exit()
 assert os.waitpid(child, 0)[1] == 0

@@ -20,7 +20,7 @@ THREADS = flags.Option(
     None,
     "--threads",
     envvar="SAMEBITS_THREADS",
-    help="Host threads that kernels may use; all of them if absent.",
+    help="Use at most this many host threads, fewer while that is faster; all processors if absent.",
     min=1,
     max=1024,
 )

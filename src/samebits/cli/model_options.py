@@ -59,7 +59,11 @@ MODEL_OPTIONS = {
         str | None, None, "--numerics", "The tier: fast, invariant or portable; the strongest if absent."
     ),
     "threads": _setting(
-        int | None, None, "--threads", "Host threads that kernels may use; all of them if absent.", min=1
+        int | None,
+        None,
+        "--threads",
+        "Use at most this many host threads, fewer while that is faster; all processors if absent.",
+        min=1,
     ),
     "context_len": _setting(int, 2048, "--context-len", "The most tokens that a sequence may have.", min=1),
     "k_format": _setting(str, "f16", "--k-format", "The format of cached keys."),

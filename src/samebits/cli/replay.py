@@ -59,7 +59,12 @@ def replay(
         str | None, flags.Option("--backend", help="The backend to run on; the native CPU kernels if absent.")
     ] = None,
     threads: Annotated[
-        int | None, flags.Option("--threads", help="Host threads that kernels may use; all of them if absent.", min=1)
+        int | None,
+        flags.Option(
+            "--threads",
+            help="Use at most this many host threads, fewer while that is faster; all processors if absent.",
+            min=1,
+        ),
     ] = None,
     tokens: Annotated[
         int | None, flags.Option("--tokens", help="Check this many tokens of every answer; all if absent.", min=1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from samebits.cli.model_options import llm_options
+from samebits.core.processors import usable_processors
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from samebits.server.metrics import Metrics
@@ -32,7 +32,7 @@ def replicated(
 
     llm = llm_options(**vars(options))
     if llm["threads"] is None and address is None:
-        llm["threads"] = max(1, (os.cpu_count() or 1) // num_replicas)
+        llm["threads"] = max(1, usable_processors() // num_replicas)
     settings = Settings(llm, num_replicas, routing, served.name, limits=served.limits)
     replicas = join_cluster(settings, address, f"samebits-{socket.gethostname()}-{port}")
     return lambda metrics: served.join(replicas, settings.llm)
