@@ -47,8 +47,8 @@ class LLM(Texts):
                 or an address; what is not here yet is fetched
     backend     a name, or module:Class; if absent, the native CPU backend where it is built, else the reference
     numerics    "fast", "invariant" or "portable"; if absent, the strongest of the last two that every op has here
-    threads     the most host threads that kernels may use: fewer run while that is faster, which changes no bit. One per
-                processor that this process may use, if absent
+    threads     the most host threads that kernels may use: fewer run while that is faster, which changes no bit. If
+                absent, one per processor that this process may use
     context_len the most tokens that a sequence may have; the model's own limit if absent
 
     For many requests at once:

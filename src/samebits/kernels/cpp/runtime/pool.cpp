@@ -26,6 +26,7 @@ constexpr Patience kAsleep{Nanoseconds(0), Nanoseconds(0)};
 // For threads that were asked in to have a processor: longer than a sleeping one needs to wake up where one is idle.
 constexpr Nanoseconds kRollCall = microseconds(100);
 constexpr Patience kAtRollCall{kRollCall, kRollCall};
+constexpr Nanoseconds kWorthMeasuring = microseconds(100);  // waited since the last measurement
 constexpr int kNoCall = std::numeric_limits<int>::max();  // beyond every program's last call
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -188,7 +189,7 @@ bool Team::meet(Worker& worker) {
 
 // Called by the first thread, as the next five are: decides how many threads go on after the meeting it is about to join.
 void Team::adapt() {
-    if (waited_ == Nanoseconds(0) && members_ == most()) return;  // most meetings on a quiet machine: not even a clock is read
+    if (waited_ < kWorthMeasuring && members_ == most()) return;  // most meetings on a quiet machine: not even a clock is read
     measure();
     next_members_ = choice_.count();
     if (next_members_ > members_) gather(next_members_);

@@ -31,8 +31,8 @@ class ThreadChoice {
     void missed(int came, double waited) { take_away(came, waited); }
 
   private:
-    // Half as many threads do the work of the rest of the time in twice that time. So they are as fast where the first
-    // thread waits for half of the time.
+    // Half as many threads need twice the time in which the first thread worked. So they are as fast if it waited for half of
+    // the time, and faster if it waited longer.
     static constexpr double kMostWaiting = 0.5;
     static constexpr double kNoticed = 200e-6;  // seconds of waiting that say something; a single interrupt takes less
     static constexpr double kWindow = 5e-3;     // seconds after which what was measured is forgotten
