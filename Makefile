@@ -12,12 +12,15 @@ TRITON_VENV := .venv-triton
 TRITON_PYTEST := PYTHONPATH=src $(TRITON_VENV)/bin/python -m pytest -n 2 tests/triton
 NAGA := tests/webgpu/naga
 SECONDS ?= 60
+# Test processes. Twice the two cores they are made for: tests of servers, clusters and other processes mostly wait.
+WORKERS ?= 4
+ROOMS := $(filter-out clients triton,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py))))))
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
 NVRTC ?= nvidia-cuda-nvrtc==13.*
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run serve test clients fuzz test-triton test-triton-interpreted test-triton-compiled lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
+.PHONY: run serve test quick clients fuzz test-triton test-triton-interpreted test-triton-compiled lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
@@ -34,7 +37,21 @@ serve: $(VENV)/.core
 test: $(VENV)/.dev lint types
 	-@$(BIN)/samebits pull
 	-@[ -d $(NAGA)/node_modules ] || ! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n $(WORKERS)
+
+# While you change things: lint, and the tests without the marker `slow`. `make quick ROOM=scheduler` runs all of one
+# folder of tests, slow ones included.
+quick: $(VENV)/.dev
+ifdef ROOM
+	@[ -n "$(filter $(ROOM),$(ROOMS))" ] || { echo "no tests/$(ROOM); ROOM is one of: $(ROOMS)"; exit 2; }
+	@$(BIN)/ruff check $(wildcard src/samebits/$(ROOM)) tests/$(ROOM)
+	@$(BIN)/ruff format --check $(wildcard src/samebits/$(ROOM)) tests/$(ROOM)
+	@$(BIN)/pytest -n 2 tests/$(ROOM)
+else
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pytest -n $(WORKERS) -m "not slow"
+endif
 
 # Clients that people use, unchanged, against a server with the default model; their warnings are theirs. A
 # client is skipped in the environment that does not have it, and tried in the other.

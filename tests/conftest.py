@@ -26,8 +26,8 @@ if sys.dont_write_bytecode:  # else every process that a test starts would compi
 
 if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
     cores = sorted(os.sched_getaffinity(0))
-    mine = cores[int(worker.removeprefix("gw")) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])]
-    os.sched_setaffinity(0, mine or cores)
+    number, count = int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.sched_setaffinity(0, cores[number::count] or [cores[number % len(cores)]])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

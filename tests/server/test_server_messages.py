@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from random_tiny import write_random_tiny
 
 from samebits.server.http.security import Door
 
-anthropic = pytest.importorskip("anthropic", reason="needs pip install 'samebits[dev]'")
+# Imported where it is used: that takes a second, which each process that collects tests would spend.
+pytestmark = pytest.mark.skipif(find_spec("anthropic") is None, reason="needs pip install 'samebits[dev]'")
 
 HELLO = [{"role": "user", "content": "hello hi"}]
 TOOL = {
@@ -31,6 +33,8 @@ TOOL = {
 
 @contextmanager
 def client_of(server: Running, api_key: str = "none") -> Iterator[Any]:
+    import anthropic
+
     with anthropic.Anthropic(base_url=server.url, api_key=api_key, max_retries=0) as it:
         yield it
 
@@ -158,6 +162,8 @@ def test_reasoning_is_a_block_of_its_own(thinking_client: Any) -> None:
 
 
 def test_reasoning_that_cannot_be_turned_off_is_not_turned_off_quietly(client: Any, thinking_client: Any) -> None:
+    import anthropic
+
     wishes: dict[str, Any] = {"model": NAME, "messages": HELLO, "max_tokens": 2, "thinking": {"type": "disabled"}}
     assert client.messages.create(**wishes).role == "assistant"
     with pytest.raises(anthropic.BadRequestError, match="thinking: got reasoning turned off"):
@@ -184,6 +190,8 @@ def test_the_assistants_last_words_go_on(thinking: Running, thinking_client: Any
     ],
 )
 def test_what_is_not_honoured_is_refused_by_name(client: Any, wishes: dict[str, Any], name: str) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.BadRequestError) as error:
         client.messages.create(**{"model": NAME, "messages": HELLO, "max_tokens": 4, **wishes})
     assert error.value.body["type"] == "error"
@@ -192,6 +200,8 @@ def test_what_is_not_honoured_is_refused_by_name(client: Any, wishes: dict[str, 
 
 
 def test_errors_of_other_kinds_and_the_key(model_path: Path) -> None:
+    import anthropic
+
     least = {"messages": HELLO, "max_tokens": 2}
     with running(model_path, door=Door("s3cret")) as server, client_of(server, "s3cret") as good:
         assert good.messages.create(model=NAME, **least).role == "assistant"
