@@ -9,13 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from samebits.core.arguments import flag, real_number, texts, whole_number, whole_numbers
 from samebits.core.errors import BadInput
-from samebits.core.request_limits import (
-    MAX_BANNED_WORDS,
-    MAX_BIASES,
-    MAX_LISTED_IDS,
-    MAX_STOP_CHARS,
-    MAX_STOPS,
-)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,14 +29,6 @@ REAL = {
 }
 FLAGS = ("hash_logits", "receipt", "ignore_eos", "include_stop", "skip_special")
 TEXTS = ("stop", "bad_words")
-RECEIPT_ITEMS = {  # the most of each that a receipt states
-    "stop": MAX_STOPS,
-    "bad_words": MAX_BANNED_WORDS,
-    "logit_bias": MAX_BIASES,
-    "stop_token_ids": MAX_LISTED_IDS,
-    "allowed_token_ids": MAX_LISTED_IDS,
-    "shown_ids": MAX_LISTED_IDS,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +102,9 @@ class SamplingParams:
 
     def _check_receipt_size(self) -> None:
         """Raise BadInput if a receipt of this request would be refused as too costly to check."""
-        for name, most in RECEIPT_ITEMS.items():
+        from samebits.core.request_limits import MAX_ITEMS, MAX_STOP_CHARS  # most requests want no receipt
+
+        for name, most in MAX_ITEMS.items():
             if len(getattr(self, name) or ()) > most:
                 given = f"{len(getattr(self, name))} items"
                 raise BadInput("sampling", name, given, f"at most {most} for an answer with a receipt")
