@@ -120,6 +120,31 @@ class NegativePositionsUnsigned(Attention):
         return masked(a, lambda b, q, kv: q >= 0) if a["window_left"] >= 0 else {}
 
 
+def released(length: int, window: int) -> Scene:
+    """One query, behind whose window no cell was written."""
+    scene = attention((length,), window_left=window)
+    tensors = scene.runs[0]
+    unseen = np.arange(length - 1 - window)
+    for name in ("k_cache", "v_cache"):
+        tensors[name][tensors["kv_indices"][unseen // 16], unseen % 16] = np.nan  # type: ignore[index,union-attr,operator]
+    return scene
+
+
+class ReleasedValuesTimesZero(Attention):
+    """Multiplies values in blocks of 64 positions, by a weight of zero where a block begins behind the window."""
+
+    witness = shown_by(released, 90, 20)
+    twin = shown_by(released, 90, 25)
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        cache, table = attention_cache(a), table_of(a)
+        for b, (first, stop) in enumerate(pairwise(a["qo_indptr"].tolist())):
+            low = max(int(table.lengths[b]) - (stop - first) - a["window_left"], 0) if a["window_left"] >= 0 else 0
+            values = cache.v[table.cells(b, np.arange(low // 64 * 64, low), cache.page_size)]
+            if isinstance(values, np.ndarray) and np.isnan(values.astype(np.float32)).any():
+                results[0][first:stop] = np.nan
+
+
 class CausalByTilesOf16(Attention):
     """Lets the queries of a second tile of 16 see no further than its first."""
 
