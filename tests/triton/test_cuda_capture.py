@@ -45,6 +45,7 @@ def test_steps_are_captured_anew_after_memory_was_bound() -> None:
     assert len({*before}) == 1
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")  # torch's, of a capture that ends before any launch
 @pytest.mark.parametrize("is_ended", [False, True], ids=["invalidated", "raised"])
 def test_steps_go_on_after_a_capture_that_failed(is_ended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(RandomCheckpoint(SHAPE, "f16"), get("cuda"), LIMITS, "portable")

@@ -101,6 +101,31 @@ def test_prompts_in_registers(monkeypatch: pytest.MonkeyPatch, op: str, names: s
     assert [same_bits(got, want) for got, want in pairs] == [True, True, True]
 
 
+def overflow_last(op: str, inputs: Arrays) -> None:
+    """Change the last token so that its u is infinite; all before it stays as it was."""
+    if op == "gated_delta_rule":
+        inputs["k"][-2:] = np.abs(inputs["k"][-2]) * 100
+        inputs["v"][-2:], inputs["b"][-2:] = 1e38, 5
+    else:
+        inputs["x"][-1:], inputs["dt"][-1:] = 3e38, 50
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 12, 3), (1, 4, 32, 32)], ids=["any", "registers"])
+@pytest.mark.parametrize("op", ["gated_delta_rule", "ssm_scan"])
+def test_a_token_that_overflows_changes_no_earlier_one(
+    monkeypatch: pytest.MonkeyPatch, op: str, sizes: tuple[int, ...]
+) -> None:
+    monkeypatch.setitem(BATCHES, "short", ((9, 5),))
+    names = ("Hk", "H", "K", "V") if op == "gated_delta_rule" else ("G", "H", "S", "P")
+    case = replace(case_of(op, "short"), dims=dict(zip(names, sizes, strict=True)), given=())
+    inputs = arrays_of(op, case)
+    overflow_last(op, inputs)
+    with np.errstate(all="ignore"):
+        want, _, ring = reference(op, inputs, {})
+    assert not np.isfinite(ring).all()
+    assert same_bits(run(op, inputs, {})[0][:-2], want[:-2])
+
+
 def test_prompts_on_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prompt from its start, one from the middle of a chunk, and a token: near the reference, and what no row of
     theirs may touch as it was."""

@@ -54,11 +54,14 @@ def solve_rows(u_ptr, record, low, column, inside, WIDTH: tl.constexpr):
 
 @triton.jit
 def scan_rows(out, record, u_ptr, column, inside, WIDTH: tl.constexpr):
-    """o of a chunk's rows, [16, N]; their u lie at u_ptr."""
+    """Return o of a chunk's rows, [16, N]; their u lie at u_ptr.
+
+    Later rows are left out, not multiplied by their weight of 0: a u that overflowed would make NaN of earlier rows.
+    """
     row = tl.arange(0, CHUNK)[:, None]
     for s in tl.range(0, CHUNK):
         u = tl.load(u_ptr + s * WIDTH + column, mask=inside, other=0.0)
-        out = out + tl.load(record + Q_WEIGHTS + s * CHUNK + row) * u
+        out = out + tl.where(row >= s, tl.load(record + Q_WEIGHTS + s * CHUNK + row) * u, 0.0)
     return out
 
 

@@ -83,7 +83,7 @@ def begin_rows(shared_ptr, memory, low, DELTA: tl.constexpr, WIDTH: tl.constexpr
 
 @triton.jit
 def scan_rows(shared_ptr, memory, outs, WIDTH: tl.constexpr):
-    """o of this thread's rows, from what they begin with."""
+    """Return o of this thread's rows, from what they begin with. Later rows are left out, as in ../prefill.py."""
     first, column = own_places(tl.arange(0, THREADS), WIDTH)
     for s in tl.static_range(CHUNK):
         u = load_shared(shared_ptr, memory + U_AT + s * COLUMN_BYTES + column * 4)
@@ -94,7 +94,7 @@ def scan_rows(shared_ptr, memory, outs, WIDTH: tl.constexpr):
             weights = load_shared(shared_ptr, at), load_shared(shared_ptr, at + 4)
         added = ()
         for i in tl.static_range(WIDTH // 8):
-            added += (outs[i] + weights[i] * u,)
+            added += (outs[i] + tl.where(first + i >= s, weights[i] * u, 0.0),)
         outs = added
     return outs
 
