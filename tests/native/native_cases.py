@@ -11,8 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from edge_cases import calls
+
 from samebits.backends.cpu.layouts import cache_layouts
 from samebits.backends.one_op import one_node
+from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.kernels.cpp.table import LAYOUT_CODES, encoded
 from samebits.kernels.cpp.weights import FORMAT_CODES
@@ -23,6 +26,7 @@ from samebits.verify.harness import raw_bytes
 
 MANY_TOKENS = 23  # for AMX and aarch64's matrix instruction, and tiles of 8, 4, 2 and 1 besides
 LARGEST_BYTES = 200_000  # of a case's tensors: an emulated CPU is slow
+LARGEST_EDGE_BYTES = 20_000  # of a case with a size at 0
 
 
 def write_text(file: BinaryIO, text: str) -> None:
@@ -73,11 +77,25 @@ def cases_of(op: Op) -> Iterator[Case]:
         yield from (replace(c, id=f"many-tokens-{c.id}", dims={**c.dims, "T": MANY_TOKENS}) for c in small)
 
 
+def edges_of(op: Op) -> Iterator[tuple[str, Bound]]:
+    """Calls with a size at 0 that the reference takes; those at 1 are left to test_native_sizes.py."""
+    for name, bound in calls(op):
+        if "= 0" not in name or sum(raw_bytes(t).nbytes for t in bound.tensors.values()) > LARGEST_EDGE_BYTES:
+            continue
+        try:
+            evaluate(bind(op, **{k: copy_tensor(v) for k, v in bound.tensors.items()}, **bound.attrs))
+        except BadInput:
+            continue
+        yield name, bound
+
+
 def write_cases(path: Path) -> None:
-    """All cases that are small enough."""
+    """All cases that are small enough, and those with a size at 0."""
     with open(path, "wb") as file:
         for op in OPS:
             for case in cases_of(op):
                 bound = bind(op, **make_inputs(op, case)) if not case.full else None
                 if bound and sum(raw_bytes(t).nbytes for t in bound.tensors.values()) <= LARGEST_BYTES:
                     write_case(file, f"{op.name}/{case.id}", bound)
+            for name, bound in edges_of(op):
+                write_case(file, f"{op.name}/{name}", bound)

@@ -137,6 +137,9 @@ def attend(
 
 
 def _result_dims(specs: dict[str, TensorSpec], attrs: dict[str, Any]) -> Env:
+    """Return the size of a value head. Raise BadInput for heads without elements: their scores have no scale."""
+    if specs["q"].shape[-1] == 0:
+        raise BadInput(OP, "q", "heads of 0 elements", "1 or more")
     return {"Dv": attrs["v_dim"] or specs["q"].shape[-1]}
 
 

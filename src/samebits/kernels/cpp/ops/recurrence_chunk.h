@@ -76,11 +76,15 @@ struct Chunk {
         u = at, at += kChunk * a.padded;
         added = at, at += kChunk * a.padded;
         dots = at, at += 2 * kChunk * a.padded;
-        tree = at, at += tree_levels(a.key_dim) * kStateRows * a.padded;
+        tree = at, at += tree_floats(a);
         taken = reinterpret_cast<char*>(at);
     }
+    // Sums go over columns of the state, and over the positions of a chunk: its keys.
+    static int64_t tree_floats(const Scan& a) {
+        return tree_levels(a.key_dim) * kStateRows * most(a.padded, kChunk);
+    }
     static size_t bytes(const Scan& a) {
-        const int64_t floats = 2 * kChunk * a.key_dim + (4 * kChunk + tree_levels(a.key_dim) * kStateRows) * a.padded;
+        const int64_t floats = 2 * kChunk * a.key_dim + 4 * kChunk * a.padded + tree_floats(a);
         return size_t(floats * 4 + a.state->shape[0]);
     }
     INLINE void put_key(const float* k, int64_t key_dim, int64_t s) {
