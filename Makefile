@@ -14,6 +14,8 @@ NAGA := tests/webgpu/naga
 SECONDS ?= 60
 # Test processes. Twice the two cores they are made for: tests of servers, clusters and other processes mostly wait.
 WORKERS ?= 4
+# Nothing but slow tests: read, they would cost each process of `make quick` a second or two.
+SLOW_FILES := native scale webgpu server/test_server_schema.py server/test_server_page.py
 ROOMS := $(filter-out clients triton,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py))))))
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.6.0
@@ -37,7 +39,7 @@ serve: $(VENV)/.core
 test: $(VENV)/.dev lint types
 	-@$(BIN)/samebits pull
 	-@[ -d $(NAGA)/node_modules ] || ! command -v npm >/dev/null || npm ci --silent --ignore-scripts --prefix $(NAGA)
-	@$(BIN)/pytest -n $(WORKERS)
+	@$(BIN)/pytest -n $(WORKERS) --junitxml build/tests.xml
 
 # While you change things: lint, and the tests without the marker `slow`. `make quick ROOM=scheduler` runs all of one
 # folder of tests, slow ones included.
@@ -50,7 +52,7 @@ ifdef ROOM
 else
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/pytest -n $(WORKERS) -m "not slow"
+	@$(BIN)/pytest -n 2 -m "not slow" $(SLOW_FILES:%=--ignore tests/%)
 endif
 
 # Clients that people use, unchanged, against a server with the default model; their warnings are theirs. A

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-LONG = {"native", "scale", "webgpu"}  # an emulated CPU, clusters, shaders to compile
+sys.path.insert(0, str(Path(__file__).parent))
+from slow import FOLDERS, slow_names
+
 settings.register_profile("patient", deadline=None)  # cores may be given to others for a while
 settings.load_profile("patient")
 
@@ -31,8 +33,13 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders with tests of half a minute first: one that is started last leaves the other processes idle."""
-    items.sort(key=lambda item: item.path.parent.name not in LONG)
+    """Mark slow tests, and put folders of them first: one that is started last leaves the other processes idle."""
+    names, tests = slow_names(), Path(__file__).parent
+    for item in items:
+        folder, inner = item.path.parent.name, item.nodeid.partition("::")[2].partition("[")[0]
+        if folder in FOLDERS or f"{item.path.relative_to(tests).as_posix()}::{inner}" in names:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.path.parent.name not in FOLDERS)
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 // What each instruction set this CPU has computes: a line with a hash for every primitive, and `ok` or what is wrong
 // for every op, whose cases carry the reference's bits. Takes the file of cases; an empty one: primitives only. Names of
-// sets after it: those whose ops have been tried already.
+// sets after it: those whose ops have been tried already. `--alternate` before them runs each case twice instead of
+// four times: cases take turns in which layout goes with one thread and which with several.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -15,12 +16,14 @@ namespace {
 
 // Every case of the op, in all layouts, with one thread and with several.
 std::string check_op(const char* op, const OpTable& table, const std::vector<StoredCase>& cases,
-                     const std::vector<std::unique_ptr<Team>>& teams) {
+                     const std::vector<std::unique_ptr<Team>>& teams, bool alternates) {
     int count = 0;
     for (const StoredCase& c : cases) {
         if (c.op != op) continue;
         for (const auto& team : teams)
             for (const bool as_kernels_like : {false, true}) {
+                const bool is_turn = (count % 2 == 1) == ((team == teams.front()) == as_kernels_like);
+                if (alternates && !is_turn) continue;
                 const std::string wrong = replay(c, table, *team, as_kernels_like);
                 if (wrong.empty()) continue;
                 const std::string threads = std::to_string(team->count()) + " threads: ";
@@ -36,6 +39,7 @@ std::string check_op(const char* op, const OpTable& table, const std::vector<Sto
 int main(int count, char** arguments) {
     const std::vector<StoredCase> cases = read_cases(arguments[1]);
     const std::vector<std::string> tried(arguments + 2, arguments + count);
+    const bool alternates = std::find(tried.begin(), tried.end(), "--alternate") != tried.end();
     std::vector<std::unique_ptr<Team>> teams;
     for (const int threads : {1, 3}) teams.push_back(std::make_unique<Team>(threads));
     for (const OpTable* table : available_tables()) {
@@ -43,7 +47,7 @@ int main(int count, char** arguments) {
         if (std::find(tried.begin(), tried.end(), table->isa) != tried.end()) continue;
         for (int i = 0; i < table->num_ops && !cases.empty(); i++) {
             const char* op = table->ops[i].name;
-            printf("%s op:%s %s\n", table->isa, op, check_op(op, *table, cases, teams).c_str());
+            printf("%s op:%s %s\n", table->isa, op, check_op(op, *table, cases, teams, alternates).c_str());
         }
     }
 }

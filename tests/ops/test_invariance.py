@@ -19,7 +19,10 @@ from samebits.core.shapes import match_shape
 from samebits.ops import OPS, bind, call, make_inputs
 from samebits.ops.record import WEIGHTS, Op
 
-BATCHES = (1, 2, 3, 4, 8, 16, 33)
+BATCHES = (2, 3, 4, 8, 16, 33)
+# Rows that are computed alone, by their distance from the end of a batch: a batch has them at its ends and around its
+# powers of two, at other positions than the batch before.
+ALONE = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32)
 PAGED = (
     "paged_attention",
     "append_paged_kv_cache",
@@ -70,12 +73,13 @@ def test_a_row_alone_equals_the_row_in_any_batch(op, case):
         return list(results_of(op, copied(part)))
 
     shuffled = Stream(op.name + case.id).permutation(max(BATCHES)).tolist()
-    alone = {r: [as_bytes(x) for x in results([r])] for r in shuffled}
+    alone = {r: [as_bytes(x) for x in results([r])] for r in (shuffled[-1 - back] for back in ALONE)}
     for size in BATCHES:
         rows = shuffled[-size:]
         together = results(rows)
         for at, r in enumerate(rows):
-            assert [as_bytes(x[at : at + 1]) for x in together] == alone[r], f"row {r} of a batch of {size}"
+            if r in alone:
+                assert [as_bytes(x[at : at + 1]) for x in together] == alone[r], f"row {r} of a batch of {size}"
 
 
 @pytest.mark.parametrize("fmt", WEIGHTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import permutations
 from pathlib import Path
 
@@ -57,12 +58,20 @@ def receipts_of(llm: LLM, model_path: Path) -> list[Receipt]:
     return [*(r for r in found if r is not None), grammar_receipt(llm, model_path, "(ab|cd|[e-h]){4}")]
 
 
+@pytest.fixture(scope="module")
+def made_by(load: Load, model_path: Path) -> Callable[[str], list[bytes]]:
+    """The receipts of a backend's answers, made once."""
+    return cache(lambda name: [receipt.to_json() for receipt in receipts_of(load(model_path, name), model_path)])
+
+
 @pytest.mark.parametrize(("made_on", "checked_on"), BACKENDS)
-def test_what_one_backend_answers_another_confirms(load: Load, model_path: Path, made_on: str, checked_on: str) -> None:
+def test_what_one_backend_answers_another_confirms(
+    load: Load, model_path: Path, made_by: Callable[[str], list[bytes]], made_on: str, checked_on: str
+) -> None:
     available(made_on, checked_on)
-    made = receipts_of(load(model_path, made_on), model_path)
+    made = made_by(made_on)
     assert len(made) == 4
-    found = load(model_path, checked_on).replay([from_json(receipt.to_json()) for receipt in made])
+    found = load(model_path, checked_on).replay([from_json(data) for data in made])
     assert all(verdict.is_same for verdict in found), found
 
 
