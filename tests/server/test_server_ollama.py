@@ -65,7 +65,7 @@ def test_generate_goes_through_the_template_unless_it_is_raw(client: Any, server
 
 def test_streaming_is_the_default(server: Running) -> None:
     with server.client() as http:
-        reply = http.post("/api/chat", json={"model": NAME, "messages": HELLO, "options": {"num_predict": 2}})
+        reply = http.post("/api/chat", json={"model": NAME, "messages": HELLO, "options": GREEDY})
     assert reply.headers["content-type"] == "application/x-ndjson"
     assert len(reply.text.strip().splitlines()) >= 2
 
