@@ -72,13 +72,14 @@ def launches_of(op: Op, target: str, full: bool = False) -> tuple[list[Launch], 
     from samebits.backends.gpu.buffers import to_device
     from samebits.kernels.triton.lib.builds import TritonBuild, noting_launches
     from samebits.kernels.triton.lib.devices import DEFAULT_MULTIPROCESSORS, MEMORYLESS, DeviceFacts
-    from samebits.kernels.triton.table import triton_kernels
+    from samebits.kernels.triton.table import kernels_for
 
     failures: dict[str, str] = {}
-    with noting_launches(DeviceFacts(TARGETS[target], DEFAULT_MULTIPROCESSORS)) as builds:
+    facts = DeviceFacts(TARGETS[target], DEFAULT_MULTIPROCESSORS)
+    with noting_launches(facts) as builds:
         for case in cases_of(op, full):
             bound = bind(op, **make_inputs(op, case))
-            for kernel in chosen_kernels(triton_kernels(), op, bound):
+            for kernel in chosen_kernels(kernels_for(facts), op, bound):
                 given = {t.name: None for t in op.inputs}
                 given |= {name: to_device(x, MEMORYLESS) for name, x in bound.tensors.items()}
                 try:

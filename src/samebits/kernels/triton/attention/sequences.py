@@ -83,14 +83,12 @@ def refuse_counts(rows, length, fault_ptr, CAUSAL: tl.constexpr):
 
 @triton.jit
 def page_of(indices_ptr, entry, position, valid, page_size, num_pages, fault_ptr, TABLE: tl.constexpr):
-    """(page as int64, slot, readable) of positions of the sequence whose table starts at entry."""
+    """(page int64, slot int64, readable) of positions of the sequence whose table starts at entry."""
     nth = position // page_size
     page = entry + nth
     if TABLE:
         page = tl.load(indices_ptr + page, mask=valid, other=0)
     exists = (page >= 0) & (page < num_pages)
     fault_where(fault_ptr, BAD_PAGE, valid & (exists == 0))
-    slot = position - nth * page_size
-    if not TABLE:
-        slot = slot.to(tl.int64)  # a page is a whole sequence here
+    slot = (position - nth * page_size).to(tl.int64)  # a page may be a whole sequence
     return page.to(tl.int64), slot, valid & exists

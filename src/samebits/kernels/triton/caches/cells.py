@@ -27,7 +27,7 @@ def cell_of(
     token, batch_ptr, positions_ptr, last_ptr, indptr_ptr, indices_ptr, fault_ptr, num_sequences, num_entries,
     num_pages, page_size,
 ):  # fmt: skip
-    """(page int64, slot, whether to store) of a token. A sequence of -1 is padding, other wrong places are faults."""
+    """(page int64, slot int64, whether to store) of a token. A sequence of -1 is padding, other wrong places are faults."""
     sequence, position = tl.load(batch_ptr + token), tl.load(positions_ptr + token)
     known = (sequence >= 0) & (sequence < num_sequences)
     last = tl.load(last_ptr + sequence, mask=known, other=0)
@@ -47,7 +47,7 @@ def cell_of(
     fault_where(fault_ptr, NO_SEQUENCE, (known == 0) & (sequence != -1))
     fault_where(fault_ptr, OUTSIDE_SEQUENCE, known & (inside == 0))
     fault_where(fault_ptr, NO_PAGE, inside & (found == 0))
-    return tl.where(found, page, 0).to(tl.int64), position % page_size, found
+    return tl.where(found, page, 0).to(tl.int64), (position % page_size).to(tl.int64), found
 
 
 @triton.jit
@@ -131,13 +131,13 @@ def store_heads(
     cell = cache_ptr + page * page_stride + slot * slot_stride
     source = x_ptr + token * x_token
     if FORMAT != "q8_0" and FORMAT != "q4_0":
-        head = part * HEADS + tl.arange(0, HEADS)[:, None]
+        head = (part * HEADS + tl.arange(0, HEADS)[:, None]).to(tl.int64)
         e = tl.arange(0, BLOCKS * 32)[None, :]
         mask = found & (head < H) & (e < D)
         y = turned(source + head * x_head, e, mask, row_ptr, turns, R, INTERLEAVE)
         _store_plain(cell + head * head_stride, e, y, mask, fault_ptr)
     else:
-        head = part * HEADS + tl.arange(0, HEADS)[:, None]
+        head = (part * HEADS + tl.arange(0, HEADS)[:, None]).to(tl.int64)
         block = tl.arange(0, BLOCKS)[None, :]
         mask = found & (head < H) & (block * 32 < D)
         sources, head_ptrs = _per_element(source + head * x_head), cell + head * head_stride

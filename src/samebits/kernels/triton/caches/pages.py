@@ -105,7 +105,8 @@ def exchange_kernel(
     if SWAP:
         a, b = row % A, row // A
     mask = (row < A * B) & (column < width)
-    source = x_ptr + page // units * page_stride + page % units * unit_stride + a * a_stride + b * b_stride
+    source = x_ptr + page // units * page_stride + page % units * unit_stride
+    source += a.to(tl.int64) * a_stride + b.to(tl.int64) * b_stride
     x = tl.load(source + column, mask=mask)
     tl.store(y_ptr + (page * A * B + row) * width + column, x, mask=mask)
 

@@ -123,8 +123,9 @@ def conv_kernel(
     num_seqs, num_tokens, num_slots,
     J: tl.constexpr, SILU: tl.constexpr, TOKENS: tl.constexpr, CHANNELS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    inside, nth = channel < C, tl.program_id(1)
+    blocks = tl.cdiv(C, CHANNELS)
+    channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)
+    inside, nth = channel < C, tl.program_id(0) // blocks
     bias = tl.zeros([CHANNELS], tl.float32)
     if bias_ptr is not None:
         bias = tl.load(bias_ptr + channel, mask=inside, other=0.0)
@@ -163,8 +164,7 @@ def causal_conv(
     if y.numel() == 0:
         return y, carry
     x = x if x.stride(1) == 1 else x.contiguous()
-    grid = (cdiv(num_channels, CHANNELS), len(slots) + cdiv(num_tokens, TOKENS))
-    conv_kernel[grid](
+    conv_kernel[(cdiv(num_channels, CHANNELS) * (len(slots) + cdiv(num_tokens, TOKENS)),)](
         x, weight, carry, qo_indptr, positions, slots, bias, y, fault_word(x.device), x.stride(0), num_channels,
         len(slots), num_tokens, len(carry),
         weight.shape[1] - 1, activation == "silu", TOKENS, CHANNELS, num_warps=4, **chained(x.device), **UNFUSED,

@@ -175,9 +175,10 @@ def decode_kernel(
     num_seqs, num_tokens, num_slots,
     form, WIDTH: tl.constexpr, LEVELS: tl.constexpr, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    """Programs [columns of heads, sequences]; rows of the batch that are nobody's get zeros."""
-    blocks = (form.V + WIDTH - 1) // WIDTH
-    head, block, b = tl.program_id(0) // blocks, tl.program_id(0) % blocks, tl.program_id(1)
+    """Programs: columns of heads, of one sequence after another; rows of the batch that are nobody's get zeros."""
+    blocks: tl.constexpr = (form.V + WIDTH - 1) // WIDTH
+    b, part = tl.program_id(0) // (form.HEADS * blocks), tl.program_id(0) % (form.HEADS * blocks)
+    head, block = (part // blocks).to(tl.int64), part % blocks
     start, count, slot, first = run_of(
         b, batch.qo_ptr, batch.positions_ptr, batch.slots_ptr, num_tokens, num_slots, fault_ptr, FAULTS
     )
@@ -191,8 +192,7 @@ def decode_kernel(
         row += num_seqs
     total = 0.0
     if count == 1:
-        program = b.to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
-        scratch = scratch_ptr + program * (NEW_U + WIDTH)
+        scratch = scratch_ptr + tl.program_id(0).to(tl.int64) * (NEW_U + WIDTH)
         total = decode_one(
             q, k, v, out_ptr, skip_ptr, gating, memory, scratch, scale, start.to(tl.int64), slot, first, head, block,
             form, WIDTH, LEVELS,

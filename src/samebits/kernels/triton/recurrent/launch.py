@@ -145,9 +145,9 @@ def launch(call: Call) -> None:
             scratch = floats(grid[0] * grid[1], CHUNK.value, columns)
             prefill_kernel[grid](**prefill, turned_ptr=turned, WIDTH=columns, zero=0, scratch_ptr=scratch, **common)
     columns = min(DECODE_COLUMNS, max(8, power_of_two(value_dim)))
-    grid = (num_heads * cdiv(value_dim, columns), num_seqs)
-    decode_kernel[grid](
+    programs = num_heads * cdiv(value_dim, columns) * num_seqs
+    decode_kernel[(programs,)](
         q=_rows(q), k=_rows(k), **outputs, gating=call.gating, scale=call.scale,
-        scratch_ptr=floats(grid[0] * grid[1], NEW_U.value + columns), WIDTH=columns, LEVELS=levels,
+        scratch_ptr=floats(programs, NEW_U.value + columns), WIDTH=columns, LEVELS=levels,
         num_warps=DECODE_WARPS, **common,
     )  # fmt: skip

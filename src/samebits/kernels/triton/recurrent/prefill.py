@@ -118,7 +118,7 @@ def prefill_kernel(
 ):  # fmt: skip
     """Programs [columns of heads, sequences]: WIDTH columns of one head, for every so-manieth long sequence."""
     blocks = (form.V + WIDTH - 1) // WIDTH
-    head, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    head, block = (tl.program_id(0) // blocks).to(tl.int64), tl.program_id(0) % blocks
     column = (block * WIDTH + tl.arange(0, WIDTH))[None, :]
     inside = column < form.V
     program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)

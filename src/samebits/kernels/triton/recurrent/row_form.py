@@ -70,7 +70,7 @@ class Form(NamedTuple):
 
 @triton.jit
 def key_head(head, form):
-    """The key head of a value head."""
+    """The key head of a value head, int64 as that is."""
     return head % form.KEY_HEADS if form.TILED else head // (form.HEADS // form.KEY_HEADS)
 
 

@@ -111,7 +111,7 @@ def prefill_tensor_cores(
 ):  # fmt: skip
     """Programs [columns of heads, sequences]: WIDTH columns of one head, for every so-manieth long sequence."""
     blocks: tl.constexpr = form.V // WIDTH
-    head = tl.program_id(0) // blocks
+    head = (tl.program_id(0) // blocks).to(tl.int64)
     column = tl.program_id(0) % blocks * WIDTH + tl.arange(0, WIDTH)
     nth = tl.program_id(1)
     b = nth_long(nth, batch.qo_ptr, num_seqs)
@@ -123,22 +123,21 @@ def prefill_tensor_cores(
         state_ptrs = state_of(memory, slot, head, form) + tl.arange(0, form.K)[None, :] * form.V + column[:, None]
         state = tl.load(state_ptrs, mask=(count > 0) & (first > 0), other=0.0)
         num_chunks = tl.where(count > 0, (first % CHUNK + count + CHUNK - 1) // CHUNK, 0)
-        record = record_ptr + (piece_of(start, b, 0) * form.HEADS + head) * RECORD_LEN
         if EMULATE:  # the interpreter's `range` takes no bounds from memory
             chunk = 0
             while chunk < num_chunks:
                 low, high, base = chunk_rows(start, count, first, chunk)
+                record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
                 state = chunk_step(
-                    state, scaled_ptr, k, v, out_ptr, memory, record + chunk * (form.HEADS * RECORD_LEN), slot, low,
-                    high, base, head, column, form, EMULATE,
+                    state, scaled_ptr, k, v, out_ptr, memory, record, slot, low, high, base, head, column, form, EMULATE,
                 )  # fmt: skip
                 chunk += 1
         else:
             for chunk in tl.range(0, num_chunks, num_stages=STAGES):
                 low, high, base = chunk_rows(start, count, first, chunk)
+                record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
                 state = chunk_step(
-                    state, scaled_ptr, k, v, out_ptr, memory, record + chunk * (form.HEADS * RECORD_LEN), slot, low,
-                    high, base, head, column, form, EMULATE,
+                    state, scaled_ptr, k, v, out_ptr, memory, record, slot, low, high, base, head, column, form, EMULATE,
                 )  # fmt: skip
         tl.store(state_ptrs, settle(state), mask=count > 0)
         nth += tl.num_programs(1)

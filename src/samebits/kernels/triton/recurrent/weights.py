@@ -54,7 +54,7 @@ def gates_of_rows(gating, record, ring_g, ring_row, token, row, low, high, head,
     g, strength = gates_of(gating, token, head, (row >= low) & (row < high), form)
     tl.store(record + GATES + row, g)
     gates = tl.load(ring_g + row * ring_row, mask=row < low, other=0.0)
-    total = tl.load(ring_g + (low - 1) * ring_row, mask=low > 0, other=0.0)
+    total = tl.load(ring_g + (low - 1).to(tl.int64) * ring_row, mask=low > 0, other=0.0)
     tl.debug_barrier()
     for t in tl.static_range(CHUNK):
         total = tl.where((t >= low) & (t < high), settle(total + tl.load(record + GATES + t)), total)
@@ -115,7 +115,7 @@ def weights_kernel(
 ):  # fmt: skip
     """Programs [parts of key heads, chunks]: SHARE value heads of one key head, of every so-manieth chunk."""
     parts = (form.HEADS // form.KEY_HEADS + SHARE - 1) // SHARE
-    key, part, nth = tl.program_id(0) // parts, tl.program_id(0) % parts, tl.program_id(1)
+    key, part, nth = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts, tl.program_id(1)
     b, chunk = nth_chunk(nth, batch.qo_ptr, batch.positions_ptr, num_seqs, num_tokens)
     wait_for_previous(CHAINED)
     while b < num_seqs:

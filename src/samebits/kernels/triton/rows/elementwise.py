@@ -13,7 +13,7 @@ from samebits.kernels.triton.lib.chaining import chained, wait_for_previous
 from samebits.kernels.triton.lib.elementary import sigmoid, soft_capped
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import load_wide, row_start, rows_of, store_narrow
-from samebits.kernels.triton.lib.sizes import cdiv
+from samebits.kernels.triton.lib.sizes import LARGEST_INT32, cdiv
 from samebits.kernels.triton.lib.tensors import DTYPES
 
 BLOCK = 1024  # elements of a program, of one row
@@ -21,7 +21,7 @@ BLOCK = 1024  # elements of a program, of one row
 
 @triton.jit
 def place(K, num_blocks, BLOCK: tl.constexpr):
-    """(row int64, columns [BLOCK]) of this program: rows one after another, each in blocks."""
+    """(row int64, columns [BLOCK]) of this program: rows one after another, each in blocks of fewer than 2^31."""
     program = tl.program_id(0)
     row = (program // num_blocks).to(tl.int64)
     return row, program % num_blocks * BLOCK + tl.arange(0, BLOCK)
@@ -62,8 +62,9 @@ def unary_kernel(
 
 
 def flat(*tensors: torch.Tensor) -> bool:
-    """Whether all are dense and of one shape, so that they are one long row."""
-    return all(x.is_contiguous() and x.shape == tensors[0].shape for x in tensors)
+    """Return whether all are dense, of one shape and short enough for int32 columns, so that they are one long row."""
+    dense = all(x.is_contiguous() and x.shape == tensors[0].shape for x in tensors)
+    return dense and tensors[0].numel() <= LARGEST_INT32
 
 
 def _binary(x: torch.Tensor, y: torch.Tensor, kind: str) -> torch.Tensor:

@@ -57,7 +57,7 @@ def rope_heads(
     D: tl.constexpr, WIDTH: tl.constexpr, R: tl.constexpr, INTERLEAVE: tl.constexpr, HEADS: tl.constexpr,
 ):  # fmt: skip
     """HEADS heads of a token, turned, into y [T, H, D]."""
-    head = part * HEADS + tl.arange(0, HEADS)[:, None]
+    head = (part * HEADS + tl.arange(0, HEADS)[:, None]).to(tl.int64)
     e = tl.arange(0, WIDTH)[None, :]
     mask = (head < H) & (e < D)
     y = turned(x_ptr + token * x_token + head * x_head, e, mask, row_ptr, turns, R, INTERLEAVE)

@@ -197,7 +197,7 @@ def decode(
         acc, m, total = walk(
             tl.zeros([BLOCK_M, BLOCK_D], tl.float32), tl.full([BLOCK_M], NEG_INF, tl.float32),
             tl.zeros([BLOCK_M], tl.float32), query,
-            k + head * head_stride, v + head * head_stride, length - count + row // GROUP,
+            k + head.to(tl.int64) * head_stride, v + head.to(tl.int64) * head_stride, length - count + row // GROUP,
             begin, start, tl.minimum(start + taken * BLOCK_N, length), length,
             entry, kv_indices, num_pages, page_stride, slot_stride, scale, cap, window,
             D, BLOCK_D, BLOCK_N, PAGE, HAS_TABLE, CAUSAL, WINDOW, CAP, True, STAGES, EMULATE,

@@ -49,7 +49,8 @@ def prefill(
         )
         q_position = length - count + row // GROUP
         begin, clear, stop = seen_by(tile, count, length, window, BLOCK_M, BLOCK_N, GROUP, CAUSAL, WINDOW)
-        keys, values = k + head * head_stride, v + head * head_stride
+        far = head.to(tl.int64) * head_stride
+        keys, values = k + far, v + far
         acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
         m = tl.full([BLOCK_M], NEG_INF, tl.float32)
         total = tl.zeros([BLOCK_M], tl.float32)

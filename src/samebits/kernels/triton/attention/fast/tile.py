@@ -124,7 +124,7 @@ def load_queries(
     """The tile's queries [rows, BLOCK_D] in the keys' type, zeros outside; one that this cannot be is a fault."""
     d = tl.arange(0, BLOCK_D)
     inside = (row < num_rows)[:, None] & (d < D)[None, :]
-    start = (first + row // GROUP).to(tl.int64) * q_token + (head * GROUP + row % GROUP) * q_head
+    start = (first + row // GROUP).to(tl.int64) * q_token + (head * GROUP + row % GROUP).to(tl.int64) * q_head
     x = tl.load(q + start[:, None] + d[None, :], mask=inside, other=0.0)
     operand = narrow(widen(x), dtype)
     good = in_range(widen(operand), "bf16" if dtype == tl.bfloat16 else "f16")

@@ -113,7 +113,7 @@ def decode(
         acc, sums, m = nothing_seen(BLOCK_M, BLOCK_D, 2 * BLOCK_M)
         total, total_sums, total_m, acc, sums, m = walk(
             total, total_sums, total_m, acc, sums, m, query,
-            k + head * head_stride, v + head * head_stride, length - count + row // GROUP,
+            k + head.to(tl.int64) * head_stride, v + head.to(tl.int64) * head_stride, length - count + row // GROUP,
             begin, first_block, end, length,
             entry, kv_indices, num_pages, page_stride, slot_stride, scale, cap, window,
             D, BLOCK_D, BLOCK_N, PAGE, HAS_TABLE, CAUSAL, WINDOW, CAP, True, STAGES, EMULATE,

@@ -42,7 +42,8 @@ def prefill(
         )
         q_position = length - count + row // GROUP
         begin, clear, stop = seen_by(tile, count, length, window, BLOCK_M, BLOCK_N, GROUP, CAUSAL, WINDOW)
-        keys, values = k + head * head_stride, v + head * head_stride
+        far = head.to(tl.int64) * head_stride
+        keys, values = k + far, v + far
         total, total_sums, total_m = nothing_seen(BLOCK_M, BLOCK_D, 16)
         acc, sums, m = nothing_seen(BLOCK_M, BLOCK_D, 16)
         if not WINDOW:

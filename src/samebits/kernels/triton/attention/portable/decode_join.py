@@ -29,8 +29,8 @@ def add_cuts(o_ptr, l_ptr, cut, stop, HEADS: tl.constexpr, V_DIM: tl.constexpr, 
         p = ()
         for i in tl.static_range(AT_ONCE):  # all on their way before the first is used
             there = cut + i < stop
-            o += (tl.load(o_ptr + (cut + i) * HEADS * V_DIM + column, mask=there & (column < V_DIM), other=0.0),)
-            p += (tl.load(l_ptr + (cut + i) * 2 * HEADS + one, mask=there & (one == 0), other=0.0),)
+            o += (tl.load(o_ptr + (cut + i).to(tl.int64) * (HEADS * V_DIM) + column, mask=there & (column < V_DIM), other=0.0),)
+            p += (tl.load(l_ptr + (cut + i).to(tl.int64) * (2 * HEADS) + one, mask=there & (one == 0), other=0.0),)
         for i in tl.static_range(AT_ONCE):
             out = out + o[i]
             total = total + p[i]
@@ -59,7 +59,7 @@ def decode_join(
     if rows == 1:
         first, tiles = decode_tiles(rows, length, window, WINDOW)
         cut = first // (CUT // RUN)
-        slot = (number // HEADS).to(tl.int64) * num_slots + entry * page_size // CUT + seq
+        slot = (number // HEADS).to(tl.int64) * num_slots + entry.to(tl.int64) * page_size // CUT + seq
         o_base = o_ptr + (slot * HEADS + number % HEADS) * V_DIM
         l_base = l_ptr + slot * 2 * HEADS + number % HEADS
         out, total = add_cuts(o_base, l_base, cut, tl.cdiv(length, CUT), HEADS, V_DIM, V_PAD)

@@ -223,13 +223,13 @@ def decode_scores(
             wait_for_previous(CHAINED)
             q = ()
             for g in tl.static_range(HEADS):
-                q_base = q_ptr + row.to(tl.int64) * q_row + (part * HEADS + g) * q_head
+                q_base = q_ptr + row.to(tl.int64) * q_row + (part * HEADS + g).to(tl.int64) * q_head
                 q += (query_runs(q_base, lane, D, FORMAT, fault_ptr),)
             slopes = lane
             if SLOPES:
                 slopes = tl.load(slopes_ptr + part * HEADS + lane, mask=lane < HEADS, other=0.0)
-            s_base = s_ptr + (part.to(tl.int64) * num_tiles + entry * page_size // RUN + seq) * (RUN * H_PAD)
-            k_base = k_ptr + part * HEADS // GROUP * k_head
+            s_base = s_ptr + (part.to(tl.int64) * num_tiles + entry.to(tl.int64) * page_size // RUN + seq) * (RUN * H_PAD)
+            k_base = k_ptr + (part * HEADS // GROUP).to(tl.int64) * k_head
             low = 0
             if WINDOW:
                 low = length - 1 - window
@@ -252,7 +252,7 @@ def decode_scores(
                         page_size, TABLE, WINDOW, CAP, SLOPES, HEADS, H_PAD, K_SLOT, D, D_PAD, FORMAT, SHUFFLE,
                     )  # fmt: skip
             fault_where(fault_ptr, BAD_SCORE, wrong)
-            stretch = tl.program_id(0) + seq * NUM_PARTS + part
+            stretch = tl.program_id(0) + seq.to(tl.int64) * NUM_PARTS + part
             tl.store(max_ptr + stretch * HEADS + heads, tl.max(largest, axis=0), mask=heads < HEADS)
             at += last - first
     if tl.program_id(0) == 0:  # so the grid ends after the one before it, also where nothing was to do

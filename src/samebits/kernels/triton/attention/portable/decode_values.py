@@ -301,13 +301,13 @@ def decode_values(
                 low = length - 1 - window
             stop_cut = tl.minimum((cut + 1) * CUT, length)
             run = cut * CUT + tl.arange(0, RUNS) * RUN
-            v_base = v_ptr + part * HEADS // GROUP * v_head
+            v_base = v_ptr + (part * HEADS // GROUP).to(tl.int64) * v_head
             values = load_values(
                 v_base, indices_ptr, entry, run, low, stop_cut, v_page, num_pages, fault_ptr,
                 page_size, TABLE, WINDOW, V_SLOT, V_DIM, V_PAD,
             )  # fmt: skip
             wait_for_previous(CHAINED)
-            s_base = s_ptr + (part.to(tl.int64) * num_tiles + entry * page_size // RUN + seq) * (RUN * H_PAD)
+            s_base = s_ptr + (part.to(tl.int64) * num_tiles + entry.to(tl.int64) * page_size // RUN + seq) * (RUN * H_PAD)
             scores = load_scores(s_base, run, low, stop_cut, HEADS, H_PAD)
             numbered = seq * NUM_PARTS + part
             first_stretch = (tiles_before * NUM_PARTS + part * tiles) // k_share + numbered
@@ -315,7 +315,7 @@ def decode_values(
             largest = largest_of(
                 max_ptr, sinks_ptr, part, first_stretch, stop_stretch, SINKS, HEADS, H_PAD, 1 if RUNS == 1 else 4
             )
-            slot = part.to(tl.int64) * num_slots + entry * page_size // CUT + seq + cut
+            slot = part.to(tl.int64) * num_slots + entry.to(tl.int64) * page_size // CUT + seq + cut
             o_slot, l_slot = o_ptr + slot * HEADS * V_DIM, l_ptr + slot * 2 * HEADS
             if RUNS == 1:
                 walk_cut(
@@ -327,7 +327,7 @@ def decode_values(
                 total = tl.zeros([RUNS, 32], tl.float32)
                 weights, total = weights_of(scores, largest, total, FORMAT, H_PAD, SHUFFLE)
                 runs = sums_of_runs(values, weights, HEADS, H_PAD, V_PAD // 32, SHUFFLE)
-                mine = x_ptr + tl.program_id(0) * (RUN * HEADS * (V_PAD + 1))
+                mine = x_ptr + tl.program_id(0).to(tl.int64) * (RUN * HEADS * (V_PAD + 1))
                 add_runs(mine, runs, total, o_slot, l_slot, HEADS, H_PAD, V_DIM, V_PAD)
             tl.store(l_slot + HEADS + lane, largest, mask=lane < HEADS)
             at += 1

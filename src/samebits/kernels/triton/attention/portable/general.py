@@ -118,7 +118,7 @@ def attend_general(
     """Grid (rows of q, KV heads * chunks of ROWS query heads). MANY: only sequences with several queries."""
     token = tl.program_id(0)
     CHUNKS: tl.constexpr = (GROUP + ROWS - 1) // ROWS
-    head = tl.program_id(1) // CHUNKS
+    head = (tl.program_id(1) // CHUNKS).to(tl.int64)
     nth = tl.program_id(1) % CHUNKS * ROWS + tl.arange(0, ROWS)
     real = nth < GROUP
     heads = head * GROUP + nth

@@ -115,7 +115,7 @@ def attend_tile(
     column = tl.arange(0, tile.V_PAD)
     query = nth * QUERIES + row // HEADS
     real = (row < QUERIES * HEADS) & (query < rows)
-    q_heads = part * HEADS + row % HEADS
+    q_heads = (part * HEADS + row % HEADS).to(tl.int64)
     q_positions = length - rows + query
     q_ptrs = queries.ptr + (first + query).to(tl.int64) * queries.row + q_heads * queries.head
     refuse_queries(q_ptrs, real, heads.D, tile.SLICES * 16, keys.FORMAT, fault_ptr)
@@ -136,7 +136,7 @@ def attend_tile(
         sinks = tl.load(logits.sinks_ptr + q_heads, mask=real, other=NEG_INF)
         fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
         largest = sinks
-    asked, sequence = (q_ptrs, real, slopes, q_positions), (entry, length, part * HEADS // heads.GROUP)
+    asked, sequence = (q_ptrs, real, slopes, q_positions), (entry, length, (part * HEADS // heads.GROUP).to(tl.int64))
     tl.debug_barrier()
     largest = tile_maxima(
         largest, asked, sequence, start, stop, s_rows, room, keys, tables, logits, num_pages, window, zero, fault_ptr,

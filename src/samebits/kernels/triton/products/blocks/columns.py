@@ -9,9 +9,7 @@ from samebits.kernels.triton.lib.tensors import Tiled
 from samebits.kernels.triton.lib.weights import tiled_bytes
 
 
-def with_columns(
-    codes: torch.Tensor, scales: torch.Tensor, weight: Tiled
-) -> tuple[torch.Tensor, torch.Tensor, Tiled]:
+def with_columns(codes: torch.Tensor, scales: torch.Tensor, weight: Tiled) -> tuple[torch.Tensor, torch.Tensor, Tiled]:
     """Return the operands of a product, int8 blocks [T, K] and a weight [..., N, K], with K of at least one block.
 
     Operands without columns get one block of zeros, whose term is +0: kernels need no case of their own.

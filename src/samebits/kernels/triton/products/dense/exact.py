@@ -11,6 +11,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.grids import folded, folded_program
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
@@ -70,7 +71,7 @@ def _gemm(
     BN: tl.constexpr,
 ):
     row = tl.program_id(0) * BN + tl.arange(0, BN)
-    token = tl.program_id(1) * BT + tl.arange(0, BT)
+    token = folded_program() * BT + tl.arange(0, BT)
     x_row = x_ptr + token.to(tl.int64) * stride_x
     w_row = w_ptr + row.to(tl.int64) * stride_w
     y, refused = tile_sum(x_row, w_row, token < num_tokens, row < N, K)
@@ -91,8 +92,7 @@ def gemm_exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
     if num_tokens <= MOST_TOKENS or (num_tokens * n <= MOST_ALONE and not INTERPRETED):
         gemv_exact(x, weight, bias, y)
         return y
-    grid = (cdiv(n, TILE_ROWS), cdiv(num_tokens, TILE_TOKENS))
-    _gemm[grid](
+    _gemm[folded(cdiv(n, TILE_ROWS), cdiv(num_tokens, TILE_TOKENS))](
         x,
         weight,
         bias,

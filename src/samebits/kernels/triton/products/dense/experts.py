@@ -12,6 +12,7 @@ import triton.language as tl
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.chaining import chained, reads_integers_late, wait_for_previous
 from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.grids import folded, folded_program
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow, widen
 from samebits.kernels.triton.lib.settling import settle
@@ -63,9 +64,10 @@ def _expert_tiles(
 ):  # fmt: skip
     """BN rows of an expert times BT of its pairs; programs are (rows, tile of pairs)."""
     wait_for_previous(CHAINED)
-    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
+    tile = folded_program()
+    if (tl.program_id(0) == 0) & (tile == 0):
         check_indptr(indptr_ptr, fault_ptr, num_pairs, EXPERTS, BOUND, BAD_INDPTR)
-    expert, first, stop = segment_tile(indptr_ptr, tl.program_id(1), EXPERTS, BOUND, BT)
+    expert, first, stop = segment_tile(indptr_ptr, tile, EXPERTS, BOUND, BT)
     if expert < EXPERTS:
         place = first + tl.arange(0, BT)
         inside = (place >= 0) & (place < tl.minimum(stop, num_pairs))
@@ -108,5 +110,5 @@ def expert_gemm_exact(
         return y
     # every expert may end in a tile that is not full, and no tile is empty
     tiles = min(num_pairs, num_pairs // TILE_TOKENS + num_experts)
-    _expert_tiles[(cdiv(n, TILE_ROWS), tiles)](*given, BT=TILE_TOKENS, BN=TILE_ROWS, num_warps=4, **constants)
+    _expert_tiles[folded(cdiv(n, TILE_ROWS), tiles)](*given, BT=TILE_TOKENS, BN=TILE_ROWS, num_warps=4, **constants)
     return y

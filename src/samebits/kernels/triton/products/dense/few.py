@@ -105,8 +105,9 @@ def _gemv(
     V: tl.constexpr,
 ):
     """R rows of the weight times one token."""
-    row = tl.program_id(0) * R + tl.arange(0, R)
-    token = tl.program_id(1).to(tl.int64)
+    blocks = tl.cdiv(N, R)
+    row = tl.program_id(0) % blocks * R + tl.arange(0, R)
+    token = (tl.program_id(0) // blocks).to(tl.int64)
     y, refused = row_dots(x_ptr + token * stride_x, w_ptr + row.to(tl.int64) * stride_w, row < N, K, R, V)
     if bias_ptr is not None:
         y = settle(y) + widen(tl.load(bias_ptr + row, mask=row < N, other=0.0))
@@ -118,7 +119,7 @@ def gemv_exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
     """y [T, N] from x [T, K] and a weight [N, K] in f32, f16 or bf16; neither T nor N is 0."""
     num_tokens, k = x.shape
     n = weight.shape[0]
-    _gemv[(cdiv(n, ROWS), num_tokens)](
+    _gemv[(cdiv(n, ROWS) * num_tokens,)](
         x,
         weight,
         bias,

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault, fault_word
+from samebits.kernels.triton.lib.grids import folded, folded_program
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
@@ -40,7 +41,7 @@ def _grouped(
     BT: tl.constexpr,
     BN: tl.constexpr,
 ):
-    segment, first, end = segment_tile(indptr_ptr, tl.program_id(1), SEGMENTS, BOUND, BT)
+    segment, first, end = segment_tile(indptr_ptr, folded_program(), SEGMENTS, BOUND, BT)
     if segment < SEGMENTS:
         group = segment
         if indices_ptr is not None:
@@ -72,7 +73,7 @@ def grouped_gemm_exact(
     bt, bn = 16, 64
     # Every segment ends in at most one tile that is not full.
     tiles = min(num_tokens, num_tokens // bt + segments)
-    _grouped[(cdiv(n, bn), tiles)](
+    _grouped[folded(cdiv(n, bn), tiles)](
         x,
         weight,
         seg_indptr,

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.grids import folded, folded_program
 from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.rows import store_narrow
 from samebits.kernels.triton.lib.sizes import cdiv
@@ -20,10 +21,11 @@ def _head_gemm(
     x_ptr, w_ptr, y_ptr, fault_ptr, code, num_tokens, N, stride_x, x_head, stride_w, w_head,
     HEADS: tl.constexpr, K: tl.constexpr, BT: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Programs are (rows of a matrix, head, tokens)."""
-    row = tl.program_id(0) * BN + tl.arange(0, BN)
-    head = tl.program_id(1).to(tl.int64)
-    token = (tl.program_id(2) * BT + tl.arange(0, BT)).to(tl.int64)
+    """Programs are (head and rows of its matrix, tokens)."""
+    blocks = tl.cdiv(N, BN)
+    row = tl.program_id(0) % blocks * BN + tl.arange(0, BN)
+    head = (tl.program_id(0) // blocks).to(tl.int64)
+    token = (folded_program() * BT + tl.arange(0, BT)).to(tl.int64)
     x_row = x_ptr + token * stride_x + head * x_head
     w_row = w_ptr + head * w_head + row.to(tl.int64) * stride_w
     y, refused = tile_sum(x_row, w_row, token < num_tokens, row < N, K)
@@ -39,8 +41,7 @@ def head_gemm_exact(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     if y.numel() == 0:
         return y
     x = x if x.stride(-1) == 1 else x.contiguous()
-    grid = (cdiv(n, TILE_ROWS), num_heads, cdiv(num_tokens, TILE_TOKENS))
-    _head_gemm[grid](
+    _head_gemm[folded(cdiv(n, TILE_ROWS) * num_heads, cdiv(num_tokens, TILE_TOKENS))](
         x, weight, y, fault_word(x.device), operand_fault("head_gemm", weight.dtype), num_tokens, n,
         x.stride(0), x.stride(1), weight.stride(1), weight.stride(0),
         HEADS=num_heads, K=k, BT=TILE_TOKENS, BN=TILE_ROWS, num_warps=2, **UNFUSED,

@@ -193,7 +193,8 @@ def walk_sequence(
             low_2, high_2, base_2 = chunk_rows(start, count, first, chunk)
             copy_chunk(
                 shared_ptr, memory, K_AT + chunk % 2 * TILE_BYTES, scaled_ptr, k, v, slots,
-                records + chunk * (form.HEADS * RECORD_LEN), slot, low_2, high_2, base_2, head, column, form, WIDTH,
+                records + (tl.zeros([], tl.int64) + chunk) * (form.HEADS * RECORD_LEN), slot, low_2, high_2, base_2,
+                head, column, form, WIDTH,
             )  # fmt: skip
         if high == CHUNK:
             state = moved_state(shared_ptr, state, thread, fade, k_at, memory + FADED_AT, LANES)
@@ -211,7 +212,7 @@ def prefill_registers(
     scaled_ptr: q as weights.py leaves it, scaled. memory: states and rings.
     """
     blocks: tl.constexpr = form.V // WIDTH
-    head, block, nth = tl.program_id(0) // blocks, tl.program_id(0) % blocks, tl.program_id(1)
+    head, block, nth = (tl.program_id(0) // blocks).to(tl.int64), tl.program_id(0) % blocks, tl.program_id(1)
     b = nth_long(nth, batch.qo_ptr, num_seqs)
     shared = shared_memory(tl.arange(0, THREADS))
     wait_for_previous(CHAINED)

@@ -108,7 +108,7 @@ def gates_of_chunk(shared_ptr, memory, gating, slots, slot, low, high, base, hea
     g, strength = gates_of(gating, base + row, head, is_new, form)
     ring_row, _, _, ring_g = ring_of(slots, slot, head, form)
     gates = load_per_thread(ring_g + row * ring_row, row < low)
-    total = tl.load(ring_g + (low - 1) * ring_row, mask=low > 0, other=0.0) + row * 0.0
+    total = tl.load(ring_g + (low - 1).to(tl.int64) * ring_row, mask=low > 0, other=0.0) + row * 0.0
     store_shared(shared_ptr, memory + GATES_AT + row * 4, g)
     tl.debug_barrier()
     for t in tl.static_range(CHUNK):
@@ -169,7 +169,7 @@ def weights_registers(
     form, FAULTS: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """Programs [key heads, chunks]: the records of every so-manieth chunk."""
-    key, nth = tl.program_id(0), tl.program_id(1)
+    key, nth = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b, chunk = nth_chunk(nth, batch.qo_ptr, batch.positions_ptr, num_seqs, num_tokens)
     shared = shared_memory(tl.arange(0, THREADS))
     wait_for_previous(CHAINED)

@@ -74,9 +74,9 @@ def attend_registers(
             )
             refuse_counts(rows, length, fault_ptr, logits.CAUSAL)
             part = item % NUM_PARTS
-            head = part * HEADS // heads.GROUP
+            head = (part * HEADS // heads.GROUP).to(tl.int64)
             tile = (nth_tile * QUERIES, rows)
-            q_ptr = queries.ptr + first.to(tl.int64) * queries.row + part * HEADS * queries.head
+            q_ptr = queries.ptr + first.to(tl.int64) * queries.row + part.to(tl.int64) * HEADS * queries.head
             k_cells = (keys.ptr + head * keys.head, keys.page, keys.slot)
             v_cells = (values.ptr + head * values.head, values.page, values.slot)
             table = (tables.indices_ptr, entry, num_pages)

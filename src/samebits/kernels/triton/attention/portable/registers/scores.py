@@ -91,7 +91,7 @@ def fill_queries(shared_ptr, to, queries, tile, HEADS: tl.constexpr, D: tl.const
         row = thread // 16 + 8 * j
         query = first + row // HEADS
         real = (row < M // HEADS * HEADS) & (query < rows)
-        at = q_ptr + query.to(tl.int64) * q_row + row % HEADS * q_head + piece * 8
+        at = q_ptr + query.to(tl.int64) * q_row + (row % HEADS).to(tl.int64) * q_head + piece * 8
         q = load_columns(at, real & (piece * 8 < D))
         words = ()
         for n in tl.static_range(4):

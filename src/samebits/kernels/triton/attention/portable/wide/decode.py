@@ -21,8 +21,8 @@ AT_ONCE = tl.constexpr(16)
 
 @triton.jit
 def first_slot(entry, seq, tables, SIZE: tl.constexpr):
-    """Where the slots of SIZE positions of a sequence begin."""
-    return entry * tables.page_size // SIZE + seq
+    """Where the slots of SIZE positions of a sequence begin, int64."""
+    return entry.to(tl.int64) * tables.page_size // SIZE + seq
 
 
 @triton.jit
@@ -63,19 +63,19 @@ def wide_decode_scores(
         seq, seq >= 0, tables.qo_ptr, tables.last_ptr, tables.indptr_ptr, num_entries, num_tokens, tables.page_size,
         fault_ptr, tables.PAGED,
     )  # fmt: skip
-    start = (slot - first_slot(entry, seq, tables, N)) * N
+    start = (slot - first_slot(entry, seq, tables, N)).to(tl.int32) * N
     from_start, _ = decode_range(rows, length, window, logits.WINDOW)
     if (rows == 1) & (start < length) & (start >= from_start):
         row = tl.arange(0, M)
         real = row < heads.HEADS
-        q_heads = part * heads.HEADS + row
+        q_heads = (part * heads.HEADS + row).to(tl.int64)
         q_ptrs = queries.ptr + first.to(tl.int64) * queries.row + q_heads * queries.head
         if start == from_start:
             refuse_wide_queries(q_ptrs, real, heads.D, keys.FORMAT, fault_ptr)
         slopes, _sinks = row_extras(logits, q_heads, real)
         asked = (q_ptrs, real, slopes, row * 0 + length - 1)
         at = tl.arange(0, N)
-        sequence = (entry, length, part * heads.HEADS // heads.GROUP)
+        sequence = (entry, length, (part * heads.HEADS // heads.GROUP).to(tl.int64))
         s = wide_scores(asked, sequence, start + at, keys, tables, logits, num_pages, window, zero, fault_ptr, heads.D)
         s_row = s_ptr + (part * M + row).to(tl.int64) * (num_tiles * N) + slot * N
         tl.store(s_row[:, None] + at[None, :], s)
@@ -111,7 +111,7 @@ def wide_decode_values(
         seq, seq >= 0, tables.qo_ptr, tables.last_ptr, tables.indptr_ptr, num_entries, num_tokens, tables.page_size,
         fault_ptr, tables.PAGED,
     )  # fmt: skip
-    cut = (slot - first_slot(entry, seq, tables, CUT)) * CUT
+    cut = (slot - first_slot(entry, seq, tables, CUT)).to(tl.int32) * CUT
     from_start, low = decode_range(rows, length, window, logits.WINDOW)
     if (rows == 1) & (cut < length) & (cut >= from_start):
         row = tl.arange(0, M)
@@ -126,7 +126,7 @@ def wide_decode_values(
         shift = tl.where(largest == NEG_INF, 0.0, largest)
         s_row = s_ptr + (part * M + row).to(tl.int64) * (num_tiles * N) + tiles * N + cut
         column = piece * COLUMNS + tl.arange(0, COLUMNS)
-        sequence = (entry, length, part * heads.HEADS // heads.GROUP)
+        sequence = (entry, length, (part * heads.HEADS // heads.GROUP).to(tl.int64))
         out, total = add_cut(
             s_row[:, None] + tl.arange(0, RUN)[None, :], sequence, shift, cut, low, tl.minimum(cut + CUT, length),
             column, values, tables, num_pages, zero, fault_ptr, M, heads.V_DIM,

@@ -76,7 +76,7 @@ def attend_wide_tile(
     row = tl.arange(0, tile.M)
     query = nth * QUERIES + row // HEADS
     real = (row < QUERIES * HEADS) & (query < rows)
-    q_heads = part * HEADS + row % HEADS
+    q_heads = (part * HEADS + row % HEADS).to(tl.int64)
     q_ptrs = queries.ptr + (first + query).to(tl.int64) * queries.row + q_heads * queries.head
     refuse_wide_queries(q_ptrs, real, heads.D, keys.FORMAT, fault_ptr)
     start = 0
@@ -90,7 +90,7 @@ def attend_wide_tile(
     slopes, sinks = row_extras(logits, q_heads, real)
     fault_where(fault_ptr, BAD_SINKS, (sinks <= LARGEST_F32) == 0)
     asked = (q_ptrs, real, slopes, length - rows + query)
-    sequence = (entry, length, part * HEADS // heads.GROUP)
+    sequence = (entry, length, (part * HEADS // heads.GROUP).to(tl.int64))
     kept_stop = stop if tile.ALL_KEPT else tl.minimum(stop, start + room)
     tl.debug_barrier()  # the last tile's scores have been read
     largest = keep_scores(

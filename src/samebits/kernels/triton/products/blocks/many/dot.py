@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.codes import block_scale, e4m3, level
+from samebits.kernels.triton.lib.grids import folded_program
 from samebits.kernels.triton.lib.kinds import has_e2m1, has_fifth_bits, has_levels, is_around_eight, is_super
 from samebits.kernels.triton.lib.rows import fault_where
 from samebits.kernels.triton.lib.settling import settle
@@ -212,7 +213,7 @@ def gemm_dot(
     CHECKED: the last program of a tile of tokens looks for what is refused, beside the others.
     """
     if GROUPED:
-        segment, first, falls = _segment(indptr_ptr, num_segments, tl.program_id(1), BT)
+        segment, first, falls = _segment(indptr_ptr, num_segments, folded_program(), BT)
         tl.store(fault_ptr, order_code, mask=falls)
         if segment == num_segments:
             return
@@ -227,7 +228,7 @@ def gemm_dot(
         if misplaced | unknown:
             return
     else:
-        first, stop, expert = tl.program_id(1) * BT, T, 0
+        first, stop, expert = folded_program() * BT, T, 0
     row = tl.program_id(0) * BN + tl.arange(0, BN)
     token = (first + tl.arange(0, BT)).to(tl.int64)
     token_inside = token < stop

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from samebits.core.format import BLOCK
 from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.grids import folded, folded_program
 from samebits.kernels.triton.lib.registry import UNFUSED
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
@@ -30,9 +31,9 @@ def expert_dot(
 
     The last one of a tile looks for what is refused, beside the others.
     """
-    expert, first, stop = segment_tile(indptr_ptr, tl.program_id(1), EXPERTS, BOUND, BT)
+    expert, first, stop = segment_tile(indptr_ptr, folded_program(), EXPERTS, BOUND, BT)
     checks = tl.program_id(0) == tl.num_programs(0) - 1
-    if checks & (tl.program_id(1) == 0):
+    if checks & (folded_program() == 0):
         check_indptr(indptr_ptr, fault_ptr, num_pairs, EXPERTS, BOUND, BAD_INDPTR)
     if expert == EXPERTS:
         return
@@ -69,7 +70,7 @@ def expert_gemm_dot(
     (num_experts, n, k), num_pairs = weight.shape, len(pairs)
     # every expert may end in a tile that is not full, and no tile is empty
     tiles = min(num_pairs, num_pairs // DOT_TOKENS + num_experts)
-    expert_dot[(cdiv(n, DOT_ROWS) + 1, tiles)](
+    expert_dot[folded(cdiv(n, DOT_ROWS) + 1, tiles)](
         codes, scales, *planes_of(weight, words=False), y if bias is None else bias, y, pairs, seg_indptr,
         fault_word(codes.device), codes.stride(0), scales.stride(0), weight_scale(weight), num_pairs,
         num_pairs // codes.shape[0], n, k // BLOCK, EXPERTS=num_experts, BOUND=power_of_two(num_experts),

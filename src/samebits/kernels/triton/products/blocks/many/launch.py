@@ -13,6 +13,7 @@ from samebits.kernels.cuda.products.laid_out import laid_out
 from samebits.kernels.cuda.products.launch import exact_shape_of, multiply_exact
 from samebits.kernels.triton.lib.devices import ON_AMD, multiprocessors
 from samebits.kernels.triton.lib.faults import fault_word
+from samebits.kernels.triton.lib.grids import folded
 from samebits.kernels.triton.lib.registry import INTERPRETED, UNFUSED
 from samebits.kernels.triton.lib.sizes import cdiv
 from samebits.kernels.triton.lib.tensors import Tiled
@@ -215,7 +216,7 @@ def dot(
     num_segments = 0 if seg_indptr is None else seg_indptr.shape[0] - 1
     # a segment may begin a tile of its own: that many more at the most
     token_tiles = cdiv(num_tokens, DOT_TOKENS) + num_segments
-    gemm_dot[(cdiv(num_rows, DOT_ROWS) + (op is not None), token_tiles)](
+    gemm_dot[folded(cdiv(num_rows, DOT_ROWS) + (op is not None), token_tiles)](
         codes,
         scales,
         *planes_of(weight, words=False),
