@@ -143,6 +143,13 @@ def gather(i: dict, which: int, sequence: int, length: int) -> HostTensor:
     return np.stack([cache[at] for _, at in cells])
 
 
+def seen_only(x: HostTensor, seen: np.ndarray) -> HostTensor:
+    """Return keys or values [length, H, D] with zeros at positions that no query looks at: they may hold NaN."""
+    if isinstance(x, Packed):
+        return Packed(x.format, np.where(seen[:, None, None], x.data, 0).astype(x.data.dtype))
+    return np.where(seen[:, None, None], x, np.zeros((), x.dtype))
+
+
 def query_as_read(q: np.ndarray, keys: HostTensor) -> tuple[np.ndarray, np.ndarray]:
     """One head's queries [n, D] as the dot product reads them, and the step where a code is on the edge."""
     if not isinstance(keys, Packed):
@@ -201,7 +208,7 @@ def attention(i: dict, *, modelled: bool) -> list[Expect]:
             continue
         places = np.array([kv_len - len(rows) + r for r in range(len(rows))])
         keep = np.stack([visible(i, p, kv_len, m) for p, m in zip(places, custom, strict=True)])
-        keys, values = gather(i, 0, b, kv_len), gather(i, 1, b, kv_len)
+        keys, values = (seen_only(gather(i, which, b, kv_len), keep.any(axis=0)) for which in (0, 1))
         if i["k_cache"].ndim == 3:
             values = values[..., :width]
         per_kv = num_heads // keys.shape[1]
