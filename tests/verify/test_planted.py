@@ -46,7 +46,7 @@ def attention(**fails: tuple[str, tuple[str, ...]]) -> dict[str, tuple[str, tupl
 
 K8, K16 = "paged_attention/k-q8_0-v-q8_0", "paged_attention/k-f16-v-f16"
 APPEND = "append_paged_kv_cache"
-NAN, VALUES = ("nan", ALL), ("values", ALL)
+NAN, VALUES, ERROR = ("nan", ALL), ("values", ALL), ("error", ALL)  # "error": the definition refuses poisoned cells
 
 DEFECTS = [
     Defect("WrongEps", {"rms_norm/small-f32": VALUES}, ("fused_add_rms_norm/small-f32",)),
@@ -70,11 +70,11 @@ DEFECTS = [
     Defect("Crash", {"mul/small-f32": ("crash", ALL), "mul/one-row": ("crash", ALL)}, words="SIGSEGV"),
     Defect("Hang", {"mul/small-f32": ("timeout", ALL)}, words="no answer within 2 s", limit=2.0),
     Defect("Raises", {"mul/small-f32": ("error", ALL)}, words="launch failed: invalid argument [/usr/lib]"),
-    Defect("TableIgnored", {K8: NAN, **attention(contiguous=("pages", STRICT))}),
+    Defect("TableIgnored", {K8: ERROR, **attention(contiguous=("pages", STRICT))}),
     Defect("TableIgnoredByAppend", {f"{APPEND}/f16-bf16": NAN}, (f"{APPEND}/contiguous",), "slot 1, head 0, element 0"),
     Defect("PageEdgeRead", attention(page_edges=VALUES, empty_sequence=("page-size", STRICT)), words="token 1, head 0"),
     Defect("PageEdgeAppend", {f"{APPEND}/page-edge": NAN, f"{APPEND}/unified": NAN}, words="slot 15, head 0"),
-    Defect("LastPageLengthIgnored", {K8: NAN}, words="token 0, head 0, element 0"),
+    Defect("LastPageLengthIgnored", {K8: ERROR}, words="BadInput: paged_attention: k_cache"),
     Defect("SwappedInHnd", {**attention(hnd=VALUES), K16: ("layout", STRICT)}, words="token 0, head 0"),
     Defect("SwappedInUnifiedAppend", {f"{APPEND}/unified": VALUES}, (f"{APPEND}/hnd",), "K/V 0, slot"),
     Defect("CausalTopLeft", attention(decode=VALUES, whole_prompt=("split", STRICT)), ("paged_attention/not-causal",)),

@@ -52,7 +52,6 @@ RERUN_DEFECTS = [  # executable, op, the manners that show it, words of the firs
     (p.WeightKept, "gemm", (BUFFERS, COPIES, ROWS), "run 2 (other values after first): y: token 0, output 0"),
     (p.WeightKept, "embedding", (BUFFERS, COPIES, ROWS), "run 2 (other values after first): y: token"),
     (p.WeightPacked, "gemm", (COPIES, ROWS), "bound buffers copied into, run 2 (other values after first): y"),
-    (p.TableKept, "paged_attention", (BUFFERS, COPIES, ROWS), "out: token"),
     (p.TableKept, "append_paged_kv_cache", (BUFFERS, COPIES, ROWS), "k_cache: page"),
     (p.FirstGrid, "rms_norm", (BUFFERS, COPIES, ROWS), "run 4 (many rows after first): y: row"),
     (p.StaleTail, "rms_norm", (BUFFERS,), "run 5 (fewer rows after many rows): y: shape"),
@@ -60,6 +59,13 @@ RERUN_DEFECTS = [  # executable, op, the manners that show it, words of the firs
     (p.CopyNotSeen, "add", (COPIES,), "run 2 (other values after first): z: row 0"),
     (p.CopyNotSeen, "top_k", (COPIES,), "run 2 (other values after first): values: row 0"),
 ]
+
+
+def test_a_stale_page_table_leads_to_cells_that_nobody_wrote() -> None:
+    found = reran(p.planted(p.TableKept), "paged_attention", tier=Tier.PORTABLE)
+    assert {f.check for f in found} == {"error"}
+    assert sorted({f.where.partition(", run")[0] for f in found}) == sorted(MANNERS)
+    assert "BadInput: paged_attention: k_cache" in found[0].where
 
 
 @pytest.mark.parametrize(("executable", "op", "manners", "words"), RERUN_DEFECTS)
