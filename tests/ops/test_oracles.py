@@ -158,7 +158,8 @@ PLANTED: list[tuple[str, str, str, Callable[[dict], dict[str, Any]]]] = [
 @pytest.mark.parametrize(("what", "op_name", "case_id", "change"), PLANTED, ids=[f"{p[1]}: {p[0]}" for p in PLANTED])
 def test_comparison_notices_a_planted_mistake(what, op_name, case_id, change):
     op, case = case_of(op_name, case_id)
-    case = replace(case, extra={**case.extra, "unseen": "stored"})  # a wider window must read numbers to go unrefused
+    if op_name == "paged_attention":  # a wider window must read numbers, since NaN would be refused
+        case = replace(case, extra={**case.extra, "unseen": "stored"})
     inputs = make_inputs(op, case)
     assert worst(op, case, inputs) <= BOUNDS[op_name]
     assert worst(op, case, inputs, {**inputs, **change(copied(inputs))}) > 2 * BOUNDS[op_name]
