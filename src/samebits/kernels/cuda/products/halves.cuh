@@ -54,14 +54,15 @@ static constexpr u32 H1024 = 0x64006400;  // 1024 + code is code | 0x6400
 
 // float16 twice
 static constexpr u32 TIMES_16 = 0x4C004C00;
-static constexpr u32 POW_M20 = 0x00100010;  // 2^-20
+static constexpr u32 POW_M10 = 0x14001400, POW_M20 = 0x00100010;  // 2^-10, 2^-20
+static constexpr u32 MINUS_POW_M20 = 0x80108010;
 
 // Two rows of a tile are computed as pairs, float16 each: those of a lane's fragments. They are rows g and g + 8, or 2g and
 // 2g + 1 of formats whose scales are single bytes.
 __host__ __device__ constexpr bool has_neighbours(int f) { return has_sub_offset(f); }
 __device__ __forceinline__ constexpr u32 row_of(int f, u32 g, int r) { return has_neighbours(f) ? 2 * g + r : g + 8 * r; }
 
-// What the blocks of a super-block share.
+// What the blocks of a super-block share: d and m times the power.
 struct RowPair {
     u32 d, m;
 };
@@ -73,7 +74,7 @@ struct Scales {
 
 // The power of two of a weight, twice in a word.
 struct Powers {
-    u32 scale, offset;  // offset: 2^-20 times it
+    u32 scale, offset;  // offset: 2^-20 times it, exact where scales and offsets are float16 by themselves
     float restore;      // what brings sums back
 };
 template <int F>
@@ -151,7 +152,7 @@ __device__ __forceinline__ RowPair shared_pair(u32 stage, int block, u32 lane, c
         x.d = mul2(mul2(d[0], powers.scale), TIMES_16);
     } else if constexpr (has_sub_offset(F)) {
         const u32 at = stage + block / 8 * 32 + lane / 4 * 4;
-        x.d = mul2(load_shared(at + S::d), powers.scale), x.m = load_shared(at + S::m);
+        x.d = mul2(load_shared(at + S::d), powers.scale), x.m = mul2(load_shared(at + S::m), powers.scale);
     }
     return x;
 }
@@ -187,9 +188,8 @@ __device__ __forceinline__ Scales scales_of(u32 d, u32 m, const RowPair& pair, c
         u32 scale;
         if constexpr (has_sub_offset(F)) {
             scale = mul2(sub2(__byte_perm(d, 0x64646464, 0x4140), H1024), pair.d);
-            // msub times -2^-20 times the power, which is exact
-            const u32 by = powers.offset ^ 0x80008000, from = mul2(powers.offset, H1024);
-            x.low_offset = mul2(fma2(__byte_perm(d, 0x64646464, 0x4342), by, from), pair.m);
+            // msub times -2^-20, which is exact. Not times the power too: that may be less than float16 holds.
+            x.low_offset = mul2(fma2(__byte_perm(d, 0x64646464, 0x4342), MINUS_POW_M20, POW_M10), pair.m);
         } else {
             scale = mul2(d, powers.scale);
             if constexpr (has_offset(F))
