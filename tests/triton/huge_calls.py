@@ -12,6 +12,10 @@ from samebits.kernels.triton.lib.devices import MEMORYLESS
 
 Call = tuple[str, dict[str, Any], dict[str, Any]]
 TOKENS = 1 << 20
+PLAIN = (
+    *("silu_and_mul", "gelu_and_mul", "clamped_swiglu", "quantize_q8", "soft_cap", "softmax"),
+    *("scale", "l2_norm", "argmax", "rms_norm", "layer_norm"),
+)
 MODELS_ROWS = ((1 << 23, 1024), (16384, 262144))  # many rows, and rows of a large vocabulary
 
 
@@ -31,8 +35,7 @@ def heads_apart(tokens: int, heads: int, size: int, f: str = "f32") -> torch.Ten
 def row_calls() -> list[Call]:
     calls: list[Call] = []
     plain: dict[str, dict[str, Any]] = {
-        **dict.fromkeys(("silu_and_mul", "gelu_and_mul", "clamped_swiglu", "quantize_q8", "soft_cap", "softmax"), {}),
-        **dict.fromkeys(("scale", "l2_norm", "argmax", "rms_norm", "layer_norm"), {}),
+        **{op: {} for op in PLAIN},
         **{"cast": {"format": "f16"}, "slice_columns": {"start": 8, "stop": 1000}, "split_heads": {"heads": 8}},
         **{"top_k": {"k": 8}, "top_k_mask_logits": {"k": 8}},
     }

@@ -65,8 +65,8 @@ class Launched:
         by_field = {fields[name]: value for name, value in values.items()}
         loaded = {}
         for name, field in fields.items():
-            limit = next((by_field.get(n, 0) if isinstance(n, str) else n for n in LOADED.get(field, ()) if n in by_field
-                          or not isinstance(n, str)), None)
+            limits = (by_field.get(limit) if isinstance(limit, str) else limit for limit in LOADED.get(field, ()))
+            limit = next((limit for limit in limits if limit is not None), None)
             if limit is not None:
                 loaded[name] = (0, limit)
         return values, loaded
@@ -160,4 +160,3 @@ def spec_of_device(x: torch.Tensor | Blocks) -> TensorSpec:
     if isinstance(x, Blocks):
         return TensorSpec(x.shape, x.format.name)
     return TensorSpec(tuple(x.shape), FORMAT_OF[x.dtype])
-

@@ -1,4 +1,4 @@
-"""Sequences with more queries than tokens, which only calls without causality may have: queries at negative positions."""
+"""Queries at negative positions: sequences with more queries than tokens, which only calls without causality have."""
 
 from __future__ import annotations
 

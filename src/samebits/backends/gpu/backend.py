@@ -134,7 +134,11 @@ class DescribedCuda(CudaBackend):
     device = MEMORYLESS
 
     def __init__(self, facts: DeviceFacts) -> None:
-        self.facts = facts
+        self._facts = facts
+
+    @cached_property
+    def facts(self) -> DeviceFacts:
+        return self._facts
 
     @cached_property
     def ahead(self) -> AheadCompiler:

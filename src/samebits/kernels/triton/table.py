@@ -70,7 +70,10 @@ def triton_kernels() -> KernelTable:
 
 @cache
 def kernels_for(facts: DeviceFacts | None) -> KernelTable:
-    """Return the table for a GPU, or the interpreter: kernels that are invariant on some GPUs alone refuse on others."""
+    """Return the table for a GPU, or for the interpreter.
+
+    On a GPU of `invariance_doubt`, kernels of the tier invariant refuse calls of that tier.
+    """
     kernels = triton_kernels()
     from samebits.kernels.triton.lib.devices import invariance_doubt
 

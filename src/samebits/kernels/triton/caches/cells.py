@@ -27,7 +27,10 @@ def cell_of(
     token, batch_ptr, positions_ptr, last_ptr, indptr_ptr, indices_ptr, fault_ptr, num_sequences, num_entries,
     num_pages, page_size,
 ):  # fmt: skip
-    """(page int64, slot int64, whether to store) of a token. A sequence of -1 is padding, other wrong places are faults."""
+    """(page int64, slot int64, whether to store) of a token.
+
+    A sequence of -1 is padding, other wrong places are faults.
+    """
     sequence, position = tl.load(batch_ptr + token), tl.load(positions_ptr + token)
     known = (sequence >= 0) & (sequence < num_sequences)
     last = tl.load(last_ptr + sequence, mask=known, other=0)

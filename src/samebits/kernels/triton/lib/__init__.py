@@ -11,6 +11,7 @@ rows         how a tensor is walked row by row, sums in row order
 int8_blocks  activations in int8 blocks of 32, gated ones too
 cache_views  a paged cache as strided views, whatever its form
 limits       bounds of float types
+sizes        sizes of launches on the host; grids: grids that fit, and the rule for offsets
 faults       the reasons a kernel may give, by number
 scratch      counters that outlive a launch
 chaining     launches that begin before the one before has ended

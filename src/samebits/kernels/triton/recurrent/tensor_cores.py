@@ -129,7 +129,8 @@ def prefill_tensor_cores(
                 low, high, base = chunk_rows(start, count, first, chunk)
                 record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
                 state = chunk_step(
-                    state, scaled_ptr, k, v, out_ptr, memory, record, slot, low, high, base, head, column, form, EMULATE,
+                    state, scaled_ptr, k, v, out_ptr, memory, record, slot, low, high, base, head, column, form,
+                    EMULATE,
                 )  # fmt: skip
                 chunk += 1
         else:
@@ -137,7 +138,8 @@ def prefill_tensor_cores(
                 low, high, base = chunk_rows(start, count, first, chunk)
                 record = record_ptr + (piece_of(start, b, chunk) * form.HEADS + head) * RECORD_LEN
                 state = chunk_step(
-                    state, scaled_ptr, k, v, out_ptr, memory, record, slot, low, high, base, head, column, form, EMULATE,
+                    state, scaled_ptr, k, v, out_ptr, memory, record, slot, low, high, base, head, column, form,
+                    EMULATE,
                 )  # fmt: skip
         tl.store(state_ptrs, settle(state), mask=count > 0)
         nth += tl.num_programs(1)

@@ -8,8 +8,7 @@ import torch
 
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.attention.call import BAD_QUERY, OP
-from samebits.kernels.triton.attention.fast.arguments import FEW_ROWS, Arguments, Shape, arguments_of
-from samebits.kernels.triton.attention.fast.arguments import served
+from samebits.kernels.triton.attention.fast.arguments import FEW_ROWS, Arguments, Shape, arguments_of, served
 from samebits.kernels.triton.attention.fast.call import BAD_PAGE
 from samebits.kernels.triton.attention.invariant.decode import decode
 from samebits.kernels.triton.attention.invariant.join import join_splits

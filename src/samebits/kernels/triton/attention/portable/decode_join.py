@@ -29,8 +29,9 @@ def add_cuts(o_ptr, l_ptr, cut, stop, HEADS: tl.constexpr, V_DIM: tl.constexpr, 
         p = ()
         for i in tl.static_range(AT_ONCE):  # all on their way before the first is used
             there = cut + i < stop
-            o += (tl.load(o_ptr + (cut + i).to(tl.int64) * (HEADS * V_DIM) + column, mask=there & (column < V_DIM), other=0.0),)
-            p += (tl.load(l_ptr + (cut + i).to(tl.int64) * (2 * HEADS) + one, mask=there & (one == 0), other=0.0),)
+            at = (cut + i).to(tl.int64) * HEADS
+            o += (tl.load(o_ptr + at * V_DIM + column, mask=there & (column < V_DIM), other=0.0),)
+            p += (tl.load(l_ptr + at * 2 + one, mask=there & (one == 0), other=0.0),)
         for i in tl.static_range(AT_ONCE):
             out = out + o[i]
             total = total + p[i]

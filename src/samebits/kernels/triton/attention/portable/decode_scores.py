@@ -228,7 +228,8 @@ def decode_scores(
             slopes = lane
             if SLOPES:
                 slopes = tl.load(slopes_ptr + part * HEADS + lane, mask=lane < HEADS, other=0.0)
-            s_base = s_ptr + (part.to(tl.int64) * num_tiles + entry.to(tl.int64) * page_size // RUN + seq) * (RUN * H_PAD)
+            first_tile = part.to(tl.int64) * num_tiles + entry.to(tl.int64) * page_size // RUN + seq
+            s_base = s_ptr + first_tile * (RUN * H_PAD)
             k_base = k_ptr + (part * HEADS // GROUP).to(tl.int64) * k_head
             low = 0
             if WINDOW:

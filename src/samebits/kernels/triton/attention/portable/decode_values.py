@@ -307,7 +307,8 @@ def decode_values(
                 page_size, TABLE, WINDOW, V_SLOT, V_DIM, V_PAD,
             )  # fmt: skip
             wait_for_previous(CHAINED)
-            s_base = s_ptr + (part.to(tl.int64) * num_tiles + entry.to(tl.int64) * page_size // RUN + seq) * (RUN * H_PAD)
+            first_tile = part.to(tl.int64) * num_tiles + entry.to(tl.int64) * page_size // RUN + seq
+            s_base = s_ptr + first_tile * (RUN * H_PAD)
             scores = load_scores(s_base, run, low, stop_cut, HEADS, H_PAD)
             numbered = seq * NUM_PARTS + part
             first_stretch = (tiles_before * NUM_PARTS + part * tiles) // k_share + numbered
