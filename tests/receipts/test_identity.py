@@ -111,6 +111,18 @@ def test_another_path_or_another_inode_is_another_key(path: Path) -> None:
     assert known(path).weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest() != first.weights_sha256
 
 
+def test_other_bytes_in_place_with_the_old_mtime_are_another_key(path: Path) -> None:
+    """As programs leave it that copy a file onto another one and then set its mtime."""
+    first, before = known(path), path.stat()
+    with path.open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        stream.write(bytes([path.read_bytes()[-1] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+    assert known(path).weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest() != first.weights_sha256
+
+
 def test_old_notes_go(path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MAX_NOTES", 3)
     for step in range(1, 6):

@@ -147,6 +147,20 @@ def test_a_receipt_without_tokens_is_not_checked(llm: LLM, receipt: Receipt, mod
     assert "all bits" not in llm.replay(broken)[0].line(broken, "cpu")
 
 
+@pytest.mark.parametrize("max_tokens", [0, 5])
+def test_an_answer_that_was_cut_in_its_prompt_is_not_checked(llm: LLM, max_tokens: int) -> None:
+    """No end of it can be recomputed, whether tokens were wanted or not; its text can."""
+    wish = SamplingParams(max_tokens=max_tokens, prompt_logprobs=0, seed=1, ignore_eos=True, receipt=True)
+    job = llm.engine.generate([5] * 200, wish)
+    llm.engine.step()
+    llm.engine.cancel(job)
+    cut = job.completions()[0].receipt
+    assert cut is not None
+    assert (cut.answer.token_ids, cut.answer.finish_reason) == ((), "cancelled")
+    assert llm.replay([cut])[0].cause is Cause.NOTHING
+    assert llm.replay([sealed(cut, answer=replace(cut.answer, text_sha256="0" * 64))])[0].cause is Cause.TEXT
+
+
 def cut_to(receipt: Receipt, llm: LLM, num_tokens: int, **changes: Any) -> Receipt:
     """The beginning of an answer, as complete as a hand can make it look."""
     token_ids = receipt.answer.token_ids[:num_tokens]

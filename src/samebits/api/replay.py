@@ -172,7 +172,9 @@ class Replayer:
         if verdict.cause is not None or not run.is_whole:
             return verdict
         num_tokens, said = verdict.num_tokens, receipt.answer
-        if (end := _end_of(receipt, found)) != ("unfinished" if said.finish_reason in CUT else said.finish_reason):
+        is_cut = said.finish_reason in CUT
+        was_drawn = bool(said.token_ids) or not is_cut  # else it was cut in the prompt, even one that wants no tokens
+        if was_drawn and (end := _end_of(receipt, found)) != ("unfinished" if is_cut else said.finish_reason):
             return Verdict(num_tokens, Cause.END, None, said.finish_reason, end)
         if found.text_sha256 != said.text_sha256:
             return Verdict(num_tokens, Cause.TEXT, None, said.text_sha256, found.text_sha256)

@@ -1,7 +1,9 @@
 """Which model this is, by content: SHA-256 of its weights, of its tokenizer and of its chat template.
 
 The hashes are computed once per model and kept as a note in the cache folder. The note's key is made of the model's
-path and the size, mtime and inode of each of its files. Nothing is written beside a model.
+path and the size, mtime, ctime, inode and device of each of its files: programs that copy a file onto another one can
+set its mtime, and images of file systems often have one mtime and the same inodes for all files. Nothing is written
+beside a model.
 """
 
 from __future__ import annotations
@@ -134,10 +136,11 @@ def _note_path(path: Path, facts: Facts) -> Path | None:
     try:
         if stated(folder, facts) != facts:
             return None
-        inodes = {name: os.stat(folder / name).st_ino for name in facts}
+        files = {name: os.stat(folder / name) for name in facts}
     except OSError:
         return None
-    key = canonical([os.fsencode(path.absolute()).hex(), facts, inodes])
+    further = {name: [file.st_ctime_ns, file.st_ino, file.st_dev] for name, file in files.items()}
+    key = canonical([os.fsencode(path.absolute()).hex(), facts, further])
     return cache_dir() / NOTES_FOLDER / f"{hashlib.sha256(key).hexdigest()[:32]}.json"
 
 
