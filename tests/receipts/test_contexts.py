@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 from gguf_writer import STRING, U32, Tensor, tiny_model
 
 from samebits import LLM, SamplingParams
+from samebits.cli import model_options
+from samebits.cli import replay as replay_command
 from samebits.cli.main import app
 from samebits.engine.notary import numerics_of
 from samebits.models.parts.rope import Rope, Scaling
@@ -99,6 +102,26 @@ def test_the_command_opens_the_model_in_every_context_that_is_stated(
     changed = replace(receipts["long"], sha256=None, prompt_ids=(*receipts["long"].prompt_ids[:-1], 70))
     status, found = replayed(tmp_path, path, *receipts.values(), from_json(changed.to_json()))
     assert (status, [v["cause"] for v in found]) == (1, [None, None, None, "prompt"])
+
+
+def test_no_two_models_are_in_memory(
+    path: Path, receipts: dict[str, Receipt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may need all memory there is: the one before is gone when the next is loaded."""
+    opened: list[weakref.ref[Any]] = []
+    load = model_options.load_model
+
+    def noted(*arguments: Any, **options: Any) -> LLM:
+        assert not any(runner() for runner in opened)
+        llm = load(*arguments, **options)
+        opened.append(weakref.ref(llm.runner))
+        return llm
+
+    monkeypatch.setattr(model_options, "load_model", noted)
+    monkeypatch.setattr(replay_command, "SMALLEST_SIZE_CLASS", 4)  # so that there are two
+    other_size = replace(receipts["long"], sha256=None, prompt_ids=(70,) * 20)
+    assert replayed(tmp_path, path, *receipts.values(), from_json(other_size.to_json()))[0] == 1
+    assert len(opened) == 4  # of each size, in both contexts
 
 
 def test_an_old_receipt_is_confirmed_or_not_checked(path: Path, receipts: dict[str, Receipt], tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def checked(
                     for entry, verdict in zip(part, found, strict=True):
                         entry.verdict = verdict
                     yield len(part)
+                del llm  # before the next one is loaded: there may be no memory for both
         except SamebitsError as error:  # a model that is not here, for instance: the others are checked all the same
             left = [entry for entry in members if entry.verdict is None]
             for entry in left:
@@ -226,14 +227,15 @@ def _opened(
         )
 
     llm = opened(_longest(members) + 1)
-    runner, by_rotation = llm.runner, dict[int, list[Entry]]()
+    by_rotation = dict[int, list[Entry]]()
     for entry in members:
         if entry.receipt is not None:
-            by_rotation.setdefault(runner.rotation(_stated_positions(entry.receipt)), []).append(entry)
+            by_rotation.setdefault(llm.runner.rotation(_stated_positions(entry.receipt)), []).append(entry)
+    here, lens = llm.runner.rotation(llm.runner.limits.max_positions), llm.runner.switch_lens
     for rotation, some in by_rotation.items():
-        if rotation != llm.runner.rotation(llm.runner.limits.max_positions):
-            lens = llm.runner.switch_lens
-            least = max(_longest(some) + 1, lens[rotation - 1] + 1 if rotation else 1)
+        if rotation != here:
+            del llm  # as in `checked`
+            here, least = rotation, max(_longest(some) + 1, lens[rotation - 1] + 1 if rotation else 1)
             llm = opened(min(least, lens[rotation]) if rotation < len(lens) else least)
         yield llm, some
 
