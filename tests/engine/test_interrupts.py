@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,33 @@ def test_a_fault_at_any_line(kind: Kind, lab: Lab, hybrid: Lab, monkeypatch: pyt
     for number, (place, count) in enumerate(draw.sample(places_of(kind, chosen), NUM_PLACES)):
         num_failed += try_place(kind, chosen, place, draw.randint(1, count), ERRORS[number % 3]())
     assert num_failed >= NUM_PLACES // 4  # else the faults were nowhere
+
+
+def test_a_request_whose_start_is_interrupted_does_not_run(lab: Lab) -> None:
+    """Nobody holds it, so nobody could cancel it."""
+
+    def played(trace: Trace) -> tuple[Engine, Job]:
+        engine = lab.engine()
+        other = start(engine, "mean")
+        with suppress(KeyboardInterrupt):
+            trace.run(partial(start, engine, "two samples"))
+        return engine, other
+
+    dry, num_raised = Trace(), 0
+    played(dry)
+    for place, count in sorted(dry.places.items()):
+        if not place[0].endswith(("engine/engine.py", "under_way.py", "scheduler.py", "waiting.py")):
+            continue
+        trace = Trace(place, count, KeyboardInterrupt())
+        engine, other = played(trace)
+        assert trace.has_raised
+        num_raised += 1
+        engine.complete(other)
+        assert outcome(other) == lab.alone["mean"]
+        assert engine.is_idle, place
+        engine.scheduler.check_integrity()
+        assert (engine.scheduler.num_running, engine.scheduler.num_waiting) == (0, 0)
+    assert num_raised > 20
 
 
 STAGES = ("plan", "commit", "finish", "_run", "draw", "stepped", "copy_pages", "plan_ahead")

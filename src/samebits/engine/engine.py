@@ -320,10 +320,15 @@ class Engine:
         job.arrived_at = self.clock()
         if job.deadline is not None:
             self._next_deadline = min(self._next_deadline, job.deadline)
-        with self._changes:
-            job.sequences = self.scheduler.add(request)
-            self._jobs.update(dict.fromkeys(job.sequences, job))
-        return job
+        try:
+            with self._changes:
+                job.sequences = self.scheduler.add(request)
+                self._jobs.update(dict.fromkeys(job.sequences, job))
+            return job
+        except BaseException:  # the caller never gets it, so nobody else could end it
+            job.sequences = [s for s in job.sequences if s in self._jobs]  # recovering forgets all others
+            self.cancel(job)
+            raise
 
     def _open_jobs(self) -> list[Job]:
         return list(dict.fromkeys(self._jobs.values()))
