@@ -61,6 +61,11 @@ void check_teams(int threads) {
         check_barriers(team, 3);
         if (i % 2) sleep_us(3000);  // its threads are asleep when it goes
     }
+    for (int i = 0; i < 100; i++) {  // down while threads that were asked in too late still answer
+        Team team(threads, true);
+        sleep_us(i % 10 * 50);
+        check_claims(team, 9, 2);
+    }
     Team team(threads);
     for (int i = 0; i < 300; i++) {
         check_barriers(team, 5);

@@ -97,10 +97,9 @@ Team::~Team() {
     std::free(memory_);
 }
 
-// Ends all threads. None is in a run.
+// Ends all threads. None is in a run, but one that was asked in too late may still be about to answer; its answer then fails.
 void Team::stop() {
-    stop_ = true;
-    for (int thread = 1; thread < most(); thread++) places_[thread].seat.store(kAsked);
+    for (int thread = 1; thread < most(); thread++) places_[thread].seat.store(kDismissed);
     for (auto& thread : threads_) thread.join();
 }
 
@@ -147,7 +146,7 @@ void Team::loop(int thread) {
     WaitWord& seat = places_[thread].seat;
     for (Patience patience = kAsleep;;) {
         seat.wait(kAway, patience);
-        if (stop_) return;
+        if (seat.load() == kDismissed) return;
         patience = kAsleep;  // until it has taken part to the end: others want its processor
         if (!seat.change(kAsked, kHere)) continue;  // too late
         seat.wait(kHere, at_barrier_);

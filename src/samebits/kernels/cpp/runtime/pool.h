@@ -49,8 +49,8 @@ class Team {
     using Clock = std::chrono::steady_clock;
 
     // What a thread does, as a number it waits on. The caller asks a thread in; the thread answers that it is here, which it
-    // can only while it has a processor; then it gets a seat, takes part, and is away again.
-    enum Seat : uint32_t { kAway, kAsked, kHere, kSeated };
+    // can only while it has a processor; then it gets a seat, takes part, and is away again. In the end it is dismissed.
+    enum Seat : uint32_t { kAway, kAsked, kHere, kSeated, kDismissed };
     struct alignas(64) Place {
         WaitWord seat;
     };
@@ -80,7 +80,6 @@ class Team {
     FloatMode mode_ = kUsualMode;
     int members_ = 1;       // threads that run it: those who wait for each other at a barrier
     int next_members_ = 1;  // from the next meeting on; the first thread sets it
-    std::atomic<bool> stop_{false};
 
     alignas(64) ThreadChoice choice_;  // this and the next two: the first thread's alone
     Clock::time_point measured_;
