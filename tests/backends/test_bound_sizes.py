@@ -91,3 +91,17 @@ def test_a_size_with_a_factor_is_compared_as_the_tensor_has_it() -> None:
     executable.prepare({"T": 4})
     with pytest.raises(BadInput, match="needs 9 rows, for T = 4"):
         executable.run()
+
+
+def test_memory_with_longer_rows_than_the_step_has_is_refused(backend: Backend) -> None:
+    """Its rows lie further apart than those of the step."""
+    b = OpBuilder()
+    x = b.input("x", TensorSpec((4, T), "f32"))
+    graph = b.finish(b.scale(x, factor=2.0))
+    executable = backend.compile(graph, Tier.NONE if backend.name == "null" else Tier.PORTABLE)
+    executable.bind("x", backend.alloc(TensorSpec((4, LIMIT), "f32")))
+    executable.prepare({"T": 10})
+    with pytest.raises(BadInput, match=r"x: got memory of 64 entries along axis 1 .* needs 10 entries along axis 1"):
+        executable.run()
+    executable.prepare({"T": LIMIT})
+    run(backend, executable)

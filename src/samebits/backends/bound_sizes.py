@@ -1,4 +1,4 @@
-"""Whether the memory that is bound to an executable is large enough for the coming run. All backends ask this."""
+"""Whether the memory that is bound to an executable has the sizes of the coming run. All backends ask this."""
 
 from __future__ import annotations
 
@@ -43,12 +43,19 @@ class BoundSizes:
         self._dims, self._is_checked = dict(dims), False
 
     def check(self) -> None:
-        """Raise BadInput if a tensor of the coming run is larger than the memory that is bound to it."""
+        """Raise BadInput if a tensor of the coming run does not fit the memory that is bound to it.
+
+        Memory may have more rows than the tensor. Along an inner axis both must agree, since rows lie as far apart as
+        the tensor's are long.
+        """
         if self._is_checked:
             return
         for name, spec in self._bound.items():
             for axis, dim in self._open[name]:
-                if dim.name in self._dims and upper(spec.shape[axis]) < dim.value(self._dims):
+                if dim.name not in self._dims:
+                    continue
+                given, needed = upper(spec.shape[axis]), dim.value(self._dims)
+                if given < needed or (axis > 0 and given != needed):
                     self._refuse(name, spec, axis, dim)
         self._is_checked = True
 

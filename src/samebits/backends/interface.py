@@ -105,8 +105,8 @@ class Executable(ABC):
     then, and the sizes of the last `prepare`. Of an earlier run nothing is kept but what the graph wrote into its
     inputs. Between runs a caller may bind other buffers and views, copy into those that are bound, have other
     executables write to them, and change the sizes; what is bound then has the new sizes, never more rows than the
-    step. With fewer rows than the step a run is refused (`bound_sizes.py`). Only a weight (`Graph.kinds`) is constant
-    while it is bound: what is copied into it counts from its next `bind`.
+    step. With fewer rows than the step, or rows of another length, a run is refused (`bound_sizes.py`). Only a weight
+    (`Graph.kinds`) is constant while it is bound: what is copied into it counts from its next `bind`.
     """
 
     @abstractmethod
