@@ -184,9 +184,7 @@ def weigh(
             keep = keep & (position[None, :] >= q_position[:, None] - window)
         s = tl.where(keep, s, NEG_INF)
     m_new = tl.maximum(m, tl.max(s, 1) * unit)
-    shift = m_new
-    if MASKED:
-        shift = tl.where(m_new == NEG_INF, 0.0, m_new)
+    shift = tl.where(m_new == NEG_INF, 0.0, m_new)  # so far all is masked, or scores are -Inf
     p = tl.exp2(s * unit - shift[:, None])
     alpha = tl.exp2(m - shift)
     return p, alpha, m_new, total * alpha + tl.sum(p, 1)

@@ -59,9 +59,7 @@ def weigh(
             keep = keep & (position[None, :] >= q_position[:, None] - window)
         s = tl.where(keep, s, NEG_INF)
     m_new = tl.maximum(m, tl.max(s, 1) * unit)
-    shift = m_new
-    if MASKED:
-        shift = tl.where(m_new == NEG_INF, 0.0, m_new)
+    shift = tl.where(m_new == NEG_INF, 0.0, m_new)  # so far all is masked, or scores are -Inf
     return tl.exp2(tl.fma(s, unit, -shift[:, None])), tl.exp2(m - shift), m_new
 
 
