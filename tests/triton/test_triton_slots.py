@@ -126,6 +126,25 @@ def test_a_token_that_overflows_changes_no_earlier_one(
     assert same_bits(run(op, inputs, {})[0][:-2], want[:-2])
 
 
+@pytest.mark.parametrize("sizes", [(1, 2, 12, 3), (1, 4, 32, 32)], ids=["any", "registers"])
+def test_a_u_in_the_ring_that_overflowed_changes_no_later_one(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...]
+) -> None:
+    """Rows of earlier steps have u already: theirs have no weights, and 0 times Inf would be NaN."""
+    monkeypatch.setitem(BATCHES, "resumed-once", ((6, 8),))
+    case = replace(
+        case_of("gated_delta_rule", "resumed-once"), dims=dict(zip(("Hk", "H", "K", "V"), sizes, strict=True))
+    )
+    inputs = arrays_of("gated_delta_rule", case)
+    key_heads, heads, k, v = sizes
+    inputs["ring"][inputs["slots"][0], 1, key_heads * k :][: heads * v] = np.inf
+    with np.errstate(all="ignore"):
+        wanted = reference("gated_delta_rule", inputs, {})
+    assert np.isinf(wanted[2]).sum() > heads * v
+    for got, want in zip(run("gated_delta_rule", inputs, {}), wanted, strict=True):
+        assert np.array_equal(got, want, equal_nan=True)
+
+
 def test_prompts_on_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prompt from its start, one from the middle of a chunk, and a token: near the reference, and what no row of
     theirs may touch as it was."""

@@ -35,6 +35,7 @@ def solve_rows(u_ptr, record, low, column, inside, WIDTH: tl.constexpr):
     """u of a chunk's rows in the place of v - e^G (k . S); rows below `low` hold u already.
 
     A thread has all rows of its columns: what one row adds to the next needs no exchange. All warps compute alike.
+    Rows below `low` are not touched by their weights of 0: a u that overflowed would make NaN of the next ones.
     """
     rows = ()
     for t in tl.static_range(CHUNK):
@@ -46,7 +47,7 @@ def solve_rows(u_ptr, record, low, column, inside, WIDTH: tl.constexpr):
         rest = rows[t]
         for s in tl.static_range(t):
             rest = rest - tl.load(weights + (s * CHUNK + t)) * solved[s]
-        u = tl.where(t < low, rest, settle(tl.load(record + STRENGTHS + t) * settle(rest)))
+        u = tl.where(t < low, rows[t], settle(tl.load(record + STRENGTHS + t) * settle(rest)))
         tl.store(u_ptr + t * WIDTH + column, u, mask=inside)
         solved = solved + (u,)  # noqa: RUF005
     tl.debug_barrier()

@@ -146,7 +146,7 @@ def solve_ptx() -> str:
             for t in range(first, CHUNK, 4)
         ]
         lines += [f"mov.f32 u, x{s}", *_settle("u"), f"mul.rn.f32 u, b{s}, u", *_settle("u")]
-        lines += [f"setp.gt.s32 small, $5, {s}", f"selp.f32 u, x{s}, u, small"]
+        lines += [f"setp.gt.s32 small, $5, {s}", f"@small ld.shared.f32 u, [$2+{s * COLUMN_BYTES}]"]
         lines += [f"st.shared.f32 [$2+{s * COLUMN_BYTES}], u"]
         lines += [f"mul.rn.f32 w{t}, w{t}, u" for t in later] + [f"sub.rn.f32 x{t}, x{t}, w{t}" for t in later]
     registers = [".pred more, small", f".f32 x<{CHUNK}>, b<{CHUNK}>, w<{CHUNK}>, u, size"]

@@ -98,7 +98,7 @@ def store_dots(shared_ptr, state, thread, rows, to, LANES: tl.constexpr):
 
 @triton.jit
 def solve_rows(shared_ptr, thread, numbers, weights, strengths, low):
-    """u in the place of `numbers`, a column a lane: rows below `low` hold theirs already."""
+    """u in the place of `numbers`, a column a lane: rows below `low` hold theirs already, as in ../prefill.py."""
     if EMULATE:
         row = tl.arange(0, CHUNK)[None, :]
         rest = load_shared(shared_ptr, numbers[:, None] + row * COLUMN_BYTES)
@@ -107,7 +107,7 @@ def solve_rows(shared_ptr, thread, numbers, weights, strengths, low):
             u = tl.where(s < low, x, settle(load_shared(shared_ptr, strengths + s * 4) * settle(x)))
             store_shared(shared_ptr, numbers + s * COLUMN_BYTES, u)
             w = load_shared(shared_ptr, weights[:, None] + (s * CHUNK + row) * 4)
-            rest = tl.where(row > s, rest - w * u[:, None], rest)
+            rest = tl.where((row > s) & (row >= low), rest - w * u[:, None], rest)
     else:
         args = [thread, numbers, weights, strengths, thread * 0 + low.to(tl.int32)]
         tl.inline_asm_elementwise(_SOLVE, "=r,r,r,r,r,r", args, tl.int32, False, 1)
