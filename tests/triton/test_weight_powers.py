@@ -53,6 +53,17 @@ def test_one_row_of_small_values_makes_a_weight_faint(name: str) -> None:
     assert packed(name, values).is_faint
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_scale_that_is_no_number_leaves_other_rows_their_power(wrong: float) -> None:
+    fmt = FORMATS["q8_0"]
+    rows = fmt.pack(np.random.default_rng(0).uniform(-4e6, 4e6, (20, 64)).astype(np.float32)).data.copy()
+    without = tile_weight(Blocks(fmt, torch.from_numpy(rows.copy())))
+    rows[3, :2] = np.array([wrong], np.float16).view(np.uint8)
+    weight = tile_weight(Blocks(fmt, torch.from_numpy(rows)))
+    assert (weight.power, weight.is_faint) == (without.power, False)
+    assert power_of(weight) == without.power
+
+
 def test_scales_that_are_no_numbers_are_no_reason_to_fail() -> None:
     data = np.full((16, FORMATS["q4_0"].block_bytes), 0xFF, np.uint8)  # d is NaN
     assert not tile_weight(Blocks(FORMATS["q4_0"], torch.from_numpy(data))).is_faint

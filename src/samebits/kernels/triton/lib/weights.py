@@ -108,7 +108,8 @@ def with_power(x: Tiled) -> Tiled:
     power = torch.ones((), dtype=torch.float32, device=x.data.device)
     if PLANES[x.format.name].get("d") == 2 and views["d"].numel():
         planes = torch.stack([views[plane].view(torch.float16) for plane in ("d", "m") if plane in views])
-        of_rows = planes.unflatten(2, (-1, TILE)).abs().amax(dim=2).float() * LARGEST_SUB.get(x.format.name, 1)
+        sizes = planes.float().abs().nan_to_num(nan=0.0, posinf=0.0)  # what is no number says nothing of other rows
+        of_rows = sizes.unflatten(2, (-1, TILE)).amax(dim=2) * LARGEST_SUB.get(x.format.name, 1)
         exponent = torch.frexp(LARGEST_HALF / 16 / of_rows.max().clamp(min=1e-9)).exponent - 1
         power = torch.ldexp(power, exponent.clamp(-14, 15))
         of_rows[0] *= 2 ** _code_bits(x.format.name)
