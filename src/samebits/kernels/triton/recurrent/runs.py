@@ -99,7 +99,7 @@ def chunk_rows(start, count, first, nth):
 
     There is no such chunk where the second is not above the first.
     """
-    behind = (tl.zeros([], tl.int64) + nth) * CHUNK - first % CHUNK  # of the run's first token: the chunk's row 0
-    low = tl.maximum(-behind, 0).to(tl.int32)
-    high = tl.minimum(count - behind, CHUNK).to(tl.int32)
+    behind = nth * CHUNK - first % CHUNK  # of the run's first token: the chunk's row 0; at most the batch's tokens
+    low = tl.maximum(-behind, 0)
+    high = tl.minimum(count - behind, CHUNK)
     return low, high, start.to(tl.int64) + behind
