@@ -39,3 +39,12 @@ def test_a_window_ends_at_the_position_of_a_query_before_the_first_token(size: i
     case = attention_case(f"beyond-window-{size}", k="f16", v="f16", heads=1, group=group, head=size, **given)
     with np.errstate(all="ignore"):
         assert list(differences(OP, case)) == []
+
+
+@pytest.mark.parametrize("window", [2**31 - 1, 2**33])
+def test_the_widest_windows_leave_nothing_out(window: int) -> None:
+    """No int32 holds what lies so far before a position below zero, nor such a window itself."""
+    given = {**BEYOND, "attrs": {"causal": False, "window_left": window}}
+    case = attention_case(f"beyond-{window}", k="f16", v="f16", heads=1, group=2, head=64, **given)
+    with np.errstate(all="ignore"):
+        assert list(differences(OP, case)) == []

@@ -15,6 +15,7 @@ from samebits.kernels.triton.lib.cache_views import CacheView, cache_views
 from samebits.kernels.triton.lib.faults import fault
 
 OP = "paged_attention"
+WIDEST_WINDOW = 1 << 30  # no position is further from another, and kernels subtract it from one in int32
 CUT_LEN, RUN_LEN = 256, 16  # positions of a cut and of a run: the order of sums, see docs/numerics.md
 ALIGN_BYTES = 16  # of vector loads and copies
 BAD_TABLE = tl.constexpr(fault(OP, "kv_indptr", "a table or a length outside its arrays", "what ops/paged.py states"))
@@ -104,7 +105,7 @@ def _numbers(head_size: int, sm_scale: float | None, window_left: int, cap: floa
         "scale": float(scale),
         "cap": float(np.float32(cap)),
         "inv_cap": float(recip(np.array(cap, np.float32))) if cap else 0.0,
-        "window": window_left,
+        "window": min(window_left, WIDEST_WINDOW),
         "CAUSAL": causal,
         "WINDOW": window_left >= 0,
         "CAP": cap != 0,

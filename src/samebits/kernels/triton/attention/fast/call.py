@@ -9,7 +9,7 @@ import torch
 
 from samebits.core.errors import BadInput
 from samebits.kernels.record import OpCall
-from samebits.kernels.triton.attention.call import OP
+from samebits.kernels.triton.attention.call import OP, WIDEST_WINDOW
 from samebits.kernels.triton.lib.faults import fault
 from samebits.kernels.triton.lib.sizes import power_of_two
 
@@ -41,7 +41,7 @@ def check_room(kv_indices: torch.Tensor | None, num_sequences: int, num_pages: i
 def logit_numbers(head_size: int, sm_scale: float | None, soft_cap: float, window_left: int) -> tuple[float, ...]:
     """(scale, cap, window): logits in powers of 2; with a cap, the scale is of what tanh takes."""
     scale = 1.0 / math.sqrt(head_size) if sm_scale is None else sm_scale
-    return scale / soft_cap if soft_cap else scale * LOG2E, soft_cap * LOG2E, window_left
+    return scale / soft_cap if soft_cap else scale * LOG2E, soft_cap * LOG2E, min(window_left, WIDEST_WINDOW)
 
 
 def batch_constants(num_sequences: int, num_heads: int, page_size: int, **given: Any) -> dict[str, Any]:
