@@ -26,7 +26,7 @@ std::string check_op(const char* op, const OpTable& table, const std::vector<Sto
                 if (alternates && !is_turn) continue;
                 const std::string wrong = replay(c, table, *team, as_kernels_like);
                 if (wrong.empty()) continue;
-                const std::string threads = std::to_string(team->count()) + " threads: ";
+                const std::string threads = std::to_string(team->most()) + " threads: ";
                 return c.name + (as_kernels_like ? ", packed, " : ", ") + threads + wrong;
             }
         count++;
