@@ -121,7 +121,7 @@ def test_the_longest_prefix_is_looked_up_page_by_page() -> None:
     index, prefixes = PrefixIndex(), PrefixChain(4).upto(np.arange(16, dtype=np.int32), 4)
     for number, count in ((0, 1), (3, 3), (9, 3)):
         for prefix in prefixes[:count]:
-            index.listener(number).stored(None, *prefix)
+            index.listener(number).stored(None, prefix.digest, prefix.tokens)
     assert index.longest(prefixes) == 1 << 3 | 1 << 9
     assert index.num_probes == 4
     index.listener(3).removed(prefixes[1].digest)
@@ -140,7 +140,7 @@ def test_policies_choose_by_load() -> None:
     assert 0.6 < sum(chosen) / 200 < 0.9  # both are asked for three times out of four at least
     aware = PrefixAware(replicas, room.page_size, 0)
     for prefix in PrefixChain(room.page_size).upto(prompt, 2):
-        aware.index.listener(0).stored(None, *prefix)
+        aware.index.listener(0).stored(None, prefix.digest, prefix.tokens)
     assert {aware.choose(prompt) for _ in range(50)} == {0}
     replicas[0].add(Arrival(0.0, 40, 5), prompt)
     assert {aware.choose(prompt) for _ in range(50)} == {0, 1}

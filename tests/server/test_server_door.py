@@ -245,7 +245,7 @@ def test_faults_name_no_path_and_the_log_does(
         server.llm.tokenizer.encode = fail  # type: ignore[method-assign, assignment]
         replies = [client.post("/tokenize", json={"text": "x"}), client.post(CHAT, json=BODY)]
         assert {r.status_code for r in replies} == {500}
-        server.llm.engine.scheduler.plan = fail  # type: ignore[method-assign, assignment]
+        server.llm.engine.step = fail  # type: ignore[method-assign, assignment]
         for stream in (False, True):
             replies.append(client.post("/v1/completions", json={"prompt": [5, 6], "max_tokens": 2, "stream": stream}))
         replies.append(client.get("/health"))

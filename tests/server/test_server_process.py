@@ -154,7 +154,7 @@ def test_a_port_that_is_taken(model_path: Path) -> None:
 
 def test_a_dead_engine_is_said_by_health(model_path: Path) -> None:
     with running(model_path) as server, server.client() as client:
-        server.llm.engine.scheduler.plan = lambda *_: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        server.llm.engine.step = lambda *_: 1 / 0  # type: ignore[method-assign, assignment, return-value]
         replies = []
         asking = threading.Thread(target=lambda: replies.append(client.post("/v1/completions", json={"prompt": "x"})))
         asking.start()

@@ -93,15 +93,21 @@ def test_a_tensor_that_no_shader_sees(webgpu: Backend) -> None:
 
 def test_a_step_that_is_too_large_is_refused_and_the_next_one_runs(webgpu: Backend) -> None:
     num_rows = 2 * webgpu.gpu.max_binding_bytes // (4 * WIDTH)
-    executable = webgpu.compile(scaled(num_rows), Tier.PORTABLE)
-    small = np.ones((2, WIDTH), np.float32)
-    executable.bind("x", webgpu.adopt(small))
+    b = OpBuilder()
+    table, ids = (
+        b.input("table", TensorSpec((2, WIDTH), "f32")),
+        b.input("ids", TensorSpec((Sym("T", num_rows),), "i32")),
+    )
+    executable = webgpu.compile(b.finish(b.embedding(table, ids)), Tier.PORTABLE)
+    rows = np.stack([np.ones(WIDTH, np.float32), np.full(WIDTH, 2, np.float32)])
+    executable.bind("table", webgpu.adopt(rows))
+    executable.bind("ids", webgpu.adopt(np.arange(num_rows, dtype=np.int32) % 2))
     executable.prepare({"T": num_rows})
-    with pytest.raises(OutOfMemory, match=r"scale.0 takes \d+ MiB in this step; a shader sees \d+ at most"):
+    with pytest.raises(OutOfMemory, match=r"embedding.0 takes \d+ MiB in this step; a shader sees \d+ at most"):
         executable.run()
     executable.prepare({"T": 2})
     executable.run()
-    assert np.array_equal(webgpu.copy_out(executable.output(0)), 2 * small)
+    assert np.array_equal(webgpu.copy_out(executable.output(0)), rows)
 
 
 def test_a_lost_device_is_said_in_one_line(webgpu: Backend) -> None:

@@ -21,4 +21,4 @@ MAX_ITEMS = {  # of the fields of SamplingParams that list something
 }
 # CPU time for compiling one grammar, in servers and in replays. Grammars are bounded by units of work
 # (grammar/work.py and the compiler's own limits); this is a safety net for grammars that those units misjudge.
-GRAMMAR_SECONDS = 2.0
+GRAMMAR_SECONDS = 1.5

@@ -47,8 +47,8 @@ __device__ __forceinline__ void clear_unseen(u32 place, int low, int high, int t
                 asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(place + half * (Rows * 128) + i * 16), "r"(0)
                              : "memory");
     };
-    clear(0, min(low, Rows));
-    clear(max(high, 0), Rows);
+    clear(0, min(max(low, 0), Rows));  // the widest window begins so far below 0 that 8 times as much would wrap
+    clear(min(max(high, 0), Rows), Rows);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
