@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int r = 0; r < 2; r++) {
             const int row = next.tile * BM + warp * 16 + g + 8 * r;
             const int token = next.sequence.first + row / GROUP, query_head = next.head * GROUP + row % GROUP;
-            const u64 start = (u64)token * with.q_token + query_head * with.q_head;
+            const u64 start = (u64)token * with.q_token + (u64)query_head * with.q_head;
 #pragma unroll
             for (int i = 0; i < 2 * STEPS_D; i++)
                 raw[r][i] = row < next.sequence.count * GROUP ? load_pair<WIDE_Q>(at.q, start + 8 * i + 2 * t)

@@ -28,7 +28,8 @@ __device__ __forceinline__ u32 query_at(int row, int quarter) {
 __device__ __forceinline__ void load_queries(const Tile& tile, const Pointers& at, const Numbers& with, u32 queries) {
     const int in_tile = threadIdx.x % BM, row = tile.tile * BM + in_tile;
     const bool is_row = row < tile.sequence.count * GROUP;
-    const u64 start = (u64)(tile.sequence.first + row / GROUP) * with.q_token + (tile.head * GROUP + row % GROUP) * with.q_head;
+    const u64 token = tile.sequence.first + row / GROUP, query_head = tile.head * GROUP + row % GROUP;
+    const u64 start = token * with.q_token + query_head * with.q_head;
     bool is_good = true;
 #pragma unroll
     for (int i = 0; i < D / 2; i += 8) {
