@@ -11,7 +11,7 @@ from without_memory import an_h200, arguments_of_case, compiler, portable_call  
 
 from samebits.kernels.ahead import noting
 from samebits.kernels.cuda.attention import prompts
-from samebits.kernels.cuda.attention.boxes import HEAD_SIZES
+from samebits.kernels.cuda.attention.boxes import HEAD_SIZES, has_int_strides
 from samebits.kernels.cuda.products.shapes import MOST_SHARED_BYTES
 from samebits.kernels.triton.attention.call import make_call
 from samebits.kernels.triton.attention.portable.op import paged_attention
@@ -47,6 +47,11 @@ STATIC_BYTES = 1 << 10  # of shared memory: numbers of rows and barriers
 )
 def test_what_the_kernel_can_honour_is_served(given: dict[str, Any], is_served: bool) -> None:
     assert prompts.serves(portable_call(num_queries=20, **given)) is is_served
+
+
+@pytest.mark.parametrize(("stride", "fits"), [(2**31 - 1, True), (2**31, False)])
+def test_queries_whose_heads_lie_further_apart_than_an_int_are_not_served(stride: int, fits: bool) -> None:
+    assert has_int_strides(torch.empty_strided((1, 2, 64), (64, stride, 1), device="meta")) is fits
 
 
 @pytest.mark.usefixtures("compiler")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from samebits.core.numerics import elementary, settling
-from samebits.kernels.cuda.attention.boxes import HEAD_SIZES
+from samebits.kernels.cuda.attention.boxes import HEAD_SIZES, has_int_strides
 from samebits.kernels.cuda.hopper import is_served
 from samebits.kernels.triton.attention import call as faults
 from samebits.kernels.triton.attention.call import RUN_LEN, Call
@@ -24,7 +24,7 @@ def can_take(call: Call) -> bool:
     keys = call.k.data
     if call.k.format not in ("f16", "bf16") or call.v.format != call.k.format or 0 in keys.shape:
         return False
-    if call.q.dtype not in (torch.float32, keys.dtype):
+    if call.q.dtype not in (torch.float32, keys.dtype) or not has_int_strides(call.q):
         return False
     if (call.table["TABLE"] and call.table["page_size"] % RUN_LEN) or not call.is_aligned:
         return False
