@@ -36,6 +36,7 @@ PROVEN = {
     "parts, a_ptr, sa_ptr, shared, group * C + slot": "chunks of one row of a weight",
     "acts, planes, expert * tiles + (row_group * WARPS": "tiles of 16 rows of all experts",
     "tile = (nth_tile * QUERIES, rows)": "queries of one sequence",
+    "behind = nth * CHUNK - first % CHUNK": "chunks of one sequence, which have a program or a turn each",
     "store_rows(s_ptr + (position - begin) * M + row": "positions that a program keeps scores of",
     "s_at = s_ptr + (at - begin) * M": "positions that a program keeps scores of",
     "cut = (slot - first_slot(entry, seq, tables, CUT))": "positions of one sequence",
