@@ -52,7 +52,7 @@ def test_memory_that_is_smaller_than_a_run_is_refused_until_it_is_fed(backend: B
     b = OpBuilder()
     x = b.input("x", TensorSpec((Sym("T", 64), 8), "f32"))
     executable = backend.compile(b.finish(b.scale(x, factor=2.0)), Tier.PORTABLE)
-    executable.bind("x", backend.alloc(TensorSpec((4, 8), "f32")))
+    executable.bind("x", backend.adopt(np.ones((4, 8), np.float32)))
     executable.prepare({"T": 64})
     with pytest.raises(BadInput, match=r"gpu: x: got memory of 4 rows \(f32\[4, 8\]\); needs 64 rows, for T = 64"):
         executable.run()
