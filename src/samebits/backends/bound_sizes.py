@@ -1,4 +1,4 @@
-"""Whether the memory that is bound to an executable has the sizes of the coming run. All backends ask this."""
+"""The check that bound memory has the sizes of the coming run, shared by all backends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samebits.graph import Graph
 
 
 class BoundSizes:
-    """Holds the sizes of bound memory and those of the coming run, for a graph's inputs and outputs of open size.
+    """Holds the sizes of bound memory and the sizes of the coming run, for a graph's inputs and outputs of open size.
 
     Memory and sizes may be given in any order between two runs, so they are compared when a run starts.
     """

@@ -20,9 +20,9 @@ class PageCopy(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """What a full page holds: the digest of the salt and all tokens up to its end, and its own tokens.
+    """The content of a full page: the digest of the salt and all tokens up to its end, and its own tokens.
 
-    origin   all of them in full while matches are checked, else None
+    origin   the salt and all those tokens in full while matches are checked, else None
     """
 
     digest: bytes

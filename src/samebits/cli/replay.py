@@ -36,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """What receipts are replayed on together: one model in one arithmetic, with memory for answers of one size class.
+    """The setting that several receipts share: one model in one arithmetic, with memory for answers of one size class.
 
     model        as `load_model` takes it; the receipts' own name for it if the caller gave none
     max_tokens   the most tokens, prompt and answer, of this size class: a receipt with very many must not make all
@@ -245,7 +245,7 @@ def _longest(members: list[Entry]) -> int:
 
 
 def as_json_of(entry: Entry) -> dict[str, object]:
-    """What the receipt says of itself, and the verdict on it."""
+    """Return the receipt's own statements and the verdict on it, for JSON."""
     receipt, said = entry.receipt, dict[str, object]()
     if receipt is not None:
         said = {"context_len": receipt.context_len, "finish_reason": receipt.answer.finish_reason}

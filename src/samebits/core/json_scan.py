@@ -30,7 +30,7 @@ def scan_part(part: np.ndarray, state: Scan) -> int:
         before = np.int32(-2 if state.is_escaped else -1)
         last_other = np.maximum.accumulate(
             np.where(is_backslash, before, at)
-        )  # place of the last character that is none
+        )  # place of the last character that is no backslash
         is_odd = ((at - last_other) & 1).astype(bool)  # an odd run of backslashes ends here
         is_quote &= ~np.concatenate(([state.is_escaped], is_odd[:-1]))
         state.is_escaped = bool(is_odd[-1])

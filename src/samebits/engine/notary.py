@@ -60,7 +60,7 @@ class Notary:
     def receipt(
         self, prompt: np.ndarray, params: SamplingParams, grammar: Grammar | None, sample_index: int, said: Said
     ) -> Receipt:
-        """Of an answer that has ended. A grammar is stated with the library of this process, which follows it."""
+        """Return the receipt of an answer that has ended. A grammar is stated with this process's grammar library."""
         if grammar is not None:
             grammar = replace(grammar, library=grammar_library())
         return Receipt(

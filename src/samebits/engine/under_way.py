@@ -1,4 +1,4 @@
-"""What an engine remembers while it changes its state, so that an interrupt at any moment can be recovered from."""
+"""Records of an engine's changes under way, so that it can recover from an interrupt at any moment."""
 
 from __future__ import annotations
 

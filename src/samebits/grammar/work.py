@@ -1,4 +1,4 @@
-"""How much work a JSON schema makes for the compiler, in units that are the same on every machine.
+"""The work that a JSON schema makes for the compiler, in units that are the same on every machine.
 
 The compiler bounds most of its work itself (LIMITS in worker.py). Three things cost it far more than it counts, so they
 are counted here, before it starts. A unit is about a microsecond on a core of 3 GHz. Other programs decide by seconds

@@ -113,12 +113,12 @@ class Verdict:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the verdict is about the receipt, and not about the place where it was looked at."""
+        """Return whether the receipt was judged; False if this machine could not check it."""
         return self.cause not in NOT_CHECKED
 
     @property
     def is_whole(self) -> bool:
-        """Whether every token of the answer was compared."""
+        """Return whether every token of the answer was compared."""
         return self.num_tokens == self.num_answer_tokens
 
     def line(self, receipt: Receipt | None, backend: str) -> str:

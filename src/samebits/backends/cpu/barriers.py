@@ -1,4 +1,4 @@
-"""Where the threads of a native program must meet.
+"""The barriers of a native program: the places where its threads must meet.
 
 Threads go through a program's calls on their own, each over its own rows, until a barrier. A call needs no barrier in
 front of it if each thread touches only its own rows of all memory that the calls since the last barrier write, or that
@@ -25,7 +25,7 @@ class Axis:
 
 @dataclass
 class Access:
-    """How calls use one memory: whether any writes there, and whether each thread keeps to its own rows."""
+    """The use that calls make of one memory: whether any writes there, and whether each thread keeps to its own rows."""
 
     is_written: bool = False
     is_by_row: bool = True

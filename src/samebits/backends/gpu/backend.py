@@ -48,7 +48,7 @@ class GpuBackend(Backend):
 
     @cached_property
     def facts(self) -> DeviceFacts | None:
-        """What launches and the choice of kernels depend on; None in the interpreter."""
+        """Facts about the GPU on which launches and the choice of kernels depend; None in the interpreter."""
         return None if INTERPRETED else facts_of(self.device)
 
     def probe(self) -> Caps:

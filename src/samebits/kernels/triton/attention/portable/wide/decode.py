@@ -21,7 +21,7 @@ AT_ONCE = tl.constexpr(16)
 
 @triton.jit
 def first_slot(entry, seq, tables, SIZE: tl.constexpr):
-    """Where the slots of SIZE positions of a sequence begin, int64."""
+    """Return the number of the first slot of SIZE positions of a sequence, int64."""
     return entry.to(tl.int64) * tables.page_size // SIZE + seq
 
 
