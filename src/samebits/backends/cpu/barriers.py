@@ -25,7 +25,7 @@ class Axis:
 
 @dataclass
 class Access:
-    """The use that calls make of one memory: whether any writes there, and whether each thread keeps to its own rows."""
+    """The use of one memory by calls: whether any call writes there, and whether threads keep to their own rows."""
 
     is_written: bool = False
     is_by_row: bool = True
