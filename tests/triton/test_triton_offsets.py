@@ -16,7 +16,7 @@ from offset_ranges import arguments_of, parsed, wide_offsets
 
 import samebits
 from samebits.kernels.triton.lib.devices import parsed_facts
-from samebits.kernels.triton.lib.sizes import LARGEST_INT32, MOST_PROGRAMS_YZ
+from samebits.kernels.triton.lib.sizes import LARGEST_INT32, MAX_PROGRAMS_YZ
 
 ROOM = Path(samebits.__file__).parent / "kernels" / "triton"
 GPUS = {"rows": "sm_90/132", "select": "sm_90/132", "caches": "sm_90/132", "recurrent": "sm_80/108"}
@@ -74,7 +74,7 @@ def test_offsets_are_int64_and_grids_fit(group: str) -> None:
     wide, wrong = set(), []
     for launched in noted(group):
         x, y, z = (*launched.grid, 1, 1)[:3]
-        if not (x <= LARGEST_INT32 and y <= MOST_PROGRAMS_YZ and z <= MOST_PROGRAMS_YZ):
+        if not (x <= LARGEST_INT32 and y <= MAX_PROGRAMS_YZ and z <= MAX_PROGRAMS_YZ):
             wrong.append(f"{launched.build.name}: a grid of {launched.grid}")
         key = launched.build.key
         texts[key] = texts.get(key) or intermediate(launched.build)

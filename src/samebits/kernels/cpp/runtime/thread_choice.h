@@ -18,7 +18,7 @@ class ThreadChoice {
         waited_ += waited;
         pause_ -= seconds;
         held_ += seconds;
-        if (count_ > 1 && waited_ > kNoticed && waited_ > kMostWaiting * seconds_) return take_away(count_ / 2, waited_);
+        if (count_ > 1 && waited_ > kNoticed && waited_ > kMaxWaiting * seconds_) return take_away(count_ / 2, waited_);
         if (count_ >= failed_ && held_ > last_pause_ && held_ > kWindow) {  // what failed before works now
             if (factor_ > 1) factor_ /= 2;
             held_ = 0;
@@ -33,15 +33,15 @@ class ThreadChoice {
   private:
     // Half as many threads need twice the time in which the first thread worked. So they are as fast if it waited for half of
     // the time, and faster if it waited longer.
-    static constexpr double kMostWaiting = 0.5;
+    static constexpr double kMaxWaiting = 0.5;
     static constexpr double kNoticed = 200e-6;  // seconds of waiting that say something; a single interrupt takes less
     static constexpr double kWindow = 5e-3;     // seconds after which what was measured is forgotten
-    static constexpr int kMostFactor = 32;      // attempts then cost some 3 % of the time
+    static constexpr int kMaxFactor = 32;      // attempts then cost some 3 % of the time
 
     void take_away(int left, double lost) {
         failed_ = count_;
         last_pause_ = pause_ = factor_ * lost;
-        if (factor_ < kMostFactor) factor_ *= 2;
+        if (factor_ < kMaxFactor) factor_ *= 2;
         set_count(left);
     }
     void set_count(int count) {

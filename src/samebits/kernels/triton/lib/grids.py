@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from samebits.kernels.triton.lib.sizes import MOST_PROGRAMS_YZ, cdiv
+from samebits.kernels.triton.lib.sizes import MAX_PROGRAMS_YZ, cdiv
 
 
 def folded(x: int, y: int) -> tuple[int, ...]:
@@ -17,9 +17,9 @@ def folded(x: int, y: int) -> tuple[int, ...]:
 
     Kernels take `folded_program` for the number along y. The last piece may pass y: programs there must do nothing.
     """
-    if y <= MOST_PROGRAMS_YZ:
+    if y <= MAX_PROGRAMS_YZ:
         return x, y
-    pieces = cdiv(y, MOST_PROGRAMS_YZ)
+    pieces = cdiv(y, MAX_PROGRAMS_YZ)
     return x, cdiv(y, pieces), pieces
 
 

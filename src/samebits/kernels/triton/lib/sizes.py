@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LARGEST_INT32 = 2**31 - 1
-MOST_PROGRAMS_YZ = 65535  # of a grid along y and z; along x there may be LARGEST_INT32
+MAX_PROGRAMS_YZ = 65535  # of a grid along y and z; along x there may be LARGEST_INT32
 
 
 def cdiv(count: int, size: int) -> int:

@@ -22,7 +22,7 @@ SERVED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "nvfp4
 ROWS, BLOCKS = 16, 8  # of a program that fills memory
 
 # How many times the largest scale or offset of a weight a value can be, where that is more than 16.
-MOST_SCALES = {"q5_1": 32, "q5_k": 32, "q6_k": 32, "q8_0": 128}
+MAX_SCALES = {"q5_1": 32, "q5_k": 32, "q6_k": 32, "q8_0": 128}
 
 # 1024 + code is code | 0x6400 in float16, and one fma takes 1024 and the format's own offset away.
 _NIBBLES = tl.constexpr("""{
@@ -235,7 +235,7 @@ def planes_of(weight: Tiled) -> tuple[int, ...]:
 
 def value_power(weight: Tiled) -> float:
     """Return the power of two by which all float16 values of a weight are multiplied."""
-    return weight.power * 16 / MOST_SCALES.get(weight.format.name, 16)
+    return weight.power * 16 / MAX_SCALES.get(weight.format.name, 16)
 
 
 def dequantized(weight: Tiled, group: int = 0) -> torch.Tensor:
