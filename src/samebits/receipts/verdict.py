@@ -59,7 +59,7 @@ WORDS = {
     Cause.TOKEN: "the model does not go on like this: a token of the answer was changed, added or dropped",
     Cause.SAMPLING: "the answer has this token, but its seed or another wish would draw another one",
     Cause.LINK: "the logits are others, though all tokens before are drawn as stated: a link was changed",
-    Cause.END: "the answer ends in another way: its end, its length or a wish about its end was changed",
+    Cause.END: "the answer ends in another way: its end, its length or a stop condition was changed",
     Cause.TEXT: "the tokens are the same, their text is another one: the hash of the text was changed",
     Cause.SEAL: "all bits are the same, but the receipt was changed where no bit depends on it",
     Cause.SIGNATURE: "the signature is not one of this key over this receipt",
