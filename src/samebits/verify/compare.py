@@ -15,7 +15,7 @@ from samebits.ops import Op, bind
 from samebits.ops.record import FLOATS
 from samebits.verify.artifacts import Artifact, find_artifacts, read_artifact
 from samebits.verify.harness import raw_bytes
-from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 
@@ -88,7 +88,9 @@ def difference(of: Artifact, name: str, got: HostTensor, wrong: np.ndarray | Non
     want = of.outputs[name]
     if isinstance(got, Packed) and isinstance(want, Packed) and got.scale != want.scale:
         return f"tensor scale {got.scale} instead of {want.scale}"
-    return first_difference(got, want, _labels(of.op, name, len(want.shape), of.attrs), wrong)
+    result = next(r for r in of.op.results if r.name == name)
+    untouched = untouched_rows(result, of.inputs.get(result.alias_of or ""), want)
+    return first_difference(got, want, _labels(of.op, name, len(want.shape), of.attrs), wrong, untouched)
 
 
 def beyond_tolerance(of: Artifact, name: str, got: HostTensor) -> str | None:
