@@ -16,7 +16,7 @@ from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
 from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, execute, raw_bytes
-from samebits.verify.locate import axis_labels, first_difference, with_nan_of
+from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding, Result, Task, is_drawn, one_line
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 from samebits.verify.verdicts import verdicts
@@ -160,11 +160,17 @@ class Examination:
                     return
 
     def _same(
-        self, check: str, detail: str, got: tuple[HostTensor, ...], want: tuple[HostTensor, ...]
+        self,
+        check: str,
+        detail: str,
+        got: tuple[HostTensor, ...],
+        want: tuple[HostTensor, ...],
+        untouched: tuple[np.ndarray | None, ...] = (),
     ) -> Iterator[Finding]:
+        """Yield the first bit that differs. `untouched` are the rows of each result that must keep every byte."""
         for i, (a, b) in enumerate(zip(got, want, strict=True)):
-            shown = a if self._op.results[i].alias_of else with_nan_of(a, b)  # a cache keeps every byte
-            where = first_difference(shown, b, axis_labels(self._op, i, len(b.shape), self._attrs))
+            labels = axis_labels(self._op, i, len(b.shape), self._attrs)
+            where = first_difference(a, b, labels, untouched=untouched[i] if untouched else None)
             if where:
                 yield Finding(check, f"{self._op.results[i].name} ({detail}): {where}")
                 return
@@ -211,7 +217,9 @@ class Examination:
 
         A fused op that has the reference's bits is right, whatever its parts do: their own cases blame them.
         """
-        other = list(self._same("bits", "reference", first, want))
+        records = zip(self._op.active_results(self._inputs, self._attrs), want, strict=True)
+        untouched = tuple(untouched_rows(r, self._inputs.get(r.alias_of or ""), result) for r, result in records)
+        other = list(self._same("bits", "reference", first, want, untouched))
         yield from other
         if other and self._op.decompose is not None and self._is_float32():
             way = Equivalent("fusion", "unfused", lambda _: self._unfused())

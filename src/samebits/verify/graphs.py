@@ -13,13 +13,14 @@ from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.engine.plan import BackendPlan, make_plan, weight_packers
 from samebits.graph import Graph
+from samebits.graph.uses import state_values
 from samebits.verify.graph_blame import blame
 from samebits.verify.graph_cases import GraphCase
 from samebits.verify.graph_run import GraphRun, Manner, Results, evaluated
-from samebits.verify.harness import same_bytes
-from samebits.verify.locate import first_difference
+from samebits.verify.harness import raw_bytes
+from samebits.verify.locate import first_difference, same_bits
 from samebits.verify.model import GRAPH, Finding, Result, Task, one_line
-from samebits.verify.scenes import Tensors
+from samebits.verify.scenes import POISON, Tensors
 from samebits.verify.tolerance import is_far
 from samebits.verify.verdicts import verdict
 
@@ -126,9 +127,10 @@ class GraphExamination:
 
     def _first_wrong(self, results: Results, wanted: Results) -> Finding | None:
         """ "graph" for an output that is far from the definition's; "bits" for other bits where they are promised."""
-        other_bits = None
+        other_bits, state = None, state_values(self._graph)
         for value, got, want in zip(self._graph.outputs, results, wanted, strict=True):
-            where = first_difference(got, want, ["axis"] * want.ndim)
+            poisoned = (raw_bytes(want) == POISON).all(axis=-1) if value.name in state else None
+            where = first_difference(got, want, ["axis"] * want.ndim, untouched=poisoned)
             if where is None:
                 continue
             if is_far(got, want):
@@ -139,6 +141,6 @@ class GraphExamination:
 
 def _other_bits(results: Results, fresh: Results) -> Finding | None:
     for i, (got, want) in enumerate(zip(results, fresh, strict=True)):
-        if not same_bytes(got, want):
+        if not same_bits(got, want):
             return Finding("run-to-run", f"output {i}: other bits than a fresh executable's")
     return None
