@@ -18,11 +18,11 @@ from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, execute, raw_bytes
 from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding, Result, Task, is_drawn, one_line
+from samebits.verify.teams import team_sizes
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 from samebits.verify.verdicts import verdicts
 
-THREADS = (1, 2, 3)
-DRAWN_WAYS = 2
+DRAWN_TEAMS, DRAWN_WAYS = 1, 2
 Way = TypeVar("Way")
 
 
@@ -67,7 +67,7 @@ class Examination:
             yield Finding("error", f"the definition: {one_line(error)}")
             return
         try:
-            self._backend.set_threads(THREADS[0])  # the case before may have left another number
+            self._backend.set_threads(1)  # the case before may have left another number
             first = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[0])
             second = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[1])
         except Exception as error:  # any exception of a backend under test is its failure, with its text
@@ -176,12 +176,12 @@ class Examination:
                 return
 
     def _other_ways(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
-        """Threads, and every equivalent call."""
-        for count in self._some(THREADS, 1):
+        """Teams of threads, and every equivalent call."""
+        for count in self._some(team_sizes(), DRAWN_TEAMS):
             way = Equivalent("threads", f"{count} threads", lambda execute: execute(self._inputs))
             self._backend.set_threads(count)
             yield from self._equivalent(way, first)
-        self._backend.set_threads(THREADS[0])
+        self._backend.set_threads(1)
         seen: set[str] = set()
         ways = self._op.equivalents or row_equivalents
         for way in self._some(tuple(ways(self._op, self._inputs)), DRAWN_WAYS):
@@ -230,7 +230,7 @@ class Examination:
         if self._backend.flushing_compiles and self._dice is not None:
             self._not_compared.append("flush: kernels are compiled anew for it, so only cases with names are compared")
             return
-        self._backend.set_threads(THREADS[-1])  # the mode must reach every thread of a team
+        self._backend.set_threads(team_sizes()[-1])  # the mode must reach every thread of a team
         flushing = self._backend.flushing()
         if flushing is None:
             self._not_compared.append("flush: this backend cannot be asked to flush subnormals")

@@ -21,10 +21,9 @@ from samebits.verify.harness import raw_bytes
 from samebits.verify.locate import first_difference, same_bits
 from samebits.verify.model import GRAPH, Finding, Result, Task, one_line
 from samebits.verify.scenes import POISON, Tensors
+from samebits.verify.teams import drawn_teams
 from samebits.verify.tolerance import is_far
 from samebits.verify.verdicts import verdict
-
-NUM_THREADS = 2  # a missing barrier needs two
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ def verify_graph(backend: Backend, caps: Caps, case: GraphCase, tiers: tuple[str
         started = time.perf_counter()
         tier, plan = max(plans, key=lambda pair: pair[0])
         not_compared: list[str] = []
-        backend.set_threads(NUM_THREADS)
         findings = list(GraphExamination(backend, case, graph, plan, tier, seed, not_compared).findings())
         seconds = (time.perf_counter() - started) / len(plans)
         results += [verdict(task, t, "", findings, seconds, tuple(not_compared)) for t, _ in plans]
@@ -78,7 +76,8 @@ class GraphExamination:
     ) -> None:
         self._backend, self._graph, self._plan, self._tier = backend, graph, plan, tier
         self._case, self._not_compared = case, not_compared
-        self._tensors = Tensors(graph, seed)
+        self._tensors = Tensors(graph, seed, case.script)
+        self._teams = drawn_teams(case.id, seed)
 
     def findings(self) -> Iterator[Finding]:
         """The first thing that is wrong with each variant."""
@@ -100,13 +99,15 @@ class GraphExamination:
         yield Variant(self._plan.graph, Manner("after the passes", is_fed=self._case.is_fed, packers=packers))
 
     def _examine(self, variant: Variant, wanted: list[Results]) -> Iterator[Finding]:
-        """Runs all steps, until one is wrong."""
+        """Run all steps, each on another team of threads, until one is wrong."""
         run = GraphRun(self._backend, variant.graph, self._tensors, self._tier, variant.manner)
         if run.refusal:
             self._not_compared.append(f"graph, one executable for all sizes: {run.refusal}")
         for number, (arrays, dims) in enumerate(zip(self._tensors.steps, self._tensors.dims, strict=True)):
             before = run.caches() if self._tier == Tier.INVARIANT else {}
-            text = f"step {number + 1} of {len(wanted)} ({dims['T']} tokens): "
+            team = next(self._teams)
+            self._backend.set_threads(team)
+            text = f"{team} threads, step {number + 1} of {len(wanted)} ({dims['T']} tokens): "
             try:
                 results, strays = run.step(arrays, dims)
             except Unsupported:
