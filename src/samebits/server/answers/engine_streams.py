@@ -55,7 +55,9 @@ async def start_streams(
     sampling: Sampling,
     wanted: OutputFormat | None,
 ) -> Started:
-    """A stream for each prompt, or none: a mistake in one ends those that were started.
+    """Return a stream for each prompt, or none: a mistake in one ends those that were started.
+
+    The streams end with the HTTP request at the latest, whether or not anybody has read them.
 
     param     the field that prompts came in
     sampling  how urgent answers are, and with whom they share prompts
@@ -71,6 +73,7 @@ async def start_streams(
         follower = await while_connected(request, served.grammars.follower(wanted))
     deadline = served.engine.clock() + served.limits.deadline_seconds
     started = Started([], follower, served.desk, request.state.request_id)
+    request.state.ends.callback(started.close)
     make_mask = follower.new_mask if follower else None
     try:
         for prompt in prompts:
