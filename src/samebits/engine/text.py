@@ -100,6 +100,10 @@ class AnswerText:
             return "", False
         return self._stops.push(text) if may_stop else (text, False)
 
+    def breaks(self, token: int) -> bool:
+        """Return whether bytes are held back that this token does not continue: they become U+FFFD ahead of it."""
+        return self._stream.breaks(token)
+
     def _pass(self, marks: MessageMarks, mark: int) -> tuple[str, bool]:
         """A mark: what was held back of the message before it is all there is of that."""
         rest, text, is_stopped = self._stream.finish(), "", False

@@ -256,6 +256,19 @@ class TextStream:
         parts = (self._tokenizer.decode_bytes([i], i not in self._shown_ids) for i in ids)
         return self._decoder.decode(b"".join(parts))
 
+    def breaks(self, token: int) -> bool:
+        """Return whether bytes are held back that this token does not continue: they become U+FFFD ahead of it."""
+        held = self._decoder.getstate()[0]
+        skips = self._skip_special and token not in self._shown_ids
+        first = self._tokenizer.decode_bytes([token], skips)[:1]
+        if not held or not first:
+            return False
+        try:
+            codecs.utf_8_decode(held + first, "strict", False)
+        except UnicodeDecodeError:
+            return True
+        return False
+
     def finish(self) -> str:
         """What was held back, incomplete characters as U+FFFD."""
         return self._decoder.decode(b"", final=True)
