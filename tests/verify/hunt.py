@@ -54,8 +54,11 @@ def _cost(task: Task) -> int:
 
 
 def _is_accident(reason: str) -> bool:
-    """Whether the planted code itself broke; that the definition refuses what it was led to read is a catch."""
-    return reason.startswith("error:") and "BadInput" not in reason
+    """Return whether the planted code itself broke by accident.
+
+    It is a catch if the defect raises on purpose, or if the definition refuses what it was led to read.
+    """
+    return reason.startswith("error:") and "BadInput" not in reason and "PlantedCrash" not in reason
 
 
 def hunt(asked: tuple[str, bool]) -> tuple[str, dict[str, str] | None, float]:

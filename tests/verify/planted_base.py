@@ -24,6 +24,7 @@ from planted import Planted, Results, defined
 
 from samebits.backends.interface import Backend, Buffer, View
 from samebits.backends.reference import ReferenceExecutable, resolved
+from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor, Packed, store
 from samebits.core.shapes import Sym, upper
 from samebits.core.tiers import Tier
@@ -33,6 +34,10 @@ from samebits.ops.evaluate import spec_of
 
 Arguments = dict[str, Any]
 EVERY_OP = tuple(op.name for op in OPS)
+
+
+class PlantedCrash(Exception):
+    """What a defect raises whose fault is that it raises."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,15 @@ Scenes = Scene | list[Scene]
 
 
 def play(backend: Backend, scenes: Scenes) -> list[tuple[tuple[int, ...], bytes]]:
-    """Shape and bytes of all that the scenes give, one after another on one backend."""
+    """Return shape and bytes of all that the scenes give, one after another on one backend.
+
+    A refusal or a planted crash is the only result of the scenes: its text in place of bytes.
+    """
     given = scenes if isinstance(scenes, list) else [scenes]
-    results = [x for scene in given for x in scene.play(backend)]
+    try:
+        results = [x for scene in given for x in scene.play(backend)]
+    except (PlantedCrash, Unsupported) as error:
+        return [((), str(error).encode())]
     return [(x.shape, (x.data if isinstance(x, Packed) else x).tobytes()) for x in results]
 
 
