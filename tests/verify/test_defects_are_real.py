@@ -20,6 +20,7 @@ KLASSES = {
     "rare": 5,
     "slots": 8,
     "experts": 20,
+    "tiers": 4,
 }
 
 
