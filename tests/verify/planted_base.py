@@ -4,6 +4,7 @@ A defect is the reference with one thing wrong. It states
   ops      what it touches
   witness  a scene on which its bits are not the reference's
   twin     a scene much like it on which they are
+  tier     what its kernels claim, if not portable: it must be caught at that tier
 and changes one of
   change   arguments of a call, on their way into the definition
   spoil    results of a call, on their way out
@@ -65,8 +66,8 @@ class Scene:
     threads: tuple[int, ...] = (1,)
 
     def play(self, backend: Backend) -> list[HostTensor]:
-        """The graph's outputs after each run."""
-        executable = backend.compile(self.graph, Tier.PORTABLE)
+        """The graph's outputs after each run, at the tier that a planted backend claims."""
+        executable = backend.compile(self.graph, backend.tier if isinstance(backend, Planted) else Tier.PORTABLE)
         if self.outputs is not None:
             for value in self.graph.outputs:
                 memory = backend.alloc(value.spec)

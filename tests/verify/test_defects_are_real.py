@@ -21,6 +21,7 @@ KLASSES = {
     "slots": 8,
     "experts": 20,
     "refusals": 5,
+    "tiers": 4,
 }
 
 

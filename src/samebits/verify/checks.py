@@ -16,7 +16,7 @@ from samebits.core.tiers import Tier
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
 from samebits.ops.record import Case
-from samebits.verify.harness import PATTERNS, execute, raw_bytes
+from samebits.verify.harness import PATTERNS, execute, raw_bytes, same_bytes
 from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding, Result, Task, is_drawn, one_line
 from samebits.verify.refusals import Comparisons, crash
@@ -81,7 +81,10 @@ class Examination:
         if unwritten:
             yield unwritten
             return
-        broken = list(self._values(first.results, want)) or list(self._values_elsewhere(want))
+        broken = list(self._values(first.results, want))
+        if not broken and not all(map(same_bytes, first.results, second.results)):
+            broken = [Finding(f.check, f"again: {f.where}") for f in self._values(second.results, want)]
+        broken = broken or list(self._values_elsewhere(want))
         yield from broken
         if self._tier >= Tier.INVARIANT and not broken:
             self._compared.made("run-to-run")

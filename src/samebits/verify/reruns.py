@@ -77,11 +77,12 @@ class Call:
 def rerun_findings(
     backend: Backend, op: Op, calls: Mapping[str, Inputs], tier: Tier, compared: Comparisons
 ) -> Iterator[Finding]:
-    """Findings of calls of one signature (`input_sets.calls_of`), made of one executable one after another.
+    """Yield findings of calls of one signature (`input_sets.calls_of`), made of one executable one after another.
 
-    "reruns" for values outside the op's tolerance, "run-to-run" for other bits than a fresh executable's; "guard",
-    "input", "error" and "refused" as everywhere. The first finding ends a manner. A wrong result that a fresh
-    executable gives too is left to the checks of single runs.
+    Every run is compared with the definition, and its bits with those of a fresh executable. A difference is "reruns"
+    or "run-to-run" if a fresh executable gives another result, and "values" or "bits" if it gives the same wrong one;
+    "guard", "input", "error" and "refused" mean what they mean everywhere. The first finding ends a manner. What is
+    compared, and what the backend does not support, is added to `compared`.
     """
     bounds = [bind(op, **call) for call in calls.values()]
     signature = signature_of(op, bounds)
@@ -253,9 +254,13 @@ class Replay:
 
     def _judge(self, call: Call, index: int, got: HostTensor) -> Iterator[Finding]:
         finding, is_same = difference(self._op, call.bound, index, got, call.want[index], "reruns")
-        if is_same or (finding is None and self._tier < Tier.INVARIANT) or same_bits(call.fresh[index], got):
+        if is_same or (finding is None and self._tier < Tier.INVARIANT):
             return
-        if finding is None:
-            name = self._op.active_results(call.bound.tensors, call.bound.attrs)[index].name
-            finding = Finding("run-to-run", f"{name}: other bits than a fresh executable's")
-        yield finding
+        name = self._op.active_results(call.bound.tensors, call.bound.attrs)[index].name
+        is_fresh_too = same_bits(call.fresh[index], got)
+        if finding is not None:
+            yield Finding("values", finding.where) if is_fresh_too else finding
+        elif not is_fresh_too:
+            yield Finding("run-to-run", f"{name}: other bits than a fresh executable's")
+        elif self._tier >= Tier.PORTABLE:
+            yield Finding("bits", f"{name}: other bits than the definition's")

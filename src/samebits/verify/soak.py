@@ -1,7 +1,8 @@
 """Many launches of one kernel on the same inputs: for the fault that shows once in a thousand.
 
 Two executables of the op take turns, on other inputs and in other memory, so that what one leaves behind on the device
-is there when the other runs. Results and the memory around them are compared as bytes after every launch.
+is there when the other runs. The first results of each are compared with the definition; after every later launch,
+results and the memory around them are compared with those as bytes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Iterator
 from samebits.backends.interface import Backend
 from samebits.backends.one_op import OneOp, one_node
 from samebits.core.errors import Unsupported
-from samebits.core.format import HostTensor, spec_bytes
+from samebits.core.format import HostTensor, copy_tensor, spec_bytes
 from samebits.core.tiers import Tier
-from samebits.ops import Bound, Op, bind, make_inputs
+from samebits.ops import Bound, Op, bind, evaluate, make_inputs
 from samebits.ops.evaluate import spec_of
 from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, same_bytes
@@ -47,10 +48,12 @@ def soak_case(op: Op, seed: int = 0) -> Case:
 def soak_findings(
     backend: Backend, op: Op, inputs: Inputs, tier: Tier, num_runs: int, compared: Comparisons
 ) -> Iterator[Finding]:
-    """The first launch of `num_runs` that differs from the first one, if there is any.
+    """Yield the first launch of `num_runs` that is wrong, if there is any.
 
-    "soak" where it is outside the op's tolerance of it, "run-to-run" where only bits differ and the tier promises
-    them; "guard", "input", "error" and "refused" as everywhere. Raise Unsupported if a kernel is missing.
+    The first launch is compared with the definition: "values" or, where the tier promises them, "bits". A later one is
+    compared with the first: "soak" if it is outside the op's tolerance, "run-to-run" if only bits differ and the tier
+    promises them. "guard", "input", "error" and "refused" mean what they mean everywhere. Raise Unsupported if a
+    kernel is missing.
     """
     backend.set_threads(NUM_THREADS)
     other = fewer_rows(op, inputs)
@@ -114,10 +117,23 @@ class Launches:
         if not self._first:
             self._first = {i: self._result(i) for i in range(len(self._specs))}
             self._expect()
-            return None
+            return self._compared_with_definition()
         for i in self._first:
             if not self._is_same(i):
                 return self._judge(i)
+        return None
+
+    def _compared_with_definition(self) -> Finding | None:
+        """Return what is wrong with the first launch's results."""
+        copies = {name: copy_tensor(tensor) for name, tensor in self._bound.tensors.items()}
+        wanted = evaluate(bind(self._op, **copies, **self._bound.attrs))
+        for i, want in enumerate(wanted):
+            finding, is_same = difference(self._op, self._bound, i, self._first[i], want, "values")
+            if finding is not None:
+                return finding
+            if not is_same and self._tier >= Tier.PORTABLE:
+                name = self._op.active_results(self._bound.tensors, self._bound.attrs)[i].name
+                return Finding("bits", f"{name}: other bits than the definition's")
         return None
 
     def _poison(self) -> None:
