@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import httpx
 
 from samebits import LLM
+from samebits.engine.async_engine import AsyncEngine
 from samebits.server.model import ServedModel
 from samebits.server.run import make_server
 
@@ -26,11 +28,16 @@ class Running:
 
     url: str
     served: ServedModel
+    loop: asyncio.AbstractEventLoop
     llm_options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def llm(self) -> LLM:
         return self.served.llm
+
+    @property
+    def engine(self) -> AsyncEngine:
+        return self.served._own_engine
 
     def client(self, **options: Any) -> httpx.Client:
         return plain_client(base_url=self.url, timeout=60, **options)
@@ -78,7 +85,7 @@ def running(path: Path, llm_options: dict[str, Any] | None = None, **options: An
                 assert time.monotonic() < deadline, "the server does not become healthy"
                 time.sleep(0.02)
         app: Any = server.config.app
-        yield Running(url, app.state.served)
+        yield Running(url, app.state.served, server.servers[0].get_loop())
     finally:
         server.should_exit = True
         thread.join(60)

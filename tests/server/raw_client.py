@@ -7,9 +7,18 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 
-def open_socket(url: str, seconds: float = 20.0) -> socket.socket:
-    parts = urlsplit(url)
-    return socket.create_connection((str(parts.hostname), parts.port or 80), seconds)
+def open_socket(url: str, seconds: float = 20.0, receive_bytes: int | None = None) -> socket.socket:
+    """Return a connection; `receive_bytes` bounds what the system keeps unread for it."""
+    parts, sock = urlsplit(url), socket.socket()
+    if receive_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)  # before it connects
+    sock.settimeout(seconds)
+    try:
+        sock.connect((str(parts.hostname), parts.port or 80))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def read_to_end(sock: socket.socket) -> bytes:

@@ -124,8 +124,10 @@ class Turns:
         if replica.answerer is not answerer or replica.is_lost:
             raise Lost("it died")
 
-    async def embed(self, tokens: list[int], pooling: str, plan: str) -> np.ndarray:
-        return await self._next().served.engine.embed(tokens, pooling)
+    async def embed(self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None) -> np.ndarray:
+        engine = self._next().served.engine
+        deadline = None if seconds_left is None else engine.clock() + seconds_left
+        return await engine.embed(tokens, pooling, deadline=deadline)
 
 
 @asynccontextmanager

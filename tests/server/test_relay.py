@@ -14,7 +14,7 @@ from relayed import Turns, plain, relayed
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion
 from samebits.engine.async_engine import QueueFull
-from samebits.engine.job import RequestFailed
+from samebits.engine.job import DeadlinePassed, RequestFailed
 from samebits.engine.sampling import SamplingParams
 from samebits.receipts.record import Grammar
 from samebits.server.limits import Limits
@@ -270,6 +270,14 @@ def test_many_streams_while_replicas_die_in_turn(model_path: Path) -> None:
         assert await asyncio.gather(*map(one, wishes)) == want
         assert num_pieces == 12 * 60
         assert engine.num_resumed > 0
+
+    play(model_path, scene)
+
+
+def test_an_embedding_ends_at_its_deadline(model_path: Path) -> None:
+    async def scene(engine: RelayEngine, turns: Turns) -> None:
+        with pytest.raises(DeadlinePassed):
+            await engine.embed(PROMPT, "mean", deadline=engine.clock())
 
     play(model_path, scene)
 

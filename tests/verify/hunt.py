@@ -36,7 +36,7 @@ def tasks_against(name: str, full: bool) -> list[Task]:
     ops = [OPS[op] for op in chosen]
     cases = [t for op in ops for t in op_tasks(backend_name(defect), TIERS, op, full, 0)]
     cases.sort(key=_cost)
-    graphs = graph_tasks(backend_name(defect), TIERS, None, 0)
+    graphs = graph_tasks(backend_name(defect), TIERS, None, full, 0)
     return [*graphs, *cases] if defect.klass == "graphs" else [*cases, *graphs]
 
 

@@ -11,8 +11,8 @@ from hunt import CAUGHT, TIERS, played, quick_tasks
 from planted_base import EVERY_OP, Defect
 
 from samebits.verify.examine import examine
-from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.model import GRAPH, Task
+from samebits.verify.select import graph_tasks
 
 FOUND: dict[str, dict[str, str]] = json.loads(CAUGHT.read_text())
 
@@ -27,7 +27,8 @@ SOUND = Sound()
 
 
 def quick_cases(op_name: str) -> set[str]:
-    return {case.id for case in GRAPH_CASES} if op_name == GRAPH else {task.case for task in quick_tasks(op_name)}
+    tasks = graph_tasks("sound", TIERS, None, full=False, seed=0) if op_name == GRAPH else quick_tasks(op_name)
+    return {task.case for task in tasks}
 
 
 @cache

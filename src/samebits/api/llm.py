@@ -139,7 +139,7 @@ class LLM(Texts):
             self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter, identity=which
         )
         self.runner.backend.await_compiled(compile_progress)
-        self.max_len = self.engine.max_len
+        self.max_len, self.vocab_size = self.engine.max_len, self.runner.vocab_size
         self.runner.backend.trim()
 
     def generate(

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 class Texts:
     """A model's tokenizer and chat template.
 
-    path      the model's file or folder
-    max_len   tokens that a sequence may have, prompt and answer
+    path         the model's file or folder
+    max_len      tokens that a sequence may have, prompt and answer
+    vocab_size   tokens that the model has logits for
     """
 
     path: Path
     tokenizer: Tokenizer
     chat_template: ChatTemplate | None
     max_len: int
+    vocab_size: int
 
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         """A prompt's token ids; TextTooLong, before any work where possible, for more than the context holds."""
@@ -82,10 +84,7 @@ class Texts:
 
 
 class FileTexts(Texts):
-    """Those of a model that runs elsewhere, by its name or path as `LLM` takes it; fetched if it is not here.
-
-    vocab_size   tokens that it has logits for
-    """
+    """Texts of a model that runs elsewhere, given by name or path as `LLM` takes it. A missing model is fetched."""
 
     def __init__(self, model: str | Path = DEFAULT_MODEL) -> None:
         from samebits.loaders.obtain import obtain

@@ -114,9 +114,9 @@ class AsyncEngine:
         """Log-probabilities of a text; options as Engine.score's."""
         return (await self._finished(lambda engine: engine.score(tokens, **options))).score()
 
-    async def embed(self, tokens: Iterable[int], pooling: str) -> np.ndarray:
-        """A text's vector, as Engine.embed's."""
-        return (await self._finished(lambda engine: engine.embed(tokens, pooling))).vector()
+    async def embed(self, tokens: Iterable[int], pooling: str, *, deadline: float | None = None) -> np.ndarray:
+        """Return a text's vector, as Engine.embed computes it. Raise DeadlinePassed if that takes too long."""
+        return (await self._finished(lambda engine: engine.embed(tokens, pooling, deadline=deadline))).vector()
 
     async def _finished(self, start: Callable[[Engine], Any]) -> Any:
         job = await self._ask(self._admitted(start), self.cancel)

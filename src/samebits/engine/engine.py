@@ -25,7 +25,7 @@ from samebits.engine.drafts.verify import Taken, draw_and_deliver
 from samebits.engine.faults import described, is_interrupt
 from samebits.engine.flight import Flight, NextFlight
 from samebits.engine.flight import start as start_flight
-from samebits.engine.job import Generation, Job, RequestFailed
+from samebits.engine.job import DEADLINE, Generation, Job, RequestFailed
 from samebits.engine.observer import Observer, StepStats, Telling
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Sampler, check_ids
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # imported with the first receipt
     from samebits.receipts.record import Grammar, Model, Receipt, Said
 
 log = logging.getLogger("samebits.engine")
-CANCELLED, DEADLINE = "cancelled", "deadline"
+CANCELLED = "cancelled"
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 
@@ -181,17 +181,19 @@ class Engine:
         guesses = None if expected is None else np.array(expected, np.int32)
         return self._add(job, PromptRequest(tokens, num_samples, priority, salt, wants_all, draws, guesses))
 
-    def score(self, tokens: Iterable[int], *, top_k: int = 0, keep_logits: bool = False) -> Scoring:
-        """Queues a text whose log-probabilities are wanted at every position."""
+    def score(
+        self, tokens: Iterable[int], *, top_k: int = 0, keep_logits: bool = False, deadline: float | None = None
+    ) -> Scoring:
+        """Queue a text and compute its log-probabilities at every position."""
         ids = checked_ids("score", "tokens", tokens, self.max_len, self.runner.vocab_size)
-        return self._add(Scoring(ids, top_k, keep_logits), PromptRequest(ids, wants_all=True, draws=False))
+        return self._add(Scoring(ids, top_k, keep_logits, deadline), PromptRequest(ids, wants_all=True, draws=False))
 
-    def embed(self, tokens: Iterable[int], pooling: str = "mean") -> Embedding:
-        """Queues a text whose hidden states are wanted, their mean or the last one."""
+    def embed(self, tokens: Iterable[int], pooling: str = "mean", *, deadline: float | None = None) -> Embedding:
+        """Queue a text and compute the mean of its hidden states, or the last one."""
         if pooling not in POOLINGS:
             raise BadInput("embed", "pooling", pooling, " or ".join(POOLINGS))
         ids = checked_ids("embed", "tokens", tokens, self.max_len, self.runner.vocab_size)
-        return self._add(Embedding(ids, pooling), PromptRequest(ids, wants_all=True, draws=False))
+        return self._add(Embedding(ids, pooling, deadline), PromptRequest(ids, wants_all=True, draws=False))
 
     def cancel(self, job: Job, reason: str = CANCELLED) -> None:
         """Ends a job now, with what it has; nothing for one that has ended."""

@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     from samebits.receipts.record import Receipt, Said
 
 
+DEADLINE = "deadline"  # the reason for which a job is cut when its time is over
+
+
 class RequestFailed(SamebitsError):
     """A request ended without an answer through no mistake of its own; the text is the reason."""
+
+
+class DeadlinePassed(RequestFailed):
+    """A request that has no partial answer ran past its deadline."""
 
 
 class Job:

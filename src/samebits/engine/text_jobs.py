@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.engine.job import Job, RequestFailed, num_known_rows
+from samebits.engine.job import DEADLINE, DeadlinePassed, Job, RequestFailed, num_known_rows
 from samebits.engine.text_logprobs import TextLogprobs
 
 POOLINGS = ("mean", "last")
@@ -39,9 +39,9 @@ class Score:
 class TextJob(Job):
     """Done when all of its tokens have come, or when it was cut."""
 
-    def __init__(self, tokens: np.ndarray) -> None:
+    def __init__(self, tokens: np.ndarray, deadline: float | None) -> None:
         super().__init__()
-        self._tokens = tokens
+        self._tokens, self.deadline = tokens, deadline
         self._cut_reason: str | None = None
         self.num_taken = 0  # tokens whose rows have come
 
@@ -77,14 +77,15 @@ class TextJob(Job):
         if not self.is_done:
             raise BadInput("job", "text", f"{self.num_taken} of {len(self._tokens)} tokens", "all of them")
         if self._cut_reason is not None:
-            raise RequestFailed(f"{self._cut_reason} after {self.num_taken} of {len(self._tokens)} tokens")
+            kind = DeadlinePassed if self._cut_reason == DEADLINE else RequestFailed
+            raise kind(f"{self._cut_reason} after {self.num_taken} of {len(self._tokens)} tokens")
 
 
 class Scoring(TextJob):
     """How likely a model finds a text."""
 
-    def __init__(self, tokens: np.ndarray, top_k: int, keep_logits: bool) -> None:
-        super().__init__(tokens)
+    def __init__(self, tokens: np.ndarray, top_k: int, keep_logits: bool, deadline: float | None = None) -> None:
+        super().__init__(tokens, deadline)
         self._keep_logits = keep_logits
         self._digest, self._logprobs = hashlib.sha256(), TextLogprobs(tokens, top_k)
         self._kept: list[np.ndarray] = []
@@ -106,8 +107,8 @@ class Scoring(TextJob):
 class Embedding(TextJob):
     """One vector for a text: the mean of the model's last states, added in order, or the last one."""
 
-    def __init__(self, tokens: np.ndarray, pooling: str) -> None:
-        super().__init__(tokens)
+    def __init__(self, tokens: np.ndarray, pooling: str, deadline: float | None = None) -> None:
+        super().__init__(tokens, deadline)
         self._pooling = pooling
         self._vector: np.ndarray | None = None
 

@@ -48,9 +48,11 @@ class Replica:
         """Returns when the request has ended; its pieces go where the ask says."""
         await self._answerer.answer(ask)
 
-    async def embed(self, tokens: list[int], pooling: str, plan: str) -> np.ndarray:
+    async def embed(self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None) -> np.ndarray:
         self._check_plan(plan)
-        return await self._served.engine.embed(tokens, pooling)
+        engine = self._served.engine
+        deadline = None if seconds_left is None else engine.clock() + seconds_left
+        return await engine.embed(tokens, pooling, deadline=deadline)
 
     async def about(self, plan: str) -> About:
         self._check_plan(plan)

@@ -43,8 +43,8 @@ class RayReplicas:
     async def answer(self, ask: Ask) -> None:
         await self._call(self._handle.answer.remote(ask))
 
-    async def embed(self, tokens: list[int], pooling: str, plan: str) -> np.ndarray:
-        return np.asarray(await self._call(self._handle.embed.remote(tokens, pooling, plan)))
+    async def embed(self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None) -> np.ndarray:
+        return np.asarray(await self._call(self._handle.embed.remote(tokens, pooling, plan, seconds_left)))
 
     async def states(self) -> list[dict[str, Any]]:
         return await self._each("state")

@@ -16,13 +16,13 @@ from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
 from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, execute, raw_bytes
-from samebits.verify.locate import axis_labels, first_difference, with_nan_of
+from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding, Result, Task, is_drawn, one_line
+from samebits.verify.teams import team_sizes
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 from samebits.verify.verdicts import verdicts
 
-THREADS = (1, 2, 3)
-DRAWN_WAYS = 2
+DRAWN_TEAMS, DRAWN_WAYS = 1, 2
 Way = TypeVar("Way")
 
 
@@ -67,7 +67,7 @@ class Examination:
             yield Finding("error", f"the definition: {one_line(error)}")
             return
         try:
-            self._backend.set_threads(THREADS[0])  # the case before may have left another number
+            self._backend.set_threads(1)  # the case before may have left another number
             first = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[0])
             second = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[1])
         except Exception as error:  # any exception of a backend under test is its failure, with its text
@@ -160,22 +160,28 @@ class Examination:
                     return
 
     def _same(
-        self, check: str, detail: str, got: tuple[HostTensor, ...], want: tuple[HostTensor, ...]
+        self,
+        check: str,
+        detail: str,
+        got: tuple[HostTensor, ...],
+        want: tuple[HostTensor, ...],
+        untouched: tuple[np.ndarray | None, ...] = (),
     ) -> Iterator[Finding]:
+        """Yield the first bit that differs. `untouched` are the rows of each result that must keep every byte."""
         for i, (a, b) in enumerate(zip(got, want, strict=True)):
-            shown = a if self._op.results[i].alias_of else with_nan_of(a, b)  # a cache keeps every byte
-            where = first_difference(shown, b, axis_labels(self._op, i, len(b.shape), self._attrs))
+            labels = axis_labels(self._op, i, len(b.shape), self._attrs)
+            where = first_difference(a, b, labels, untouched=untouched[i] if untouched else None)
             if where:
                 yield Finding(check, f"{self._op.results[i].name} ({detail}): {where}")
                 return
 
     def _other_ways(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
-        """Threads, and every equivalent call."""
-        for count in self._some(THREADS, 1):
+        """Teams of threads, and every equivalent call."""
+        for count in self._some(team_sizes(), DRAWN_TEAMS):
             way = Equivalent("threads", f"{count} threads", lambda execute: execute(self._inputs))
             self._backend.set_threads(count)
             yield from self._equivalent(way, first)
-        self._backend.set_threads(THREADS[0])
+        self._backend.set_threads(1)
         seen: set[str] = set()
         ways = self._op.equivalents or row_equivalents
         for way in self._some(tuple(ways(self._op, self._inputs)), DRAWN_WAYS):
@@ -211,7 +217,9 @@ class Examination:
 
         A fused op that has the reference's bits is right, whatever its parts do: their own cases blame them.
         """
-        other = list(self._same("bits", "reference", first, want))
+        records = zip(self._op.active_results(self._inputs, self._attrs), want, strict=True)
+        untouched = tuple(untouched_rows(r, self._inputs.get(r.alias_of or ""), result) for r, result in records)
+        other = list(self._same("bits", "reference", first, want, untouched))
         yield from other
         if other and self._op.decompose is not None and self._is_float32():
             way = Equivalent("fusion", "unfused", lambda _: self._unfused())
@@ -222,7 +230,7 @@ class Examination:
         if self._backend.flushing_compiles and self._dice is not None:
             self._not_compared.append("flush: kernels are compiled anew for it, so only cases with names are compared")
             return
-        self._backend.set_threads(THREADS[-1])  # the mode must reach every thread of a team
+        self._backend.set_threads(team_sizes()[-1])  # the mode must reach every thread of a team
         flushing = self._backend.flushing()
         if flushing is None:
             self._not_compared.append("flush: this backend cannot be asked to flush subnormals")

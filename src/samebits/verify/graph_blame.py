@@ -13,7 +13,7 @@ from samebits.debug.labels import label_values
 from samebits.debug.stepper import Stepper
 from samebits.graph import Graph
 from samebits.verify.graph_run import GraphRun, Manner, Values, evaluated
-from samebits.verify.harness import same_bytes
+from samebits.verify.locate import same_bits
 from samebits.verify.scenes import Tensors
 from samebits.verify.tolerance import is_far
 
@@ -50,7 +50,7 @@ def _among(backend: Backend, graph: Graph, tensors: Tensors, tier: Tier, manner:
             got, _ = run.step(tensors.steps[number], tensors.dims[number])
             for i, value in enumerate(node.outputs):
                 want = values[value.name]
-                is_wrong = not same_bytes(got[i], want) if tier >= Tier.PORTABLE else is_far(got[i], want)
+                is_wrong = not same_bits(got[i], want) if tier >= Tier.PORTABLE else is_far(got[i], want)
                 if is_wrong:
                     label = labels[value.name].text
                     return f"; from {label} ({node.op.name}) on, in step {number + 1}, which is right alone"

@@ -13,17 +13,17 @@ from samebits.core.errors import Unsupported
 from samebits.core.tiers import Tier
 from samebits.engine.plan import BackendPlan, make_plan, weight_packers
 from samebits.graph import Graph
+from samebits.graph.uses import state_values
 from samebits.verify.graph_blame import blame
 from samebits.verify.graph_cases import GraphCase
 from samebits.verify.graph_run import GraphRun, Manner, Results, evaluated
-from samebits.verify.harness import same_bytes
-from samebits.verify.locate import first_difference
+from samebits.verify.harness import raw_bytes
+from samebits.verify.locate import first_difference, same_bits
 from samebits.verify.model import GRAPH, Finding, Result, Task, one_line
-from samebits.verify.scenes import Tensors
+from samebits.verify.scenes import POISON, Tensors
+from samebits.verify.teams import drawn_teams
 from samebits.verify.tolerance import is_far
 from samebits.verify.verdicts import verdict
-
-NUM_THREADS = 2  # a missing barrier needs two
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,6 @@ def verify_graph(backend: Backend, caps: Caps, case: GraphCase, tiers: tuple[str
         started = time.perf_counter()
         tier, plan = max(plans, key=lambda pair: pair[0])
         not_compared: list[str] = []
-        backend.set_threads(NUM_THREADS)
         findings = list(GraphExamination(backend, case, graph, plan, tier, seed, not_compared).findings())
         seconds = (time.perf_counter() - started) / len(plans)
         results += [verdict(task, t, "", findings, seconds, tuple(not_compared)) for t, _ in plans]
@@ -77,7 +76,8 @@ class GraphExamination:
     ) -> None:
         self._backend, self._graph, self._plan, self._tier = backend, graph, plan, tier
         self._case, self._not_compared = case, not_compared
-        self._tensors = Tensors(graph, seed)
+        self._tensors = Tensors(graph, seed, case.script)
+        self._teams = drawn_teams(case.id, seed)
 
     def findings(self) -> Iterator[Finding]:
         """The first thing that is wrong with each variant."""
@@ -99,13 +99,15 @@ class GraphExamination:
         yield Variant(self._plan.graph, Manner("after the passes", is_fed=self._case.is_fed, packers=packers))
 
     def _examine(self, variant: Variant, wanted: list[Results]) -> Iterator[Finding]:
-        """Runs all steps, until one is wrong."""
+        """Run all steps, each on another team of threads, until one is wrong."""
         run = GraphRun(self._backend, variant.graph, self._tensors, self._tier, variant.manner)
         if run.refusal:
             self._not_compared.append(f"graph, one executable for all sizes: {run.refusal}")
         for number, (arrays, dims) in enumerate(zip(self._tensors.steps, self._tensors.dims, strict=True)):
             before = run.caches() if self._tier == Tier.INVARIANT else {}
-            text = f"step {number + 1} of {len(wanted)} ({dims['T']} tokens): "
+            team = next(self._teams)
+            self._backend.set_threads(team)
+            text = f"{team} threads, step {number + 1} of {len(wanted)} ({dims['T']} tokens): "
             try:
                 results, strays = run.step(arrays, dims)
             except Unsupported:
@@ -126,9 +128,10 @@ class GraphExamination:
 
     def _first_wrong(self, results: Results, wanted: Results) -> Finding | None:
         """ "graph" for an output that is far from the definition's; "bits" for other bits where they are promised."""
-        other_bits = None
+        other_bits, state = None, state_values(self._graph)
         for value, got, want in zip(self._graph.outputs, results, wanted, strict=True):
-            where = first_difference(got, want, ["axis"] * want.ndim)
+            poisoned = (raw_bytes(want) == POISON).all(axis=-1) if value.name in state else None
+            where = first_difference(got, want, ["axis"] * want.ndim, untouched=poisoned)
             if where is None:
                 continue
             if is_far(got, want):
@@ -139,6 +142,6 @@ class GraphExamination:
 
 def _other_bits(results: Results, fresh: Results) -> Finding | None:
     for i, (got, want) in enumerate(zip(results, fresh, strict=True)):
-        if not same_bytes(got, want):
+        if not same_bits(got, want):
             return Finding("run-to-run", f"output {i}: other bits than a fresh executable's")
     return None

@@ -21,8 +21,9 @@ from samebits.core.tiers import Tier
 from samebits.graph import InputKind
 from samebits.ops import Bound, Op, bind, evaluate
 from samebits.ops.evaluate import spec_of
-from samebits.verify.harness import PATTERNS, execute, same_bytes
+from samebits.verify.harness import PATTERNS, execute
 from samebits.verify.input_sets import Inputs, Signature, constant_names, fixed_specs, signature_of
+from samebits.verify.locate import same_bits
 from samebits.verify.model import Finding, one_line
 from samebits.verify.program import Memory, difference, num_rows
 
@@ -113,7 +114,7 @@ def shared_buffer_findings(backend: Backend, op: Op, call: Inputs, tier: Tier) -
     together.run()
     fresh = execute(backend, op, {**bound.tensors, **bound.attrs}, tier).results
     for i, result in enumerate(op.active_results(bound.tensors, bound.attrs)):
-        if result.alias_of is None and not same_bytes(together.result(i), fresh[i]):
+        if result.alias_of is None and not same_bits(together.result(i), fresh[i]):
             yield Finding("reruns", f"{result.name}: {first} and {second} in one buffer give other values")
             return
 
@@ -236,7 +237,7 @@ class Replay:
 
     def _judge(self, call: Call, index: int, got: HostTensor) -> Iterator[Finding]:
         finding, is_same = difference(self._op, call.bound, index, got, call.want[index], "reruns")
-        if is_same or (finding is None and self._tier < Tier.INVARIANT) or same_bytes(call.fresh[index], got):
+        if is_same or (finding is None and self._tier < Tier.INVARIANT) or same_bits(call.fresh[index], got):
             return
         if finding is None:
             name = self._op.active_results(call.bound.tensors, call.bound.attrs)[index].name

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import numpy as np
 from starlette.requests import Request
 
 from samebits.core.errors import BadInput
@@ -54,7 +55,9 @@ async def start_streams(
     sampling: Sampling,
     wanted: OutputFormat | None,
 ) -> Started:
-    """A stream for each prompt, or none: a mistake in one ends those that were started.
+    """Return a stream for each prompt, or none: a mistake in one ends those that were started.
+
+    The streams end with the HTTP request at the latest, whether or not anybody has read them.
 
     param     the field that prompts came in
     sampling  how urgent answers are, and with whom they share prompts
@@ -70,6 +73,7 @@ async def start_streams(
         follower = await while_connected(request, served.grammars.follower(wanted))
     deadline = served.engine.clock() + served.limits.deadline_seconds
     started = Started([], follower, served.desk, request.state.request_id)
+    request.state.ends.callback(started.close)
     make_mask = follower.new_mask if follower else None
     try:
         for prompt in prompts:
@@ -131,6 +135,26 @@ async def all_completions(request: Request, started: Started) -> list[list[Compl
         return [stream.job.completions() for stream in started.streams]
 
     return await while_connected(request, wait())
+
+
+async def all_vectors(
+    request: Request, served: ServedModel, texts: Sequence[Sequence[int]], pooling: str
+) -> list[np.ndarray]:
+    """Return one vector per text. If one text fails, or the client goes away, the other texts end too."""
+    deadline = served.engine.clock() + served.limits.deadline_seconds
+
+    async def embed_all() -> list[np.ndarray]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(served.engine.embed(ids, pooling, deadline=deadline)) for ids in texts]
+        return [task.result() for task in tasks]
+
+    try:
+        return await while_connected(request, embed_all())
+    except ExceptionGroup as failures:  # the first failure has ended the other texts
+        error = failures.exceptions[0]
+        if isinstance(error, QueueFull):
+            raise busy(f"the server is busy: {error}") from None
+        raise error from None
 
 
 async def while_connected(request: Request, work: Awaitable[Result]) -> Result:

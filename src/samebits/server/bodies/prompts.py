@@ -31,6 +31,20 @@ def token_lists(
     return [encode(item) if isinstance(item, str) else list(item) for item in items]
 
 
+def embedded_texts(served: ServedModel, given: Any, param: str) -> list[list[int]]:
+    """Return the token ids of texts to embed; ApiError if any of them cannot be embedded, before one is started."""
+    texts, vocab_size = token_lists(served, given, param), served.llm.vocab_size
+    for ids in texts:
+        if not ids:
+            raise bad_request(param, "a text without tokens", "at least one token in each text", "invalid_value")
+        if len(ids) > served.llm.max_len:
+            needed = f"at most {served.llm.max_len} in each text"
+            raise bad_request(param, f"{len(ids)} tokens", needed, "context_length_exceeded")
+        if max(ids) >= vocab_size:
+            raise bad_request(param, f"the token id {max(ids)}", f"ids from 0 to {vocab_size - 1}", "invalid_value")
+    return texts
+
+
 def short_enough(param: str, encode: Callable[..., list[int]], *args: Any) -> list[int]:
     """The token ids that `encode` gives; ApiError for a text that the context cannot hold."""
     try:

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from samebits.core.errors import BadInput
 from samebits.core.printable import printable
-from samebits.engine.job import RequestFailed
+from samebits.engine.job import DeadlinePassed, RequestFailed
 from samebits.engine.sampling import SAMPLE
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
@@ -67,6 +67,8 @@ def from_exception(error: Exception) -> ApiError:
         return ApiError(400, str(error).removeprefix(f"{error.where}: "), error.argument, "invalid_value")
     if isinstance(error, ClientDisconnect):
         return ApiError(499, "the client has gone")
+    if isinstance(error, DeadlinePassed):
+        return ApiError(503, "the request ran past the server's deadline", code="deadline_exceeded")
     if isinstance(error, RequestFailed):
         is_own = str(error).startswith(f"{SAMPLE}: ")  # a format or a logit: the text holds nothing of the server's
         reason = f": {error}" if is_own else "; the server's log says more"

@@ -9,6 +9,7 @@ import logging
 import re
 import time
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -123,7 +124,8 @@ class Gate:
         headers, started, status = Headers(scope=scope), time.perf_counter(), 0
         asked_id = headers.get("x-request-id", "")
         request_id = asked_id if REQUEST_ID.fullmatch(asked_id) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        ends = ExitStack()  # called when the request has ended, however it did: what it started ends with it
+        scope.setdefault("state", {}).update(request_id=request_id, ends=ends)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -145,6 +147,7 @@ class Gate:
             added = {"www-authenticate": wanted} if refusal.status == 401 else None
             await error_response(refusal, scope["path"], added)(scope, receive, send_with_headers)
         finally:
+            ends.close()
             milliseconds = 1000 * (time.perf_counter() - started)
             path = printable(scope["path"])
             log.info("%s %s %d %.1f ms %s", printable(scope["method"], 20), path, status, milliseconds, request_id)

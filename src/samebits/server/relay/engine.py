@@ -17,7 +17,7 @@ import numpy as np
 
 from samebits.engine.answer import FAILED
 from samebits.engine.async_engine import QueueFull
-from samebits.engine.job import RequestFailed
+from samebits.engine.job import DeadlinePassed, RequestFailed
 from samebits.engine.sampling import SamplingParams
 from samebits.receipts.record import Grammar
 from samebits.server.relay.ask import Ask, Lost
@@ -37,7 +37,7 @@ class Upstream(Protocol):
     async def answer(self, ask: Ask) -> None:
         """Returns when the request has ended; its pieces go to ask.reply_to."""
 
-    async def embed(self, tokens: list[int], pooling: str, plan: str) -> np.ndarray: ...
+    async def embed(self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,19 @@ class RelayEngine:
             task.result()  # raises why
         return stream
 
-    async def embed(self, tokens: Iterable[int], pooling: str) -> np.ndarray:
-        ids = list(tokens)
-        for _ in range(MAX_FRUITLESS):
-            try:
-                return await self._upstream.embed(ids, pooling, self._plan)
-            except Lost as error:
-                reason = str(error)
-                await asyncio.sleep(FIRST_PAUSE_SECONDS)
+    async def embed(self, tokens: Iterable[int], pooling: str, *, deadline: float | None = None) -> np.ndarray:
+        """Return a text's vector. Raise DeadlinePassed if no replica has computed it in time."""
+        ids, seconds_left = list(tokens), self._seconds_left(deadline)
+        try:
+            async with asyncio.timeout(None if seconds_left is None else seconds_left + DEADLINE_SECONDS):
+                for _ in range(MAX_FRUITLESS):
+                    try:
+                        return await self._upstream.embed(ids, pooling, self._plan, self._seconds_left(deadline))
+                    except Lost as error:
+                        reason = str(error)
+                        await asyncio.sleep(FIRST_PAUSE_SECONDS)
+        except TimeoutError:
+            raise DeadlinePassed("no replica embedded the text in time") from None
         raise RequestFailed(reason)
 
     def close(self) -> None:
@@ -119,8 +124,8 @@ class RelayEngine:
 
         self._loop.call_soon_threadsafe(end)
 
-    def _seconds_left(self, wishes: Wishes) -> float | None:
-        return None if wishes.deadline is None else max(0.0, wishes.deadline - self.clock())
+    def _seconds_left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self.clock())
 
     def _keep(self, task: asyncio.Future[None]) -> None:
         """Holds it until it is done; nobody else may look at what it raises."""
@@ -135,7 +140,7 @@ class RelayEngine:
 
     async def _answer(self, stream: RelayStream, wishes: Wishes) -> None:
         """One request from its first ask to its end; raises only what nobody accepted."""
-        job, seconds_left = stream.job, self._seconds_left(wishes)
+        job, seconds_left = stream.job, self._seconds_left(wishes.deadline)
         try:
             async with asyncio.timeout(None if seconds_left is None else seconds_left + DEADLINE_SECONDS):
                 await self._run(stream, wishes, tuple(range(job.params.n)))
@@ -182,7 +187,7 @@ class RelayEngine:
             params=job.params,
             priority=wishes.priority,
             salt=wishes.salt,
-            seconds_left=self._seconds_left(wishes),
+            seconds_left=self._seconds_left(wishes.deadline),
             grammar=wishes.grammar,
             samples=samples,
             begun=job.token_ids(samples[0]) if len(samples) == 1 else (),

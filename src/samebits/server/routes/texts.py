@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from samebits.engine.async_engine import QueueFull
-from samebits.server.answers.engine_streams import while_connected
+from samebits.server.answers.engine_streams import all_vectors
 from samebits.server.bodies.openai import DetokenizeBody, EmbeddingBody, TokenizeBody
-from samebits.server.bodies.prompts import short_enough, text_size, token_lists
+from samebits.server.bodies.prompts import embedded_texts, short_enough, text_size
 from samebits.server.bodies.reading import read_body
-from samebits.server.http.errors import bad_request, busy
+from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
 from samebits.server.http.threads import off_loop
 from samebits.server.limits import MAX_DECODED_IDS, MAX_TOKENIZED_CHARS
@@ -26,13 +24,8 @@ async def embeddings(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, EmbeddingBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    texts = await off_loop(token_lists, text_size(body.input), served, body.input, "input")
-    pooling = body.given("pooling", "mean")
-    try:
-        work = asyncio.gather(*(served.engine.embed(ids, pooling) for ids in texts))
-        vectors = await while_connected(request, work)
-    except QueueFull as error:
-        raise busy(f"the server is busy: {error}") from None
+    texts = await off_loop(embedded_texts, text_size(body.input), served, body.input, "input")
+    vectors = await all_vectors(request, served, texts, body.given("pooling", "mean"))
     count = sum(map(len, texts))
 
     def answer() -> dict[str, object]:
