@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gguf_writer import File, tensor, tiny_model
 
 from samebits import LLM
 from samebits.backends.cpu import CpuBackend
@@ -40,10 +41,14 @@ class Lacking(ReferenceBackend):
 class LackingCpu(CpuBackend):
     """The native backend without an op and what is fused of it: its weights are packed all the same."""
 
+    def __init__(self, missing: str) -> None:
+        super().__init__()
+        self._missing = missing
+
     def kernels(self) -> tuple[KernelTable, ...]:
         table = KernelTable("c++")
         for kernel in cpp_kernels():
-            if "silu" not in kernel.op.name:
+            if self._missing not in kernel.op.name:
                 table.add(kernel)
         return (table,)
 
@@ -75,10 +80,22 @@ def test_missing_stateless_ops_run_on_the_reference_with_the_same_bits(
 
 
 def test_weights_that_are_packed_for_the_device_are_so_beside_a_fallback(tiny: LLM, tiny_path: Path) -> None:
-    backend = LackingCpu()
+    backend = LackingCpu("silu")
     model = runner.Runner(open_checkpoint(tiny_path), Found("cpu", "test", backend, backend.probe()), LIMITS)
     assert all("silu_and_mul" in reason for reason in model.fallbacks)
     assert logits(model) == logits(load(tiny_path))
+
+
+def test_a_weight_that_the_fallback_reads_is_not_packed(tmp_path: Path) -> None:
+    """A tied model's table is its head too: the device multiplies by it, and the fallback takes rows of it."""
+    file = tiny_model()
+    tensors = [tensor(t.name, t.dims[::-1], 8) if t.name == "token_embd.weight" else t for t in file.tensors]
+    path = File(file.metadata, tensors).write(tmp_path / "tied.gguf")
+
+    backend = LackingCpu("embedding")
+    model = runner.Runner(open_checkpoint(path), Found("cpu", "test", backend, backend.probe()), LIMITS)
+    assert any("embedding" in reason for reason in model.fallbacks)
+    assert logits(model) == logits(load(path))
 
 
 def test_a_missing_fused_op_is_decomposed_not_moved(tiny: LLM, tiny_path: Path) -> None:

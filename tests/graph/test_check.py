@@ -69,6 +69,12 @@ def test_arguments_that_the_record_refuses():
         check_graph(graph, infer_specs)
 
 
+def test_a_result_too_few_of_a_node_that_writes():
+    graph = small()
+    with pytest.raises(BadGraph, match=r"node 2, .*the op gives f32\[T, 16\], f32\[T, 16\]"):
+        check_graph(changed(graph, 2, outputs=graph.nodes[2].outputs[:1]), infer_specs)
+
+
 def test_read_after_write():
     graph = small()
     late = Node(OPS["scale"], {"x": graph.nodes[0].outputs[0]}, {"factor": 3.0}, (Value("late", ROWS),))

@@ -128,7 +128,10 @@ def test_what_cannot_be_joined():
     def one_bias(b, x):
         return b.gemm(x, matrix(b, "A"), b.input("c", TensorSpec((64,), "f32"), "weight")), b.gemm(x, matrix(b, "B"))
 
-    assert joined_weights(shared) == joined_weights(one_bias) == set()
+    def taken_name(b, x):
+        return *two(b, x, matrix(b, "A"), matrix(b, "B")), b.gemm(b.scale(x, factor=2.0), matrix(b, "A+B"))
+
+    assert joined_weights(shared) == joined_weights(one_bias) == joined_weights(taken_name) == set()
 
 
 def test_without_slices_only_concatenated_products_are_joined():

@@ -61,13 +61,17 @@ def make_plan(found: Found, graph: Graph, asked: Tier | None) -> BackendPlan:
 
 
 def weight_packers(backend: Backend, graph: Graph, placement: Placement, tier: Tier) -> dict[str, Packer]:
-    """How the chosen kernels want each weight on the device; Unsupported where two of them disagree."""
+    """Return how the chosen kernels want each weight on the device. Raise Unsupported if two of them disagree.
+
+    A weight that the fallback reads too stays in its own format: a packed one cannot be copied to the fallback.
+    """
     asked: dict[str, dict[Packer | None, str]] = {}
     nodes = [n for n, where in zip(graph.nodes, placement.places, strict=True) if where == "device"]
+    copied = {copy.value for copy in placement.copies if copy.is_constant}
     kernels = choose_kernels(backend, Graph(graph.inputs, tuple(nodes), ()), tier)
     for node, kernel in zip(nodes, kernels, strict=True):
         for name, value in node.inputs.items():
-            if graph.kinds.get(value.name) == "weight":
+            if value.name in graph.weights - copied:
                 asked.setdefault(value.name, {})[kernel.prepack.get(name)] = kernel.name
     packers: dict[str, Packer] = {}
     for weight, wishes in asked.items():

@@ -28,11 +28,11 @@ def check_graph(graph: Graph, infer: Infer | None = None) -> None:
         where = f"node {index}, {node}"
         for name, value in node.inputs.items():
             _use(defined, overwritten, value, f"{where}: {name}")
+        if infer is not None:
+            _check_specs(node, infer, where)
         _write(graph, node, overwritten, where)
         for value in node.outputs:
             _define(defined, value, where)
-        if infer is not None:
-            _check_specs(node, infer, where)
     for value in graph.outputs:
         _use(defined, overwritten, value, "the outputs")
     _check_inputs(graph)

@@ -147,8 +147,8 @@ def _join_group(graph: Graph, builder: GraphBuilder, numbers: list[int], support
 
 
 def _joined(graph: Graph, builder: GraphBuilder, parts: tuple[Value, ...], axis: int = 0) -> Value | None:
-    """A new weight of the parts' rows, which an axis counts; None unless all are constants of one format, each read
-    once."""
+    """Return a new weight of the parts' rows, which an axis counts. None unless all are constants of one format, each
+    read once, and the name of the new one is free."""
     uses, formats = graph.uses, {v.spec.format for v in parts}
     names = [v.name for v in parts]
     if not set(names) <= graph.weights or len(formats) > 1 or formats & set(NOT_JOINABLE):
@@ -156,6 +156,8 @@ def _joined(graph: Graph, builder: GraphBuilder, parts: tuple[Value, ...], axis:
     if len(set(names)) < len(names) or any(len(uses[name]) > 1 for name in names):
         return None  # a part that stays would be held in memory twice
     sources = tuple(source for name in names for source in graph.joined.get(name, (name,)))
+    if any(v.name == "+".join(sources) for v in graph.inputs):
+        return None
     shape = list(parts[0].spec.shape)
     shape[axis] = sum(v.spec.shape[axis] for v in parts)  # type: ignore[misc]  # sizes of weights are known
     spec = TensorSpec(tuple(shape), parts[0].spec.format)
