@@ -37,7 +37,7 @@ GATED_CASES = [
     tolerance=GATED_TOLERANCE,
     cases=lambda: GATED_CASES,
     invariant_axes=("...",),
-    space=lambda: row_space(width="H", most=32_768, operations=3),
+    space=lambda: row_space(width="H", most=32_768, values=(*FINITE, "extreme"), operations=3),
     smallest=-101,
 )
 def silu_and_mul(x: np.ndarray) -> np.ndarray:
@@ -61,7 +61,13 @@ def _form(name: str) -> str | None:
         *(Case(f"erf-{f}", _sizes(3, 48), {"form": "erf"}, {"x": f}) for f in FLOATS),
     ],
     invariant_axes=("...",),
-    space=lambda: row_space(width="H", most=32_768, attrs=distinct({"form": ("tanh", "erf")}), operations=3),
+    space=lambda: row_space(
+        width="H",
+        most=32_768,
+        values=(*FINITE, "extreme"),
+        attrs=distinct({"form": ("tanh", "erf")}),
+        operations=3,
+    ),
     smallest=-115,
 )
 def gelu_and_mul(x: np.ndarray, *, form: str = "tanh") -> np.ndarray:
@@ -82,6 +88,7 @@ def _limit(value: float) -> str | None:
     return None if 2.0**-24 <= value <= 2.0**24 else "2^-24 .. 2^24"
 
 
+NO_LIMIT = str(2.0**24)
 ALPHA = Attr("alpha", float, 1.702, "multiplies the gate inside the sigmoid", _limit)
 LIMIT = Attr("limit", float, 7.0, "the gate's largest value, and the largest magnitude of up", _limit)
 
@@ -100,8 +107,10 @@ LIMIT = Attr("limit", float, 7.0, "the gate's largest value, and the largest mag
     space=lambda: row_space(
         width="H",
         most=32_768,
-        values=(*FINITE, "nan"),
+        values=(*FINITE, "extreme", "nan"),
         attrs=distinct({"alpha": (1.702, 1.0, 30.0), "limit": (7.0, 0.5, 2.0**24)}),
+        fits=lambda row: row.get("values") != "beyond" or row.get("limit", NO_LIMIT) == NO_LIMIT,  # else all is clamped
+        crossed=(("alpha", "limit"),),
         operations=3,
     ),
     smallest=-124,

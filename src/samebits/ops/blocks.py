@@ -10,7 +10,7 @@ from samebits.formats.nvfp4 import E4M3_NAN
 
 ANY_BYTES = "any-bytes"
 MXFP4_QUARTER = np.uint8(125)  # MXFP4's first byte is its only scale, a power of two; NVFP4's is an e4m3
-TENSOR_SCALE = np.float32(0.37)
+TENSOR_SCALE = np.float32(-0.37)  # our own packing never makes a negative one
 
 
 def any_blocks(fmt: BlockFormat, shape: tuple[int, int], stream: Stream) -> Packed:

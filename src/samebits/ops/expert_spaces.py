@@ -6,7 +6,17 @@ from typing import Any
 
 from samebits.core.format import BLOCK
 from samebits.ops.expert_cases import CHOSEN, expert_dims
-from samebits.ops.gemm_spaces import BIAS, INNER, RAGGED, TOKENS, VALUES, contents_of, dense_tail
+from samebits.ops.gemm_spaces import (
+    BIAS,
+    GATED_KINDS,
+    INNER,
+    RAGGED,
+    TOKENS,
+    VALUES,
+    contents_of,
+    dense_tail,
+    gated_fits,
+)
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
 from samebits.ops.space import Factor, Row, Space, choice, size
 from samebits.ops.spaces import (
@@ -15,6 +25,7 @@ from samebits.ops.spaces import (
     MAKING,
     MOST_ROWS,
     at_least_one,
+    beyond_fits,
     block_multiple,
     formats_of,
     number,
@@ -98,35 +109,44 @@ EXPERT_Q8_SPACE = Space(
     CROSSED,
 )
 
-ACTIVATIONS: dict[str, dict[str, Any]] = {
-    "silu": {},
-    "gelu_tanh": {"activation": "gelu_tanh"},
-    "clamped": {"activation": "clamped"},
-    "clamped-at-0.5": {"activation": "clamped", "alpha": 1.0, "limit": 0.5},
-}
+ACTIVATIONS = ("silu", "gelu_tanh", "clamped")
+
+
+def _is_used(row: Row) -> bool:
+    """Only the clamped activation looks at alpha and limit: others would show nothing of them."""
+    as_usual = all(row.get(name, values[0]) == values[0] for name, values in LIMITS.items())
+    return as_usual or row.get("activation", "clamped") == "clamped"
 
 
 def _gate_case(row: Row) -> dict[str, Any]:
     formats, given = formats_of(row, ("weight", "bias"))
     dims = {**_dims(row), "HB": number(row, "H") // BLOCK, "NB": number(row, "K") // BLOCK}
-    attrs = ACTIVATIONS[str(row["activation"])]
-    return {"dims": dims, "attrs": attrs, "formats": formats, "given": given, "extra": _extra(row)}
+    attrs = {name: float(row[name]) for name in LIMITS}
+    return {
+        "dims": dims,
+        "attrs": {"activation": row["activation"], **attrs},
+        "formats": formats,
+        "given": given,
+        "extra": _extra(row),
+    }
 
 
+LIMITS: dict[str, tuple[str, ...]] = {"alpha": ("1.702", "1.0", "30.0"), "limit": ("7.0", "0.5", "16777216.0")}
 EXPERT_GATE_SPACE = Space(
     (
         *COMMON,
         size("H", 896, step=BLOCK),
         INNER,
         choice("activation", *ACTIVATIONS),
-        *weight_factors(BLOCK_WEIGHTS),
+        *(choice(name, *values) for name, values in LIMITS.items()),
+        *weight_factors(BLOCK_WEIGHTS, GATED_KINDS),
         BIAS,
         VALUES,
     ),
     _gate_case,
     lambda row: int(2 * _cost("H")(row)),
-    lambda row: _enough(row) and block_multiple(row),
-    (*CROSSED, ("activation", "bias")),
+    lambda row: _enough(row) and gated_fits(row) and beyond_fits(row, ("bias",)) and _is_used(row),
+    (*CROSSED, ("activation", "bias"), ("activation", "alpha"), ("activation", "limit")),
 )
 
 
@@ -148,6 +168,8 @@ COMBINE_SPACE = Space(
     ),
     _combine_case,
     lambda row: MAKING * at_least_one(row, "T") * (number(row, "R") + 2) * number(row, "N"),
-    lambda row: row.get("shared") != ABSENT or row.get("shared_gate", ABSENT) == ABSENT,
+    lambda row: (
+        beyond_fits(row, ("y", "shared")) and (row.get("shared") != ABSENT or row.get("shared_gate", ABSENT) == ABSENT)
+    ),
     (("shared", "shared_gate"), ("y", "values")),
 )

@@ -58,7 +58,8 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     if case.extra.get("turns") == "by-others":
         num_positions += 300
         inputs["pos_ids"] = stream.child("turns").integers(0, num_positions, inputs["positions"].shape)
-    inputs["table"] = rope_table(num_positions, case.extra.get("rotary", case.extra["head"]))
+    rotary, magnitude = case.extra.get("rotary", case.extra["head"]), case.extra.get("magnitude", 1.0)
+    inputs["table"] = rope_table(num_positions, rotary, magnitude=magnitude)
     return inputs
 
 

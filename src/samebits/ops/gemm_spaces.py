@@ -9,11 +9,20 @@ from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
 from samebits.ops.space import Row, Space, choice, size
-from samebits.ops.spaces import ABSENT, MAKING, at_least_one, block_multiple, formats_of, number, weight_factors
+from samebits.ops.spaces import (
+    ABSENT,
+    MAKING,
+    WEIGHT_KINDS,
+    at_least_one,
+    block_multiple,
+    formats_of,
+    number,
+    weight_factors,
+)
 
 ACTIVATIONS = (
     *("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties", "wide"),
-    *("bounds", "faint"),
+    *("bounds", "faint", "beyond"),
 )
 TOKENS = size("T", 5000, least=0, usual=3)
 OUTPUTS = size("N", 262_144, usual=40)
@@ -44,8 +53,29 @@ def _gemm_case(row: Row) -> dict[str, Any]:
     return {"dims": dims, "formats": formats, "given": given, "extra": contents_of(row)}
 
 
+def has_operands(row: Row) -> bool:
+    """Whether activations are within the range of the weight's format, to which they are rounded."""
+    return row.get("values") != "beyond" or row.get("weight") != "f16"
+
+
+def product_fits(row: Row) -> bool:
+    """Whole blocks, and activations that the product takes."""
+    return has_operands(row) and block_multiple(row)
+
+
+# A product of gate and up is quantized again, so that it must stay below 2^80.
+GATED_KINDS = tuple(kind for kind in WEIGHT_KINDS if kind != "beyond")
+
+
+def gated_fits(row: Row) -> bool:
+    """Whole blocks, and ordinary weights beside large activations."""
+    return (row.get("values") != "beyond" or row.get("weights", "normal") == "normal") and block_multiple(row)
+
+
 def dense_tail(row: Row) -> bool:
     """Only dense weights have a tail; block formats need whole blocks, some of 256."""
+    if not has_operands(row) or (row.get("values") == "tiny" and row.get("bias", "f32") not in ("f32", "bf16")):
+        return False  # a tiny bias shows beside tiny products alone
     if row.get("tail", "0") != "0" and row.get("weight", "f32") not in FLOATS:
         return False
     return block_multiple(row)
@@ -81,10 +111,10 @@ def _silu_case(row: Row) -> dict[str, Any]:
 
 
 GEMM_SILU_SPACE = Space(
-    (TOKENS, size("H", 896, step=BLOCK), INNER, *weight_factors(BLOCK_WEIGHTS), VALUES),
+    (TOKENS, size("H", 896, step=BLOCK), INNER, *weight_factors(BLOCK_WEIGHTS, GATED_KINDS), VALUES),
     _silu_case,
     lambda row: 2 * _product_cost("T", "H", "K")(row),
-    block_multiple,
+    gated_fits,
     (("weight", "weights"),),
 )
 
@@ -127,7 +157,7 @@ GROUPED_SPACE = Space(
     ),
     _grouped_case,
     lambda row: _product_cost("E", "N", "K")(row) + _product_cost("T", "N", "K")(row) + 50_000 * number(row, "S"),
-    block_multiple,
+    product_fits,
     (("weight", "weights"),),
 )
 

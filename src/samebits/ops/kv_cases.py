@@ -12,7 +12,7 @@ from samebits.core.numerics.rounding import rounded
 from samebits.core.numerics.settling import settle
 from samebits.ops.kv_codec import encode_rows
 from samebits.ops.paged import Cache, cache_views, kept
-from samebits.ops.record import Case, Op
+from samebits.ops.record import FLOATS, Case, Op
 from samebits.ops.values import contents
 
 POISON_BYTE = 0xFF  # NaN as float16, float32 and bfloat16 alike
@@ -101,6 +101,11 @@ def cells_of(
     return pages[positions // page_size], positions % page_size
 
 
+def stored_range(extra: dict[str, Any], side: str) -> str:
+    """Return the float format within whose range values of the "k" or the "v" cache are drawn."""
+    return extra[side] if extra[side] in FLOATS else "f16"
+
+
 def filled_inputs(extra: dict[str, Any], stream: Stream, counts: list[int]) -> dict[str, HostTensor]:
     """Cache and table with the first counts[b] tokens of sequence b stored."""
     arrays, num_pages, page_size = make_table(extra, stream.child("pages"))
@@ -111,10 +116,11 @@ def filled_inputs(extra: dict[str, Any], stream: Stream, counts: list[int]) -> d
     for b, count in enumerate(counts):
         pages, slots = cells_of(arrays, b, np.arange(count), page_size)
         kind = extra.get("stored", "normal")
-        keys = contents(kind, stream.child(f"k{b}"), (count, extra["heads"], extra["head"]), "f16")
+        keys = contents(kind, stream.child(f"k{b}"), (count, extra["heads"], extra["head"]), stored_range(extra, "k"))
         fill(views.k, keys, pages, slots)
         if extra["kind"] != "mla":
-            values = contents(kind, stream.child(f"v{b}"), (count, extra["heads"], extra["v_dim"]), "f16")
+            shape = (count, extra["heads"], extra["v_dim"])
+            values = contents(kind, stream.child(f"v{b}"), shape, stored_range(extra, "v"))
             fill(views.v, values, pages, slots)
     return {**caches, **arrays}
 
@@ -207,8 +213,10 @@ def append_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     kind = extra.get("values", "normal")
     for name, width in (("key", extra["head"]), ("value", extra["v_dim"])):
         if name == "key" or extra["kind"] != "mla":
-            drawn = contents(kind, stream.child(name), (total, extra["heads"], width), "f16")
-            inputs[name] = rounded(drawn, _dtype(case.formats.get(name, "f32")))
+            fmt = case.formats.get(name, "f32")
+            limit = "f16" if fmt == "f16" else stored_range(extra, name[0])
+            drawn = contents(kind, stream.child(name), (total, extra["heads"], width), limit)
+            inputs[name] = rounded(drawn, _dtype(fmt))
     inputs["batch_indices"] = np.repeat(np.arange(len(old)), extra["new"]).astype(np.int32)
     spans = [np.arange(o, n) for o, n in zip(old, extra["lengths"], strict=True)]
     inputs["positions"] = np.concatenate([*spans, np.zeros(0)]).astype(np.int32)
@@ -251,8 +259,10 @@ def attention_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor
     inputs = filled_inputs(extra, stream, list(extra["lengths"]))
     num_heads = extra["heads"] * extra["group"]
     shape = (sum(extra["queries"]), num_heads, extra["head"])
-    q = contents(extra.get("values", "normal"), stream.child("q"), shape, "f16")
-    inputs["q"] = q.astype(FORMATS[extra.get("q", "f32")].dtype)
+    fmt = extra.get("q", "f32")
+    limit = "f16" if fmt == "f16" else stored_range(extra, "k")  # queries are rounded to the keys' format
+    q = contents(extra.get("values", "normal"), stream.child("q"), shape, limit)
+    inputs["q"] = q.astype(FORMATS[fmt].dtype)
     inputs["qo_indptr"] = np.concatenate([[0], np.cumsum(extra["queries"])]).astype(np.int32)
     if "alibi_slopes" in case.given:
         slopes = np.array([2.0 ** -(h + 1) for h in range(num_heads)], np.float32)

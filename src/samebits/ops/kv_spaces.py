@@ -13,11 +13,12 @@ from samebits.ops.spaces import ABSENT, MAKING, number
 EVEN_HEADS = ("32", "8", "24", "40", "64", "80", "96", "112", "128", "192", "256", "512", "576")
 HEADS = (*EVEN_HEADS, "1", "33")
 PAGE_SIZES = ("16", "1", "8", "17", "32", "64", "128", "256")
-STORED = ("normal", "mixed", "halfway", "zero-stretches", "spikes", "equal", "bounds", "faint")
+STORED = ("normal", "mixed", "halfway", "zero-stretches", "spikes", "equal", "bounds", "faint", "beyond")
 V_DIMS = {"same": 0, "smaller": -1, "larger": 1}
 WINDOWS = {"off": -1, "0": 0, "1": 1, "7": 7, "255": 255, "256": 256, "300": 300, "beyond": 1 << 20}
-SCALES: dict[str, float | None] = {"default": None, "0.3": 0.3, "0": 0.0, "-0.2": -0.2}
+SCALES: dict[str, float | None] = {"default": None, "0.3": 0.3, "0": 0.0, "-0.2": -0.2, "2^-20": 2.0**-20}
 CAPS = {"off": 0.0, "30": 30.0, "2": 2.0}
+SINKS = {ABSENT: "normal", "normal": "normal", "minus-inf": "mostly-minus-inf", "beyond": "beyond"}
 SEQUENCE = 10_000  # operations that a sequence costs, however short it is
 DRAWN_CHUNK = 48  # the longest of drawn chunks of queries
 
@@ -55,6 +56,29 @@ def cache_fits(row: Row) -> bool:
         plain = all(row.get(name, "f32") in FLOATS for name in ("k", "v"))
         return one and plain and ("k" not in row or "v" not in row or row["k"] == row["v"])
     return True
+
+
+def stores_beyond(row: Row) -> bool:
+    """Whether the caches can hold values beyond float16."""
+    return all(row.get(name, "f32") in ("f32", "bf16") for name in ("k", "v"))
+
+
+def _append_fits(row: Row) -> bool:
+    is_beyond = row.get("values") == "beyond" or row.get("scaling") == "magnified"
+    return cache_fits(row) and (not is_beyond or stores_beyond(row))
+
+
+def _attention_fits(row: Row) -> bool:
+    """More queries than positions only without causality. Values beyond float16 need formats that hold them, queries
+    or keys of ordinary size on the other side, and a small scale: scores that decide by rounding would tell nothing."""
+    if not cache_fits(row) or (row.get("queries") == "beyond" and row.get("causal", "no") == "yes"):
+        return False
+    if row.get("sinks") == "beyond" and row.get("lse", "yes") == "no":  # nothing else is left of the result
+        return False
+    beyond = [row.get(name) == "beyond" for name in ("values", "stored")]
+    if not any(beyond):
+        return True
+    return not all(beyond) and row.get("scale", "2^-20") == "2^-20" and row.get("q") != "f16" and stores_beyond(row)
 
 
 def sequence_lengths(row: Row, stream: Stream) -> tuple[int, ...]:
@@ -111,7 +135,7 @@ def _attention_case(row: Row) -> dict[str, Any]:
     extra["queries"] = query_counts(str(row["queries"]), extra["lengths"], stream.child("queries"))
     extra |= {"group": number(row, "group"), "pages": row["pages"], "q": row["q"]}
     extra |= {"values": row["values"], "stored": row["stored"], "masked_rows": row["mask"] == "masked-rows"}
-    extra["sinks"] = "mostly-minus-inf" if row["sinks"] == "minus-inf" else "normal"
+    extra["sinks"] = SINKS[str(row["sinks"])]
     optional = {"alibi_slopes": row["alibi"], "sinks": row["sinks"], "custom_mask": row["mask"]}
     attrs = {
         "layout": extra["layout"],
@@ -147,16 +171,16 @@ ATTENTION_SPACE = Space(
         choice("cap", *CAPS),
         choice("scale", *SCALES),
         choice("alibi", ABSENT, "given"),
-        choice("sinks", ABSENT, "normal", "minus-inf"),
+        choice("sinks", ABSENT, "normal", "minus-inf", "beyond"),
         choice("mask", ABSENT, "random", "masked-rows"),
         choice("lse", "no", "yes"),
         choice("pages", "scattered", "ordered", "shared", "repeated"),
-        choice("values", "normal", "mixed", "halfway", "tiny", "zeros", "spikes", "equal", "bounds", "faint"),
+        choice("values", "normal", "mixed", "halfway", "tiny", "zeros", "spikes", "equal", "bounds", "faint", "beyond"),
         choice("stored", *STORED),
     ),
     _attention_case,
     _attention_cost,
-    lambda row: cache_fits(row) and not (row.get("queries") == "beyond" and row.get("causal", "no") == "yes"),
+    _attention_fits,
 )
 
 NEW_TOKENS: tuple[Factor, ...] = (
@@ -182,12 +206,14 @@ def _append_cost(row: Row) -> int:
     return 2 * cache_cells(row)
 
 
-APPEND_SPACE = Space((*cache_factors(), TABLE, *NEW_TOKENS), _append_case, _append_cost, cache_fits)
+APPEND_SPACE = Space((*cache_factors(), TABLE, *NEW_TOKENS), _append_case, _append_cost, _append_fits)
 
+MAGNITUDES = {"plain": 1.0, "magnified": 2.0**20, "reduced": 2.0**-30}  # of the table of cosines and sines
 ROPE_FACTORS: tuple[Factor, ...] = (
     choice("rotary", "all", "half"),
     choice("interleave", "no", "yes"),
     choice("turns", "by-position", "by-others"),  # positions of rope need not be those in the cache
+    choice("scaling", *MAGNITUDES),
 )
 
 
@@ -196,6 +222,7 @@ def _rope_case(row: Row) -> dict[str, Any]:
     head = case["extra"]["head"]
     case["extra"]["rotary"] = head if row["rotary"] == "all" else head // 2
     case["extra"]["turns"] = row["turns"]
+    case["extra"]["magnitude"] = MAGNITUDES[str(row["scaling"])]
     case["attrs"]["interleave"] = row["interleave"] == "yes"
     return case
 
@@ -211,7 +238,7 @@ ROPE_APPEND_SPACE = Space(
     (*cache_factors(EVEN_HEADS), TABLE, *NEW_TOKENS, *ROPE_FACTORS),
     _rope_case,
     _append_cost,
-    cache_fits,
+    _append_fits,
 )
 ROPE_BOTH_SPACE = Space(
     (
@@ -224,7 +251,7 @@ ROPE_BOTH_SPACE = Space(
     ),
     _both_case,
     lambda row: _append_cost(row) * (1 + number(row, "group")),
-    cache_fits,
+    _append_fits,
 )
 
 

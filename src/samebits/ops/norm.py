@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor
+from samebits.core.numerics.counter import Stream
 from samebits.core.numerics.elementary import rsqrt, sigmoid
-from samebits.core.numerics.rounding import narrow, widen
+from samebits.core.numerics.rounding import F16, narrow, widen
 from samebits.core.numerics.settling import SMALLEST, settle
 from samebits.core.numerics.sums import row_sum
-from samebits.ops.record import FLOATS, Attr, Case, Input, Result, Tolerance, define_op, positive
+from samebits.ops.cases import default_inputs
+from samebits.ops.record import FLOATS, Attr, Case, Input, Op, Result, Tolerance, define_op, positive
 from samebits.ops.sizes import MODELS, float_cases, rows
+from samebits.ops.space import Row
 from samebits.ops.spaces import distinct, row_space
 
 F = np.float32
@@ -79,6 +83,20 @@ def rms_norm(
     return normalized(x, weight, bias, eps=eps)
 
 
+HALF_OF_F16 = 32640.0  # in bfloat16 too
+
+
+def residual_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
+    """Return the inputs of a case. Beside a float16 residual, x and residual have half of its range at most: their sum
+    must be finite."""
+    inputs: dict[str, Any] = default_inputs(op, case, stream)
+    if inputs["residual"].dtype == F16:
+        for name in ("x", "residual"):
+            clipped = np.clip(inputs[name].astype(np.float32), -HALF_OF_F16, HALF_OF_F16)
+            inputs[name] = clipped.astype(inputs[name].dtype)
+    return inputs
+
+
 def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: float) -> tuple[Any, Any]:
     total = b.add(residual, x)
     return b.rms_norm(total, weight, eps=eps), total
@@ -103,6 +121,7 @@ def _decompose_add_rms_norm(b: Any, x: Any, residual: Any, weight: Any, *, eps: 
         *(Case(name, rows(8, m[0])) for name, m in MODELS.items()),
     ],
     invariant_axes=("...",),
+    make_inputs=residual_inputs,
     decompose=_decompose_add_rms_norm,
     space=lambda: row_space(inputs=("x", "residual", "weight"), attrs=EPS_VALUES, padded=512),
     smallest=-114,
@@ -162,6 +181,12 @@ def _gate_cases() -> list[Case]:
     ]
 
 
+def _gated_fits(row: Row) -> bool:
+    """Whole groups, and a sum of squares that is finite also where the gate comes first."""
+    is_whole = not {"K", "groups"} <= row.keys() or int(row["K"]) % int(row["groups"]) == 0
+    return is_whole and not (row.get("values") == "vast" and row.get("gate_first") == "True")
+
+
 def _check_groups(x: np.ndarray, groups: int, **_: Any) -> None:
     if groups < 1 or x.shape[-1] % groups:
         raise BadInput("gated_rms_norm", "groups", groups, f"a divisor of the width {x.shape[-1]}")
@@ -186,7 +211,7 @@ def _check_groups(x: np.ndarray, groups: int, **_: Any) -> None:
     space=lambda: row_space(
         inputs=("x", "gate", "weight"),
         attrs={**EPS_VALUES, **distinct({"gate_first": (False, True), "groups": (1, 2, 8)})},
-        fits=lambda row: not {"K", "groups"} <= row.keys() or int(row["K"]) % int(row["groups"]) == 0,
+        fits=_gated_fits,
         operations=2,
         padded=512,
     ),

@@ -7,18 +7,14 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.format import BLOCK, HostTensor
-from samebits.core.numerics.counter import Stream
-from samebits.core.numerics.rounding import F16
-from samebits.ops.cases import default_inputs
-from samebits.ops.norm import EPS, EPS_VALUES, fused_add_rms_norm
+from samebits.core.format import BLOCK
+from samebits.ops.norm import EPS, EPS_VALUES, fused_add_rms_norm, residual_inputs
 from samebits.ops.quantize import LARGEST_AMAX, quantize_q8
-from samebits.ops.record import FLOATS, Case, Input, Op, Result, Tolerance, define_op
+from samebits.ops.record import FLOATS, Case, Input, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
 from samebits.ops.spaces import row_space
 
 OP = "add_rms_norm_q8"
-HALF_OF_F16 = 32752.0
 
 
 def _decompose(b: Any, x: Any, residual: Any, weight: Any, *, eps: float) -> tuple[Any, Any, Any]:
@@ -32,16 +28,6 @@ def _check(x: np.ndarray, residual: np.ndarray, weight: np.ndarray, eps: float) 
     y, _ = fused_add_rms_norm(x, residual.copy(), weight, eps=eps)
     if not (np.abs(y) <= LARGEST_AMAX).all():
         raise BadInput(OP, "x", "NaN, Inf or a magnitude above 2^80 in the normalised row", "finite values")
-
-
-def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
-    """A sum that a float16 residual cannot hold would be refused: each part has half of its range at most."""
-    inputs: dict[str, Any] = default_inputs(op, case, stream)
-    if inputs["residual"].dtype == F16:
-        for name in ("x", "residual"):
-            clipped = np.clip(inputs[name].astype(np.float32), -HALF_OF_F16, HALF_OF_F16)
-            inputs[name] = clipped.astype(inputs[name].dtype)
-    return inputs
 
 
 def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | None = None) -> Case:
@@ -71,7 +57,7 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
     ],
     invariant_axes=("...",),
     check=_check,
-    make_inputs=_inputs,
+    make_inputs=residual_inputs,
     decompose=_decompose,
     space=lambda: row_space(
         inputs=("x", "residual", "weight"), width="NB", most=1024, attrs=EPS_VALUES, operations=BLOCK

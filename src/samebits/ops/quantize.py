@@ -50,7 +50,7 @@ def int8_blocks(x: np.ndarray, where: str, argument: str = "x") -> tuple[np.ndar
         Case("zero-rows", {"...": (0,), "NB": 2}),
     ],
     invariant_axes=("...",),
-    space=lambda: row_space(width="NB", most=2048, values=(*FINITE, "code-ties"), operations=BLOCK),
+    space=lambda: row_space(width="NB", most=2048, values=(*FINITE, "up-to-2^80", "code-ties"), operations=BLOCK),
     smallest=-123,
 )
 def quantize_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -131,8 +131,13 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "linear": {"scaling": "linear", "factor": 4.0},
     "llama31": {"scaling": "llama31", "theta": 5e5, "factor": 8.0},
+    "magnified": {"magnitude": 2.0**20},
+    "reduced": {"magnitude": 2.0**-30},
 }
-VALUES = ("normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches", "bounds", "faint")
+VALUES = (
+    *("normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches", "bounds", "faint"),
+    *("beyond", "vast", "extreme"),
+)
 SPACE = Space(
     (
         size("T", 5000, least=0, usual=5),
@@ -144,9 +149,7 @@ SPACE = Space(
         choice("scaling", *SCALINGS),
         choice("interleave", "no", "yes"),
         choice("x", *FLOATS),
-        choice(
-            "values", "normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches", "bounds", "faint"
-        ),
+        choice("values", *VALUES),
     ),
     lambda row: {
         "dims": {
@@ -158,6 +161,7 @@ SPACE = Space(
         "extra": {"values": row["values"], "table": SCALINGS[str(row["scaling"])], "positions": row["positions"]},
     },
     lambda row: MAKING * number(row, "D") * (at_least_one(row, "T") * number(row, "H") + number(row, "P")),
+    lambda row: row.get("values") != "extreme" or row.get("scaling") != "magnified",  # no infinity minus infinity
 )
 
 

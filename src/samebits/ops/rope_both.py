@@ -16,6 +16,7 @@ from samebits.ops.kv_spaces import ROPE_BOTH_SPACE
 from samebits.ops.paged import K_CACHE, KV_INDICES, KV_INDPTR, KV_LAST, LAYOUT, V_CACHE
 from samebits.ops.record import FLOATS, INDEX, OPS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.rope import rope
+from samebits.ops.values import contents
 
 PARTS = OPS["rope_and_append"]
 ROPE = OPS["rope"]
@@ -37,8 +38,9 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     """rope_and_append's, and a group of query heads a key head, two if it does not say."""
     inputs: dict[str, HostTensor] = PARTS.make_inputs(op, case, stream) if PARTS.make_inputs is not None else {}
     num_tokens, num_heads, head_size = inputs["key"].shape
-    query = stream.child("query").normal((num_tokens, case.extra.get("group", 2) * num_heads, head_size))
-    inputs["query"] = rounded(query, np.dtype(FORMATS[case.formats.get("query", "f32")].dtype))
+    shape, fmt = (num_tokens, case.extra.get("group", 2) * num_heads, head_size), case.formats.get("query", "f32")
+    query = contents(case.extra.get("values", "normal"), stream.child("query"), shape, fmt)
+    inputs["query"] = rounded(query, np.dtype(FORMATS[fmt].dtype))
     return inputs
 
 

@@ -66,7 +66,7 @@ ROUTE_SPACE = Space(
         choice("scores", *SCORES),
         choice("weights", *WEIGHTS),
         choice("bias", ABSENT, "f32"),
-        choice("values", "normal", "plateaus", "sorted", "low", "sunken", *FINITE[1:]),
+        choice("values", "normal", "plateaus", "sorted", "low", "sunken", *FINITE[1:], "up-to-2^80"),
     ),
     _case,
     _cost,

@@ -12,12 +12,14 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.record import FLOATS, Case, Op
 from samebits.ops.space import Row, Space, choice, size
 from samebits.ops.spaces import at_least_one, number
+from samebits.ops.values import contents
 
 F = np.float32
-TEMPERATURES = (0.0, 1.0, 0.8, 0.3, 1.7, 1e-4, 50.0)
+TEMPERATURES = (0.0, 1.0, 0.8, 0.3, 1.7, 1e-4, 50.0, 1e6)
 TOP_PS = (1.0, 0.9, 0.5, 0.1, 2.0**-16)
 MIN_PS = (0.0, 0.02, 0.3, 1.0)
 PENALTIES = {"repetition": (1.0, 1.3, 0.5, 1e3), "presence": (0.0, 0.7, -1.5), "frequency": (0.0, 0.4, -0.3)}
+MANY_TIMES = (1 << 16, 1 << 20, (1 << 20) + 1, (1 << 24) - 1, 1 << 24)
 SEED_EDGES = (0, 1, 2**31, 2**32 - 1)
 ROW_KINDS = ("mixed", "greedy", "first-greedy", "plain", "top-k", "top-p", "min-p")
 ROW_OPERATIONS = 20_000  # what a row costs the reference, whatever its width
@@ -41,6 +43,11 @@ def _row_parameters(kind: str, stream: Stream, num_rows: int, num_tokens: int) -
     }
 
 
+def _bias(kind: str, stream: Stream, shape: tuple[int, int]) -> np.ndarray:
+    """Return a bias of a few units, or of the logits' kind where that is far from them."""
+    return contents(kind, stream, shape, "f32") if kind in FAR else stream.normal(shape, 2.0)
+
+
 def drawn_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     """Seeds and counters over all their bits; a bias of -Inf never leaves a row without a token."""
     inputs: dict[str, Any] = default_inputs(op, case, stream)
@@ -55,14 +62,15 @@ def drawn_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
         inputs[name] = np.choose(stream.child(f"{name} kind").integers(0, 4, (num_rows,)), kinds).astype(np.int32)
     inputs |= _row_parameters(case.extra["rows"], stream, num_rows, num_tokens)
     if "bias" in inputs:
-        bias = stream.child("bias").normal((num_rows, num_tokens), 2.0)
+        bias = _bias(str(case.extra["values"]), stream.child("bias"), (num_rows, num_tokens))
         drop = stream.child("drop").integers(0, 3, (num_rows, num_tokens)) == 0
         best = np.argmax(inputs["logits"].astype(np.float32), axis=1) if num_tokens else np.zeros(num_rows, np.int64)
         drop[np.arange(num_rows), best] = False
         inputs["bias"] = np.where(drop, F(-np.inf), bias).astype(inputs["bias"].dtype)
     if "counts" in inputs:
         counts = stream.child("counts").integers(0, 4, (num_rows, num_tokens))
-        inputs["counts"] = np.where(counts == 3, 1 << 20, counts).astype(np.int32)
+        many = np.array(MANY_TIMES)[stream.child("many").integers(0, len(MANY_TIMES), counts.shape)]
+        inputs["counts"] = np.where(counts == 3, many, counts).astype(np.int32)
         for name, choices in PENALTIES.items():
             inputs[name] = _picked(stream.child(name), choices, num_rows)
     return inputs
@@ -80,9 +88,10 @@ def _case(row: Row) -> dict[str, Any]:
     }
 
 
+FAR = ("tiny", "faint", "beyond", "vast", "up-to-2^80")
 VALUES = (
-    *("normal", "plateaus", "equal", "mostly-minus-inf", "spikes", "sorted", "tiny", "mixed", "low"),
-    *("bounds", "faint"),
+    *("normal", "plateaus", "equal", "mostly-minus-inf", "spikes", "sorted", "mixed", "low"),
+    *("bounds", *FAR),
 )
 SAMPLE_SPACE = Space(
     (
@@ -91,20 +100,7 @@ SAMPLE_SPACE = Space(
         choice("logits", *FLOATS),
         choice("rows", *ROW_KINDS),
         choice("shaping", "none", "bias", "penalties", "both"),
-        choice(
-            "values",
-            "normal",
-            "plateaus",
-            "equal",
-            "mostly-minus-inf",
-            "spikes",
-            "sorted",
-            "tiny",
-            "mixed",
-            "low",
-            "bounds",
-            "faint",
-        ),
+        choice("values", *VALUES),
     ),
     _case,
     lambda row: at_least_one(row, "B") * (ROW_OPERATIONS + 10 * number(row, "V")),

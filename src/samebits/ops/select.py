@@ -51,7 +51,7 @@ def _cases(attrs: list[dict[str, Any]]) -> list[Case]:
     ]
 
 
-RANKED = ("sorted", *FINITE, "low", "plateaus", "infinite", "mostly-minus-inf", "minus-inf-rows")
+RANKED = ("sorted", *FINITE, "low", "plateaus", "infinite", "mostly-minus-inf", "minus-inf-rows", "extreme")
 
 
 def _space(*others: Factor, fits: Callable[[Row], bool] = lambda row: True) -> Space:

@@ -45,6 +45,17 @@ def _indices(batch: Batch, stream: Stream) -> dict[str, np.ndarray]:
     }
 
 
+def _gate(kind: str, stream: Stream, shape: tuple[int, ...]) -> np.ndarray:
+    """Return what is read by a gate or added at the end: bell-shaped, or outside float16 where everything is."""
+    return contents(kind if kind in ("beyond", "tiny") else "normal", stream, shape, "f32")
+
+
+def _key(kind: str, stream: Stream, shape: tuple[int, ...]) -> np.ndarray:
+    """Return keys of the delta rule. They multiply the state once per token, so none is beyond float16: it would
+    overflow."""
+    return contents("normal" if kind == "beyond" else kind, stream, shape, "f32")
+
+
 def _batch(case: Case) -> Batch:
     return BATCHES[case.extra["batch"]]
 
@@ -53,8 +64,11 @@ def num_tokens(batch: Batch) -> int:
     return sum(n for _, n in batch)
 
 
-def _memory(case: Case, stream: Stream, indices: dict[str, np.ndarray], dims: dict[str, tuple[int, ...]]) -> Any:
-    """State and ring: what a step may read holds numbers, all else is poison."""
+def _memory(
+    case: Case, stream: Stream, indices: dict[str, np.ndarray], dims: dict[str, tuple[int, ...]], num_keys: int = 0
+) -> Any:
+    """Return state and ring: what a step may read holds numbers, all else is poison. The first `num_keys` columns of a
+    ring are keys of the delta rule."""
     batch, kind = _batch(case), case.extra.get("values", "normal")
     state = np.full((len(batch) + 3, *dims["state"]), POISON, np.float32)
     ring = np.full((len(batch) + 3, CHUNK, dims["ring"][0]), POISON, np.float32)
@@ -68,6 +82,8 @@ def _memory(case: Case, stream: Stream, indices: dict[str, np.ndarray], dims: di
         live = first % CHUNK
         if live:
             ring[slot, :live] = contents(kind, own.child("ring"), (live, dims["ring"][0]), "f32") * np.float32(0.3)
+            if kind == "beyond":
+                ring[slot, :live, :num_keys] = _key(kind, own.child("keys"), (live, num_keys)) * np.float32(0.3)
             falls = own.child("gates").uniform(-0.5, 0.0, (live, num_heads))
             ring[slot, :live, -num_heads:] = np.cumsum(falls, axis=0, dtype=np.float32)
     return state, ring
@@ -78,8 +94,9 @@ def _heads(case: Case, names: str) -> tuple[int, ...]:
 
 
 def _gating(case: Case, stream: Stream, num_heads: int) -> dict[str, np.ndarray]:
-    decay = -np.abs(stream.child("decay").normal((num_heads,), case.extra.get("decay", 1.0)))
-    return {"decay": decay.astype(np.float32), "dt_bias": stream.child("dt_bias").normal((num_heads,))}
+    kind = case.extra.get("values", "normal")
+    decay = -np.abs(_gate(kind, stream.child("decay"), (num_heads,)) * np.float32(case.extra.get("decay", 1.0)))
+    return {"decay": decay, "dt_bias": _gate(kind, stream.child("dt_bias"), (num_heads,))}
 
 
 def delta_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
@@ -87,13 +104,13 @@ def delta_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     batch, kind = _batch(case), case.extra.get("values", "normal")
     tokens, indices = num_tokens(batch), _indices(batch, stream)
     ring_width = hk * k + h * v + h
-    state, ring = _memory(case, stream, indices, {"state": (h, k, v), "ring": (ring_width,)})
+    state, ring = _memory(case, stream, indices, {"state": (h, k, v), "ring": (ring_width,)}, hk * k)
     size_of_key = np.float32(k**-0.5)  # about normalised
     return {
         "q": contents(kind, stream.child("q"), (tokens, hk, k), "f32") * size_of_key,
-        "k": contents(kind, stream.child("k"), (tokens, hk, k), "f32") * size_of_key,
+        "k": _key(kind, stream.child("k"), (tokens, hk, k)) * size_of_key,
         "v": contents(kind, stream.child("v"), (tokens, h, v), "f32"),
-        "a": stream.child("a").normal((tokens, h)),
+        "a": _gate(kind, stream.child("a"), (tokens, h)),
         "b": contents(kind, stream.child("b"), (tokens, h), "f32"),
         **_gating(case, stream, h),
         "state": state,
@@ -109,14 +126,14 @@ def ssm_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     state, ring = _memory(case, stream, indices, {"state": (h, s, p), "ring": (groups * s + h * p + h,)})
     return {
         "x": contents(kind, stream.child("x"), (tokens, h, p), "f32"),
-        "dt": stream.child("dt").normal((tokens, h)),
+        "dt": _gate(kind, stream.child("dt"), (tokens, h)),
         "B": contents(kind, stream.child("B"), (tokens, groups, s), "f32") * np.float32(s**-0.5),
         "C": contents(kind, stream.child("C"), (tokens, groups, s), "f32") * np.float32(s**-0.5),
         **_gating(case, stream, h),
         "state": state,
         "ring": ring,
         **indices,
-        **({"D": stream.child("D").normal((h,))} if "D" in case.given else {}),
+        **({"D": _gate(kind, stream.child("D"), (h,))} if "D" in case.given else {}),
     }
 
 
@@ -137,7 +154,7 @@ def conv_inputs(_op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
         "weight": contents(kind, stream.child("weight"), (channels, taps), "f32"),
         "carry": carry,
         **indices,
-        **({"bias": stream.child("bias").normal((channels,))} if "bias" in case.given else {}),
+        **({"bias": _gate(kind, stream.child("bias"), (channels,))} if "bias" in case.given else {}),
     }
 
 

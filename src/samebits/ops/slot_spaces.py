@@ -9,7 +9,7 @@ from samebits.ops.slots import CHUNK
 from samebits.ops.space import Row, Space, choice, size
 from samebits.ops.spaces import MAKING, number
 
-VALUES = ("normal", "zeros", "tiny", "zero-stretches", "wide", "bounds", "faint", "equal", "mixed")
+VALUES = ("normal", "zeros", "tiny", "zero-stretches", "wide", "bounds", "faint", "equal", "mixed", "beyond")
 
 
 def _tokens(row: Row) -> int:
@@ -37,6 +37,7 @@ def _head_cost(row: Row, k: str, v: str, keys: str) -> int:
     return heads * (_tokens(row) * (width * depth * 4 + CHUNK * (width + depth)) + MAKING * slots * width * depth)
 
 
+SCALES: dict[str, float | None] = {"usual": None, "1": 1.0, "0.3": 0.3, "-2": -2.0}  # usual: K^-0.5
 DECAY = choice("decay", "slow", "fast")
 DELTA_SPACE = _space(
     (
@@ -45,16 +46,17 @@ DELTA_SPACE = _space(
         size("K", 256, usual=32),
         size("V", 256, usual=32),
         choice("v_heads", "grouped", "tiled"),
+        choice("scale", *SCALES),
         DECAY,
     ),
     ("Hk", "K", "V"),
     lambda row: _head_cost(row, "K", "V", "Hk"),
     lambda row, dims: {
         "dims": {**dims, "H": number(row, "Hk") * number(row, "share")},
-        "attrs": {"scale": number(row, "K") ** -0.5, "v_heads": row["v_heads"]},
+        "attrs": {"scale": SCALES[str(row["scale"])] or number(row, "K") ** -0.5, "v_heads": row["v_heads"]},
     },
 )
-LIMITS: dict[str, dict[str, float]] = {"none": {}, "both": {"dt_min": 0.2, "dt_max": 0.9}}
+LIMITS = {"dt_min": ("0.0", "0.2", "0.9"), "dt_max": ("1e+30", "0.9", "2.0")}  # within what softplus usually gives
 SSM_SPACE = _space(
     (
         size("G", 8, usual=2),
@@ -62,14 +64,14 @@ SSM_SPACE = _space(
         size("S", 256, usual=32),
         size("P", 128, usual=32),
         choice("D", "none", "given"),
-        choice("limits", *LIMITS),
+        *(choice(name, *values) for name, values in LIMITS.items()),
         DECAY,
     ),
     ("G", "S", "P"),
     lambda row: _head_cost(row, "S", "P", "G"),
     lambda row, dims: {
         "dims": {**dims, "H": number(row, "G") * number(row, "share")},
-        "attrs": LIMITS[str(row["limits"])],
+        "attrs": {name: float(row[name]) for name in LIMITS},
         "given": ("D",) if row["D"] == "given" else (),
     },
 )
@@ -87,4 +89,5 @@ CONV_SPACE = _space(
         "attrs": {"activation": row["activation"]},
         "given": ("bias",) if row["bias"] == "given" else (),
     },
+    lambda row: row.get("values") != "tiny" or row.get("bias", "given") == "given",  # it shows beside tiny sums alone
 )

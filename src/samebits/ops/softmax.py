@@ -13,7 +13,7 @@ from samebits.core.numerics.sums import row_sum
 from samebits.ops.cases import default_inputs
 from samebits.ops.record import FLOATS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.sizes import float_cases, rows
-from samebits.ops.space import choice
+from samebits.ops.space import Row, choice
 from samebits.ops.spaces import FINITE, distinct, row_space
 
 F = np.float32
@@ -70,7 +70,9 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
     ],
     invariant_axes=("...",),
     space=lambda: row_space(
-        values=(*FINITE, "infinite", "nan"), attrs=distinct({"cap": (30.0, 0.0, 50.0, 1.0, 2.0**-50)}), operations=4
+        values=(*FINITE, "extreme", "infinite", "nan"),
+        attrs=distinct({"cap": (30.0, 0.0, 50.0, 1.0, 2.0**-50)}),
+        operations=4,
     ),
     smallest=-101,
 )
@@ -101,15 +103,23 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
 
 KEPT = {"most": 0.9, "few": 0.1, "nothing": 0.0, "by-row": None}
 MINUS_INF = ("mostly-minus-inf", "minus-inf-rows")
+
+
+def _softmax_fits(row: Row) -> bool:
+    """No scale makes NaN or +Inf of what x holds."""
+    scale = float(row.get("scale", 1.0))
+    return scale > 0 if row.get("values") in MINUS_INF else row.get("values") != "extreme" or abs(scale) <= 1
+
+
 SOFTMAX_SPACE = row_space(
     optional=("sinks",),
     most=262_144,
-    values=(*FINITE, "low", "plateaus", *MINUS_INF),
-    attrs=distinct({"scale": (1.0, 0.125, 0.0, -2.0), "soft_cap": (0.0, 30.0, 1.0)}),
+    values=(*FINITE, "low", "plateaus", "extreme", *MINUS_INF),
+    attrs=distinct({"scale": (1.0, 0.125, 0.0, -2.0, 3.0), "soft_cap": (0.0, 30.0, 1.0)}),
     others=(choice("mask", "none", "all-rows", "one-row"), choice("kept", *KEPT)),
     extra=lambda row: {"mask_dims": int(row["mask"] == "one-row"), "kept": KEPT[str(row["kept"])]},
     given=lambda row: () if row["mask"] == "none" else ("mask",),
-    fits=lambda row: row.get("values") not in MINUS_INF or row.get("scale", "1.0") not in ("0.0", "-2.0"),
+    fits=_softmax_fits,
     operations=2,
     padded=512,
 )

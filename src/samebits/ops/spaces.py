@@ -26,11 +26,14 @@ FINITE = (
     "wide",
     "bounds",
     "faint",
+    "beyond",
+    "vast",
 )
 MOST_ROWS = 70_000  # beyond the 65,535 of a grid's smaller axes
 MAKING = 30  # operations that making an element of an input is worth
 WEIGHT_KINDS = (
     *("normal", "uniform", "mixed", "tiny", "large", "zeros", "zero-stretches", "spikes", "wide", "bounds", "faint"),
+    "beyond",
     ANY_BYTES,
 )
 
@@ -65,6 +68,11 @@ def formats_of(row: Row, names: tuple[str, ...]) -> tuple[dict[str, str], tuple[
     """(formats, names) of those inputs that are there."""
     there = {name: str(row[name]) for name in names if row[name] != ABSENT}
     return there, tuple(there)
+
+
+def beyond_fits(row: Row, names: tuple[str, ...]) -> bool:
+    """Whether all these inputs are there and hold what is drawn, where that lies beyond float16."""
+    return row.get("values") != "beyond" or all(row.get(name, "f32") in ("f32", "bf16") for name in names)
 
 
 def row_space(
@@ -115,7 +123,7 @@ def row_space(
         factors,
         case,
         lambda row: at_least_one(row, "rows") * (MAKING * len(inputs) * number(row, width) * operations + padded),
-        lambda row: rows_fit(row) and fits(row),
+        lambda row: rows_fit(row) and beyond_fits(row, (*inputs, *optional)) and fits(row),
         crossed,
     )
 
@@ -125,8 +133,8 @@ def block_multiple(row: Row, weight: str = "weight", width: str = "K") -> bool:
     return not {weight, width} <= row.keys() or number(row, width) % FORMATS[str(row[weight])].block_len == 0
 
 
-def weight_factors(formats: tuple[str, ...] = WEIGHTS) -> tuple[Factor, ...]:
-    return choice("weight", *formats), choice("weights", *WEIGHT_KINDS)
+def weight_factors(formats: tuple[str, ...] = WEIGHTS, kinds: tuple[str, ...] = WEIGHT_KINDS) -> tuple[Factor, ...]:
+    return choice("weight", *formats), choice("weights", *kinds)
 
 
 def distinct(values: dict[str, Any]) -> dict[str, dict[str, Any]]:

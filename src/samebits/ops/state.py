@@ -39,7 +39,7 @@ def _merge_inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     return inputs
 
 
-GAPS = {"near": 1.0, "far": 60.0, "equal": 0.0}
+GAPS = {"near": 1.0, "far": 60.0, "equal": 0.0, "beyond": 2.0**20}
 EMPTY = {"neither": "", "a": "a", "b": "b", "both": "ab"}
 MERGE_SPACE = Space(
     (
@@ -50,7 +50,7 @@ MERGE_SPACE = Space(
         choice("v_b", *FLOATS),
         choice("empty", *EMPTY),
         choice("gap", *GAPS),
-        choice("values", "normal", "mixed", "halfway", "large", "spikes", "bounds", "faint"),
+        choice("values", "normal", "mixed", "halfway", "large", "spikes", "bounds", "faint", "beyond", "vast"),
     ),
     lambda row: {
         "dims": {n: number(row, n) for n in ("T", "H", "D")},

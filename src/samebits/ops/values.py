@@ -17,7 +17,14 @@ SPECIAL = np.array(
 BOUNDS = (2.0**-50, 2.0**-43, 2.0**-25, 2.0**-24, 2.0**-126, 2.0**-149, 0.0, 2.0**-49, 2.0**-60, 2.0**-63)
 EDGES = (65504.0, 65519.996, 65520.0, -65520.0, 65536.0, 3.3895314e38, 3.4028235e38, -3.3961775e38)
 NAN_PATTERNS = (0x7FC00000, 0x7FFFFFFF, 0xFFC00000, 0x7F800001)
-LARGEST = {"f16": F(65504), "bf16": F(2.0**120), "f32": F(2.0**120)}
+# Kinds that reach the ends of float32 and bfloat16; others stay below 2^120, so that a few products are finite.
+UNBOUNDED = ("edges", "extreme")
+HALF = F(65504)
+# 2^18 is 2^15 times the largest code or more, so that scales are finite in float16; other formats store a minimum too.
+LARGEST = {
+    **{"f16": HALF, "bf16": F(2.0**120), "f32": F(2.0**120)},
+    **dict.fromkeys(("q4_0", "q5_0", "q8_0", "iq4_nl", "nvfp4", "mxfp4"), F(2.0**18)),
+}
 Shape = tuple[int, ...]
 
 
@@ -121,6 +128,28 @@ def _contrast(stream: Stream, shape: Shape) -> np.ndarray:
     return stream.normal(shape) * np.where(_some(stream, shape, 2), F(2.0**12), F(2.0**-44))
 
 
+def _rows_of(low: int, high: int) -> Callable[[Stream, Shape], np.ndarray]:
+    """Return a maker of rows, each of a magnitude of its own, 2^low .. 2^high."""
+
+    def make(stream: Stream, shape: Shape) -> np.ndarray:
+        powers = stream.child("powers").integers(low, high + 1, (*shape[:-1], 1) if shape else ())
+        return stream.normal(shape) * np.exp2(powers.astype(np.float32))
+
+    return make
+
+
+def _up_to(high: int) -> Callable[[Stream, Shape], np.ndarray]:
+    """Return a maker of elements below 2^high, about half of them at 2^16 or more, each of a magnitude of its own."""
+
+    def make(stream: Stream, shape: Shape) -> np.ndarray:
+        powers = stream.child("powers").integers(16, high, shape).astype(np.float32)
+        signs = np.where(stream.child("sign").integers(0, 2, shape) == 0, F(1), F(-1))
+        large = np.exp2(powers) * signs * stream.child("part").uniform(1, 1.99, shape)
+        return np.where(_some(stream, shape, 2), large.astype(np.float32), stream.normal(shape))
+
+    return make
+
+
 def _edges(stream: Stream, shape: Shape) -> np.ndarray:
     """Where float16 and bfloat16 end, between other values beyond float16."""
     chosen = np.array(EDGES, np.float32)[stream.child("which").integers(0, len(EDGES), shape)]
@@ -162,7 +191,7 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
     "special": lambda stream, shape: with_special(stream.normal(shape)),
     "mixed": _mixed,
     "halfway": _halfway,
-    "tiny": lambda stream, shape: stream.normal(shape, 2.0**-20),
+    "tiny": lambda stream, shape: stream.normal(shape, 2.0**-30),  # nearly all below float16's smallest
     "large": lambda stream, shape: stream.normal(shape, 2.0**13),
     "zeros": lambda stream, shape: np.zeros(shape, np.float32),
     "zero-stretches": _zero_stretches,
@@ -178,6 +207,11 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
     "faint": _faint,
     "contrast": _contrast,
     "edges": _edges,
+    # beyond float16: "beyond" has finite squares of products, "vast" finite squares
+    "beyond": _rows_of(17, 26),
+    "vast": _rows_of(44, 50),
+    "up-to-2^80": _up_to(80),
+    "extreme": _up_to(127),
     "nan": _nan,
     "infinite": _infinite,
     "minus-inf-rows": _minus_inf_rows,
@@ -188,7 +222,7 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
 def contents(kind: str, stream: Stream, shape: Shape, fmt: str) -> np.ndarray:
     """float32 of a kind, finite ones kept within what the format holds."""
     x = KINDS[kind](stream, shape)
-    if kind == "edges" and fmt != "f16":
+    if kind in UNBOUNDED and fmt != "f16":
         return x
-    largest = LARGEST.get(fmt, LARGEST["f16"])
+    largest = LARGEST.get(fmt, HALF)
     return np.where(np.isfinite(x), np.clip(x, -largest, largest), x).astype(np.float32)
