@@ -6,7 +6,6 @@ from itertools import islice
 
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend
-from samebits.core.errors import SamebitsError
 from samebits.core.tiers import Tier
 from samebits.debug.distance import tensor_diff
 from samebits.debug.labels import label_values
@@ -14,6 +13,7 @@ from samebits.debug.stepper import Stepper
 from samebits.graph import Graph
 from samebits.verify.graph_run import GraphRun, Manner, Values, evaluated
 from samebits.verify.locate import same_bits
+from samebits.verify.model import one_line
 from samebits.verify.scenes import Tensors
 from samebits.verify.tolerance import is_far
 
@@ -23,8 +23,8 @@ def blame(backend: Backend, graph: Graph, tensors: Tensors, tier: Tier, manner: 
     steps = list(islice(evaluated(graph, tensors), last_step + 1))
     try:
         return _alone(backend, graph, tier, steps[-1]) or _among(backend, graph, tensors, tier, manner, steps)
-    except SamebitsError as error:  # the wrong result is reported, whether or not its cause is found
-        return f"; no node could be blamed: {error}"
+    except Exception as error:  # the wrong result is reported, whether or not its cause is found
+        return f"; no node could be blamed: {one_line(error)}"
 
 
 def _alone(backend: Backend, graph: Graph, tier: Tier, values: Values) -> str:

@@ -62,9 +62,9 @@ def of_prompt(tokenizer: Tokenizer, job: Answering) -> dict[str, Any]:
     return {"prompt_logprobs": [None, *rows]}
 
 
-def answer_size(params: SamplingParams, usage: dict[str, int]) -> int:
-    """Characters of a whole answer, or so."""
-    num_named = usage["completion_tokens"] * (1 + (params.logprobs or 0))
+def answer_size(params: SamplingParams, usage: dict[str, int], num_echoed: int = 0) -> int:
+    """Return the approximate number of characters of a whole answer that echoes so many tokens of prompts."""
+    num_named = num_echoed + usage["completion_tokens"] * (1 + (params.logprobs or 0))
     if params.prompt_logprobs is not None:
         num_named += usage["prompt_tokens"] * (1 + params.prompt_logprobs)
     num_chars = num_named * CHARS_A_TOKEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 from samebits.engine.answer import Completion, Piece
@@ -71,43 +72,69 @@ def answer_tokens(pieces: Iterable[Piece], offsets: AnswerOffsets) -> Iterator[T
             yield piece.token_id, piece.logprob, piece.top_logprobs, offsets.push(piece.token_id)
 
 
+class PromptShape:
+    """What the choices of one prompt say of it. Each part is made once, when the first choice needs it."""
+
+    def __init__(self, tokenizer: Tokenizer, job: Answering, body: CompletionBody) -> None:
+        self._tokenizer, self.job, self.is_echoed = tokenizer, job, bool(body.echo)
+
+    @cached_property
+    def text(self) -> str:
+        """The prompt's text if it is echoed, else none."""
+        return self._tokenizer.decode(self.job.prompt.tolist(), skip_special=True) if self.is_echoed else ""
+
+    @cached_property
+    def lists(self) -> dict[str, list[Any]]:
+        """The prompt's log-probabilities in OpenAI's four lists."""
+        return logprob_lists(self._tokenizer, prompt_tokens(self._tokenizer, self.job))
+
+    @cached_property
+    def logprobs(self) -> dict[str, Any]:
+        """The prompt's log-probabilities in vLLM's shape."""
+        return of_prompt(self._tokenizer, self.job)
+
+
 class ChoiceShape:
-    """One choice, whole or in parts; `echoed` is the text of its prompt, where that is part of it."""
+    """One choice, whole or in parts. An echoed prompt is part of it."""
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         index: int,
-        job: Answering,
+        prompt: PromptShape,
         body: CompletionBody,
-        echoed: str | None,
         desk: ReceiptDesk | None,
     ) -> None:
-        self._tokenizer, self._index, self._job, self._echoed = tokenizer, index, job, echoed
-        self._desk = desk
-        has_logprobs = body.logprobs is not None
-        self._offsets = AnswerOffsets(tokenizer, job.params, len(echoed or "")) if has_logprobs else None
+        self._tokenizer, self._index, self._prompt, self._desk = tokenizer, index, prompt, desk
+        self._has_logprobs = body.logprobs is not None
+        self._offsets: AnswerOffsets | None = None
+        self._is_first = True
         self._tells_of_prompt, self._has_token_ids = body.prompt_logprobs is not None, bool(body.return_token_ids)
+
+    @property
+    def echoes_next(self) -> bool:
+        """Whether the next part brings the whole prompt, which takes as long to make as the prompt is long."""
+        return self._is_first and self._prompt.is_echoed
 
     def whole(self, answer: Completion) -> dict[str, Any]:
         """The choice; its logprobs are null where not asked for."""
         return {
             "index": self._index,
-            "text": (self._echoed or "") + answer.text,
-            "logprobs": self._lists(self._echoed is not None, answer.logprobs),
+            "text": self._prompt.text + answer.text,
+            "logprobs": self._lists(self._prompt.is_echoed, answer.logprobs),
             "finish_reason": finish_reason(answer.finish_reason),
             **proofs(answer, self._desk),
             **(token_ids(answer.token_ids) if self._has_token_ids else {}),
-            **(of_prompt(self._tokenizer, self._job) if self._tells_of_prompt else {}),
+            **(self._prompt.logprobs if self._tells_of_prompt else {}),
         }
 
     def part(self, piece: Piece) -> dict[str, Any]:
         """What a piece adds; the prompt is part of the first."""
-        echoed, self._echoed = self._echoed, None
+        is_echoed, self._is_first = self.echoes_next, False
         return {
             "index": self._index,
-            "text": (echoed or "") + (piece.text if piece.is_answer else ""),
-            "logprobs": self._lists(echoed is not None, [piece]),
+            "text": (self._prompt.text if is_echoed else "") + (piece.text if piece.is_answer else ""),
+            "logprobs": self._lists(is_echoed, [piece]),
             "finish_reason": finish_reason(piece.finish_reason),
             **proofs(piece, self._desk),
             **(token_ids([piece.token_id]) if self._has_token_ids else {}),
@@ -115,7 +142,8 @@ class ChoiceShape:
 
     def _lists(self, is_echoed: bool, pieces: Iterable[Piece]) -> dict[str, list[Any]] | None:
         """Return the log-probabilities of the next pieces, after those of an echoed prompt; None if not asked for."""
-        if self._offsets is None:
+        if not self._has_logprobs:
             return None
-        of_prompt = prompt_tokens(self._tokenizer, self._job) if is_echoed else ()
-        return logprob_lists(self._tokenizer, [*of_prompt, *answer_tokens(pieces, self._offsets)])
+        self._offsets = self._offsets or AnswerOffsets(self._tokenizer, self._prompt.job.params, len(self._prompt.text))
+        lists = logprob_lists(self._tokenizer, answer_tokens(pieces, self._offsets))
+        return {name: [*self._prompt.lists[name], *lists[name]] for name in lists} if is_echoed else lists

@@ -19,8 +19,8 @@ from samebits.grammar.masks import Follower
 from samebits.server.bodies.openai import Sampling
 from samebits.server.engines import AnswerStream
 from samebits.server.grammar.output_format import OutputFormat
-from samebits.server.http.errors import ApiError, busy
-from samebits.server.limits import MAX_UNREAD_PIECES
+from samebits.server.http.errors import ApiError, bad_request, busy
+from samebits.server.limits import MAX_LOGPROBS, MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
 
@@ -68,6 +68,8 @@ async def start_streams(
     sampling  how urgent answers are, and with whom they share prompts
     wanted    what answers are held to
     """
+    if params.prompt_logprobs is not None:
+        check_num_logprobs(sum(map(len, prompts)) * (1 + params.prompt_logprobs), "prompt_logprobs")
     params = params.with_seed()  # one for all prompts, which the answer names
     if served.desk.keep_seconds:
         params = replace(params, receipt=True)
@@ -96,8 +98,19 @@ async def start_streams(
     return started
 
 
+def check_num_logprobs(count: int, param: str) -> None:
+    """ApiError for more log-probabilities than one request may ask for; `param` is the field that asks for them."""
+    if count > MAX_LOGPROBS:
+        needed = f"at most {MAX_LOGPROBS}: fewer tokens, alternatives or choices"
+        raise bad_request(param, f"{count} log-probabilities in all", needed, "too_many_logprobs")
+
+
 async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
-    """(stream, sample, piece) of all streams as they come; leaving early ends them all, and so does falling behind."""
+    """Yield (stream, sample, piece) of all streams as they come.
+
+    Leaving early ends all streams. ApiError, which ends them too, if the client falls behind or the answers have more
+    log-probabilities than one request may ask for.
+    """
     pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
 
     async def forward(number: int, stream: AnswerStream) -> None:
@@ -113,7 +126,7 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
 
     tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(started.streams)]
     try:
-        num_open = len(tasks)
+        num_open, num_logprobs = len(tasks), 0
         while num_open:
             event = await pieces.get()
             if isinstance(event, Exception):
@@ -122,6 +135,8 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
                 num_open -= 1
                 continue
             number, sample, piece = event
+            num_logprobs += 0 if piece.logprob is None else 1 + len(piece.top_logprobs)
+            check_num_logprobs(num_logprobs, "logprobs")
             if piece.receipt is not None:
                 prompt = started.first_prompt + number
                 started.desk.keep(started.request_id, started.request, prompt, sample, piece.receipt)

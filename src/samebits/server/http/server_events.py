@@ -16,6 +16,7 @@ from samebits.server.http.json_output import json_text
 
 log = logging.getLogger("samebits.server")
 EVENTS_A_TURN = 16
+Chunk = dict[str, Any] | Callable[[], dict[str, Any]]  # a large one is made and written on another thread
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 EVENT_STREAM = "text/event-stream"
 
@@ -53,16 +54,16 @@ MESSAGES = Wire(EVENT_STREAM, _named_event, messages_error)
 OLLAMA = Wire("application/x-ndjson", _line, ollama_error)
 
 
-def event_stream(chunks: AsyncIterator[dict[str, Any]], request_id: str, wire: Wire = OPENAI) -> StreamingResponse:
+def event_stream(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire = OPENAI) -> StreamingResponse:
     """Chunks on their way; an error in mid-stream is one too. Leaving them unread ends the request."""
     return StreamingResponse(_written(chunks, request_id, wire), media_type=wire.media_type, headers=HEADERS)
 
 
-async def _written(chunks: AsyncIterator[dict[str, Any]], request_id: str, wire: Wire) -> AsyncIterator[str]:
+async def _written(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire) -> AsyncIterator[str]:
     num_sent = 0
     try:
         async for chunk in chunks:
-            yield wire.written(chunk)
+            yield await asyncio.to_thread(_made, chunk, wire) if callable(chunk) else wire.written(chunk)
             num_sent += 1
             if num_sent % EVENTS_A_TURN == 0:
                 # many chunks may be ready at once, and nothing else would give other clients a turn
@@ -72,3 +73,7 @@ async def _written(chunks: AsyncIterator[dict[str, Any]], request_id: str, wire:
         yield wire.written(wire.error(from_exception(error)))
     if wire.last:
         yield wire.last
+
+
+def _made(make: Callable[[], dict[str, Any]], wire: Wire) -> str:
+    return wire.written(make())

@@ -4,13 +4,15 @@ import { answer, isHistory } from "./conversation.js";
 import { at, button, copyButton, make, notice } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { bindSettings, showSettings } from "./settings.js";
+import { start } from "./slices.js";
 import * as store from "./store.js";
 
-const MAX_TITLE_CHARS = 40;
+const MAX_TITLE_CHARS = 40, TURNS_AT_ONCE = 16;
 let conversations = [];
 let open = null;
 let editing = null; // the turn whose message is in the form, to be sent anew
 let running = null; // { conversation, turn, controller }
+let giveUpDrawing = () => {}; // of the turns that are still being drawn
 
 export function startChat() {
   const [stored, numBroken] = store.loadAll();
@@ -92,32 +94,49 @@ function show(conversation) {
   showSettings(conversation.settings);
   list();
   drawTurns();
-  at("log").scrollTop = at("log").scrollHeight;
 }
 
+/** The last turn first, which is what is shown; those before it follow in slices. */
 function drawTurns() {
-  at("log").replaceChildren(...open.turns.map(drawTurn));
+  giveUpDrawing();
+  at("log").replaceChildren();
+  giveUpDrawing = start(drawFromLast([...open.turns]));
 }
 
-function drawTurn(turn) {
+function* drawFromLast(turns) {
+  let above = []; // drawn and not shown yet: what is shown is laid out anew
+  const last = turns.pop();
+  if (last) at("log").append(yield* drawTurn(last));
+  at("log").scrollTop = at("log").scrollHeight;
+  while (turns.length) {
+    above.unshift(yield* drawTurn(turns.pop()));
+    if (turns.length && above.length < TURNS_AT_ONCE) continue;
+    const log = at("log"), fromEnd = log.scrollHeight - log.scrollTop;
+    log.prepend(...above);
+    log.scrollTop = log.scrollHeight - fromEnd;
+    above = [];
+  }
+}
+
+function* drawTurn(turn) {
   const isOut = turn !== open.turns.at(-1) && !isHistory(turn);
   const element = make("article", { className: isOut ? "turn left-out" : "turn" });
   element.append(make("div", { className: "message user", tabIndex: 0, textContent: turn.user }));
   element.append(make("div", { className: "tools" }, isOut ? "not sent with later messages" : [],
     button("Edit", () => edit(turn)), copyButton(() => turn.user)));
-  if (turn.answer || turn.reasoning || running?.turn === turn) element.append(drawAnswer(turn));
+  if (turn.answer || turn.reasoning || running?.turn === turn) element.append(yield* drawAnswer(turn));
   if (turn.problem) element.append(drawProblem(turn));
   return element;
 }
 
-function drawAnswer(turn) {
+function* drawAnswer(turn) {
   const box = make("div", { className: "message assistant" });
   if (turn.reasoning) {
     const title = running?.turn === turn && !turn.answer ? "Reasoning …" : "Reasoning";
     const inside = [make("summary", { textContent: title }), make("div", { textContent: turn.reasoning })];
     box.append(make("details", { className: "reasoning" }, inside));
   }
-  box.append(make("div", { className: "text" }, markdown(turn.answer)));
+  box.append(make("div", { className: "text" }, yield* markdown(turn.answer)));
   const note = make("span", { className: "note", textContent: turn.note });
   box.append(make("div", { className: "tools" }, note, copyButton(() => turn.answer)));
   return box;
@@ -138,19 +157,19 @@ function drawProblem(turn) {
 function grown() {
   if (running.isDrawing) return;
   running.isDrawing = true;
-  requestAnimationFrame(() => {
-    if (!running) return;
-    running.isDrawing = false;
-    const { conversation, turn } = running, log = at("log");
-    const old = conversation === open ? log.lastElementChild?.querySelector(".assistant") : null;
-    if (!old) return;
-    const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-    const isUnfolded = old.querySelector(".reasoning")?.open;
-    const fresh = drawAnswer(turn);
-    if (isUnfolded) fresh.querySelector(".reasoning").open = true;
-    old.replaceWith(fresh);
-    if (isAtEnd) log.scrollTop = log.scrollHeight;
-  });
+  requestAnimationFrame(() => { if (running) start(drawGrown(running)); });
+}
+
+function* drawGrown(drawn) {
+  const { conversation, turn } = drawn, log = at("log");
+  const fresh = yield* drawAnswer(turn);
+  drawn.isDrawing = false;
+  const old = conversation === open ? log.lastElementChild?.querySelector(".assistant") : null;
+  if (drawn !== running || !old) return;
+  const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
+  if (old.querySelector(".reasoning")?.open) fresh.querySelector(".reasoning").open = true;
+  old.replaceWith(fresh);
+  if (isAtEnd) log.scrollTop = log.scrollHeight;
 }
 
 function edit(turn) {
@@ -191,7 +210,6 @@ async function run(conversation, turn, mayForget = false) {
   if (conversations.includes(conversation)) keep(conversation);
   if (conversation !== open) return;
   drawTurns();
-  at("log").scrollTop = at("log").scrollHeight;
   if (turn.tooLong) edit(turn);
 }
 

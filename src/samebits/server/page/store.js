@@ -62,9 +62,10 @@ export function loadAll() {
 export function save(conversation) {
   const key = PREFIX + conversation.id, text = JSON.stringify(conversation);
   try {
-    const others = keys().filter(other => other !== key).map(other => [other, localStorage.getItem(other)]);
-    const age = ([, stored]) => parsed(stored)?.updated ?? 0; // what cannot be read goes first
-    others.sort((a, b) => age(a) - age(b));
+    const age = stored => parsed(stored)?.updated ?? 0; // what cannot be read goes first
+    const others = keys().filter(other => other !== key).map(other => [other, localStorage.getItem(other)])
+      .map(([other, stored]) => [other, stored, age(stored)]);
+    others.sort(([, , a], [, , b]) => a - b);
     let chars = text.length + others.reduce((sum, [, stored]) => sum + stored.length, 0), numGone = 0;
     if (text.length > MAX_CHARS) return "This conversation is too long to be kept: it is lost when the page closes.";
     while (others.length && (chars > MAX_CHARS || others.length >= MAX_CONVERSATIONS)) {

@@ -10,18 +10,25 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from samebits.engine.answer import Completion
+from samebits.engine.answer import Completion, Piece
 from samebits.engine.sampling import SamplingParams
 from samebits.server.answer_ids import COMPLETION
 from samebits.server.answers.common import answer_size, envelope
-from samebits.server.answers.completions import CHUNK, WHOLE, ChoiceShape
-from samebits.server.answers.engine_streams import Started, all_completions, merged, start_streams, usage
+from samebits.server.answers.completions import CHUNK, WHOLE, ChoiceShape, PromptShape
+from samebits.server.answers.engine_streams import (
+    Started,
+    all_completions,
+    check_num_logprobs,
+    merged,
+    start_streams,
+    usage,
+)
 from samebits.server.bodies.openai import CompletionBody
 from samebits.server.bodies.prompts import prompts_of, text_size
 from samebits.server.bodies.reading import read_body, sampling_params
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
-from samebits.server.http.server_events import event_stream
+from samebits.server.http.server_events import Chunk, event_stream
 from samebits.server.http.threads import off_loop
 from samebits.server.limits import Limits
 from samebits.server.model import ServedModel
@@ -39,6 +46,7 @@ async def completions(request: Request) -> Response:
     max_tokens = served.llm.max_len if max_tokens == -1 else max_tokens
     params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
     params = drawn_params(body, params, served.limits)
+    check_num_prompt_logprobs(body, prompts)
     started = await start_streams(request, served, prompts, params, "prompt", body, body.output_format)
     shapes = shapes_of(served, body, started)
     request_id = request.state.request_id
@@ -52,7 +60,17 @@ async def completions(request: Request) -> Response:
         head = envelope(served, COMPLETION, request_id, WHOLE, started.streams[0].job)
         return {**head, "choices": choices, "usage": usage(started.streams)}
 
-    return await json_response(whole, answer_size(params, usage(started.streams)))
+    num_echoed = sum(map(len, prompts)) * body.given("n", 1) if body.echo else 0
+    return await json_response(whole, answer_size(params, usage(started.streams), num_echoed))
+
+
+def check_num_prompt_logprobs(body: CompletionBody, prompts: list[list[int]]) -> None:
+    """ApiError for too many log-probabilities of prompts: each choice repeats those of its prompt."""
+    of_a_token = 0 if body.prompt_logprobs is None else 1 + body.prompt_logprobs
+    if body.echo and body.logprobs is not None:
+        of_a_token += 1 + body.logprobs
+    count = sum(map(len, prompts)) * of_a_token * body.given("n", 1)
+    check_num_logprobs(count, "logprobs" if body.prompt_logprobs is None else "prompt_logprobs")
 
 
 def drawn_params(body: CompletionBody, params: SamplingParams, limits: Limits) -> SamplingParams:
@@ -82,25 +100,28 @@ def likeliest(answers: list[Completion], count: int) -> list[Completion]:
 def shapes_of(served: ServedModel, body: CompletionBody, started: Started) -> list[ChoiceShape]:
     """One for each choice, those of the first prompt first."""
     tokenizer, n = served.llm.tokenizer, body.given("n", 1)
-    texts: list[str | None] = [None] * len(started.streams)
-    if body.echo:
-        texts = [tokenizer.decode(s.job.prompt.tolist(), skip_special=True) for s in started.streams]
+    prompts = [PromptShape(tokenizer, stream.job, body) for stream in started.streams]
     desk = served.desk if body.receipt else None
     return [
-        ChoiceShape(tokenizer, number * n + sample, stream.job, body, texts[number], desk)
-        for number, stream in enumerate(started.streams)
+        ChoiceShape(tokenizer, number * n + sample, prompt, body, desk)
+        for number, prompt in enumerate(prompts)
         for sample in range(n)
     ]
 
 
 async def chunks(
     served: ServedModel, body: CompletionBody, shapes: list[ChoiceShape], request_id: str, started: Started
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncIterator[Chunk]:
     """The chunks of a stream, usage last."""
     streams = started.streams
     n, include_usage = streams[0].job.params.n, bool(body.stream_options and body.stream_options.include_usage)
     head = envelope(served, COMPLETION, request_id, CHUNK, streams[0].job) | ({"usage": None} if include_usage else {})
     async for number, sample, piece in merged(started):
-        yield {**head, "choices": [shapes[number * n + sample].part(piece)]}
+        shape = shapes[number * n + sample]
+
+        def chunk(shape: ChoiceShape = shape, piece: Piece = piece) -> dict[str, Any]:
+            return {**head, "choices": [shape.part(piece)]}
+
+        yield chunk if shape.echoes_next else chunk()
     if include_usage:
         yield {**head, "choices": [], "usage": usage(streams)}
