@@ -34,7 +34,35 @@ def render(source: str, **options: object) -> str:
 )
 def test_what_templates_may_use(source: str, expected: str) -> None:
     now = datetime(2025, 1, 2)
-    assert render(source, bos_token="<s>", eos_token="</s>", now=now, variables={"thinking": "on"}) == expected
+    variables = {"thinking": "on"} if "thinking" in source else None
+    assert render(source, bos_token="<s>", eos_token="</s>", now=now, variables=variables) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "is_read"),
+    [
+        ("{{ x }}", True),
+        ("{% if x is defined and x %}a{% endif %}", True),
+        ("{% if x is not defined %}{% set x = 1 %}{% endif %}{{ x }}", True),
+        ("{% set y = x | default(1) %}{{ y }}", True),
+        ("{% macro f(a) %}{{ a }}{{ x }}{% endmacro %}{{ f(1) }}", True),
+        ("{% for m in messages %}{% if not loop.first and x %}a{% endif %}{% endfor %}", True),
+        ("{% generation %}{{ x }}{% endgeneration %}", True),
+        ("{# x #} x {{ 'x' }}", False),
+        ("{{ messages[0].x }}{{ messages[0]['x'] }}", False),
+        ("{% set x = 1 %}{{ x }}", False),
+        ("{% for x in messages %}{{ x.role }}{% endfor %}", False),
+        ("{% macro x(a) %}{% endmacro %}{{ x(1) }}", False),
+    ],
+)
+def test_a_variable_that_is_not_read_is_refused(source: str, is_read: bool) -> None:
+    if is_read:
+        render(source, variables={"x": 1})
+    else:
+        with pytest.raises(BadInput, match="chat: x: got 1; needs nothing: the model's chat template does not read it"):
+            render(source, variables={"x": 1})
+    with pytest.raises(BadInput, match="range: got 1; needs nothing"):
+        render(source + "{{ range(1) }}", variables={"range": 1})
 
 
 HOSTILE = {

@@ -171,6 +171,12 @@ REFUSALS = [
     (COMPLETE, {"prompt": "x", "echo": True, "logprobs": 99}, 400, "logprobs"),
     (COMPLETE, {"prompt": "x", "suffix": "y"}, 400, "suffix"),
     ("/v1/embeddings", {"input": ""}, 400, "input"),
+    ("/v1/embeddings", {"input": [[5], []]}, 400, "input"),
+    ("/v1/embeddings", {"input": ["a", ""], "pooling": "last"}, 400, "input"),
+    ("/v1/embeddings", {"input": [10**6]}, 400, "input"),
+    ("/v1/embeddings", {"input": [[5], [5] * 5000]}, 400, "input"),
+    (COMPLETE, {"prompt": "x", "logit_bias": {"1": 5, "01": -5}}, 400, "logit_bias"),
+    (COMPLETE, {"prompt": "x", "logit_bias": {"00": 5}}, 400, "logit_bias"),
     ("/v1/embeddings", {"input": "x", "dimensions": 3}, 400, "dimensions"),
     ("/tokenize", {"text": 5}, 400, "text"),
     ("/detokenize", {"tokens": [99999]}, 400, "token id"),
@@ -232,7 +238,7 @@ def test_an_effort_reaches_templates_that_name_it(tmp_path: Path, server: Runnin
             plain = ask(thinking, COMPLETE, prompt=prompt, max_tokens=6, temperature=0).json()
             assert chat["choices"][0]["message"]["content"] == plain["choices"][0]["text"]
             assert chat["usage"] == plain["usage"]
-    for effort, needed in (("high", "does not name it"), ("much", "'none', 'minimal', 'low', 'medium', 'high'")):
+    for effort, needed in (("high", "does not read it"), ("much", "'none', 'minimal', 'low', 'medium', 'high'")):
         error = ask(server, CHAT, **wishes, reasoning_effort=effort)
         assert error.status_code == 400
         assert (error.json()["error"]["param"], needed in error.json()["error"]["message"]) == (

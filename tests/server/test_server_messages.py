@@ -123,6 +123,30 @@ def test_a_forced_call_and_its_result(roomy_client: Any, is_streamed: bool) -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("no such city", "Error: no such city"),
+        ([{"type": "text", "text": "a"}], "Error: a"),
+        ("", "Error"),
+        (None, "Error"),
+    ],
+)
+def test_the_model_is_told_that_a_tool_failed(roomy: Running, content: Any, told: str) -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"sky": "blue"}}
+    result = {"type": "tool_result", "tool_use_id": "t1"} | ({} if content is None else {"content": content})
+    begun = [*HELLO, {"role": "assistant", "content": [use]}]
+    wishes = {"max_tokens": 2, "seed": 1, "temperature": 0}
+
+    def tokens(**parts: Any) -> int:
+        history = [*begun, {"role": "user", "content": [{**result, **parts}]}]
+        with roomy.client() as http:
+            reply = http.post("/v1/messages", json={"messages": history, **wishes})
+        return int(reply.json()["usage"]["input_tokens"])
+
+    assert tokens(is_error=True) == tokens(content=told) > tokens() == tokens(is_error=False)
+
+
 def test_a_call_that_is_cut_loses_no_text(roomy_client: Any) -> None:
     wishes: dict[str, Any] = {"model": NAME, "tools": [TOOL], "messages": HELLO, "extra_body": {"seed": 1}}
     for max_tokens in (1, 3, 6):

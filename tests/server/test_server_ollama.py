@@ -134,3 +134,14 @@ def test_generate_refuses_by_name_too(server: Running) -> None:
 def test_nothing_to_say_loads_the_model(client: Any) -> None:
     assert client.generate(model=NAME).done_reason == "load"
     assert client.chat(model=NAME, messages=[]).done_reason == "load"
+    for ask in (client.generate, lambda **told: client.chat(**told, messages=[])):
+        with pytest.raises(ollama.ResponseError) as error:
+            ask(model="llama3")
+        assert error.value.status_code == 404
+
+
+def test_what_a_model_can_has_a_route(client: Any, server: Running) -> None:
+    routes = {"completion": "/api/generate", "tools": "/api/chat", "thinking": "/api/chat", "embedding": "/api/embed"}
+    with server.client() as http:
+        for capability in client.show(NAME).capabilities:
+            assert http.post(routes[capability], json={"model": NAME}).status_code != 404

@@ -110,7 +110,7 @@ def test_the_hash_is_that_of_the_library(server: Running, library: LLM) -> None:
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
     "{% if enable_thinking is defined and not enable_thinking %}quiet{% endif %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}{# unread #}{% if false %}{{ strftime_now('%Y') }}{% endif %}"
 )
 
 
@@ -148,6 +148,8 @@ def test_how_a_conversation_becomes_a_prompt(templated: Running, wishes: dict[st
     [
         ({"chat_template_kwargs": {"mood": "cheerful"}}, "mood"),
         ({"chat_template_kwargs": {"messages": []}}, "messages"),
+        *(({"chat_template_kwargs": {name: True}}, name) for name in ("quiet", "m", "role", "user", "if", "unread")),
+        ({"chat_template_kwargs": {"enable_thinking": False, "strftime_now": "x"}}, "strftime_now"),
         ({"continue_final_message": True}, "continue_final_message"),
         (
             {"messages": GOING_ON, "continue_final_message": True, "add_generation_prompt": True},

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from live_server import NAME, Running
+from live_server import NAME, Running, running
 
 from samebits import LLM, NUMERICS_VERSION, __version__
 from samebits.server.protocols import rerank
+from samebits.server.receipts import ReceiptDesk
 
 TEXTS = ["it rains", "the sky is blue", "hello hi"]
 
@@ -47,6 +49,22 @@ def test_alone_or_among_others_a_score_has_the_same_bits(reranker: Running) -> N
     for index, text in enumerate(TEXTS):
         (alone,) = ask(reranker, documents=[{"text": text}]).json()["results"]
         assert alone["relevance_score"] == together[index]
+
+
+def test_the_id_of_an_answer_finds_the_receipts_of_both_verdicts(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rerank, "VERDICTS", ("y", "n"))
+    with running(model_path, {"context_len": 2048}, desk=ReceiptDesk(keep_seconds=60)) as server:
+        monkeypatch.setattr(server.served, "name", "tiny-reranker")
+        answer = ask(server).json()
+        with server.client() as client:
+            reply = client.get(f"/v1/receipts/{answer['id']}")
+            same = client.get(f"/v1/receipts/{answer['id'].removeprefix('rerank-')}")
+    assert (reply.status_code, same.text) == (200, reply.text)
+    found = [json.loads(line) for line in reply.text.splitlines()]
+    verdicts = [server.llm.tokenizer.encode(letter, False, False) for letter in "yn"]
+    assert [one["answer"]["token_ids"] for one in found] == [ids for ids in verdicts for _ in TEXTS]
 
 
 def test_some_of_the_best_without_their_text(reranker: Running) -> None:

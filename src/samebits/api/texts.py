@@ -51,16 +51,13 @@ class Texts:
 
         messages    a conversation, one message, or a text, which is what the user says
         now         the time for templates that print it; the current time if absent
-        variables   of the template's own, such as `reasoning_effort`; BadInput for one that it does not name
+        variables   of the template's own, such as `reasoning_effort`; BadInput for one that it does not read
         tools       functions that the model may call, as OpenAI's API has them; BadInput where the template knows none
         ending      whether an answer begins behind them, or the last of them goes on
         """
         messages = messages_of(messages)
         if self.chat_template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
-        for name, value in (variables or {}).items():
-            if not self.chat_template.names(name):
-                raise BadInput("chat", name, repr(value), "nothing: the model's chat template does not name it")
         if tools and not self.chat_template.names("tools"):
             raise BadInput("chat", "tools", f"{len(tools)}", "none: the model's chat template does not name them")
         num_chars = sum(len(part) for message in messages for part in message.values() if isinstance(part, str))

@@ -85,7 +85,7 @@ class ChatTemplate:
     ) -> str:
         """The prompt. `now` fixes the date of templates that print one.
 
-        BadInput in a line when the template is wrong, refuses the messages, or breaks a bound.
+        BadInput in a line when the template is wrong, refuses the messages, ignores a variable, or breaks a bound.
         """
         given = {
             "messages": list(messages),
@@ -100,6 +100,7 @@ class ChatTemplate:
         request = {
             "template": self.source,
             "variables": given,
+            "own": sorted(variables or {}),
             "now": now.isoformat() if now else None,
             "max_chars": MAX_OUTPUT_CHARS,
         }
@@ -111,6 +112,10 @@ class ChatTemplate:
         if reply is None:
             given_text = f"still running after {max_seconds:g} s, or out of memory"
             raise BadInput(self.where, "chat template", given_text, "one that ends")
+        if "unread" in reply:
+            name = str(reply["unread"])
+            value = repr((variables or {})[name])
+            raise BadInput("chat", name, value, "nothing: the model's chat template does not read it")
         if "error" in reply:
             text = " ".join(str(reply["error"]).split())[:300]
             raise BadInput(self.where, "chat template", text, "messages that fit it and a template that works")

@@ -10,9 +10,10 @@ import json
 import signal
 import sys
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from jinja2 import TemplateError, nodes
+from jinja2 import TemplateError, meta, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -66,10 +67,21 @@ def render(request: dict[str, Any]) -> str:
     return "".join(parts)
 
 
+@lru_cache(maxsize=8)
+def variables_of(source: str) -> frozenset[str]:
+    """Return the names that a template reads and does not set, nor gets from us."""
+    env = environment(datetime.now())
+    return frozenset(meta.find_undeclared_variables(env.parse(source)) - env.globals.keys())
+
+
 def answer(line: str) -> dict[str, str]:
-    """A reply with "text" or, in one line, "error"."""
+    """Return a reply with "text", in one line "error", or "unread", a client's variable that the template ignores."""
     try:
-        return {"text": render(json.loads(line))}
+        request = json.loads(line)
+        for name in request["own"]:
+            if name not in variables_of(request["template"]):
+                return {"unread": name}
+        return {"text": render(request)}
     except Refused as error:
         return {"error": str(error)}
     except SecurityError as error:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from samebits.core.errors import BadInput
 from samebits.receipts.record import Receipt
 from samebits.receipts.signing import sign
+from samebits.server.answer_ids import PREFIXES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MAX_KEPT_ANSWERS, MAX_KEPT_BYTES = 4096, 64 << 20
 TOKEN_BYTES, ANSWER_TOKEN_BYTES, RECEIPT_BYTES = 40, 200, 4096  # that a kept receipt takes, or so
-ID_PREFIXES = ("chatcmpl-", "cmpl-", "resp_", "msg_")
 
 
 @dataclass
@@ -75,7 +75,7 @@ class ReceiptDesk:
     def find(self, answer_id: str) -> list[Receipt]:
         """Those of a request, in the order of its choices, by the answer's id or the request's; none if not kept."""
         self._make_room()
-        prefix = next((p for p in ID_PREFIXES if answer_id.startswith(p)), "")
+        prefix = next((p for p in PREFIXES if answer_id.startswith(p)), "")
         kept = self._kept.get(answer_id) or self._kept.get(answer_id.removeprefix(prefix))
         return [receipt for _, receipt in sorted(kept.receipts.items(), key=lambda item: item[0])] if kept else []
 

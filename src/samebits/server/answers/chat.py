@@ -21,7 +21,7 @@ from samebits.server.turns.events import (
     TextDelta,
 )
 
-WHOLE, CHUNK, PREFIX = "chat.completion", "chat.completion.chunk", "chatcmpl-"
+WHOLE, CHUNK = "chat.completion", "chat.completion.chunk"
 
 
 def chat_logprobs(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from samebits.server.receipts import ReceiptDesk
 from samebits.server.turns.reader import FINISH
 
 WHOLE = CHUNK = "text_completion"
-PREFIX = "cmpl-"
 Token = tuple[int, float | None, tuple[tuple[int, float], ...], int]  # its id, log-probability, alternatives, offset
 
 

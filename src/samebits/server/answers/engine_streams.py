@@ -30,13 +30,18 @@ POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is stil
 
 @dataclass(frozen=True)
 class Started:
-    """The streams of one HTTP request, one per prompt, and what follows their format."""
+    """Streams of one HTTP request, one per prompt, and what follows their format.
+
+    request        the same object in all receipts of the HTTP request, and in no other's
+    first_prompt   number of the first prompt among all prompts of the HTTP request
+    """
 
     streams: list[AnswerStream]
     follower: Follower | None
     desk: ReceiptDesk
     request_id: str
-    request: object = field(default_factory=object)  # what is the same in all of its receipts, and in no other's
+    request: object = field(default_factory=object)
+    first_prompt: int = 0
 
     def close(self) -> None:
         """Ends what is under way."""
@@ -133,7 +138,8 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
             num_logprobs += 0 if piece.logprob is None else 1 + len(piece.top_logprobs)
             check_num_logprobs(num_logprobs, "logprobs")
             if piece.receipt is not None:
-                started.desk.keep(started.request_id, started.request, number, sample, piece.receipt)
+                prompt = started.first_prompt + number
+                started.desk.keep(started.request_id, started.request, prompt, sample, piece.receipt)
             yield event
     finally:
         for task in tasks:

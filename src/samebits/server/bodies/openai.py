@@ -17,7 +17,7 @@ from samebits.server.tools.offer import Offer, Tool, make_offer
 
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 Seed = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
-Bias = dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
+Bias = dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Annotated[float, Field(ge=-100, le=100)]]
 _Ids = list[Annotated[int, Field(ge=0, lt=END_OF_IDS)]]
 TokenIds = Annotated[_Ids, PlainValidator(check_id_list, json_schema_input_type=_Ids)]
 ListedIds = Annotated[TokenIds, at_most(MAX_LISTED_IDS)]
@@ -210,7 +210,7 @@ class ChatBody(Sampling):
         "for templates that name it"
     )
     chat_template_kwargs: dict[str, Any] | None = says(
-        "variables of the model's template; one it does not name is refused"
+        "variables of the model's template; one it does not read is refused"
     )
     add_generation_prompt: bool | None = says("whether the template opens the answer, as it does if absent")
     continue_final_message: bool | None = says("the answer goes on from the last message, which is the assistant's")

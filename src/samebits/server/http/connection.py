@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from samebits.core.printable import printable
 from samebits.server.http.errors import ApiError
 from samebits.server.http.framing import StrictConnection
+from samebits.server.http.leaving import LeavingTransport
 from samebits.server.limits import LINGER_SECONDS, MIN_BODY_BYTES_PER_SECOND, RETRY_AFTER_SECONDS, STALL_BYTES, Limits
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Connection(H11Protocol):
         self._since, self._num_bytes_then = 0.0, 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._leaving = LeavingTransport(transport, self._may_send)
+        super().connection_made(self._leaving)  # type: ignore[arg-type]
         self.address = address_of(self.client)
         if (system := transport.get_extra_info("socket")) is not None:
             system.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -80,7 +82,19 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._num_bytes += len(data)
-        super().data_received(data)
+        if not self._leaving.is_leaving:
+            super().data_received(data)
+
+    def _may_send(self) -> bool:
+        """Return whether more of a request may come: one has begun that is not complete, or is not HTTP at all."""
+        has_begun = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        return has_begun or self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    def shutdown(self) -> None:
+        if self._leaving.is_leaving:
+            self._leaving.close_now()
+        else:
+            super().shutdown()
 
     def resume_writing(self) -> None:
         self._num_resumes += 1
@@ -105,10 +119,12 @@ class Connection(H11Protocol):
         if is_answering:
             cycle.disconnected = True
             cycle.message_event.set()
-        self.transport.close()
+        self._leaving.leave()  # the request may be on its way
 
     @property
     def phase(self) -> Phase:
+        if self._leaving.is_leaving:
+            return Phase.LINGER
         if self.transport.is_closing():
             return Phase.CLOSING
         if self.flow.write_paused:
@@ -141,7 +157,7 @@ class Connection(H11Protocol):
         if phase in (Phase.STALLED, Phase.CLOSING):
             self.transport.abort()
         elif phase is Phase.LINGER or not self._num_bytes:
-            self.transport.close()
+            self._leaving.close_now()
         else:
             needed = f"it within {limits.arrival_seconds:g} s and {MIN_BODY_BYTES_PER_SECOND} bytes per second"
             message = f"request: got its {phase.name.lower()} too slowly; needs {needed}"

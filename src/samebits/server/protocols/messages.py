@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from samebits.engine.answer import Completion
 from samebits.loaders.chat import PromptEnd
+from samebits.server.answer_ids import MESSAGE
 from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.json_output import json_response
@@ -36,7 +37,7 @@ async def messages(request: Request) -> Response:
     served.check_name(body.model)
     stream = await start_turn(request, served, await asyncio.to_thread(turn_of, served, body))
     head = {
-        "id": f"msg_{request.state.request_id}",
+        "id": MESSAGE + request.state.request_id,
         "type": "message",
         "role": "assistant",
         "model": served.name,

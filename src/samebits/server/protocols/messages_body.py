@@ -142,6 +142,14 @@ def _text(content: str | list[TextBlock]) -> str:
     return content if isinstance(content, str) else "".join(block.text for block in content)
 
 
+def _result(block: ContentBlock) -> str:
+    """Return what a tool gave. Templates have no place for `is_error`, so the text says it."""
+    text = _text(block.content or "")
+    if not block.is_error:
+        return text
+    return f"Error: {text}" if text else "Error"
+
+
 def _needed(block: ContentBlock, where: str, *names: str) -> list[Any]:
     for name in names:
         if getattr(block, name) is None:
@@ -163,7 +171,7 @@ def _messages(role: str, blocks: list[ContentBlock], where: str) -> list[dict[st
             message.setdefault("tool_calls", []).append(call)
         elif block.type == "tool_result":
             (call_id,) = _needed(block, place, "tool_use_id")
-            results.append({"role": "tool", "tool_call_id": call_id, "content": _text(block.content or "")})
+            results.append({"role": "tool", "tool_call_id": call_id, "content": _result(block)})
         elif block.type == "thinking":
             message["reasoning_content"] = message.get("reasoning_content", "") + _needed(block, place, "thinking")[0]
     has_more = message["content"] or "tool_calls" in message or not results

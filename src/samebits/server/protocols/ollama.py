@@ -31,10 +31,16 @@ LATEST = ":latest"
 Part = Callable[[str, str, list[dict[str, Any]]], dict[str, Any]]  # text, thinking, calls
 
 
+def check_model(served: ServedModel, name: str | None) -> None:
+    """ApiError 404 for a model that is not served; its name may end with `:latest`."""
+    served.check_name(name.removesuffix(LATEST) if name else None)
+
+
 async def chat(request: Request) -> Response:
     """An answer to a conversation."""
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, OllamaChatBody, served.limits.max_body_bytes)
+    check_model(served, body.model)
     if not body.messages:
         return JSONResponse(_head(served) | _message("", "", []) | {"done": True, "done_reason": "load"})
     return await _answered(request, served, body, await asyncio.to_thread(body.conversation), body.offer, _message)
@@ -44,6 +50,7 @@ async def generate(request: Request) -> Response:
     """An answer to a prompt, which is a user's message unless it is raw."""
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, OllamaGenerateBody, served.limits.max_body_bytes)
+    check_model(served, body.model)
     if not body.prompt:
         return JSONResponse(_head(served) | _response("", "", []) | {"done": True, "done_reason": "load"})
     if body.raw and body.system:
@@ -61,7 +68,6 @@ async def _answered(
     offer: Offer,
     part: Part,
 ) -> Response:
-    served.check_name(body.model.removesuffix(LATEST) if body.model else None)
     sampling = body.sampling(served.llm.max_len)
     turn = Turn(
         messages=told,
@@ -191,9 +197,9 @@ async def show(request: Request) -> Response:
     """What clients ask of a model before they use it: its template, and what it can do."""
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, ShowBody, served.limits.max_body_bytes)
-    served.check_name(body.model.removesuffix(LATEST) if body.model else None)
+    check_model(served, body.model)
     template = served.llm.chat_template
-    capabilities = ["completion", "tools", "embedding"] + (["thinking"] if served.forms.marks else [])
+    capabilities = ["completion", "tools"] + (["thinking"] if served.forms.marks else [])
     card = _card(served)
     info = {"general.name": served.name, "context_length": served.llm.max_len}
     return JSONResponse(

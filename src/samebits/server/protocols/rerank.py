@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.chat import FROZEN_TIME
+from samebits.server.answer_ids import RERANK
 from samebits.server.answers.engine_streams import all_completions, start_streams, usage
 from samebits.server.bodies.base import Body, Few, Refused, Text, says
 from samebits.server.bodies.openai import Sampling
@@ -69,10 +71,11 @@ async def rerank(request: Request) -> Response:
     if len(texts) > served.limits.max_prompts:
         raise bad_request("documents", f"{len(texts)} texts", f"1 to {served.limits.max_prompts}")
     prompts = [await asyncio.to_thread(prompt_of, served, body, text) for text in texts]
-    by_verdict, num_tokens = [], 0
-    for token in verdicts:  # the second finds the pages of the first
+    by_verdict, num_tokens, key = [], 0, object()
+    for number, token in enumerate(verdicts):  # the second finds the pages of the first
         params = SamplingParams(max_tokens=1, temperature=0, seed=0, logprobs=0, allowed_token_ids=(token,))
         started = await start_streams(request, served, prompts, params, "documents", Sampling(), None)
+        started = replace(started, request=key, first_prompt=number * len(prompts))
         answers = await all_completions(request, started)
         by_verdict.append([of_one[0].logprobs[0].logprob or 0.0 for of_one in answers])
         num_tokens = usage(started.streams)["prompt_tokens"]
@@ -84,7 +87,7 @@ async def rerank(request: Request) -> Response:
         if body.return_documents is False:
             kept = [{name: row[name] for name in ("index", "relevance_score")} for row in kept]
         used = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        head = {"id": f"rerank-{request.state.request_id}", "model": served.name}
+        head = {"id": RERANK + request.state.request_id, "model": served.name}
         return {**head, "system_fingerprint": served.fingerprint, "results": kept, "usage": used}
 
     return await json_response(answer, sum(map(len, texts)))

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from samebits.engine.answer import Piece
+from samebits.server.answer_ids import RESPONSE
 from samebits.server.answers.chat import chat_logprobs
 from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
@@ -97,7 +98,7 @@ class ResponseShape:
         body = self._body
         asked = body.model_dump(by_alias=True, include={"tools", "tool_choice", "text", "reasoning"})
         return {
-            "id": f"resp_{self._id}",
+            "id": RESPONSE + self._id,
             "object": "response",
             "created_at": self._created,
             "status": status,

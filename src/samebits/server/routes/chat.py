@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from samebits.loaders.chat import PromptEnd
-from samebits.server.answers.chat import CHUNK, PREFIX, WHOLE, ChatShape
+from samebits.server.answer_ids import CHAT
+from samebits.server.answers.chat import CHUNK, WHOLE, ChatShape
 from samebits.server.answers.common import answer_size, envelope, of_prompt
 from samebits.server.bodies.openai import ChatBody
 from samebits.server.bodies.reading import read_body
@@ -32,9 +33,9 @@ async def chat_completions(request: Request) -> Response:
     request_id = request.state.request_id
     if body.stream:
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
-        head = envelope(served, PREFIX, request_id, CHUNK, stream.job)
+        head = envelope(served, CHAT, request_id, CHUNK, stream.job)
         return event_stream(chunks(head, shape, stream, include_usage), request_id)
-    answers, head = await stream.answers(), envelope(served, PREFIX, request_id, WHOLE, stream.job)
+    answers, head = await stream.answers(), envelope(served, CHAT, request_id, WHOLE, stream.job)
 
     def whole() -> dict[str, Any]:
         choices = [shape.choice(index, answer) for index, answer in enumerate(answers)]

@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.sampling import SamplingParams
+from samebits.server.answer_ids import COMPLETION
 from samebits.server.answers.common import answer_size, envelope
-from samebits.server.answers.completions import CHUNK, PREFIX, WHOLE, ChoiceShape, PromptShape
+from samebits.server.answers.completions import CHUNK, WHOLE, ChoiceShape, PromptShape
 from samebits.server.answers.engine_streams import (
     Started,
     all_completions,
@@ -56,7 +57,7 @@ async def completions(request: Request) -> Response:
     def whole() -> dict[str, Any]:
         kept = [answer for of_one in answers for answer in likeliest(of_one, body.given("n", 1))]
         choices = [shape.whole(answer) for shape, answer in zip(shapes, kept, strict=True)]
-        head = envelope(served, PREFIX, request_id, WHOLE, started.streams[0].job)
+        head = envelope(served, COMPLETION, request_id, WHOLE, started.streams[0].job)
         return {**head, "choices": choices, "usage": usage(started.streams)}
 
     num_echoed = sum(map(len, prompts)) * body.given("n", 1) if body.echo else 0
@@ -114,7 +115,7 @@ async def chunks(
     """The chunks of a stream, usage last."""
     streams = started.streams
     n, include_usage = streams[0].job.params.n, bool(body.stream_options and body.stream_options.include_usage)
-    head = envelope(served, PREFIX, request_id, CHUNK, streams[0].job) | ({"usage": None} if include_usage else {})
+    head = envelope(served, COMPLETION, request_id, CHUNK, streams[0].job) | ({"usage": None} if include_usage else {})
     async for number, sample, piece in merged(started):
         shape = shapes[number * n + sample]
 

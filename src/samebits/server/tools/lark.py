@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 
 from samebits.engine.reasoning import ThinkMarks
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import bounded_text
 
+ESCAPED_OR_LOOSE = re.compile(r"\\.|/|\n", re.DOTALL)  # what is escaped in a regular expression, or must be in Lark's
+LOOSE = {"/": r"\/", "\n": r"\n"}
+EMPTY = "(?:)"  # since two slashes begin a comment
 Control = Callable[[str], int | None]  # the id of the control token with this text
 HEAD = (
     "%llguidance {}",
@@ -56,4 +60,10 @@ def part_of(wanted: OutputFormat) -> str:
     """A JSON schema or a regular expression as a part of a rule."""
     if wanted.kind == "json_schema":
         return f"%json {wanted.source}"
-    return "/" + wanted.source.replace("/", r"\/").replace("\n", r"\n") + "/"
+    return f"/{ESCAPED_OR_LOOSE.sub(_in_lark, wanted.source) or EMPTY}/"
+
+
+def _in_lark(found: re.Match[str]) -> str:
+    """A slash or a line feed of a regular expression, escaped once; another escape as it is."""
+    text = found[0]
+    return LOOSE.get(text.removeprefix("\\"), text)

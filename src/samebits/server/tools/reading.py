@@ -7,6 +7,7 @@ calls that it read, or raises `Broken`, and then all that it took is text.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -93,12 +94,26 @@ def _refuse(constant: str) -> NoReturn:
     raise Broken(constant)
 
 
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise Broken(number)
+    return value
+
+
 def parse_json(text: str) -> Any:
-    """Strict JSON, but for line breaks in strings, which models write; Broken for anything else."""
+    """Return the value of strict JSON, but for line breaks in strings, which models write.
+
+    Raise Broken for anything else, and for what an answer cannot say: a number beyond a double's range, and half of a
+    surrogate pair.
+    """
     try:
-        return json.loads(text, strict=False, parse_constant=_refuse)
+        value = json.loads(text, strict=False, parse_constant=_refuse, parse_float=_finite)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         raise Broken from None
+    return value
 
 
 def call_of(value: Any, *names_of_arguments: str) -> ParsedCall:
