@@ -87,6 +87,7 @@ docs: $(VENV)/.dev
 	@$(BIN)/python -m samebits.cli.ops_docs docs/ops.md
 	@$(BIN)/python -m samebits.cli.request_docs docs/requests.md
 	@$(BIN)/python -m samebits.cli.receipt_docs docs/receipt.schema.json
+	@$(BIN)/python tests/verify/defects_page.py docs/defects.md
 
 # The manual page, which `man -l docs/samebits.1` shows.
 man: $(VENV)/.core

@@ -160,7 +160,7 @@ def measure_rows(bars: Sequence[Bar], settings: Settings, asked: argparse.Namesp
             book.add(bar, share, ceiling_source=ceiling_source(), **result.as_json())
     for name in dict.fromkeys(bar.peer for bar in bars if bar.peer):
         try:
-            with closing(open_peer(name, asked.peer_python, checkpoint, settings.threads)) as peer:
+            with closing(open_peer(name, asked.peer_python, checkpoint, settings)) as peer:
                 for bar in (b for b in bars if b.peer == name):
                     result = run(bar.row or DECODE, [peer])
                     (theirs,) = result.peers

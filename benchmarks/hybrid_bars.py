@@ -65,10 +65,10 @@ def show(
     console.print(table)
 
 
-def llama_cpp(peer_python: str | None, checkpoint: FileCheckpoint, threads: int) -> list[Peer]:
+def llama_cpp(peer_python: str | None, checkpoint: FileCheckpoint, settings: Settings) -> list[Peer]:
     """llama.cpp on the same file, or a line that says why not."""
     try:
-        return [open_peer("llama.cpp", peer_python, checkpoint, threads)]
+        return [open_peer("llama.cpp", peer_python, checkpoint, settings)]
     except Unavailable as error:
         Console().print(str(error), highlight=False)
         return []
@@ -86,7 +86,7 @@ def main() -> None:
     asked, folder, rows = arguments(__doc__), cache_dir() / "bench", (DEEP, PROMPT)
     sides = {name: Settings(str(model_path(name, folder)), "cpu", asked.threads) for name in (MODEL, FULL)}
     ours = Ours(sides[MODEL], checkpoint := sides[MODEL].open(), rows)
-    others = llama_cpp(asked.peer_python, checkpoint, asked.threads)
+    others = llama_cpp(asked.peer_python, checkpoint, sides[MODEL])
     title = f"{MODEL}, {FORMAT}, {asked.threads} threads: ratios above 1: the hybrid on samebits is faster"
     with ExitStack() as open_peers:
         for peer in others:

@@ -24,7 +24,7 @@ def main() -> None:
     side = Settings(str(model_path(MODEL, cache_dir() / "bench")), "cpu", asked.threads)
     ours = Ours(side, checkpoint := side.open(), rows)
     with ExitStack() as open_peers:
-        peers = [open_peers.enter_context(closing(p)) for p in llama_cpp(asked.peer_python, checkpoint, asked.threads)]
+        peers = [open_peers.enter_context(closing(p)) for p in llama_cpp(asked.peer_python, checkpoint, side)]
         show(f"{MODEL}, {FORMAT}, {asked.threads} threads", rows, ours, [*peers], BARS, asked.repeats)
 
 

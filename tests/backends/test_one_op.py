@@ -23,6 +23,7 @@ from samebits.graph import Graph
 from samebits.ops import OPS, bind, evaluate, make_inputs
 from samebits.verify.harness import execute, same_bytes
 from samebits.verify.perf import time_call
+from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings
 from samebits.verify.soak import soak_findings
 
@@ -90,10 +91,10 @@ def test_a_refusal_is_told_by_its_own_call(way: str) -> None:
 
 def test_verify_calls_it_an_error_of_the_run_it_was_in() -> None:
     inputs = {"x": BAD, "y": X}
-    assert [f.check for f in soak_findings(LateBackend(), OPS["add"], inputs, T, 3)] == ["error"]
-    found = list(rerun_findings(LateBackend(), OPS["add"], {"first": inputs}, T, []))
+    assert [f.check for f in soak_findings(LateBackend(), OPS["add"], inputs, T, 3, Comparisons())] == ["error"]
+    found = list(rerun_findings(LateBackend(), OPS["add"], {"first": inputs}, T, Comparisons()))
     assert {f.check for f in found} == {"error"}
-    assert list(soak_findings(LateBackend(), OPS["add"], {"x": X, "y": X}, T, 3)) == []
+    assert list(soak_findings(LateBackend(), OPS["add"], {"x": X, "y": X}, T, 3, Comparisons())) == []
 
 
 def test_after_a_refusal_nothing_given_is_changed() -> None:

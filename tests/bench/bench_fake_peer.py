@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Peer:
-    def load(self, path: str, threads: int, shape: dict[str, Any]) -> dict[str, Any]:
+    def load(self, path: str, threads: int, shape: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
         print("loading, on standard output")
         if path == "broken":
             raise ValueError("cannot read\nthis file")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from samebits.bench.ours import Settings
 from samebits.bench.peer import open_peer
 from samebits.bench.results import Row
 from samebits.core.errors import Unavailable
@@ -19,8 +20,9 @@ ROWS = (Row("prefill", 20), Row("decode", 2), Row("decode", 2, depth=30), Row("d
 @pytest.mark.skipif(PYTHON is None, reason="SAMEBITS_PEER_PYTHON names no interpreter with peers")
 @pytest.mark.parametrize("name", ["llama.cpp", "transformers"])
 def test_a_peer_does_every_row_in_every_setting(name: str, bench_model_file: Path) -> None:
+    settings = Settings(str(bench_model_file), "cpu", threads=1)
     try:
-        peer = open_peer(name, PYTHON, open_checkpoint(bench_model_file), threads=1)
+        peer = open_peer(name, PYTHON, open_checkpoint(bench_model_file), settings)
     except Unavailable as error:
         pytest.skip(str(error))
     try:

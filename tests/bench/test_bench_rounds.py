@@ -44,7 +44,7 @@ def test_sides_alternate_after_one_warm_up() -> None:
     calls: list[tuple[str, str]] = []
     ours, peer = FakeSide("ours", {"f16": 2.0}, calls), FakeSide("peer", {"a": 5.0, "b": 3.0, "c": 4.0}, calls)
     result = measure_row(DECODE, ours, [peer], repeats=2)
-    tries = [("ours", "f16"), ("peer", "a"), ("peer", "b"), ("peer", "c"), ("peer", "b")]
+    tries = [("ours", "f16"), *[("peer", setting) for setting in "aabcb"]]
     assert calls == [*tries, *[("ours", "f16"), ("peer", "b")] * 2]
     assert result.peers[0].setting == "b"
     assert result.ratio(result.peers[0]) == Spread(1.5, 1.5, 1.5)
@@ -77,3 +77,23 @@ def test_a_setting_that_fails_is_passed_over_and_a_peer_without_any_is_reported(
     result = measure_row(DECODE, FakeSide("ours", {"": 1.0}, calls), [FakeSide("peer", {}, calls, refused="q4")], 1)
     assert result.peers[0].reason == "peer: no q4"
     assert result.as_json()["against"]["peer"]["reason"] == "peer: no q4"
+
+
+class ColdSide(FakeSide):
+    """Loads its weights in the first call."""
+
+    def seconds(self, row: Row, setting: str) -> float:
+        is_cold = not self._calls
+        return super().seconds(row, setting) + 10 * is_cold
+
+
+@pytest.mark.parametrize("refused", ["", "q4"])
+def test_the_first_setting_is_not_tried_cold(refused: str) -> None:
+    side = ColdSide("peer", {"a": 1.0, "b": 2.0}, [], refused)
+    assert fastest_setting(side, DECODE) == "a"
+
+
+def test_a_side_with_one_setting_is_warmed_once() -> None:
+    calls: list[tuple[str, str]] = []
+    assert fastest_setting(FakeSide("ours", {"f16": 1.0}, calls), DECODE) == "f16"
+    assert calls == [("ours", "f16")]

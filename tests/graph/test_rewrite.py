@@ -163,3 +163,27 @@ def test_a_rule_that_changes_a_spec_is_refused():
     wrong = rule("wrong", lambda p, x: p.scale(x, factor=2.0), lambda b, x: b.cast(x, format="f16"))
     b, x, _ = start()
     assert names(apply_rules(b.finish(b.scale(x, factor=2.0)), [wrong])) == ["scale"]
+
+
+def test_a_value_that_a_node_reads_twice_is_not_newly_overwritten():
+    b, x, w = start()
+    h = b.scale(x, factor=2.0)
+    y, total = residual(b, h, w, h)
+    assert names(apply_rules(b.finish(y, total), FUSE)) == ["scale", "add", "rms_norm"]
+
+
+NORMS = {
+    "read afterwards": lambda b, h, x, w: (b.fused_add_rms_norm(x, h, w), (b.mul(h, h),))[1],
+    "a result": lambda b, h, x, w: (b.fused_add_rms_norm(x, h, w), (h,))[1],
+}
+
+
+@pytest.mark.parametrize("how", NORMS)
+def test_what_a_rule_writes_over_is_not_used_after_that(how: str):
+    def build(b, x, w):
+        return NORMS[how](b, b.scale(x, factor=2.0), x, w)
+
+    b, x, w = start()
+    wrong = rule("writes too early", lambda p, x, w: p.mul(p.rms_norm(x, w), x), build, anchor_only=False)
+    graph = b.finish(b.mul(b.rms_norm(x, w), x))
+    assert names(apply_rules(graph, [wrong])) == ["rms_norm", "mul"]

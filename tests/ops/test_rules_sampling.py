@@ -10,6 +10,7 @@ from op_helpers import run
 from oracles import ranked
 from oracles_sample import kept_tokens, noise, threefry2x32
 
+from samebits.core.errors import BadInput
 from samebits.core.numerics.counter import Stream, threefry
 from samebits.ops.sampling import filtered, gumbel
 
@@ -109,6 +110,40 @@ def test_top_p_counts_after_top_k():
     x[3] = 1e-3
     assert np.isfinite(filtered(x, 2, F(0.5), F(0))).nonzero()[0].tolist() == [3]
     assert len(np.isfinite(filtered(x, 0, F(0.5), F(0))).nonzero()[0]) == 4
+
+
+def test_top_p_of_more_equals_than_64_bits_count():
+    """Masses of 2^28, times 2^16, leave int64 from 2^19 equal tokens on."""
+    kept = np.isfinite(filtered(np.zeros(700_000, F), 0, F(0.75), F(0)))
+    assert kept[:525_000].all()
+    assert not kept[525_000:].any()
+
+
+HUGE = [[1e35, 2, 3], [-1e35, -1e35, -2e35]]
+
+
+@pytest.mark.parametrize("row", HUGE)
+def test_a_largest_logit_that_overflows_is_refused(row):
+    with pytest.raises(BadInput, match=r"sample: logits: got a row whose largest logit, .* is infinite; needs"):
+        draw(np.array([row], F), temperature=1e-4)
+    assert draw(np.array([row], F)).tolist() == [0 if row[0] > 0 else np.argmax(row)]
+
+
+def test_logits_below_the_largest_may_overflow_and_are_never_drawn():
+    logits = np.tile(np.array([-1e35, 2, 3], F), (50, 1))
+    assert set(draw(logits, temperature=1e-4).tolist()) == {2}
+    assert 0 not in draw(logits, temperature=1.0)
+
+
+def test_a_bias_and_penalties_that_overflow_are_refused_at_temperature_0_too():
+    logits = np.array([[3e38, 1]], F)
+    with pytest.raises(BadInput, match="largest logit"):
+        draw(logits, temperature=0.0, bias=logits)
+    ones = np.ones(1, F)
+    seen = {"counts": np.ones((1, 2), np.int32), "presence": ones, "frequency": ones}
+    with pytest.raises(BadInput, match="largest logit"):
+        draw(logits, temperature=0.0, repetition=ones * F(0.01), **seen)
+    assert draw(logits, temperature=0.0, repetition=ones, **seen).tolist() == [0]
 
 
 CHI_SQUARE_9999 = {2: 18.4, 7: 29.9}  # exceeded once in ten thousand, by degrees of freedom

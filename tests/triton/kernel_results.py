@@ -14,8 +14,8 @@ from samebits.core.numerics.settling import unsettled
 from samebits.core.tiers import Tier
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.record import FLOATS, Case
-from samebits.verify.harness import execute, same_bytes
-from samebits.verify.locate import with_nan_of
+from samebits.verify.harness import execute
+from samebits.verify.locate import same_bits
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 TIERS = (Tier.PORTABLE, Tier.INVARIANT, Tier.FAST)
@@ -43,7 +43,7 @@ def differences(op: Op, case: Case) -> Iterator[str]:
         yield from (f"{case.id}: {kernel.name}: {f.check}: {f.where}" for f in outcome.findings)
         for i, (result, got, want) in enumerate(zip(op.results, outcome.results, wanted, strict=False)):
             if tier is Tier.PORTABLE:
-                right = same_bytes(with_nan_of(got, want), want)
+                right = same_bits(got, want)
             else:
                 steps, usual = steps_of(want, op.tolerance), usual_sizes(bound)[i]
                 right = not outside(as_numbers(got), as_numbers(want), op.tolerance, steps, usual).any()

@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from samebits.backends.discovery import get
 from samebits.core.errors import BadInput
@@ -20,8 +22,10 @@ from samebits.kernels.triton.lib.tensors import Blocks
 from samebits.kernels.triton.lib.weights import tile_weight
 from samebits.kernels.triton.products.blocks.many.launch import dot
 from samebits.kernels.triton.products.dense.operands import narrowed
-from samebits.ops import OPS
+from samebits.kernels.triton.select.passes import limit_of
+from samebits.ops import OPS, make_inputs
 from samebits.verify.harness import execute
+from samebits.verify.select import find_case
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 HOST = torch.device("cpu")
@@ -143,3 +147,37 @@ def test_the_products_of_other_devices_refuse_them_too(what: str, reason: str) -
     dot(codes, scales, weight, None, y, "gemm_q8")
     with pytest.raises(BadInput, match=f"gemm_q8: {what}: got {reason}"):
         raise_if_any(HOST)
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_p": 0.9}, {"top_k": 5, "min_p": 0.1}])
+@pytest.mark.parametrize("bias", [0.0, 3e38])
+def test_a_largest_logit_that_overflows(settings: dict[str, float], bias: float) -> None:
+    """With the filters of a row and without, and by a bias alone at temperature 0."""
+    inputs = make_inputs(OPS["sample"], find_case(OPS["sample"], "B=3,V=40"))
+    for name, value in {"temperature": 0.0 if bias else 1e-4, **settings}.items():
+        inputs[name][:] = value
+    if bias:
+        inputs["bias"] = np.zeros((3, 40), np.float32)
+        inputs["bias"][1, 7] = bias
+    inputs["logits"][1, 7] = bias or 1e35
+    with pytest.raises(BadInput, match="sample: logits: got a row whose largest logit, after bias"):
+        run("sample", Tier.PORTABLE, **inputs)
+    inputs["logits"][1, 7] = -(bias or 1e35)
+    run("sample", Tier.PORTABLE, **inputs)
+    if not bias:
+        inputs["logits"][1] = -1e35
+        with pytest.raises(BadInput, match="sample: logits: got a row whose largest logit, after bias"):
+            run("sample", Tier.PORTABLE, **inputs)
+
+
+def test_the_limit_of_top_p_of_more_mass_than_64_bits_hold_times_65536() -> None:
+    """The definition's: the least mass whose 2^16-fold is share * total or more."""
+
+    @triton.jit
+    def limit(top_p_ptr, total_ptr, limit_ptr):  # type: ignore[no-untyped-def]
+        tl.store(limit_ptr, limit_of(tl.load(top_p_ptr), tl.load(total_ptr)))
+
+    for total in (700_000 << 28, (1 << 47) - 1, 12345):
+        found = torch.zeros(1, dtype=torch.int64)
+        limit[(1,)](torch.tensor([0.75]), torch.tensor([total]), found)
+        assert found.item() == -(-49152 * total // 65536)

@@ -8,7 +8,20 @@ from pathlib import Path
 
 from planted_base import Defect
 
-KLASSES = ("rows", "sizes", "attention", "values", "formats", "runs", "graphs", "rare", "slots", "experts")
+KLASSES = (
+    "rows",
+    "sizes",
+    "attention",
+    "values",
+    "formats",
+    "runs",
+    "graphs",
+    "rare",
+    "slots",
+    "experts",
+    "refusals",
+    "tiers",
+)
 
 
 def _gathered() -> dict[str, type[Defect]]:

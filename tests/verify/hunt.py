@@ -25,8 +25,12 @@ from samebits.verify.model import Task
 from samebits.verify.select import find_case, graph_tasks, op_tasks
 
 CAUGHT = Path(__file__).parent / "caught.json"
-TIERS = ("portable",)
 MOST_OPS = 3  # a defect of every op shows in any of them
+
+
+def tiers_of(name: str) -> tuple[str, ...]:
+    """Return the tier that a defect's kernels claim, as tasks state it."""
+    return (PLANTED[name].tier.label,)
 
 
 def tasks_against(name: str, full: bool) -> list[Task]:
@@ -34,16 +38,17 @@ def tasks_against(name: str, full: bool) -> list[Task]:
     defect = PLANTED[name]
     chosen = dict.fromkeys([*defect.ops[:MOST_OPS], *({"add"} & set(defect.ops))])  # add has two inputs alike
     ops = [OPS[op] for op in chosen]
-    cases = [t for op in ops for t in op_tasks(backend_name(defect), TIERS, op, full, 0)]
+    tiers = tiers_of(name)
+    cases = [t for op in ops for t in op_tasks(backend_name(defect), tiers, op, full, 0)]
     cases.sort(key=_cost)
-    graphs = graph_tasks(backend_name(defect), TIERS, None, 0)
+    graphs = graph_tasks(backend_name(defect), tiers, None, full, 0)
     return [*graphs, *cases] if defect.klass == "graphs" else [*cases, *graphs]
 
 
 @cache
 def quick_tasks(op: str) -> tuple[Task, ...]:
     """What a quick run of seed 0 plays on an op; drawing takes a second of some."""
-    return tuple(op_tasks("reference", TIERS, OPS[op], full=False, seed=0))
+    return tuple(op_tasks("reference", ("portable",), OPS[op], full=False, seed=0))
 
 
 def _cost(task: Task) -> int:
@@ -54,8 +59,11 @@ def _cost(task: Task) -> int:
 
 
 def _is_accident(reason: str) -> bool:
-    """Whether the planted code itself broke; that the definition refuses what it was led to read is a catch."""
-    return reason.startswith("error:") and "BadInput" not in reason
+    """Return whether the planted code itself broke by accident.
+
+    It is a catch if the defect raises on purpose, or if the definition refuses what it was led to read.
+    """
+    return reason.startswith("error:") and "BadInput" not in reason and "PlantedCrash" not in reason
 
 
 def hunt(asked: tuple[str, bool]) -> tuple[str, dict[str, str] | None, float]:

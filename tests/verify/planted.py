@@ -41,10 +41,11 @@ def next_float(x: np.ndarray) -> np.ndarray:
 
 
 class Planted(ReferenceBackend):
-    """The reference with another kernel, `kernel(arguments)`, for the ops in `ops`."""
+    """The reference with another kernel, `kernel(arguments)`, for the ops in `ops`, which claims the tier `tier`."""
 
     name = "planted"
     ops: ClassVar[tuple[str, ...]] = ()
+    tier: ClassVar[Tier] = Tier.PORTABLE
 
     def __init__(self) -> None:
         self._table = KernelTable("numpy")
@@ -52,7 +53,7 @@ class Planted(ReferenceBackend):
             if op.name in self.ops:
                 run = partial(self._run, op.name)
                 run.__name__ = f"defective_{op.name}"  # type: ignore[attr-defined]
-                self._table.add(Kernel(op, "numpy", Tier.PORTABLE, run))
+                self._table.add(Kernel(op, "numpy", self.tier, run))
             else:
                 self._table.add(reference_kernels()[op.name][0])
 

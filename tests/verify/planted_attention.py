@@ -47,7 +47,7 @@ class Attention(Defect):
 
 
 class WindowForgottenPast256(Attention):
-    """Drops the window for queries past position 256, where another kernel takes over."""
+    """Ignores the window for queries past position 256, where another kernel takes over."""
 
     witness = shown_by(attention, (258,), window_left=100, page_size=64)
     twin = shown_by(attention, (256,), window_left=100, page_size=64)
@@ -58,7 +58,7 @@ class WindowForgottenPast256(Attention):
 
 
 class WindowByWholePages(Attention):
-    """Skips pages left of the window and attends to the whole of the first one it keeps."""
+    """Skips whole pages left of the window, and attends to all of the first page that it keeps."""
 
     witness = shown_by(attention, (40,), window_left=10)
     twin = shown_by(attention, (40,), window_left=7)
@@ -69,7 +69,7 @@ class WindowByWholePages(Attention):
 
 
 class WindowOfTheFirstQuery(Attention):
-    """Places the window's left edge once for a tile of queries."""
+    """Computes the window's left edge for the first query of a tile and uses it for all of them."""
 
     witness = shown_by(attention, (12,), (3,), window_left=4)
     twin = shown_by(attention, (12, 7), window_left=4)
@@ -80,7 +80,7 @@ class WindowOfTheFirstQuery(Attention):
 
 
 class WindowFromTheChunk(Attention):
-    """Counts a query's position from its chunk's start for the window, though not for the causal edge."""
+    """Counts positions from the start of the chunk for the window, though not for the causal edge."""
 
     witness = shown_by(attention, (12,), (6,), window_left=2)
     twin = shown_by(attention, (12,), (12,), window_left=2)
@@ -91,7 +91,7 @@ class WindowFromTheChunk(Attention):
 
 
 class WindowOfZeroIsOff(Attention):
-    """Tests the window for truth: 0, a query that sees itself alone, means all."""
+    """Takes a window of 0, a query that sees itself alone, for no window."""
 
     witness = shown_by(attention, (6,), window_left=0)
     twin = shown_by(attention, (6,), window_left=1)
@@ -101,7 +101,7 @@ class WindowOfZeroIsOff(Attention):
 
 
 class WindowNeedsCausal(Attention):
-    """Applies the window inside the causal branch."""
+    """Applies the window only to causal attention."""
 
     witness = shown_by(attention, (9,), window_left=3, causal=False)
     twin = shown_by(attention, (9,), window_left=3)
@@ -111,7 +111,7 @@ class WindowNeedsCausal(Attention):
 
 
 class NegativePositionsUnsigned(Attention):
-    """Compares positions without a sign: a query before the first key, as there is without causality, has no window."""
+    """Compares positions as unsigned numbers: a query before the first key, as non-causal ones may be, sees all."""
 
     witness = shown_by(attention, (2,), (4,), causal=False, window_left=1)
     twin = shown_by(attention, (4,), (4,), causal=False, window_left=1)
@@ -131,7 +131,7 @@ def released(length: int, window: int) -> Scene:
 
 
 class ReleasedValuesTimesZero(Attention):
-    """Multiplies values in blocks of 64 positions, by a weight of zero where a block begins behind the window."""
+    """Multiplies values that the window has released by a weight of 0: NaN there spreads."""
 
     witness = shown_by(released, 90, 20)
     twin = shown_by(released, 90, 25)
@@ -146,7 +146,7 @@ class ReleasedValuesTimesZero(Attention):
 
 
 class CausalByTilesOf16(Attention):
-    """Lets the queries of a second tile of 16 see no further than its first."""
+    """Lets the queries of a second tile of 16 see only the keys that the first tile sees."""
 
     witness = shown_by(attention, (18,), (18,))
     twin = shown_by(attention, (17,), (17,))
@@ -160,7 +160,7 @@ class CausalByTilesOf16(Attention):
 
 
 class MaskOfEqualSizes(Attention):
-    """Finds a sequence's mask as if all were as large as the first."""
+    """Locates a sequence's mask as if all masks were as large as the first one."""
 
     witness = shown_by(attention, (3, 5, 4), custom_mask=mask_of(3, 5, 4, seed=3))
     twin = shown_by(attention, (4, 4, 4), custom_mask=mask_of(4, 4, 4, seed=1))
@@ -174,7 +174,7 @@ class MaskOfEqualSizes(Attention):
 
 
 class MaskIgnoredByDecode(Attention):
-    """Has a kernel for one query that knows no mask."""
+    """Ignores the mask when a sequence has one query."""
 
     witness = shown_by(attention, (6,), custom_mask=mask_of(6))
     twin = shown_by(attention, (6,), (2,), custom_mask=mask_of(6, 6))
@@ -188,7 +188,7 @@ class MaskIgnoredByDecode(Attention):
 
 
 class MaskPitchOfEight(Attention):
-    """Reads rows of the mask at a pitch of whole bytes of bits."""
+    """Reads the rows of the mask as if each were padded to a multiple of 8."""
 
     witness = shown_by(attention, (6,), (3,), custom_mask=mask_of(6, 6, 6, seed=2))
     twin = shown_by(attention, (8,), (3,), custom_mask=mask_of(8, 8, 8, seed=2))
@@ -216,7 +216,7 @@ def read_once(a: Arguments, key: Callable[[int, int], object]) -> Arguments:
 
 
 class SharedPageSkipped(Attention):
-    """Fetches a page once for the batch; the second sequence that lists it misses it."""
+    """Fetches each page once for the batch: the second sequence that lists a shared page misses it."""
 
     witness = shown_by(attention, (20, 20), pages=[[0, 1], [0, 2]])
     twin = shown_by(attention, (20, 20), pages=[[0, 1], [3, 2]])
@@ -226,7 +226,7 @@ class SharedPageSkipped(Attention):
 
 
 class RepeatedPageSkipped(Attention):
-    """Drops doubles from a sequence's table: a page that stands in it twice is read once."""
+    """Removes duplicates from a page table: a page that a sequence lists twice is read once."""
 
     witness = shown_by(attention, (40,), pages=[[2, 0, 2]])
     twin = shown_by(attention, (20, 20), pages=[[0, 1], [0, 2]])
@@ -236,7 +236,7 @@ class RepeatedPageSkipped(Attention):
 
 
 class FullLastPageIsEmpty(Attention):
-    """Takes the length of the last page modulo the page size."""
+    """Takes the length of the last page modulo the page size, so a full page counts as empty."""
 
     witness = shown_by(attention, (32,))
     twin = shown_by(attention, (31,))
@@ -247,7 +247,7 @@ class FullLastPageIsEmpty(Attention):
 
 
 class EmptySequenceShiftsTable(Attention):
-    """Counts a sequence without pages as one page: those after it read one entry early."""
+    """Counts a sequence without pages as one page: later sequences read their tables one entry off."""
 
     witness = shown_by(attention, (20, 0, 20), (1, 0, 1))
     twin = shown_by(attention, (20, 20, 0), (1, 1, 0))
@@ -262,7 +262,7 @@ class EmptySequenceShiftsTable(Attention):
 
 
 class TableOfFirstSequence(Attention):
-    """Reads the first page of every sequence from the first's table when all are one page long."""
+    """When all sequences are one page long, reads every one's page from the first one's table."""
 
     witness = shown_by(attention, (5, 7))
     twin = shown_by(attention, (5, 20))
@@ -274,7 +274,7 @@ class TableOfFirstSequence(Attention):
 
 
 class QueriesOfTheFirstSequence(Attention):
-    """Launches as many queries for every sequence as the first has; the rows beyond repeat the last of them."""
+    """Computes only as many queries of a sequence as the first one has, and repeats the last in the rows beyond."""
 
     witness = shown_by(attention, (9, 9), (1, 4))
     twin = shown_by(attention, (9, 9), (4, 4))

@@ -17,7 +17,7 @@ from samebits.ops.softmax import soft_capped
 
 
 class ScaleOfZeroIsDefault(Attention):
-    """Tests the scale for truth: 0, an average of all values, becomes 1/sqrt(D)."""
+    """Takes a scale of 0, which averages all values, for the default 1/sqrt(D)."""
 
     witness = shown_by(attention, (6,), sm_scale=0.0)
     twin = shown_by(attention, (6,), sm_scale=0.5)
@@ -27,7 +27,7 @@ class ScaleOfZeroIsDefault(Attention):
 
 
 class ScaleOfStoredWidth(Attention):
-    """Takes the default scale from the head as the cache stores it, padded to whole blocks."""
+    """Derives the default scale from the stored width of a head, which is padded to whole blocks."""
 
     witness = shown_by(attention, (6,), head=40, k="q8_0", v="q8_0")
     twin = shown_by(attention, (6,), head=64, k="q8_0", v="q8_0")
@@ -38,7 +38,7 @@ class ScaleOfStoredWidth(Attention):
 
 
 class CappedSinks(Attention):
-    """Puts the sinks through the soft cap with the other logits."""
+    """Applies the soft cap to the sinks as to the other logits."""
 
     witness = shown_by(attention, (6,), sinks=f32(3), logits_soft_cap=2.0)
     twin = shown_by(attention, (6,), sinks=f32(3))
@@ -74,7 +74,7 @@ class SinkPerKvHead(Attention):
 
 
 class SinkLostByLongSequences(Attention):
-    """Adds the sink in the kernel for one split, not when the splits of more than 128 positions are merged."""
+    """Loses the sinks when a sequence is longer than 128 positions and partial sums are merged."""
 
     witness = shown_by(attention, (129,), page_size=64, sinks=f32(1))
     twin = shown_by(attention, (128,), page_size=64, sinks=f32(1))
@@ -86,7 +86,7 @@ class SinkLostByLongSequences(Attention):
 
 
 class AlibiOfEightHeads(Attention):
-    """Holds the slopes of eight heads and begins again."""
+    """Has room for eight slopes: the ninth head uses the first one's."""
 
     witness = shown_by(attention, (6,), heads=9, alibi_slopes=np.linspace(0.1, 0.9, 9, dtype=np.float32))
     twin = shown_by(attention, (6,), heads=8, alibi_slopes=np.linspace(0.1, 0.9, 8, dtype=np.float32))
@@ -96,7 +96,7 @@ class AlibiOfEightHeads(Attention):
 
 
 class AlibiOfNegativeSlopes(Attention):
-    """Takes the magnitude of a slope, as those of trained models are positive."""
+    """Uses the magnitude of a slope, whatever its sign."""
 
     witness = shown_by(attention, (6,), alibi_slopes=f32(-0.5))
     twin = shown_by(attention, (6,), alibi_slopes=f32(0.5))
@@ -106,7 +106,7 @@ class AlibiOfNegativeSlopes(Attention):
 
 
 class CapLostWithSlopes(Attention):
-    """Leaves the soft cap off where slopes are added."""
+    """Ignores the soft cap when slopes are given."""
 
     witness = shown_by(attention, (6,), alibi_slopes=f32(0.5), logits_soft_cap=1.0)
     twin = shown_by(attention, (6,), alibi_slopes=f32(0.5))
@@ -116,7 +116,7 @@ class CapLostWithSlopes(Attention):
 
 
 class LseOfNothingIsZero(Attention):
-    """Initialises the log-sum-exp of a row that sees nothing with 0."""
+    """Gives 0 as the log-sum-exp of a query that sees nothing."""
 
     witness = shown_by(attention, (4,), custom_mask=np.zeros(4, bool), return_lse=True)
     twin = shown_by(attention, (4,), custom_mask=mask_of(4), return_lse=True)
@@ -138,7 +138,7 @@ class LseWithoutSink(Attention):
 
 
 class LseInTheFormatOfQ(Attention):
-    """Keeps the log-sum-exp in the 16 bits of the output on its way to memory."""
+    """Rounds the log-sum-exp to the 16 bits of the output's format."""
 
     witness = shown_by(attention, (4,), q="f16", return_lse=True)
     twin = shown_by(attention, (4,), return_lse=True)
@@ -149,7 +149,7 @@ class LseInTheFormatOfQ(Attention):
 
 
 class MaskedRowIsAverage(Attention):
-    """Masks with -10,000: a query that sees nothing averages what it should not see."""
+    """Masks with -10,000: a query that sees nothing gets the average of what it must not see."""
 
     witness = shown_by(attention, (4,), custom_mask=np.zeros(4, bool))
     twin = shown_by(attention, (4,), custom_mask=mask_of(4))
@@ -164,7 +164,7 @@ class MaskedRowIsAverage(Attention):
 
 
 class ProbabilitiesInTheTypeOfK(Attention):
-    """Rounds probabilities to the keys' type, also where the values have another."""
+    """Rounds probabilities to the keys' type, also where the values have another type."""
 
     witness = shown_by(attention, (9,), k="f32", v="f16")
     twin = shown_by(attention, (9,), k="f16", v="f16")
@@ -176,7 +176,7 @@ class ProbabilitiesInTheTypeOfK(Attention):
 
 
 class QueryUnroundedForF16Keys(Attention):
-    """Multiplies the query in float32 with float16 keys."""
+    """Keeps the query in float32 for float16 keys, where the definition rounds it."""
 
     witness = shown_by(attention, (9,), k="f16", v="f16")
     twin = shown_by(attention, (9,), k="f16", v="f16", q="f16")
@@ -187,7 +187,7 @@ class QueryUnroundedForF16Keys(Attention):
 
 
 class ValueScaleOfFirstBlock(Attention):
-    """Reads one scale for a quantized value head of several blocks."""
+    """Uses the first block's scale for all blocks of a quantized value head."""
 
     witness = shown_by(attention, (5,), head=64, k="q8_0", v="q8_0")
     twin = shown_by(attention, (5,), head=32, k="q8_0", v="q8_0")
@@ -222,7 +222,7 @@ class EmptyStateTimesZero(Defect):
 
 
 class TwoEmptyStates(Defect):
-    """Subtracts -Inf from -Inf."""
+    """Subtracts -Inf from -Inf when both states are empty, which gives NaN."""
 
     ops = ("merge_state",)
     witness = shown_by(states, -np.inf, -np.inf)
@@ -235,7 +235,7 @@ class TwoEmptyStates(Defect):
 
 
 class StateOfHeadBeforeNinth(Defect):
-    """Loads the sums of eight heads and begins again."""
+    """Has room for the sums of eight heads: the ninth uses the first one's."""
 
     ops = ("merge_state",)
     witness = shown_by(states, 0.5, 1.0, heads=9)

@@ -4,6 +4,7 @@ A defect is the reference with one thing wrong. It states
   ops      what it touches
   witness  a scene on which its bits are not the reference's
   twin     a scene much like it on which they are
+  tier     what its kernels claim, if not portable: it must be caught at that tier
 and changes one of
   change   arguments of a call, on their way into the definition
   spoil    results of a call, on their way out
@@ -24,6 +25,7 @@ from planted import Planted, Results, defined
 
 from samebits.backends.interface import Backend, Buffer, View
 from samebits.backends.reference import ReferenceExecutable, resolved
+from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor, Packed, store
 from samebits.core.shapes import Sym, upper
 from samebits.core.tiers import Tier
@@ -33,6 +35,10 @@ from samebits.ops.evaluate import spec_of
 
 Arguments = dict[str, Any]
 EVERY_OP = tuple(op.name for op in OPS)
+
+
+class PlantedCrash(Exception):
+    """What a defect raises whose fault is that it raises."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,8 @@ class Scene:
     threads: tuple[int, ...] = (1,)
 
     def play(self, backend: Backend) -> list[HostTensor]:
-        """The graph's outputs after each run."""
-        executable = backend.compile(self.graph, Tier.PORTABLE)
+        """The graph's outputs after each run, at the tier that a planted backend claims."""
+        executable = backend.compile(self.graph, backend.tier if isinstance(backend, Planted) else Tier.PORTABLE)
         if self.outputs is not None:
             for value in self.graph.outputs:
                 memory = backend.alloc(value.spec)
@@ -109,9 +115,15 @@ Scenes = Scene | list[Scene]
 
 
 def play(backend: Backend, scenes: Scenes) -> list[tuple[tuple[int, ...], bytes]]:
-    """Shape and bytes of all that the scenes give, one after another on one backend."""
+    """Return shape and bytes of all that the scenes give, one after another on one backend.
+
+    A refusal or a planted crash is the only result of the scenes: its text in place of bytes.
+    """
     given = scenes if isinstance(scenes, list) else [scenes]
-    results = [x for scene in given for x in scene.play(backend)]
+    try:
+        results = [x for scene in given for x in scene.play(backend)]
+    except (PlantedCrash, Unsupported) as error:
+        return [((), str(error).encode())]
     return [(x.shape, (x.data if isinstance(x, Packed) else x).tobytes()) for x in results]
 
 

@@ -36,7 +36,7 @@ TWO, ONE = rows((0, 2), (1, 3), (2, 0)), rows((0, 2))
 
 
 class StaleActivation(Defect):
-    """Multiplies the codes that the row before left in the tile, with the scales of its own."""
+    """Multiplies the codes of the row before by the scales of the row itself."""
 
     ops = ON_CODES
     witness = shown_by(experts, "expert_gemm_q8", TWO)
@@ -47,7 +47,7 @@ class StaleActivation(Defect):
 
 
 class CodesKeptFromTheFirstStep(KeptInput):
-    """Takes a token's row for quantized once it has been, and reads the codes of the first run."""
+    """Keeps the int8 codes of the first run."""
 
     ops, argument = ON_CODES, "codes"
     witness = shown_by(lambda: repeated(experts("expert_gemm_q8", TWO), blocks(3, 32, size=2.0), {"codes": CODES}))
@@ -58,7 +58,7 @@ CODES = blocks(6, 32)["codes"][3:].copy()
 
 
 class RowByRemainder(Defect):
-    """Takes row p mod X for a pair's where rows are shared, as if ranks came one after another."""
+    """Reads row p mod X for pair p where a token's pairs share a row, instead of the token's row."""
 
     ops = PRODUCTS
     witness = shown_by(experts, "expert_gemm", TWO)
@@ -70,7 +70,7 @@ class RowByRemainder(Defect):
 
 
 class FirstRankForAll(Defect):
-    """Takes the expert of a token's first rank for all its ranks."""
+    """Uses a token's first expert for all its ranks."""
 
     ops = ("expert_gate_q8",)
     witness = shown_by(experts, "expert_gate_q8", TWO)
@@ -84,7 +84,7 @@ class FirstRankForAll(Defect):
 
 
 class EmptyExpertsNotCounted(Defect):
-    """Counts experts by those that have pairs: behind one without, weights are those of another."""
+    """Numbers only the experts that have pairs: after one without, weights are another expert's."""
 
     ops = PRODUCTS
     witness = shown_by(experts, "expert_gemm_q8", rows((0, 2), (3, 2)))
@@ -98,7 +98,7 @@ class EmptyExpertsNotCounted(Defect):
 
 
 class BeyondATileOfPairs(Defect):
-    """Leaves out the pairs of an expert that do not fill a second tile of 16."""
+    """Leaves out the pairs of an expert that do not fill a further tile of 16."""
 
     ops = ("expert_gemm", "expert_gemm_q8")
     witness = shown_by(experts, "expert_gemm", np.ones((17, 1), np.int32))
@@ -111,7 +111,7 @@ class BeyondATileOfPairs(Defect):
 
 
 class ResultsInOrderOfSegments(Defect):
-    """Writes results as they come, expert by expert, and not to their pairs."""
+    """Writes results expert by expert, instead of in the order of the pairs."""
 
     ops = ("expert_gemm", "expert_gemm_q8")
     witness = shown_by(experts, "expert_gemm", TWO)
@@ -122,7 +122,7 @@ class ResultsInOrderOfSegments(Defect):
 
 
 class BiasOfTheFirstExpert(Defect):
-    """Adds one expert's bias to all."""
+    """Adds the first expert's bias for all experts."""
 
     ops = PRODUCTS
     witness = shown_by(experts, "expert_gemm", TWO, bias=floats(4, 16, seed=2))
@@ -134,7 +134,7 @@ class BiasOfTheFirstExpert(Defect):
 
 
 class GateOfOneActivation(Defect):
-    """Has silu compiled in, whatever the model's gate is."""
+    """Always computes silu, whatever activation the call names."""
 
     ops = ("expert_gate_q8",)
     witness = shown_by(experts, "expert_gate_q8", TWO, activation="gelu_tanh")
@@ -145,7 +145,7 @@ class GateOfOneActivation(Defect):
 
 
 class ClampOfGptOss(Defect):
-    """Has the limits of one model compiled in."""
+    """Uses one model's alpha and limit, whatever the call says."""
 
     ops = ("expert_gate_q8", "clamped_swiglu")
     witness = shown_by(experts, "expert_gate_q8", TWO, activation="clamped", limit=0.5)
@@ -156,7 +156,7 @@ class ClampOfGptOss(Defect):
 
 
 class LayoutBackwards(Defect):
-    """Fills an expert's segment from its end, as counters that fall would."""
+    """Lists each expert's pairs from the last to the first."""
 
     ops = ("expert_layout",)
     witness = shown_by(call, "expert_layout", expert_ids=rows((0, 1), (1, 2)), num_experts=4)
@@ -169,7 +169,7 @@ class LayoutBackwards(Defect):
 
 
 class PairsCountedInOneByte(Defect):
-    """Counts an expert's pairs in eight bits."""
+    """Counts an expert's pairs in one byte."""
 
     ops = ("expert_layout",)
     witness = shown_by(call, "expert_layout", expert_ids=np.zeros((256, 1), np.int32), num_experts=2)
@@ -180,7 +180,7 @@ class PairsCountedInOneByte(Defect):
 
 
 class LastExpertAlwaysThere(Defect):
-    """Ends the last segment one pair early where the expert before has none."""
+    """Ends the last segment one pair early if the expert before the last has none."""
 
     ops = ("expert_layout",)
     witness = shown_by(call, "expert_layout", expert_ids=ints(0, 2)[:, None], num_experts=3)

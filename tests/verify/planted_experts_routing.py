@@ -27,7 +27,7 @@ class Routing(Defect):
 
 
 class TiesToTheHighest(Routing):
-    """Keeps the later of two experts that are as good."""
+    """Prefers the later of two experts with equal scores."""
 
     witness = shown_by(routed, FLAT, top_k=2)
     twin = shown_by(routed, FALLING, top_k=2)
@@ -41,7 +41,7 @@ class TiesToTheHighest(Routing):
 
 
 class GroupMaskIgnored(Routing):
-    """Chooses among the experts of all groups."""
+    """Chooses among the experts of all groups, also of those that are not kept."""
 
     witness = shown_by(routed, f32([3, -3, 2, 1]), **IN_GROUPS)
     twin = shown_by(routed, f32([3, 2, 1, -3]), **IN_GROUPS)
@@ -51,7 +51,7 @@ class GroupMaskIgnored(Routing):
 
 
 class GroupByItsBestAlone(Routing):
-    """Takes the best expert of a group for the sum of its two best."""
+    """Ranks a group by its best expert where the sum of its two best is asked for."""
 
     witness = shown_by(routed, f32([3, -3, 2, 1]), **IN_GROUPS, group_best=2)
     twin = shown_by(routed, f32([3, 2, 1, -3]), **IN_GROUPS, group_best=2)
@@ -61,7 +61,7 @@ class GroupByItsBestAlone(Routing):
 
 
 class MaskedGroupsAtZero(Routing):
-    """Sets the experts of other groups to 0 rather than out: with a bias below 0 they are the best."""
+    """Gives experts of other groups a score of 0: they win over scores that a bias makes negative."""
 
     witness = shown_by(routed, f32([3, 2, 1, -3]), bias=f32(-4, -4, -4, -4), **IN_GROUPS)
     twin = shown_by(routed, f32([3, 2, 1, -3]), **IN_GROUPS)
@@ -72,7 +72,7 @@ class MaskedGroupsAtZero(Routing):
 
 
 class BiasInWeights(Routing):
-    """Takes what was ranked for the weights, the bias in it."""
+    """Takes the scores that rank experts, bias included, for the weights."""
 
     witness = shown_by(routed, FALLING, bias=f32(0, 0, 1, 0), top_k=2, scores="sigmoid")
     twin = shown_by(routed, FALLING, top_k=2, scores="sigmoid")
@@ -86,7 +86,7 @@ class BiasInWeights(Routing):
 
 
 class SoftmaxOverAll(Routing):
-    """Divides by the sum over all experts where the chosen ones alone are asked for."""
+    """Takes the softmax over all experts where one over the chosen experts is asked for."""
 
     witness = shown_by(routed, FALLING, top_k=2, scores="chosen")
     twin = shown_by(routed, FALLING, top_k=2)
@@ -96,7 +96,7 @@ class SoftmaxOverAll(Routing):
 
 
 class ScaleOrSum(Routing):
-    """Leaves the scale out where weights are normalized."""
+    """Ignores the scale when weights are normalized."""
 
     witness = shown_by(routed, FALLING, top_k=2, normalize=True, scale=2.5)
     twin = shown_by(routed, FALLING, top_k=2, scale=2.5)
@@ -106,7 +106,7 @@ class ScaleOrSum(Routing):
 
 
 class EpsForgotten(Routing):
-    """Divides by the bare sum."""
+    """Divides by the sum of the weights without eps."""
 
     witness = shown_by(routed, FALLING, top_k=2, scores="sigmoid", normalize=True, eps=0.5)
     twin = shown_by(routed, FALLING, top_k=2, scores="sigmoid", normalize=True)
@@ -128,7 +128,7 @@ class SumClamped(Routing):
 
 
 class ExpertsBeyondATile(Routing):
-    """Keeps the scores of 256 experts: those beyond are never chosen."""
+    """Has room for the scores of 256 experts: later ones are never chosen."""
 
     witness = shown_by(routed, np.arange(300, dtype=np.float32)[None] * F(0.01), top_k=2)
     twin = shown_by(routed, floats(3, 256), top_k=2)
@@ -144,7 +144,7 @@ CANCELLING = np.concatenate([floats(1, 8, size=1e4), -floats(1, 8, size=2e4), fl
 
 
 class LastRankFirst(Defect):
-    """Adds the experts of a token from the last rank to the first."""
+    """Adds a token's experts from the last rank to the first."""
 
     ops = ("combine",)
     witness = shown_by(call, "combine", y=CANCELLING, weights=WEIGHTS)
@@ -165,7 +165,7 @@ def layer(logits: np.ndarray) -> Scene:
 
 
 class CombineInOrderOfExperts(Defect):
-    """Adds a token's experts as their products end, by id and not by rank."""
+    """Adds a token's experts in the order of their numbers instead of their ranks."""
 
     ops = ("combine",)
     witness = shown_by(layer, FALLING[:, ::-1].copy())
@@ -184,7 +184,7 @@ class CombineInOrderOfExperts(Defect):
 
 
 class SharedAsRankZero(Defect):
-    """Starts from the shared row and adds the ranks to it."""
+    """Starts a token's sum from the shared expert instead of adding that last."""
 
     ops = ("combine",)
     witness = shown_by(call, "combine", y=CANCELLING, weights=WEIGHTS, shared=floats(1, 8, seed=4))
@@ -211,7 +211,7 @@ def gated(num_tokens: int) -> Scene:
 
 
 class GateOfTheFirstToken(Defect):
-    """Reads one shared gate for all tokens."""
+    """Uses the first token's shared gate for every token."""
 
     ops = ("combine",)
     witness = shown_by(
@@ -227,7 +227,7 @@ class GateOfTheFirstToken(Defect):
 
 
 class GateClampedBelow(Defect):
-    """Keeps the gate above -limit too, as it does with up."""
+    """Clamps the gate to -limit from below too, as only the up projection is."""
 
     ops = ("clamped_swiglu",)
     witness = shown_by(call, "clamped_swiglu", x=floats(2, 16), limit=0.5)
@@ -241,7 +241,7 @@ class GateClampedBelow(Defect):
 
 
 class NanClampedAway(Defect):
-    """Clamps with a minimum that drops NaN, so that the next step does not see it."""
+    """Clamps with a minimum that turns NaN into a number."""
 
     ops = ("clamped_swiglu",)
     witness = shown_by(call, "clamped_swiglu", x=f32([np.nan, 1, 1, 1]))

@@ -60,7 +60,7 @@ def scaled_alike(scale: int) -> Scene:
 
 
 class OddLastBlock(InFormat):
-    """Reads q4_0 blocks in pairs and leaves the last of an odd number out."""
+    """Reads q4_0 blocks in pairs and ignores the last of an odd number."""
 
     ops, fmt = ("gemm", "gemm_q8"), "q4_0"
     witness = shown_by(product, 2, 4, 96, "q4_0")
@@ -72,7 +72,7 @@ class OddLastBlock(InFormat):
 
 
 class MinimumOfFirstChunk(InFormat):
-    """Reads the minimum of q4_1 blocks beyond the first eight from the first eight."""
+    """Takes a q4_1 block's number modulo 8 when it reads the block's minimum."""
 
     ops, fmt = ("gemm", "gemm_q8", "gemm_silu_q8"), "q4_1"
     witness = shown_by(product, 2, 4, 288, "q4_1")
@@ -83,7 +83,7 @@ class MinimumOfFirstChunk(InFormat):
 
 
 class HighBitsOfTailRows(InFormat):
-    """Finds no fifth bit in q5_0 rows beyond whole tiles of 16."""
+    """Ignores the fifth bit of q5_0 codes in rows after the last whole tile of 16."""
 
     ops, fmt = ("gemm", "gemm_q8"), "q5_0"
     witness = shown_by(product, 2, 17, 64, "q5_0")
@@ -94,7 +94,7 @@ class HighBitsOfTailRows(InFormat):
 
 
 class NibblesOfTailRows(InFormat):
-    """Exchanges the nibbles of q5_1 in a single row that remains of tiles of 8."""
+    """Swaps the nibbles of q5_1 in a single row that remains after tiles of 8."""
 
     ops, fmt = ("gemm", "gemm_q8"), "q5_1"
     witness = shown_by(product, 2, 9, 64, "q5_1")
@@ -106,7 +106,7 @@ class NibblesOfTailRows(InFormat):
 
 
 class CodeMinus128(InFormat):
-    """Multiplies magnitudes and signs, and has no magnitude for a q8_0 code of -128."""
+    """Splits q8_0 codes into a sign and 7 bits of magnitude, where -128 becomes -127."""
 
     ops, fmt = ("gemm", "gemm_q8"), "q8_0"
     witness = shown_by(by_hand, "q8_0", b2=128)
@@ -118,7 +118,7 @@ class CodeMinus128(InFormat):
 
 
 class NegativeScaleLost(InFormat):
-    """Takes the magnitude of a q8_0 scale, which our encoder never makes negative."""
+    """Uses the magnitude of a q8_0 scale, which other encoders may make negative."""
 
     ops, fmt = ("gemm", "gemm_q8"), "q8_0"
     witness = shown_by(by_hand, "q8_0", b1=0xA4)
@@ -129,7 +129,7 @@ class NegativeScaleLost(InFormat):
 
 
 class TinyScalesFlushed(InFormat):
-    """Converts a float16 scale without its denormals."""
+    """Takes subnormal float16 scales for 0."""
 
     ops, fmt = ("gemm", "gemm_q8", "grouped_gemm"), "q8_0"
     witness = shown_by(by_hand, "q8_0", b0=0x55, b1=0x01)
@@ -140,7 +140,7 @@ class TinyScalesFlushed(InFormat):
 
 
 class UpperSubScales(InFormat):
-    """Drops the two high bits of the sub-scales 4 to 7 of q4_k, which are stored apart."""
+    """Ignores the two high bits of sub-scales 4 to 7 of q4_k, which are stored apart."""
 
     ops, fmt = ("grouped_gemm",), "q4_k"
     witness = shown_by(
@@ -153,7 +153,7 @@ class UpperSubScales(InFormat):
 
 
 class SecondSuperBlock(InFormat):
-    """Reads the scale of a q5_k row's second super-block from its first."""
+    """Uses the scales of a q5_k row's first super-block for all that follow."""
 
     ops, fmt, argument = ("embedding",), "q5_k", "table"
     witness = shown_by(embedded, "q5_k", 512)
@@ -164,7 +164,7 @@ class SecondSuperBlock(InFormat):
 
 
 class MinimumOfQ4KIgnoredWhenSmall(InFormat):
-    """Skips the minima of a q4_k super-block whose common factor is a denormal."""
+    """Ignores the minima of a q4_k super-block whose common factor is subnormal."""
 
     ops, fmt, argument = ("embedding",), "q4_k", "table"
     witness = shown_by(embedded, "q4_k", 256, 1e-3)
@@ -188,7 +188,7 @@ class SixBitCodesFromMinus31(InFormat):
 
 
 class TensorScaleOfNvfp4(Defect):
-    """Leaves nvfp4's scale for the tensor out where experts share one."""
+    """Ignores the tensor scale of nvfp4 weights that experts share."""
 
     ops = ("grouped_gemm",)
     witness = shown_by(
@@ -202,7 +202,7 @@ class TensorScaleOfNvfp4(Defect):
 
 
 class SmallBlockScalesOfNvfp4(InFormat):
-    """Converts e4m3 scales without their denormals."""
+    """Takes subnormal e4m3 scales of nvfp4 for 0."""
 
     ops, fmt = ("gemm", "gemm_q8"), "nvfp4"
     witness = shown_by(by_hand, "nvfp4", b9=5)
@@ -224,7 +224,7 @@ class ScalesOfMxfp4InFloat16(InFormat):
 
 
 class SmallestScaleOfMxfp4(InFormat):
-    """Lifts scales of mxfp4 below 2^-49 there, in the place of taking them for 0."""
+    """Raises mxfp4 scales below 2^-49 to that, where the definition gives 0."""
 
     ops, fmt, argument = ("embedding",), "mxfp4", "table"
     witness = shown_by(scaled_alike, 40)
@@ -235,7 +235,7 @@ class SmallestScaleOfMxfp4(InFormat):
 
 
 class MinimumsOfQ2KInPairs(InFormat):
-    """Takes the minimum of q2_k's lower halves for the upper ones too."""
+    """Uses the minimum of q2_k's lower halves for the upper ones too."""
 
     ops, fmt = ("gemm", "gemm_q8"), "q2_k"
     witness = shown_by(product, 1, 2, 256, "q2_k")
@@ -257,7 +257,7 @@ class ThirdBitsOfQ3KsLastBlock(InFormat):
 
 
 class LastLevelOfIq4(InFormat):
-    """Looks up one level too few of iq4_nl: 113 becomes 89."""
+    """Has one entry too few in the table of iq4_nl: 113 becomes 89."""
 
     ops, fmt = ("gemm", "gemm_q8"), "iq4_nl"
     witness = shown_by(product, 1, 2, 64, "iq4_nl")
@@ -269,7 +269,7 @@ class LastLevelOfIq4(InFormat):
 
 
 class ScalesOfIq4XsWithoutHighBits(InFormat):
-    """Reads the scales of iq4_xs from their low four bits alone in rows of more than one super-block."""
+    """Ignores the high bits of iq4_xs scales in rows of more than one super-block."""
 
     ops, fmt = ("gemm", "gemm_q8"), "iq4_xs"
     witness = shown_by(product, 1, 2, 512, "iq4_xs")
@@ -281,7 +281,7 @@ class ScalesOfIq4XsWithoutHighBits(InFormat):
 
 
 class QuietBlocksSkipped(Defect):
-    """Takes activation blocks with a scale below 2^-20 for empty ones."""
+    """Skips activation blocks with a scale below 2^-20."""
 
     ops = ("gemm_q8", "gemm_silu_q8")
     witness = shown_by(call, "gemm_q8", **blocks(2, 32, size=1e-6), weight=floats(3, 32, seed=1, fmt="q8_0"))

@@ -27,7 +27,7 @@ class SmallBfloatOperandsDropped(Defect):
 
 
 class DenormalHalfWeights(Defect):
-    """Takes float16 weights below 2^-14 for zeros."""
+    """Takes subnormal float16 weights, below 2^-14, for zeros."""
 
     ops = ("gemm", "grouped_gemm")
     witness = shown_by(call, "gemm", x=floats(1, 4), weight=floats(2, 4, fmt="f16", size=1e-5))
@@ -53,7 +53,7 @@ class BiasInTheFormatOfX(Defect):
 
 
 class RoundedBeforeTheWeight(Defect):
-    """Rounds the normalised row to 16 bits before its product with the weight."""
+    """Rounds the normalized row to 16 bits before multiplying by the weight."""
 
     ops = ("rms_norm", "layer_norm")
     witness = shown_by(call, "rms_norm", x=floats(2, 16, fmt="bf16"), weight=floats(16))
@@ -67,7 +67,7 @@ class RoundedBeforeTheWeight(Defect):
 
 
 class ResidualInTheFormatOfX(Defect):
-    """Normalises the new residual as x's 16 bits hold it, where the residual is kept in float32."""
+    """Normalizes a float32 residual after rounding it to the 16 bits of x."""
 
     ops = ("fused_add_rms_norm",)
     witness = shown_by(
@@ -110,7 +110,7 @@ class MergedInTheFormatOfA(Defect):
 
 
 class EmbeddingThroughHalf(Defect):
-    """Unpacks a table to float16 on its way to bfloat16."""
+    """Unpacks a table to float16 first when bfloat16 is asked for."""
 
     ops = ("embedding",)
     witness = shown_by(call, "embedding", table=floats(3, 64, fmt="q8_0", size=1e5), ids=ints(0, 2), format="bf16")
@@ -124,7 +124,7 @@ class EmbeddingThroughHalf(Defect):
 
 
 class PaddingOfHeadsKept(Defect):
-    """Writes the codes of a quantized head and leaves the padding of its last block as it was."""
+    """Writes a quantized head and leaves what was in the padding of its last block."""
 
     ops = ("append_paged_kv_cache",)
     witness = shown_by(append, [2], head=40, k="q8_0", v="q8_0")
@@ -142,7 +142,7 @@ class PaddingOfHeadsKept(Defect):
 
 
 class LastUnitOfHalfResults(Defect):
-    """Rounds float16 results twice: to 13 bits in the sum's register, then to 11."""
+    """Rounds float16 results twice: to 13 bits in the accumulator, then to 11."""
 
     ops = ("silu_and_mul", "gelu_and_mul")
     witness = shown_by(call, "silu_and_mul", x=floats(64, 64, fmt="f16"))

@@ -47,7 +47,7 @@ def made_by(run: DefectiveExecutable, name: str) -> int | None:
 
 
 class MissingBarrier(Graphs):
-    """Starts a node before the one in front of it has written: it finds the value of the run before."""
+    """Starts a node before the one in front has written its result: the node reads that of the run before."""
 
     distance = 1
     first_node = 0
@@ -67,7 +67,7 @@ class MissingBarrier(Graphs):
 
 
 class BarrierForNeighboursOnly(MissingBarrier):
-    """Waits for the node in front of it and not for the one before that."""
+    """Waits for the node directly in front, and not for the one before that."""
 
     distance = 2
     witness = shown_by(rows, fork, num_runs=2)
@@ -85,7 +85,7 @@ def turned(num_rows: int) -> Scene:
 
 
 class BarrierByRowCount(Graphs):
-    """Waits for no other thread between nodes of equally many rows: a table's rows are those of the run before."""
+    """Omits the barrier between nodes with the same number of rows: a table's rows are those of the run before."""
 
     ops = ("rope",)
     witness = shown_by(turned, 4)
@@ -102,7 +102,7 @@ class BarrierByRowCount(Graphs):
 
 
 class BarrierLostAfterSixteen(MissingBarrier):
-    """Has sixteen events, and waits for none from the seventeenth node on."""
+    """Has sixteen events, so that nodes from the seventeenth on wait for nothing."""
 
     first_node = 16
     witness = shown_by(rows, lambda b, x: chain(b, x, 17), num_runs=2)
@@ -110,7 +110,7 @@ class BarrierLostAfterSixteen(MissingBarrier):
 
 
 class ReusedAfterFirstUse(Graphs):
-    """Gives a value's memory to the next result of its size once one node has read it."""
+    """Frees a value's memory once one node has read the value, although others read it later."""
 
     witness = shown_by(rows, lambda b, x: reused(b, x, True))
     twin = shown_by(rows, lambda b, x: reused(b, x, False))
@@ -135,7 +135,7 @@ def reused(b: Any, x: Any, late: bool) -> Any:
 
 
 class OutputMemoryReused(Graphs):
-    """Counts an output that is also read inside the graph as dead after its last reader."""
+    """Frees the memory of a graph's output after the last node that reads the output."""
 
     witness = shown_by(rows, lambda b, x: inner_output(b, x, 2))
     twin = shown_by(rows, lambda b, x: inner_output(b, x, 1))
@@ -174,7 +174,7 @@ def step(second: bool = True) -> Scene:
 
 
 class AliasNotSeen(Graphs):
-    """Prefetches the cache before the node in front has appended to it."""
+    """Reads a cache before the node in front has appended to it."""
 
     witness = shown_by(step)
     twin = shown_by(step, second=False)
@@ -190,7 +190,7 @@ class AliasNotSeen(Graphs):
 
 
 class WritesHoisted(Graphs):
-    """Puts the append in front of a reader of the cache as it was before."""
+    """Moves an append before a node that reads the cache as it was."""
 
     witness = shown_by(step, second=False)
     twin = shown_by(step)

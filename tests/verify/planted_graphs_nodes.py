@@ -17,7 +17,7 @@ from samebits.ops.evaluate import spec_of
 
 
 class AttrsOfTheFirst(Graphs):
-    """Keeps a launch's constants by op: a second node of the op runs with the first's."""
+    """Keeps one set of attributes per op: a second node of the op runs with the first one's."""
 
     ops = ("scale", "soft_cap", "rms_norm")
     witness = shown_by(rows, lambda b, x: b.scale(b.scale(x, factor=2.0), factor=3.0))
@@ -43,7 +43,7 @@ def layers(*windows: int) -> Scene:
 
 
 class WindowOfTheFirstLayer(Graphs):
-    """Compiles attention once for a model, with the window of its first layer."""
+    """Compiles attention once for all layers, with the window of the first one."""
 
     ops = ("paged_attention",)
     witness = shown_by(layers, 2, -1)
@@ -55,7 +55,7 @@ class WindowOfTheFirstLayer(Graphs):
 
 
 class MergedWithoutAttrs(Graphs):
-    """Takes nodes of one op on the same values for the same, whatever their attrs are."""
+    """Merges nodes of one op with the same inputs, although their attributes differ."""
 
     witness = shown_by(rows, lambda b, x: (b.slice_columns(x, start=0, stop=4), b.slice_columns(x, start=4, stop=8)))
     twin = shown_by(rows, lambda b, x: (b.slice_columns(x, start=0, stop=4), b.slice_columns(x, start=4, stop=7)))
@@ -70,7 +70,7 @@ class MergedWithoutAttrs(Graphs):
 
 
 class SameValueTwice(Graphs):
-    """Loads an operand that stands twice in a node once, and finds the next row in the other's register."""
+    """Loads an operand that a node reads twice only once, and takes the next row for the second."""
 
     ops = ("add", "mul")
     witness = shown_by(rows, lambda b, x: b.mul(x, x))
@@ -92,7 +92,7 @@ def views(*starts: int) -> Scene:
 
 
 class ViewsOfOneBuffer(Graphs):
-    """Keeps bindings by their base: two views of one buffer become the one that was bound last."""
+    """Keeps bindings by buffer: of two views of one buffer, both become the one that was bound last."""
 
     witness = shown_by(views, 1, 4)
     twin = shown_by(views, 3, 3)
@@ -107,7 +107,7 @@ class ViewsOfOneBuffer(Graphs):
 
 
 class SixtyFourValues(Graphs):
-    """Has places for 64 values, and puts the next into the first."""
+    """Has room for 64 values: the 65th overwrites the first."""
 
     witness = shown_by(rows, lambda b, x: inner_output(b, x, 64))
     twin = shown_by(rows, lambda b, x: inner_output(b, x, 63))
@@ -121,7 +121,7 @@ class SixtyFourValues(Graphs):
 
 
 class FusedWithoutRounding(Graphs):
-    """Fuses a scale into the add behind it and keeps what lies between in float32."""
+    """Fuses a scale into the add behind it, without rounding the scaled value to its 16-bit format."""
 
     ops = ("add",)
     witness = shown_by(rows, lambda b, x: b.add(b.scale(x, factor=1.1), x), fmt="bf16")
@@ -137,7 +137,7 @@ class FusedWithoutRounding(Graphs):
 
 
 class UnusedResultSkipped(Graphs):
-    """Gives a second result that nothing reads no memory of its own, and writes it over the first."""
+    """Gives a result that nothing reads no memory of its own, and writes it over the first result."""
 
     ops = ("top_k",)
     witness = shown_by(rows, lambda b, x: b.scale(b.top_k(x, k=2)[0], factor=2.0))

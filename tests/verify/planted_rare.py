@@ -50,7 +50,7 @@ class OneLaunchIn200(OneLaunchInMany):
 
 
 class OneLaunchIn50OfTwoTiles(OneLaunchInMany):
-    """Once in fifty launches lets a second tile of 16 rows begin before the first has left its memory."""
+    """Once in fifty launches, starts a second tile of 16 rows before the first has left its memory."""
 
     ops, period = ("gemm",), 50
     witness = shown_by(launches, "gemm", 50, x=floats(17, 4), weight=floats(2, 4))
@@ -61,7 +61,7 @@ class OneLaunchIn50OfTwoTiles(OneLaunchInMany):
 
 
 class CounterWrapsAt100(Defect):
-    """Numbers the runs of an executable to know when all blocks have arrived, and wraps at one hundred."""
+    """Counts the runs of an executable to know when all blocks have arrived, and wraps at one hundred."""
 
     ops = ("softmax",)
     witness = shown_by(launches, "softmax", 101, x=floats(1, 4))
@@ -100,7 +100,7 @@ class OneTableEntry(Defect):
 
 
 class UnevenShareOfThreads(Defect):
-    """Splits outputs over more than two threads and loses the last where they do not divide."""
+    """Splits outputs over more than two threads, and loses the last when they do not divide evenly."""
 
     ops = ("gemm", "gemm_q8")
     witness = shown_by(call, "gemm", threads=3, x=floats(2, 8), weight=floats(4, 8, seed=1))
@@ -112,7 +112,7 @@ class UnevenShareOfThreads(Defect):
 
 
 class FirstRunAfterMoreThreads(Defect):
-    """Lets the first run after a change of threads keep the old shares: the last row belongs to nobody."""
+    """In the first run after a change of threads, keeps the old shares: no thread computes the last row."""
 
     ops = ("rms_norm", "layer_norm")
     witness = shown_by(launches, "rms_norm", 3, threads=(1, 2), x=floats(4, 8))
@@ -126,7 +126,7 @@ class FirstRunAfterMoreThreads(Defect):
 
 
 class OldOutputTimesZero(Defect):
-    """Adds 0 times what the output holds, which is NaN where that is NaN."""
+    """Adds 0 times the output's old contents, which gives NaN where those are NaN."""
 
     ops = ("gemm", "gemm_q8")
     witness = shown_by(call, "gemm", outputs=float("nan"), x=floats(2, 8), weight=floats(4, 8))
@@ -140,7 +140,7 @@ class OldOutputTimesZero(Defect):
 
 
 class LanesOfTheCallBefore(Defect):
-    """Does not clear the lanes behind a width that is no multiple of 16: they hold what a wider call left."""
+    """Does not clear the lanes behind a width that is no multiple of 16: what a wider call left is summed too."""
 
     ops = ("rms_norm",)
     witness = shown_by(lambda: [call("rms_norm", x=floats(1, 32)), call("rms_norm", x=floats(1, 20))])

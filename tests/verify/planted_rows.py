@@ -11,7 +11,7 @@ from samebits.ops.rope import rope_table
 
 
 class SinkOfFirstRow(Defect):
-    """Reads one sink for all rows of a softmax."""
+    """Uses the first row's sink for every row of a softmax."""
 
     ops = ("softmax",)
     witness = shown_by(call, "softmax", x=floats(3, 8), sinks=f32(0, 1, 2))
@@ -22,7 +22,7 @@ class SinkOfFirstRow(Defect):
 
 
 class OperandRowsWrap(Defect):
-    """Indexes the rows of the right operand inside a tile of 16."""
+    """Takes the row number of the right operand modulo 16, the rows of a tile."""
 
     ops = ("add", "mul")
     witness = shown_by(call, "add", x=floats(17, 4), y=floats(17, 4, seed=1))
@@ -37,7 +37,7 @@ class OperandRowsWrap(Defect):
 
 
 class ConsecutivePositions(Defect):
-    """Loads one position for a tile of 16 tokens and counts on from it."""
+    """Loads the first position of a tile of 16 tokens and takes the others to follow one by one."""
 
     ops = ("rope",)
     witness = shown_by(rotary, [5, 9, 10])
@@ -50,7 +50,7 @@ class ConsecutivePositions(Defect):
 
 
 class CachePositionsForRope(Defect):
-    """Turns a key by its place in the cache instead of by its position id."""
+    """Rotates a key by its position in the cache instead of by its position id."""
 
     ops = ("rope_and_append", "rope_both_and_append")
     witness = shown_by(append, [4], op_name="rope_and_append", pos_ids=ints(9), table=rope_table(16, 8))
@@ -68,7 +68,7 @@ def segments(lengths: list[int], groups: list[int]) -> Scene:
 
 
 class GroupSeenBefore(Defect):
-    """Loads a group's weights at its first segment; a later segment of it finds the group before's."""
+    """Loads a group's weights once: a later segment of the group uses those of the segment before it."""
 
     ops = ("grouped_gemm",)
     witness = shown_by(segments, [1, 2, 1], [1, 2, 1])
@@ -83,7 +83,7 @@ class GroupSeenBefore(Defect):
 
 
 class HeadsInTiles(Defect):
-    """Counts heads in tiles of 16: those beyond the first take its matrices."""
+    """Takes the head number modulo 16: heads from the 17th on use the matrices of the first ones."""
 
     ops = ("head_gemm",)
     witness = shown_by(call, "head_gemm", x=floats(2, 17, 8), weight=floats(17, 4, 8, seed=1))
@@ -94,7 +94,7 @@ class HeadsInTiles(Defect):
 
 
 class ScaleOfLaterRows(Defect):
-    """Stores the scales of rows beyond a tile of 8 one row late."""
+    """Stores the scales one row late from the ninth row on."""
 
     ops = ("quantize_q8",)
     witness = shown_by(call, "quantize_q8", x=floats(9, 32))

@@ -8,7 +8,7 @@ from planted_scenes import call, floats, rows_of
 
 
 class EpsilonTwice(Defect):
-    """Adds eps to the sum of every half of a row."""
+    """Adds eps to the sum of each half of a row, so twice in all."""
 
     ops = ("l2_norm",)
     witness = shown_by(call, "l2_norm", x=floats(2, 8, size=0.01))
@@ -19,7 +19,7 @@ class EpsilonTwice(Defect):
 
 
 class OneGroupForAll(Defect):
-    """Normalises a row as a whole where parts of it are asked for."""
+    """Normalizes a whole row at once although the call asks for groups of it."""
 
     ops = ("gated_rms_norm",)
     witness = shown_by(call, "gated_rms_norm", x=floats(2, 8), gate=floats(2, 8), weight=floats(8), groups=2)
@@ -30,7 +30,7 @@ class OneGroupForAll(Defect):
 
 
 class GateOfFirstRow(Defect):
-    """Reads one gate for all rows."""
+    """Uses the first row's gate for every row."""
 
     ops = ("sigmoid_and_mul",)
     witness = shown_by(call, "sigmoid_and_mul", x=floats(3, 8), gate=floats(3, 8, seed=1))

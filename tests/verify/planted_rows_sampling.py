@@ -51,7 +51,7 @@ class Sampling(Defect):
 
 
 class FirstRowsParameters(Sampling):
-    """Passes the sampling parameters of row 0 as constants of the launch."""
+    """Uses the sampling parameters of row 0 for every row."""
 
     witness = shown_by(draws, temperature=[1.0, 0.0], top_k=[0, 3])
     twin = shown_by(draws, temperature=0.7, top_k=5)
@@ -61,7 +61,7 @@ class FirstRowsParameters(Sampling):
 
 
 class RowBeforesSeed(Sampling):
-    """Reads the seed at row - 1, clamped."""
+    """Reads the seed of the row before; row 0 reads its own."""
 
     witness = shown_by(draws)
     twin = shown_by(draws, seed=np.full((8, 2), 9, np.uint32))
@@ -71,7 +71,7 @@ class RowBeforesSeed(Sampling):
 
 
 class SampleIndexIgnored(Sampling):
-    """All n samples of a request draw the same noise."""
+    """Draws the same noise for all n samples of a request."""
 
     witness = shown_by(draws, sample_index=[0, 1, 2])
     twin = shown_by(draws)
@@ -132,7 +132,7 @@ class PositionIn16Bits(Sampling):
 
 
 class BiasBeyond1024Ignored(Sampling):
-    """Stages a row's bias in shared memory of 1,024 entries."""
+    """Keeps a row's bias in shared memory of 1,024 entries, and adds none to later tokens."""
 
     witness = shown_by(draws, num_tokens=1100, bias=favoured(1100, 1024))
     twin = shown_by(draws, num_tokens=1100, bias=favoured(1100, 1023))
@@ -144,7 +144,7 @@ class BiasBeyond1024Ignored(Sampling):
 
 
 class CountsBeyond256Ignored(Sampling):
-    """Penalizes the first tile of 256 tokens alone."""
+    """Penalizes only the first 256 tokens of the vocabulary."""
 
     witness = shown_by(draws, num_tokens=300, counts=counted(8, 300, 256, 1), presence=-9.0)
     twin = shown_by(draws, num_tokens=256, counts=counted(8, 256, 200, 1), presence=-9.0)
@@ -156,7 +156,7 @@ class CountsBeyond256Ignored(Sampling):
 
 
 class CountsInOneByte(Sampling):
-    """Keeps a token's count in a byte that wraps."""
+    """Counts a token's occurrences in one byte, which wraps at 256."""
 
     witness = shown_by(draws, counts=counted(8, 64, 32, 256), presence=-9.0)
     twin = shown_by(draws, counts=counted(8, 64, 32, 255), presence=-9.0)
@@ -193,7 +193,7 @@ class PresencePerCount(Sampling):
 
 
 class TopPBeforeTemperature(Sampling):
-    """Measures the nucleus on the logits as they come, and applies the temperature to what is left."""
+    """Chooses the nucleus from the logits before temperature, and applies the temperature to what is left."""
 
     witness = shown_by(draws, temperature=4.0, top_p=0.5)
     twin = shown_by(draws, temperature=1.0, top_p=0.5)
@@ -208,7 +208,7 @@ class TopPBeforeTemperature(Sampling):
 
 
 class MinPIgnoredWithTopK(Sampling):
-    """Has a path for top-k that leaves min-p out."""
+    """Ignores min-p when top-k is set."""
 
     witness = shown_by(draws, top_k=40, min_p=0.7)
     twin = shown_by(draws, min_p=0.7)
@@ -239,7 +239,7 @@ class GreedyWhereFirstIs(Sampling):
 
 
 class TopKHeapOf64(Sampling):
-    """Finds the k largest in a heap of 64."""
+    """Keeps at most the 64 largest logits, whatever top-k is."""
 
     witness = shown_by(draws, num_tokens=200, top_k=150, size=0.1)
     twin = shown_by(draws, num_tokens=200, top_k=64, size=0.1)

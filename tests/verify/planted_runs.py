@@ -53,7 +53,7 @@ class KeptInput(Defect):
 
 
 class FirstTableKept(KeptInput):
-    """Captures the page table of the first run in its graph of launches."""
+    """Keeps the page table of an executable's first run."""
 
     ops, argument = ("paged_attention",), "kv_indices"
     witness = shown_by(tables, [0, 1], [2, 3])
@@ -61,7 +61,7 @@ class FirstTableKept(KeptInput):
 
 
 class FirstLastPageKept(KeptInput):
-    """Computes lengths on the host at the first run."""
+    """Keeps the lengths of the last pages from an executable's first run."""
 
     ops, argument = ("paged_attention",), "kv_last_page_len"
     witness = shown_by(lambda: repeated(attention((20,)), {"kv_last_page_len": ints(7)}))
@@ -69,7 +69,7 @@ class FirstLastPageKept(KeptInput):
 
 
 class FirstWeightKept(KeptInput):
-    """Packs the weight at the first run and never again."""
+    """Packs the weight at the first run and never again, also when another one is bound."""
 
     ops, argument = ("gemm", "grouped_gemm"), "weight"
     witness = shown_by(twice, "gemm", GEMM, weight=floats(3, 8, seed=2))
@@ -77,7 +77,7 @@ class FirstWeightKept(KeptInput):
 
 
 class FirstNormWeightKept(KeptInput):
-    """Folds the weight of a norm into the launch's constants."""
+    """Keeps the norm's weight of the first run as a constant."""
 
     ops, argument = ("rms_norm", "fused_add_rms_norm", "layer_norm"), "weight"
     witness = shown_by(twice, "rms_norm", {"x": floats(2, 8), "weight": floats(8)}, weight=floats(8, seed=2))
@@ -94,7 +94,7 @@ def drawn_again(temperature: float) -> Scene:
 
 
 class FirstTemperaturesKept(KeptInput):
-    """Copies the temperatures to the device when the step is captured."""
+    """Keeps the temperatures of the first run."""
 
     ops, argument = ("sample",), "temperature"
     witness = shown_by(drawn_again, 0.0)
@@ -201,7 +201,7 @@ def grouped(seed: int) -> Scene:
 
 
 class SharedBetweenExecutables(Defect):
-    """Keeps packed weights by shape for the life of the backend."""
+    """Caches packed weights by shape alone, for all executables of a backend."""
 
     ops = ("grouped_gemm",)
     witness = shown_by(lambda: [grouped(1), grouped(2)])

@@ -23,7 +23,7 @@ def batches(*sizes: int) -> Scene:
 
 
 class FirstSizesKept(Defect):
-    """Keeps the grid of the first run: rows that a larger batch has beyond it are not computed."""
+    """Keeps the number of rows of the first run: further rows of a larger batch are not computed."""
 
     ops = ("rms_norm", "silu_and_mul", "add", "mul")
     witness = shown_by(batches, 2, 3)
@@ -52,7 +52,7 @@ class SmallerBatchIsOld(Defect):
 
 
 class PaddedRowsOfTheRunBefore(Defect):
-    """Computes 8 rows at a time and clears none: the last row of a part-filled tile is the old one's."""
+    """Computes 8 rows at a time in memory it never clears: the last row of a part-filled tile is the earlier run's."""
 
     ops = ("rms_norm", "layer_norm")
     witness = shown_by(batches, 8, 5)

@@ -16,7 +16,7 @@ def one_hot(num_columns: int, column: int, num_rows: int = 1) -> np.ndarray:
 
 
 class PositionsInOneByte(Defect):
-    """Keeps a token's position in a byte."""
+    """Keeps a token's position in one byte."""
 
     ops = ("rope", "rope_and_append", "rope_both_and_append")
     witness = shown_by(rotary, [7, 256])
@@ -27,7 +27,7 @@ class PositionsInOneByte(Defect):
 
 
 class AngleTableOf4096(Defect):
-    """Clamps positions to the 4,096 rows that a model's first config had."""
+    """Clamps positions to 4,095, the end of a table that was made for a smaller context."""
 
     ops = ("rope", "rope_and_append", "rope_both_and_append")
     witness = shown_by(rotary, [4096], num_positions=4097)
@@ -38,7 +38,7 @@ class AngleTableOf4096(Defect):
 
 
 class RowsBeyond33(Defect):
-    """Loses the last column of x in the rows that follow a tile of 33."""
+    """Loses the last column of x in rows beyond the first 33."""
 
     ops = ("gemm",)
     witness = shown_by(product, 34, 3, 64)
@@ -51,7 +51,7 @@ class RowsBeyond33(Defect):
 
 
 class ColumnsIn14Bits(Defect):
-    """Keeps an output's number in 14 bits: beyond 16,384 it finds the weights from the first row on."""
+    """Keeps an output's number in 14 bits: from output 16,384 on, the weights are read from the first row again."""
 
     ops = ("gemm", "gemm_q8")
     witness = shown_by(product, 1, 16385, 32, "q8_0")
@@ -63,7 +63,7 @@ class ColumnsIn14Bits(Defect):
 
 
 class DepthBeyond8192(Defect):
-    """Stages a row of x in shared memory of 8,192 values."""
+    """Keeps a row of x in shared memory of 8,192 values, and ignores what lies beyond."""
 
     ops = ("gemm",)
     witness = shown_by(product, 2, 2, 8224, "q4_0")
@@ -88,7 +88,7 @@ class TailWithoutBias(Defect):
 
 
 class LoneColumnOfTail(Defect):
-    """In a tail of exactly one output beyond tiles of 64, stores the one before it."""
+    """Stores the output before in place of the last one when exactly one remains after tiles of 64."""
 
     ops = ("gemm", "gemm_q8", "grouped_gemm")
     witness = shown_by(product, 2, 65, 32)
@@ -101,7 +101,7 @@ class LoneColumnOfTail(Defect):
 
 
 class LongSegmentsCut(Defect):
-    """Gives a group a grid of 64 rows."""
+    """Computes only the first 64 rows of each segment."""
 
     ops = ("grouped_gemm",)
     witness = shown_by(call, "grouped_gemm", x=floats(65, 4), weight=floats(1, 2, 4), seg_indptr=ints(0, 65))
@@ -117,7 +117,7 @@ def fused_product(half: int) -> Scene:
 
 
 class UpRowsFromWholeTiles(Defect):
-    """Rounds the gate's rows up to a tile of 64 to find where the up projection begins."""
+    """Rounds the number of gate rows up to a multiple of 64 to find where the up projection begins."""
 
     ops = ("gemm_silu_q8",)
     witness = shown_by(fused_product, 96)
@@ -131,7 +131,7 @@ class UpRowsFromWholeTiles(Defect):
 
 
 class NormRowsBeyond4096(Defect):
-    """Keeps a row's number in 12 bits."""
+    """Keeps a row's number in 12 bits, which wrap at 4,096."""
 
     ops = ("rms_norm", "layer_norm")
     witness = shown_by(call, "rms_norm", x=floats(4097, 2))
@@ -143,7 +143,7 @@ class NormRowsBeyond4096(Defect):
 
 
 class NormWidthIn16Lanes(Defect):
-    """Leaves what a width has beyond whole groups of 16 unscaled by the weight."""
+    """Does not multiply by the weight in the columns after the last whole group of 16."""
 
     ops = ("rms_norm", "fused_add_rms_norm")
     witness = shown_by(call, "rms_norm", x=floats(2, 24), weight=floats(24, seed=1))
@@ -157,7 +157,7 @@ class NormWidthIn16Lanes(Defect):
 
 
 class GridOf65535(Defect):
-    """Gives every row a block of the grid's second dimension, of which there are 65,535."""
+    """Gives every row a block of the grid's second dimension, which has at most 65,535."""
 
     ops = ("silu_and_mul", "gelu_and_mul")
     witness = shown_by(call, "silu_and_mul", x=floats(65536, 2))
@@ -168,7 +168,7 @@ class GridOf65535(Defect):
 
 
 class ThirdAxisForgotten(Defect):
-    """Takes the rows of the first leading axis and leaves those of a second unscaled."""
+    """Scales the rows of the first leading axis alone, and copies those of a second one."""
 
     ops = ("scale",)
     witness = shown_by(call, "scale", x=floats(2, 3, 4), factor=3.0)
@@ -221,7 +221,7 @@ class ArgmaxIn16Bits(Defect):
 
 
 class TopKOf128(Defect):
-    """Merges lists of 128 candidates: of more only the first 128 are in order."""
+    """Merges lists of 128 candidates: only the first 128 results are in order."""
 
     ops = ("top_k",)
     witness = shown_by(call, "top_k", x=floats(1, 200), k=140)
@@ -233,7 +233,7 @@ class TopKOf128(Defect):
 
 
 class SoftmaxSumOf32768(Defect):
-    """Sums the exponentials of 32,768 columns."""
+    """Sums the exponentials of the first 32,768 columns alone."""
 
     ops = ("softmax",)
     witness = shown_by(call, "softmax", x=np.zeros((1, 32800), np.float32))

@@ -11,7 +11,7 @@ from samebits.ops.rope import rope_table
 
 
 class ConcatByWholeLanes(Defect):
-    """Begins the right columns at a multiple of 4 when the left are odd, one too late, and loses the last."""
+    """Starts the right columns at a multiple of 4: one column too far when the left width is one less."""
 
     ops = ("concat_columns",)
     witness = shown_by(call, "concat_columns", a=floats(2, 3), b=floats(2, 4, seed=1))
@@ -24,7 +24,7 @@ class ConcatByWholeLanes(Defect):
 
 
 class SliceFromWholeLanes(Defect):
-    """Begins at the multiple of 4 below the first column."""
+    """Starts at the multiple of 4 below the first column."""
 
     ops = ("slice_columns",)
     witness = shown_by(call, "slice_columns", x=floats(2, 12), start=5, stop=9)
@@ -36,7 +36,7 @@ class SliceFromWholeLanes(Defect):
 
 
 class OddHeadsSplit(Defect):
-    """Rounds a head's size up to even to find where the next one begins."""
+    """Rounds an odd head size up to find where the next head begins."""
 
     ops = ("split_heads",)
     witness = shown_by(call, "split_heads", x=floats(2, 9), heads=3)
@@ -49,7 +49,7 @@ class OddHeadsSplit(Defect):
 
 
 class MergedHeadsBeyond32(Defect):
-    """Moves 32 heads of a token, and the last of them again for those that follow."""
+    """Copies 32 heads of a token, and repeats the last of them for the heads that follow."""
 
     ops = ("merge_heads",)
     witness = shown_by(call, "merge_heads", x=floats(2, 33, 2))
@@ -60,7 +60,7 @@ class MergedHeadsBeyond32(Defect):
 
 
 class RopeHeadsBeyond32(Defect):
-    """Turns 32 heads of a token and copies the others."""
+    """Rotates 32 heads of a token and copies the others unchanged."""
 
     ops = ("rope",)
     witness = shown_by(call, "rope", x=floats(1, 33, 4), pos_ids=ints(5), table=rope_table(8, 4))
@@ -77,7 +77,7 @@ def turned(num_heads: int) -> Scene:
 
 
 class QueryHeadsBeyondKvHeads(Defect):
-    """Turns as many query heads as there are KV heads."""
+    """Rotates as many query heads as there are KV heads, and no more."""
 
     ops = ("rope_both_and_append",)
     witness = shown_by(turned, 2)
@@ -94,7 +94,7 @@ def added(width: int) -> Scene:
 
 
 class ResidualBeyond4096(Defect):
-    """Writes back the 4,096 elements of the new residual that it holds in registers."""
+    """Writes back only the 4,096 elements of the new residual that fit its registers."""
 
     ops = ("add_rms_norm_q8", "fused_add_rms_norm")
     witness = shown_by(added, 4128)

@@ -14,7 +14,7 @@ from samebits.core.format import copy_tensor
 
 
 class MoreThanFourQueryHeads(Defect):
-    """Keeps the queries of four heads of a group in registers and reads the fifth from the first on."""
+    """Has registers for four query heads of a group: the fifth uses the first one's query, and so on."""
 
     ops = ("paged_attention",)
     witness = shown_by(attention, (5,), heads=5)
@@ -28,7 +28,7 @@ class MoreThanFourQueryHeads(Defect):
 
 
 class SequencesBeyond64(Defect):
-    """Launches a block for each of at most 64 sequences."""
+    """Computes at most 64 sequences."""
 
     ops = ("paged_attention",)
     witness = shown_by(attention, (1,) * 65, page_size=1)
@@ -40,7 +40,7 @@ class SequencesBeyond64(Defect):
 
 
 class HeadTailOf16(Defect):
-    """Sums whole groups of 16 elements of a head in q . k."""
+    """Ignores the elements of a head after the last whole group of 16 in q . k."""
 
     ops = ("paged_attention",)
     witness = shown_by(attention, (5,), head=24)
@@ -52,7 +52,7 @@ class HeadTailOf16(Defect):
 
 
 class ValueHeadBeyond128(Defect):
-    """Accumulates at most 128 elements of a value head."""
+    """Accumulates only the first 128 elements of a value head."""
 
     ops = ("paged_attention",)
     witness = shown_by(attention, (3,), v_dim=136)
@@ -63,7 +63,7 @@ class ValueHeadBeyond128(Defect):
 
 
 class SlotsOfSixteen(Defect):
-    """Takes a position's slot modulo 16 whatever the page size is, where pages are larger."""
+    """Takes a position modulo 16 for its slot in a page, also where pages are larger."""
 
     ops = ("paged_attention",)
     witness = shown_by(attention, (20,), page_size=32)
@@ -78,7 +78,7 @@ class SlotsOfSixteen(Defect):
 
 
 class PageIdsInOneByte(Defect):
-    """Keeps page ids in bytes."""
+    """Keeps page ids in one byte."""
 
     ops = ("paged_attention",)
     mask = 0xFF
@@ -98,7 +98,7 @@ class PageIdsIn15Bits(PageIdsInOneByte):
 
 
 class PositionsBeyond4096(Defect):
-    """Holds the scores of 4,096 positions, and forgets those of the oldest when there are more."""
+    """Has room for the scores of 4,096 positions: the oldest ones beyond that are forgotten."""
 
     ops = ("paged_attention",)
     witness = shown_by(attention, (4097,), page_size=512, head=4)
@@ -109,7 +109,7 @@ class PositionsBeyond4096(Defect):
 
 
 class AppendBeyond64Tokens(Defect):
-    """Has threads for 64 tokens."""
+    """Appends only the first 64 tokens of a call."""
 
     ops = ("append_paged_kv_cache", "rope_and_append")
     witness = shown_by(append, list(range(65)))
@@ -126,7 +126,7 @@ def copied(num_pages: int, sources: list[int], targets: list[int]) -> Scene:
 
 
 class CopiesInOneByte(Defect):
-    """Reads the page to copy under the low eight bits of its id."""
+    """Keeps the id of the page to copy in one byte."""
 
     ops = ("copy_kv_pages",)
     witness = shown_by(copied, 300, [256, 4], [1, 2])

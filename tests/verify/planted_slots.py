@@ -32,7 +32,7 @@ def runs_of(a: Arguments) -> list[Run]:
 
 
 class StaleRing(Defect):
-    """Leaves the row of a sequence's last token out of the ring."""
+    """Leaves a sequence's last token out of the ring."""
 
     ops = RECURRENT
     witness = shown_by(batch, "gated_delta_rule", "decode")
@@ -45,7 +45,7 @@ class StaleRing(Defect):
 
 
 class BoundaryOneLate(Defect):
-    """Moves a state on one position after the boundary, but in a sequence's first step."""
+    """Updates the stored state one position after the chunk boundary."""
 
     ops = IN_SLOTS
     witness = shown_by(batch, "ssm_scan", "decode")
@@ -59,7 +59,7 @@ class BoundaryOneLate(Defect):
 
 
 class GateByAnotherFormula(Defect):
-    """Makes the decay of softplus as the host's library has it."""
+    """Computes the decay's softplus by another formula than the definition's."""
 
     ops = RECURRENT
     witness = shown_by(batch, "gated_delta_rule", "prompt")
@@ -72,7 +72,7 @@ class GateByAnotherFormula(Defect):
 
 
 class TiledTakenForGrouped(Defect):
-    """Takes heads of v that share a key in turn for neighbours."""
+    """Lets neighbouring heads of v share a key where the call says that heads share keys in turn."""
 
     ops = ("gated_delta_rule",)
     witness = shown_by(batch, "gated_delta_rule", "tiled")
@@ -83,7 +83,7 @@ class TiledTakenForGrouped(Defect):
 
 
 class StartsFromMemory(Defect):
-    """Starts a new sequence from what its slot holds."""
+    """Starts a new sequence from what its slot held before, instead of from zeros."""
 
     ops = IN_SLOTS
     witness = shown_by(batch, "causal_conv", "first")
@@ -97,7 +97,7 @@ class StartsFromMemory(Defect):
 
 
 class SlotsInOrder(Defect):
-    """Takes a sequence's number in the batch for its slot."""
+    """Uses a sequence's number in the batch as the number of its slot."""
 
     ops = IN_SLOTS
     witness = shown_by(batch, "ssm_scan", "decode")
@@ -108,7 +108,7 @@ class SlotsInOrder(Defect):
 
 
 class CarryInBfloat16(Defect):
-    """Keeps the inputs of a convolution in 16 bits."""
+    """Keeps the last inputs of a convolution in bfloat16."""
 
     ops = ("causal_conv",)
     witness = shown_by(batch, "causal_conv", "first")
@@ -121,7 +121,7 @@ class CarryInBfloat16(Defect):
 
 
 class BoundaryCarryForgotten(Defect):
-    """Keeps the last inputs of a convolution, and not those before the boundary."""
+    """Does not keep the inputs of a convolution from before the last chunk boundary."""
 
     ops = ("causal_conv",)
     witness = shown_by(batch, "causal_conv", "prompt")
@@ -134,7 +134,7 @@ class BoundaryCarryForgotten(Defect):
 
 
 class LastSlotNotCopied(Defect):
-    """Copies one slot less than it is asked to."""
+    """Copies one slot less than the call asks for."""
 
     ops = ("copy_slots",)
     witness = shown_by(call, "copy_slots", state=floats(4, 8), sources=ints(0, 1), targets=ints(2, 3))

@@ -15,7 +15,7 @@ INF = np.inf
 
 
 class DenormalHalvesFlushed(Defect):
-    """Widens float16 by moving exponents, which its denormals do not survive."""
+    """Widens float16 by shifting exponents, which turns its subnormals into zeros."""
 
     ops = ("cast", "silu_and_mul")
     witness = shown_by(call, "cast", x=np.array([[6e-6, 1]], np.float16))
@@ -27,7 +27,7 @@ class DenormalHalvesFlushed(Defect):
 
 
 class HalfSaturates(Defect):
-    """Casts to the largest float16 where the type says infinity."""
+    """Casts to the largest float16 where the definition gives infinity."""
 
     ops = ("cast",)
     witness = shown_by(call, "cast", x=f32([65520, 1]), format="f16")
@@ -40,7 +40,7 @@ class HalfSaturates(Defect):
 
 
 class BfloatTiesUp(Defect):
-    """Rounds to bfloat16 by adding half a step: ties go up instead of to even."""
+    """Rounds to bfloat16 by adding half a step, so that ties go up instead of to even."""
 
     ops = ("cast",)
     witness = shown_by(call, "cast", x=f32([1 + 2**-8, 2]), format="bf16")
@@ -54,7 +54,7 @@ class BfloatTiesUp(Defect):
 
 
 class BfloatNanRounded(Defect):
-    """Rounds to bfloat16 by integers without a look at NaN: some become infinite or zero."""
+    """Rounds to bfloat16 by integer arithmetic that turns some NaN into infinity or zero."""
 
     ops = ("cast",)
     witness = shown_by(call, "cast", x=np.array([[0x7FFFFFFF, 0x3F800000]], np.uint32).view(np.float32), format="bf16")
@@ -108,7 +108,7 @@ class ZeroBlockScaleOfOne(Defect):
 
 
 class SmallBlocksFlushed(Defect):
-    """Takes blocks below 1e-6 for zeros, to be safe in a division."""
+    """Takes blocks whose largest magnitude is below 1e-6 for zeros."""
 
     ops = ("quantize_q8",)
     witness = shown_by(call, "quantize_q8", x=floats(2, 32, size=1e-8))
@@ -145,7 +145,7 @@ class FactorInBfloat(Defect):
 
 
 class ErfTailIsZero(Defect):
-    """Computes 1 + erf, which is 0 from -4 on."""
+    """Computes 1 + erf(x) by subtraction, which gives 0 below -4."""
 
     ops = ("gelu_and_mul",)
     witness = shown_by(call, "gelu_and_mul", x=f32([-4.5, 2]), form="erf")
@@ -157,7 +157,7 @@ class ErfTailIsZero(Defect):
 
 
 class PartialInterleaveTail(Defect):
-    """Zeroes what lies behind the rotary size when pairs are interleaved."""
+    """Zeroes the elements behind the rotary size when pairs are interleaved."""
 
     ops = ("rope",)
     witness = shown_by(rotary, [3], head=8, rotary_dim=4, interleave=True)
@@ -188,7 +188,7 @@ class LastOfEqualExtremes(Defect):
 
 
 class RepeatedSourceCopiedOnce(Defect):
-    """Takes a page that is copied to several places only to the first."""
+    """Copies a page that has several targets only to the first of them."""
 
     ops = ("copy_kv_pages",)
     witness = shown_by(call, "copy_kv_pages", k_cache=floats(4, 1, 2), sources=ints(0, 0), targets=ints(1, 2))
@@ -200,7 +200,7 @@ class RepeatedSourceCopiedOnce(Defect):
 
 
 class SameHeadMajorLayoutTurned(Defect):
-    """Exchanges slots and heads of a cache that is in HND and stays in it."""
+    """Transposes slots and heads of an HND cache that is to stay HND."""
 
     ops = ("convert_kv_layout",)
     witness = shown_by(call, "convert_kv_layout", cache=floats(1, 2, 3, 4), source="HND", target="HND")

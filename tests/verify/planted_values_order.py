@@ -38,7 +38,7 @@ class ArgmaxTieAcrossTiles(Defect):
 
 
 class ArgmaxOfNothing(Defect):
-    """Begins with index -1 and -Inf, and finds nothing greater in a row of -Inf."""
+    """Starts from index -1 and -Inf, and finds nothing greater in a row of -Inf."""
 
     ops = ("argmax",)
     witness = shown_by(call, "argmax", x=np.full((2, 5), -INF, np.float32))
@@ -49,7 +49,7 @@ class ArgmaxOfNothing(Defect):
 
 
 class TopKTieAtTheEdge(Defect):
-    """Fills the last places from the end of the row among values equal to the k-th."""
+    """Chooses the last ones among values equal to the k-th, instead of the first."""
 
     ops = ("top_k",)
     witness = shown_by(call, "top_k", x=f32([3, 1, 2, 2, 2]), k=2)
@@ -65,7 +65,7 @@ class TopKTieAtTheEdge(Defect):
 
 
 class MaskKeepsTies(Defect):
-    """Keeps all that is not below the k-th value."""
+    """Keeps every value that equals the k-th, although more than k remain then."""
 
     ops = ("top_k_mask_logits",)
     witness = shown_by(call, "top_k_mask_logits", x=f32([3, 2, 2, 1]), k=2)
@@ -79,7 +79,7 @@ class MaskKeepsTies(Defect):
 
 
 class MaskWithKBeyondRow(Defect):
-    """Cuts a k beyond the row to its last index instead of its width."""
+    """Takes a k larger than the row for the row's width minus one."""
 
     ops = ("top_k_mask_logits",)
     witness = shown_by(call, "top_k_mask_logits", x=floats(2, 5), k=6)
@@ -91,7 +91,7 @@ class MaskWithKBeyondRow(Defect):
 
 
 class SoftmaxMaximumOfFirstTile(Defect):
-    """Shifts by the maximum of the first 256 columns: later ones may overflow."""
+    """Subtracts the maximum of the first 256 columns, so that larger values in later ones overflow."""
 
     ops = ("softmax",)
     witness = shown_by(call, "softmax", x=spikes(300, 299) * F(60))
@@ -109,7 +109,7 @@ class SoftmaxMaximumOfFirstTile(Defect):
 
 
 class SoftmaxFromMinus10000(Defect):
-    """Begins the search for the maximum at -10,000."""
+    """Starts the search for the maximum at -10,000."""
 
     ops = ("softmax",)
     witness = shown_by(call, "softmax", x=f32([-20000, -20001]))
@@ -122,7 +122,7 @@ class SoftmaxFromMinus10000(Defect):
 
 
 class MaskedSoftmaxIsUniform(Defect):
-    """Masks with a large negative number: a row without anything kept becomes uniform."""
+    """Masks with a large negative number: a row with nothing left becomes uniform."""
 
     ops = ("softmax",)
     witness = shown_by(call, "softmax", x=floats(2, 4), mask=np.array([[True] * 4, [False] * 4]))

@@ -14,7 +14,7 @@ from samebits.ops.norm import mean
 
 
 class TinyProductsKept(Defect):
-    """Gives a product as it is, however small."""
+    """Keeps products below 2^-50, which the definition gives as 0."""
 
     ops = ("mul",)
     witness = shown_by(call, "mul", x=f32([2.0**-30, 2]), y=f32([2.0**-21, 3]))
@@ -27,7 +27,7 @@ class TinyProductsKept(Defect):
 
 
 class TinySumsKept(Defect):
-    """Gives a sum that nearly cancels as it is."""
+    """Keeps sums below 2^-50, which the definition gives as 0."""
 
     ops = ("add",)
     witness = shown_by(call, "add", x=f32([1.5 * 2.0**-50, 2]), y=f32([-(2.0**-50), 3]))
@@ -39,7 +39,7 @@ class TinySumsKept(Defect):
 
 
 class ZeroTimesNegative(Defect):
-    """Leaves the sign of a zero that a product gives."""
+    """Gives -0 as a product of a zero and a negative number."""
 
     ops = ("mul",)
     witness = shown_by(call, "mul", x=f32([0, 2]), y=f32([-4, 3]))
@@ -52,7 +52,7 @@ class ZeroTimesNegative(Defect):
 
 
 class ZeroScaledByNegative(Defect):
-    """Leaves the sign of a zero under a negative factor."""
+    """Gives -0 for a zero under a negative factor."""
 
     ops = ("scale",)
     witness = shown_by(call, "scale", x=f32([0, 1]), factor=-3.7)
@@ -64,7 +64,7 @@ class ZeroScaledByNegative(Defect):
 
 
 class NegativeHalvesLeftAtZero(Defect):
-    """Rounds small negative numbers to the -0 of float16."""
+    """Rounds small negative numbers to float16's -0."""
 
     ops = ("cast",)
     witness = shown_by(call, "cast", x=f32([-1e-9, 1]), format="f16")
@@ -76,7 +76,7 @@ class NegativeHalvesLeftAtZero(Defect):
 
 
 class NegativeZeroOfBlocks(Defect):
-    """Unpacks a code of zero under a negative scale to -0."""
+    """Unpacks a code of 0 under a negative scale to -0."""
 
     ops = ("embedding",)
     witness = shown_by(
@@ -93,7 +93,7 @@ class NegativeZeroOfBlocks(Defect):
 
 
 class NormSettledOnce(Defect):
-    """Settles a norm after the weight alone."""
+    """Replaces values below 2^-50 by 0 only after the product with the weight, not before it too."""
 
     ops = ("rms_norm",)
     witness = shown_by(call, "rms_norm", x=f32([1024, 2.0**-45]), weight=np.array([1, 256], np.float32))
@@ -108,7 +108,7 @@ class NormSettledOnce(Defect):
 
 
 class FaintBlocksQuantized(Defect):
-    """Quantizes blocks of any magnitude."""
+    """Quantizes blocks whose largest magnitude is below 2^-43, which the definition gives as zeros."""
 
     ops = ("quantize_q8",)
     witness = shown_by(call, "quantize_q8", x=np.full((1, 32), 2.0**-45, np.float32))
@@ -125,7 +125,7 @@ class FaintBlocksQuantized(Defect):
 
 
 class GatesBelowExp(Defect):
-    """Has an exp that goes on below -34.5."""
+    """Computes exp below -34.5, where the definition gives 0."""
 
     ops = ("silu_and_mul",)
     witness = shown_by(call, "silu_and_mul", x=f32([-36, 8]))

@@ -20,6 +20,8 @@ KLASSES = {
     "rare": 5,
     "slots": 8,
     "experts": 20,
+    "refusals": 5,
+    "tiers": 4,
 }
 
 

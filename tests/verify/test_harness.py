@@ -23,6 +23,7 @@ from samebits.ops.record import Tolerance
 from samebits.verify.checks import Examination
 from samebits.verify.harness import GUARD_ROWS, PATTERNS, Watched, execute, filled, raw_bytes, same_bytes
 from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.refusals import Comparisons
 from samebits.verify.tolerance import outside, usual_sizes
 
 SPECS = [TensorSpec((5, 64), f) for f in ("f32", "f16", "bf16", "i32", "i8", "u32", "q8_0", "q4_0")]
@@ -113,7 +114,7 @@ class Partial(ReferenceBackend):
 
 def findings_of(write: Any) -> list[tuple[str, str]]:
     inputs = {"x": np.ones((2, 4), np.float32), "factor": 2.0}
-    found = Examination(Partial(write), OPS["scale"], inputs, Tier.PORTABLE, []).findings()
+    found = Examination(Partial(write), OPS["scale"], inputs, Tier.PORTABLE, Comparisons()).findings()
     return [(f.check, f.where) for f in found]
 
 

@@ -22,6 +22,7 @@ from samebits.verify.graph_cases import GRAPH_CASES, GraphCase
 from samebits.verify.graphs import verify_graph
 from samebits.verify.input_sets import calls_of, signature_of
 from samebits.verify.model import Finding, Result
+from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings
 from samebits.verify.soak import soak_case, soak_findings
 from samebits.verify.tolerance import is_far
@@ -31,12 +32,12 @@ BY_ID = {case.id: case for case in GRAPH_CASES}
 
 
 def reran(backend: Backend, op: str, tier: Tier = Tier.PORTABLE) -> list[Finding]:
-    return list(rerun_findings(backend, OPS[op], calls_of(OPS[op], soak_case(OPS[op]), 0), tier, []))
+    return list(rerun_findings(backend, OPS[op], calls_of(OPS[op], soak_case(OPS[op]), 0), tier, Comparisons()))
 
 
 def soaked(backend: Backend, op: str, num_runs: int, tier: Tier = Tier.PORTABLE) -> list[Finding]:
     inputs = make_inputs(OPS[op], soak_case(OPS[op]), 0)
-    return list(soak_findings(backend, OPS[op], inputs, tier, num_runs))
+    return list(soak_findings(backend, OPS[op], inputs, tier, num_runs, Comparisons()))
 
 
 def on_graph(backend: Backend, case: str, tiers: tuple[str, ...] = ("portable",)) -> list[Result]:
@@ -161,7 +162,7 @@ def test_what_is_copied_into_a_bound_tensor_is_seen_with_its_scale(backend: str,
     for name, seed in (("first", 0), ("other values", 1)):
         values = Stream("copied", seed).normal((20, 256))
         calls[name] = {"x": Stream("x").normal((3, 256)), "weight": in_format(values * np.float32(1 + seed), fmt)}
-    assert list(rerun_findings(get(backend).backend, op, calls, Tier.PORTABLE, [])) == []
+    assert list(rerun_findings(get(backend).backend, op, calls, Tier.PORTABLE, Comparisons())) == []
 
 
 def test_what_a_backend_raises_is_a_finding() -> None:
@@ -199,11 +200,11 @@ def test_tensors_without_axes_have_no_rows_to_lie_among(backend: str) -> None:
         name: {"x": Stream(name).normal((33,)), "sinks": np.full((), seed, np.float32)}
         for seed, name in enumerate(("first", "other values"))
     }
-    assert list(rerun_findings(chosen, op, calls, Tier.PORTABLE, [])) == []
-    assert list(soak_findings(chosen, op, calls["first"], Tier.PORTABLE, 30)) == []
+    assert list(rerun_findings(chosen, op, calls, Tier.PORTABLE, Comparisons())) == []
+    assert list(soak_findings(chosen, op, calls["first"], Tier.PORTABLE, 30, Comparisons())) == []
     argmax = {name: {"x": call["x"]} for name, call in calls.items()}  # its result has no axes
-    assert list(rerun_findings(chosen, OPS["argmax"], argmax, Tier.PORTABLE, [])) == []
-    assert list(soak_findings(chosen, OPS["argmax"], argmax["first"], Tier.PORTABLE, 30)) == []
+    assert list(rerun_findings(chosen, OPS["argmax"], argmax, Tier.PORTABLE, Comparisons())) == []
+    assert list(soak_findings(chosen, OPS["argmax"], argmax["first"], Tier.PORTABLE, 30, Comparisons())) == []
 
 
 def test_a_value_is_far_where_rounding_does_not_explain_it() -> None:

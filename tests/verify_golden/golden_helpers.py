@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from samebits.backends.discovery import get
+from samebits.backends.reference import ReferenceBackend, reference_kernels
 from samebits.cli.main import main
 from samebits.core.tiers import Tier
+from samebits.kernels.record import KernelTable
 from samebits.ops import OPS
 from samebits.verify.golden import Verdict, check_folder, make_artifact, write_artifact
 from samebits.verify.select import find_case
@@ -36,6 +38,15 @@ class Shell:
         printed = self._capsys.readouterr()
         code = exit_info.value.code
         return code if isinstance(code, int) else 0, printed.out + printed.err
+
+
+class OnlyMul(ReferenceBackend):
+    """Has a kernel for one op."""
+
+    def kernels(self) -> tuple[KernelTable, ...]:
+        table = KernelTable("toy")
+        table.add(reference_kernels()["mul"][0])
+        return (table,)
 
 
 def make(root: Path, op: str, case: str) -> Path:

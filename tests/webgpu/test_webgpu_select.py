@@ -87,6 +87,27 @@ def test_a_row_without_a_token_is_refused(webgpu: Backend, name: str) -> None:
     assert assert_refused(webgpu, "sample", inputs).argument == name
 
 
+@pytest.mark.parametrize("settings", [{}, {"top_p": 0.9}, {"top_k": 5, "min_p": 0.1}])
+@pytest.mark.parametrize("value", [1e35, -1e35])
+def test_a_largest_logit_that_overflows_is_refused(webgpu: Backend, value: float, settings: dict[str, float]) -> None:
+    inputs = without_shaping(sampling(temperature=1e-4, **settings))
+    if value > 0:
+        inputs["logits"][BAD_ROW, BAD_TOKEN] = value
+        assert_refused(webgpu, "sample", inputs)
+        inputs["logits"][BAD_ROW, BAD_TOKEN] = -value
+    else:
+        inputs["logits"][BAD_ROW] = value
+        assert_refused(webgpu, "sample", inputs)
+        inputs["logits"][BAD_ROW, BAD_TOKEN] = 1
+    assert_same(webgpu, "sample", inputs)
+
+
+def test_a_bias_that_overflows_is_refused_at_temperature_0_too(webgpu: Backend) -> None:
+    inputs = sampling(temperature=0.0)
+    inputs["logits"][BAD_ROW, BAD_TOKEN] = inputs["bias"][BAD_ROW, BAD_TOKEN] = 3e38
+    assert assert_refused(webgpu, "sample", inputs).argument == "logits"
+
+
 @pytest.mark.parametrize("length", [50, 300])  # ranked at once, and in parts
 @pytest.mark.parametrize("op", ["argmax", "top_k", "top_k_mask_logits"])
 def test_a_nan_is_refused_and_the_next_call_is_not(webgpu: Backend, op: str, length: int) -> None:

@@ -22,11 +22,8 @@ IN_TREE = {  # each a class, or a function that gives a backend
     "webgpu": "samebits.backends.webgpu:webgpu",
     "null": "samebits.backends.null:NullBackend",
 }
-NEED_EXTRAS = (
-    "cuda",
-    "rocm",
-    "webgpu",
-)  # present where torch or wgpu is, so no page that is checked in may depend on them
+ON_GPU = ("cuda", "rocm", "webgpu")
+NEED_EXTRAS = ON_GPU  # present where torch or wgpu is, so no page that is checked in may depend on them
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from samebits.backends.discovery import ON_GPU
 from samebits.bench.llama_bench import LlamaBench
+from samebits.bench.ours import Settings
 from samebits.bench.results import Row, Side
 from samebits.core.errors import Unavailable, UnknownName
 from samebits.models.checkpoint import FileCheckpoint
@@ -99,18 +101,24 @@ class WorkerPeer:
         self.close()
 
 
-def open_peer(name: str, python: str | None, checkpoint: FileCheckpoint, threads: int) -> Peer:
-    """The peer with the model loaded, from the interpreter given, this one, or for llama.cpp a llama-bench on PATH."""
+def open_peer(name: str, python: str | None, checkpoint: FileCheckpoint, settings: Settings) -> Peer:
+    """Open the peer with the model loaded, in the given interpreter, in this one, or for llama.cpp as the llama-bench
+    on PATH.
+
+    The peer gets our threads, and computes on a GPU if our backend does, else on the CPU alone. Raise Unavailable if
+    the peer is not installed or cannot load the model there; llama-bench says so only in its first measurement.
+    """
     if name not in PACKAGES:
         raise UnknownName("peer", name, list(PACKAGES))
     module, package = PACKAGES[name]
+    on_gpu = settings.backend in ON_GPU
     if python is None and find_spec(package) is None:
         tool = shutil.which("llama-bench") if name == "llama.cpp" else None
         if tool is None:
             raise Unavailable(
                 f"{name}: {package} is not installed here; name an interpreter that has it, --peer-python"
             )
-        return LlamaBench(tool, checkpoint.path, threads)
+        return LlamaBench(tool, checkpoint.path, settings.threads, on_gpu)
     shape = {**asdict(checkpoint.config), "architecture": checkpoint.architecture.hf[0]}
-    load = {"path": str(checkpoint.path), "threads": threads, "shape": shape}
+    load = {"path": str(checkpoint.path), "threads": settings.threads, "shape": shape, "on_gpu": on_gpu}
     return WorkerPeer(name, [python or sys.executable, str(WORKER), module], load)

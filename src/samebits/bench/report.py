@@ -84,7 +84,7 @@ def head_lines(run: ModelRun) -> list[str]:
 
 def peer_line(name: str, facts: Mapping[str, Any]) -> str:
     """A peer's version and what matters of how it was built; JSON has the rest."""
-    parts = [facts["version"]]
+    parts = [facts["version"], *([facts["device"]] if facts.get("device") else [])]
     if "amx" in facts:
         parts.append("AMX on" if facts["amx"] else "AMX off")
     if "weights" in facts:

@@ -20,7 +20,8 @@ def _once(side: Side, row: Row, setting: str) -> float:
 
 
 def fastest_setting(side: Side, row: Row) -> str:
-    """The setting that does the row soonest, each tried once, and the side warm in it. Unavailable where none works."""
+    """Return the setting that does the row soonest, each tried once and none cold; the side is warm in it then. Raise
+    Unavailable if none works."""
     brief = row
     if row.kind != "prefill":
         prompt_lens = tuple(-(-n // BRIEF_SHARE) for n in row.prompt_lens)
@@ -29,6 +30,8 @@ def fastest_setting(side: Side, row: Row) -> str:
     reasons = []
     for setting in side.settings:
         try:
+            if not taken and len(side.settings) > 1:
+                _once(side, brief, setting)  # weights come from the disk and threads start: not this setting's fault
             taken[setting] = _once(side, brief, setting)
         except Unavailable as error:
             reasons.append(str(error))

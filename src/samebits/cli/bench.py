@@ -94,7 +94,7 @@ def model(
     settings = Settings(model, where, threads or usable_threads(), numerics, k_format, v_format)
 
     def open_peers(checkpoint: FileCheckpoint) -> Iterable[Peer]:
-        return map(partial(open_peer, python=peer_python, checkpoint=checkpoint, threads=settings.threads), against)
+        return map(partial(open_peer, python=peer_python, checkpoint=checkpoint, settings=settings), against)
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     quiet = not console.is_terminal

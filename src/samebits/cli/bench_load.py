@@ -146,7 +146,7 @@ def serve(
     content: dict[str, Any] = {"workload": title, "environment": environment(serving.found)}
     content["policies"] = {o.name: figures(o) for o in outcomes}
     if against:
-        with closing(open_peer("llama.cpp", peer_python, serving.checkpoint, settings.threads)) as peer:
+        with closing(open_peer("llama.cpp", peer_python, serving.checkpoint, settings)) as peer:
             result = measure_row(serve_row(coming), serving, [peer], repeats)
             print_ratio(console, result, peer_line(peer.name, peer.facts))
             content["against"] = result.as_json()

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from samebits.backends.discovery import get
 from samebits.cli import flags
+from samebits.cli.backend_option import BackendUnderTest, backend_under_test
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput, Unsupported
 from samebits.ops import OPS
@@ -101,9 +102,7 @@ def make(
 @app.add("check")
 def check(
     directory: Path = flags.Argument(..., metavar="DIR", help="A folder of OP/CASE folders, or one of those."),
-    backend: str = flags.Option(
-        "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
-    ),
+    backend: BackendUnderTest = None,
     op: str = flags.Option(None, "--op", help="Use only the cases of this op."),
     tier: str = flags.Option(
         "portable",
@@ -116,11 +115,11 @@ def check(
 ) -> None:
     """Run stored inputs on a backend and compare the results with the stored outputs.
 
-    Exit status: 0 if nothing differs, 1 if something does, 2 for artifacts that cannot be used or a mistake in the
-    call.
+    Exit status: 0 if nothing differs, 1 if something does or nothing could be compared, 2 for artifacts that cannot be
+    used or a mistake in the call.
     """
     console = console_for("golden check", as_json, output=output)
-    found, numerics = get(backend), parse_tier(tier)
+    found, numerics = backend_under_test(backend), parse_tier(tier)
     folders = find_artifacts(directory)
     if op:
         name = OPS[op].name
@@ -139,6 +138,9 @@ def check(
     lines = [(v.status, v.reason if v.status == "broken" else f"{v.op}/{v.case}: {v.reason}") for v in verdicts]
     print_lines(console, [line for line in lines if line[0] != "pass"])
     console.print(", ".join(f"{counts[s]} {s}" for s in statuses), highlight=False)
+    is_compared = bool(counts["pass"] or counts["fail"])
+    if not is_compared:
+        console.print(f"[red]nothing was compared[/]: {found.name} runs none of these artifacts", highlight=False)
     facts = {"artifact_version": ARTIFACT_VERSION, "environment": environment(found), "tier": numerics.label}
     emit({**facts, "results": [v.as_json() for v in verdicts]}, as_json, output)
-    sys.exit(2 if counts["broken"] else 1 if counts["fail"] else 0)
+    sys.exit(2 if counts["broken"] else 1 if counts["fail"] or not is_compared else 0)

@@ -57,6 +57,11 @@ class ReasoningSplitter:
         self._state = "inside" if is_open else "before"
         self._at_start = True  # of what the state takes: blanks are left out there
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether the next character belongs to the reasoning or its closing mark."""
+        return self._state == "inside"
+
     def push(self, text: str) -> list[Span]:
         self._held += text
         spans: list[Span] = []

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from samebits.core.errors import SamebitsError
 from samebits.core.shapes import TensorSpec
 from samebits.graph.ir import Graph, Node, Value
+from samebits.graph.uses import is_read_twice
 
 Infer = Callable[[Node], tuple[TensorSpec, ...]]
 
@@ -56,7 +57,7 @@ def _write(graph: Graph, node: Node, overwritten: dict[str, str], where: str) ->
     for old, new in node.writes:
         if graph.kinds.get(old.name) == "weight":
             raise BadGraph(f"{where}: writes the weight %{old.name}")
-        if sum(v.name == old.name for v in node.inputs.values()) > 1:
+        if is_read_twice(node, old):
             raise BadGraph(f"{where}: reads %{old.name} by a second name while it writes it")
         if old.spec != new.spec:
             raise BadGraph(f"{where}: writes {new.spec} into %{old.name}, which is {old.spec}")

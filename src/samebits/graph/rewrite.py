@@ -2,7 +2,7 @@
 
 The new nodes stand where the anchor stood. A rewrite is refused, whatever the rule, where it would
   change the spec of a value, or read a value before it is there,
-  read a value after its memory was overwritten, or overwrite one that is still read,
+  read a value after its memory was overwritten, or overwrite one that is still read, by the same node even,
   write into an input of the graph that was not written before, or stop writing one that was.
 """
 
@@ -14,7 +14,7 @@ from functools import cached_property
 
 from samebits.graph.ir import Graph, GraphBuilder, Node, Value
 from samebits.graph.patterns import GraphView, Match, Pattern
-from samebits.graph.uses import next_number, overwritten_at, state_values
+from samebits.graph.uses import is_read_twice, next_number, overwritten_at, state_values
 
 Build = Callable[[GraphBuilder, Match], tuple[Value, ...] | None]
 MAX_SWEEPS = 100
@@ -144,7 +144,7 @@ class _Sweep:
         kept = [(old, v) for old, v in zip(match.outputs, values, strict=True) if v.name not in new]
         if any(self._overwriter(v.name, inside) != NEVER or old.name in self._overwritten for old, v in kept):
             return False  # two values become one: safe only while nobody writes over either
-        return self._writes_are_legal(match, builder, new)
+        return _writes_last(builder.nodes, values) and self._writes_are_legal(match, builder, new)
 
     def _overwriter(self, name: str, inside: set[int]) -> int:
         """Where a node outside the match writes over the value."""
@@ -182,3 +182,16 @@ class _Sweep:
             if old.name in self._overwritten:
                 self._overwritten[new_value.name] = self._overwritten[old.name]
             self._current[old.name] = new_value
+
+
+def _writes_last(nodes: Sequence[Node], results: Sequence[Value]) -> bool:
+    """Return whether no node reads by a second name what it writes over, and nothing is used after it was written over:
+    neither by a later node, nor as a result."""
+    overwritten = set[str]()
+    for node in nodes:
+        if any(v.name in overwritten for v in node.inputs.values()) or any(
+            is_read_twice(node, v) for v, _ in node.writes
+        ):
+            return False
+        overwritten.update(old.name for old, _ in node.writes)
+    return not any(v.name in overwritten for v in results)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from samebits.graph.ir import Graph
+from samebits.graph.ir import Graph, Node, Value
 
 
 def overwritten_at(graph: Graph) -> dict[str, int]:
     """Value name -> number of the node that writes another value into its memory."""
     return {old.name: i for i, node in enumerate(graph.nodes) for old, _ in node.writes}
+
+
+def is_read_twice(node: Node, value: Value) -> bool:
+    """Return whether two inputs of the node are this value: then the node may not write over it."""
+    return sum(v.name == value.name for v in node.inputs.values()) > 1
 
 
 def memory_roots(graph: Graph) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from samebits.ops.equivalents import Equivalent, Results
+from samebits.ops.equivalents import Equivalent, Results, kept_rows, spread_rows
 from samebits.ops.expert_cases import laid_out
 from samebits.ops.record import Op
 
@@ -58,14 +58,15 @@ def expert_equivalents(op: Op, inputs: dict[str, Any]) -> Iterator[Equivalent]:
     if not count:
         return
     yield from _other_rows(inputs, count, pairs_of)
-    first, num_experts = np.zeros(1, np.int64), len(inputs["seg_indptr"]) - 1
-    mine, others = pairs_of(inputs, first), (np.arange(count) + 1) % count
-    others[0] = 0
+    kept, num_experts = kept_rows(count), len(inputs["seg_indptr"]) - 1
+    mine, others = pairs_of(inputs, kept), (np.arange(count) + 1) % count
+    others[kept] = kept
+    named = f"all rows but {', '.join(map(str, kept))} replaced"
     for detail, chosen in (
-        ("all rows but the first replaced, with other choices", (choices(inputs)[others] + 1) % num_experts),
-        ("all rows but the first replaced, with its choices", np.repeat(choices(inputs)[:1], count, axis=0)),
+        (f"{named}, with other choices", (choices(inputs)[others] + 1) % num_experts),
+        (f"{named}, with the first row's choices", np.repeat(choices(inputs)[:1], count, axis=0)),
     ):
-        chosen[0] = choices(inputs)[0]
+        chosen[kept] = choices(inputs)[kept]
         call = of_rows(inputs, others, chosen)
         yield _same_rows("neighbours", detail, call, mine)
     bounds = zip(inputs["seg_indptr"][:-1], inputs["seg_indptr"][1:], strict=True)
@@ -83,14 +84,15 @@ def combine_equivalents(op: Op, inputs: dict[str, Any]) -> Iterator[Equivalent]:
     if not count:
         return
     yield from _other_rows(inputs, count, lambda inputs, rows: rows)
-    others = (np.arange(count) + 1) % count
-    others[0] = 0
-    yield _same_rows("neighbours", "all tokens but the first replaced", of_rows(inputs, others), np.zeros(1, np.int64))
+    kept, others = kept_rows(count), (np.arange(count) + 1) % count
+    others[kept] = kept
+    detail = f"all tokens but {', '.join(map(str, kept))} replaced"
+    yield _same_rows("neighbours", detail, of_rows(inputs, others), kept)
 
 
 def _other_rows(inputs: dict[str, Any], count: int, results_of: Any) -> Iterator[Equivalent]:
     """Calls on other numbers of rows and in another order; results_of(inputs, rows) are the rows of their results."""
-    chosen = [("batch-size", f"{size} rows instead of {count}", np.arange(size) % count) for size in SIZES]
+    chosen = [("batch-size", f"{size} rows instead of {count}", spread_rows(size, count)) for size in SIZES]
     chosen += [("batch-size", f"row {row} alone", np.array([row])) for row in (1, count - 1) if 0 < row < count]
     for check, detail, rows in (*chosen, ("order", "rows reversed", np.arange(count)[::-1])):
         call, wanted = of_rows(inputs, rows), results_of(inputs, rows)

@@ -47,8 +47,9 @@ def filtered(x: np.ndarray, top_k: int, top_p: np.float32, min_p: np.float32) ->
     if top_p < F(1):
         mass = np.rint(weight * MASS_ONE).astype(np.int64)[order]
         before = np.cumsum(mass) - mass
-        # before < top_p * total, in integers
-        inside = before * TOP_P_ONE < int(np.rint(top_p * F(TOP_P_ONE))) * int(mass.sum())
+        # before * 2^16 < share * total; Python's integers, since from 2^19 equal tokens on it does not fit int64
+        limit = -(-int(np.rint(top_p * F(TOP_P_ONE))) * int(mass.sum()) // TOP_P_ONE)
+        inside = before < limit
         inside[0] = True
         keep[order[~inside]] = False
     keep &= weight >= min_p
@@ -66,7 +67,27 @@ PENALTIES = ("counts", "repetition", "presence", "frequency")
 ROW = "B"
 
 
+def shaped(logits: np.ndarray, bias: np.ndarray | None, **penalties: np.ndarray | None) -> np.ndarray:
+    """Logits [B, V] after bias and penalties, settled after each. `penalties` are all of PENALTIES, or all None."""
+    x = logits if bias is None else settle(logits + bias)
+    rows = {name: array for name, array in penalties.items() if array is not None}
+    counts = rows.pop("counts", None)
+    return x if counts is None else penalized(x, counts, **{name: row[:, None] for name, row in rows.items()})
+
+
+# Infinity minus infinity is NaN, which has no rank. The largest logit tells: what lies below may become -Inf.
+OVERFLOW_WORDS = (
+    "a row whose largest logit, after bias, penalties and temperature, is infinite",
+    "a largest logit within float32's range",
+)
+
+
 def _check(logits: np.ndarray, **rows: Any) -> None:
+    with np.errstate(over="ignore"):
+        _check_rows(logits, **rows)
+
+
+def _check_rows(logits: np.ndarray, **rows: Any) -> None:
     check_no_nan("sample", "logits", logits)
     if logits.shape[1] == 0 or (logits == np.inf).any() or (logits.max(axis=1, initial=NEG_INF) == NEG_INF).any():
         raise BadInput("sample", "logits", "a row that is empty, all -Inf or holds +Inf", "a finite logit in every row")
@@ -97,9 +118,13 @@ def _check(logits: np.ndarray, **rows: Any) -> None:
             raise BadInput(
                 "sample", name, values[~((values >= low) & (values <= high))][:1].tolist(), f"{low} .. {high}"
             )
-    small = (rows["temperature"] > 0) & (rows["temperature"] < 1e-4)
+    temperature = rows["temperature"]
+    small = (temperature > 0) & (temperature < 1e-4)
     if small.any():
-        raise BadInput("sample", "temperature", rows["temperature"][small][:1].tolist(), "0, or 0.0001 and more")
+        raise BadInput("sample", "temperature", temperature[small][:1].tolist(), "0, or 0.0001 and more")
+    top = shaped(logits, bias, **{name: rows[name] for name in PENALTIES}).max(axis=1, initial=NEG_INF)
+    if not np.isfinite(top * recip(np.where(temperature > 0, temperature, F(1)))).all():
+        raise BadInput("sample", "logits", *OVERFLOW_WORDS)
 
 
 def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
@@ -109,9 +134,9 @@ def _inputs(op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     num_rows, num_tokens = case.dims["B"], case.dims["V"]
     inputs["seed"] = stream.child("seed").integers(0, 2**31 - 1, (num_rows, 2)).astype(np.uint32)
     inputs["position"] = np.arange(num_rows, dtype=np.int32)
-    settings = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "min_p": 0.0, **case.extra}
-    for name, value in settings.items():
-        inputs[name] = np.full(num_rows, value, np.int32 if name == "top_k" else np.float32)
+    settings = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    for name, usual in settings.items():
+        inputs[name] = np.full(num_rows, case.extra.get(name, usual), np.int32 if name == "top_k" else np.float32)
     if "counts" in case.given:
         inputs["counts"] = stream.child("counts").integers(0, 3, (num_rows, num_tokens))
         inputs.update(
@@ -154,6 +179,8 @@ def _sizes(b: int, v: int) -> dict[str, int]:
         Case("all-filters", _sizes(4, 100), extra={"top_k": 20, "top_p": 0.9, "min_p": 0.05}),
         Case("penalties", _sizes(4, 100), given=("bias", *PENALTIES)),
         Case("smollm2-vocabulary", _sizes(3, 49152), extra={"top_k": 40, "top_p": 0.95}),
+        # top-p keeps more than 2^19 masses of 2^28, which times 2^16 do not fit int64
+        Case("many-equals", _sizes(2, 700_000), extra={"top_p": 0.75, "values": "equal"}, full=True),
         Case("no-rows", _sizes(0, 10)),
     ],
     invariant_axes=("B",),
@@ -178,9 +205,7 @@ def sample(
     frequency: np.ndarray | None = None,
 ) -> np.ndarray:
     """argmax(filtered logits + Gumbel noise), row by row."""
-    x = logits if bias is None else settle(logits + bias)
-    if counts is not None and repetition is not None and presence is not None and frequency is not None:
-        x = penalized(x, counts, repetition[:, None], presence[:, None], frequency[:, None])
+    x = shaped(logits, bias, counts=counts, repetition=repetition, presence=presence, frequency=frequency)
     tokens = np.zeros(len(x), np.int32)
     for b, row in enumerate(x):
         if temperature[b] == 0:

@@ -19,6 +19,7 @@ from samebits.server.model import ServedModel
 from samebits.server.relay.answerer import Answerer
 from samebits.server.relay.ask import Ask, WrongEdition
 from samebits.server.relay.model import About, edition_id, plan_id
+from samebits.server.relay.wire import error_row
 
 
 class Replica:
@@ -48,11 +49,22 @@ class Replica:
         """Returns when the request has ended; its pieces go where the ask says."""
         await self._answerer.answer(ask)
 
-    async def embed(self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None) -> np.ndarray:
-        self._check_plan(plan)
+    async def embed(
+        self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None
+    ) -> np.ndarray | list[Any]:
+        """Return a text's vector, or the row of a refusal: raised through Ray it would pass for a lost replica.
+
+        Raise only if the engine has died, which is a lost replica.
+        """
         engine = self._served.engine
         deadline = None if seconds_left is None else engine.clock() + seconds_left
-        return await engine.embed(tokens, pooling, deadline=deadline)
+        try:
+            self._check_plan(plan)
+            return await engine.embed(tokens, pooling, deadline=deadline)
+        except SamebitsError as error:
+            if not engine.is_alive:
+                raise
+            return error_row(error)
 
     async def about(self, plan: str) -> About:
         self._check_plan(plan)

@@ -15,6 +15,7 @@ from ray.serve.handle import DeploymentHandle
 from samebits.core.errors import BadInput
 from samebits.server.relay.ask import Ask, Full, Lost
 from samebits.server.relay.model import About
+from samebits.server.relay.wire import error_of
 
 STATE_SECONDS = 2.0  # for replicas to say how they are
 PAUSE_SECONDS = 0.2
@@ -44,7 +45,10 @@ class RayReplicas:
         await self._call(self._handle.answer.remote(ask))
 
     async def embed(self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None) -> np.ndarray:
-        return np.asarray(await self._call(self._handle.embed.remote(tokens, pooling, plan, seconds_left)))
+        found = await self._call(self._handle.embed.remote(tokens, pooling, plan, seconds_left))
+        if isinstance(found, list):
+            raise error_of(found)
+        return np.asarray(found)
 
     async def states(self) -> list[dict[str, Any]]:
         return await self._each("state")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,14 +16,15 @@ from samebits.core.tiers import Tier
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
 from samebits.ops.record import Case
-from samebits.verify.harness import PATTERNS, execute, raw_bytes
-from samebits.verify.locate import axis_labels, first_difference, with_nan_of
+from samebits.verify.harness import PATTERNS, execute, raw_bytes, same_bytes
+from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding, Result, Task, is_drawn, one_line
+from samebits.verify.refusals import Comparisons, crash
+from samebits.verify.teams import team_sizes
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 from samebits.verify.verdicts import verdicts
 
-THREADS = (1, 2, 3)
-DRAWN_WAYS = 2
+DRAWN_TEAMS, DRAWN_WAYS = 1, 2
 Way = TypeVar("Way")
 
 
@@ -31,8 +33,8 @@ def verify_case(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) ->
     inputs = make_inputs(op, case, task.seed)
     dice = Random(f"{task.seed}/{case.id}") if is_drawn(case.id) else None
 
-    def find(tier: Tier, not_compared: list[str]) -> Iterator[Finding]:
-        return Examination(backend, op, inputs, tier, not_compared, dice).findings()
+    def find(tier: Tier, compared: Comparisons) -> Iterator[Finding]:
+        return Examination(backend, op, inputs, tier, compared, dice).findings()
 
     return verdicts(backend, caps, op, inputs, task, find)
 
@@ -49,11 +51,11 @@ class Examination:
         op: Op,
         inputs: dict[str, Any],
         tier: Tier,
-        not_compared: list[str],
+        compared: Comparisons,
         dice: Random | None = None,
     ) -> None:
         bound = bind(op, **inputs)
-        self._not_compared, self._dice = not_compared, dice
+        self._compared, self._dice = compared, dice
         self._backend, self._op, self._tier, self._attrs = backend, op, tier, bound.attrs
         self._inputs = {**bound.tensors, **bound.attrs}
         self._usual = usual_sizes(bound)
@@ -67,20 +69,25 @@ class Examination:
             yield Finding("error", f"the definition: {one_line(error)}")
             return
         try:
-            self._backend.set_threads(THREADS[0])  # the case before may have left another number
+            self._backend.set_threads(1)  # the case before may have left another number
             first = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[0])
             second = execute(self._backend, self._op, self._inputs, self._tier, PATTERNS[1])
         except Exception as error:  # any exception of a backend under test is its failure, with its text
-            yield Finding("error", one_line(error))
+            yield crash(error)
             return
+        self._compared.made("guard", "input", "unwritten", "nan", "values")
         yield from dict.fromkeys([*first.findings, *second.findings])
         unwritten = self._unwritten(first.results, second.results)
         if unwritten:
             yield unwritten
             return
-        broken = list(self._values(first.results, want)) or list(self._other_sizes(want))
+        broken = list(self._values(first.results, want))
+        if not broken and not all(map(same_bytes, first.results, second.results)):
+            broken = [Finding(f.check, f"again: {f.where}") for f in self._values(second.results, want)]
+        broken = broken or list(self._values_elsewhere(want))
         yield from broken
         if self._tier >= Tier.INVARIANT and not broken:
+            self._compared.made("run-to-run")
             moved = list(self._same("run-to-run", "again", second.results, first.results))
             yield from moved
             if not moved:
@@ -141,41 +148,57 @@ class Examination:
             return way.expect(want), self._usual
         return way.expect(want), way.expect(tuple(map(np.asarray, self._usual)))
 
-    def _other_sizes(self, want: tuple[HostTensor, ...]) -> Iterator[Finding]:
-        """Values at other batch sizes, for a kernel that promises no bits; others are compared by bits there."""
+    def _values_elsewhere(self, want: tuple[HostTensor, ...]) -> Iterator[Finding]:
+        """Values on other threads and in equivalent calls, for a kernel that promises no bits.
+
+        A kernel that promises bits is compared by its bits there, in `_other_ways`.
+        """
         if self._tier >= Tier.INVARIANT:
             return
-        ways = self._op.equivalents or row_equivalents
-        for way in ways(self._op, self._inputs):
-            if way.check == "batch-size":
-                try:
-                    found = list(self._values(way.compute(self._run), *self._arranged(way, want)))
-                except Unsupported as error:
-                    self._not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
-                    found = []
-                except Exception as error:  # as above
-                    found = [Finding("error", one_line(error))]
-                if found:
-                    yield Finding(found[0].check, f"{way.detail}: {found[0].where}")
-                    return
+        ways = tuple((self._op.equivalents or row_equivalents)(self._op, self._inputs))
+        sizes = tuple(way for way in ways if way.check == "batch-size")
+        others = tuple(way for way in ways if way.check != "batch-size")
+        for way in chain(self._on_threads(), sizes, self._some(others, DRAWN_WAYS)):
+            try:
+                found = list(self._values(way.compute(self._run), *self._arranged(way, want)))
+            except Unsupported as error:
+                self._compared.refuse(f"{way.check}, {way.detail}", error)
+                continue
+            except Exception as error:  # as above
+                found = [crash(error)]
+            if found:
+                yield Finding(found[0].check, f"{way.detail}: {found[0].where}")
+                break
+        self._backend.set_threads(1)
+        yield from dict.fromkeys(self._strays)
+
+    def _on_threads(self) -> Iterator[Equivalent]:
+        """The call itself on other numbers of threads, of which each is set when it is reached."""
+        for count in self._some(team_sizes(), DRAWN_TEAMS):
+            self._backend.set_threads(count)
+            yield Equivalent("threads", f"{count} threads", lambda execute: execute(self._inputs))
+        self._backend.set_threads(1)
 
     def _same(
-        self, check: str, detail: str, got: tuple[HostTensor, ...], want: tuple[HostTensor, ...]
+        self,
+        check: str,
+        detail: str,
+        got: tuple[HostTensor, ...],
+        want: tuple[HostTensor, ...],
+        untouched: tuple[np.ndarray | None, ...] = (),
     ) -> Iterator[Finding]:
+        """Yield the first bit that differs. `untouched` are the rows of each result that must keep every byte."""
         for i, (a, b) in enumerate(zip(got, want, strict=True)):
-            shown = a if self._op.results[i].alias_of else with_nan_of(a, b)  # a cache keeps every byte
-            where = first_difference(shown, b, axis_labels(self._op, i, len(b.shape), self._attrs))
+            labels = axis_labels(self._op, i, len(b.shape), self._attrs)
+            where = first_difference(a, b, labels, untouched=untouched[i] if untouched else None)
             if where:
                 yield Finding(check, f"{self._op.results[i].name} ({detail}): {where}")
                 return
 
     def _other_ways(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
-        """Threads, and every equivalent call."""
-        for count in self._some(THREADS, 1):
-            way = Equivalent("threads", f"{count} threads", lambda execute: execute(self._inputs))
-            self._backend.set_threads(count)
+        """Teams of threads, and every equivalent call."""
+        for way in self._on_threads():
             yield from self._equivalent(way, first)
-        self._backend.set_threads(THREADS[0])
         seen: set[str] = set()
         ways = self._op.equivalents or row_equivalents
         for way in self._some(tuple(ways(self._op, self._inputs)), DRAWN_WAYS):
@@ -194,6 +217,7 @@ class Examination:
     def _equivalent(self, way: Equivalent, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
         try:
             got = way.compute(self._run)
+            self._compared.made(way.check)
             if way.check == "batch-size":
                 for wrong in self._values(got, *self._arranged(way, first)):
                     yield Finding(wrong.check, f"{way.detail}: {wrong.where}")
@@ -202,16 +226,19 @@ class Examination:
                 again = way.compute(self._run)
                 yield next(self._same("run-to-run", f"{way.detail}, twice", again, got), finding)
         except Unsupported as error:  # lacking a layout breaks no promise about others
-            self._not_compared.append(f"{way.check}, {way.detail}: {one_line(error)}")
-        except Exception as error:  # as above: an equivalent call that raises has broken its promise
-            yield Finding(way.check, f"{way.detail}: {one_line(error)}")
+            self._compared.refuse(f"{way.check}, {way.detail}", error)
+        except Exception as error:  # as above: an equivalent call that raises fails at every tier
+            yield crash(error, f"{way.check}, {way.detail}: ")
 
     def _bits(self, first: tuple[HostTensor, ...], want: tuple[HostTensor, ...]) -> Iterator[Finding]:
         """Bits that differ from the reference's. Where the unfused ops differ from them too, the fusion is at fault.
 
         A fused op that has the reference's bits is right, whatever its parts do: their own cases blame them.
         """
-        other = list(self._same("bits", "reference", first, want))
+        self._compared.made("bits")
+        records = zip(self._op.active_results(self._inputs, self._attrs), want, strict=True)
+        untouched = tuple(untouched_rows(r, self._inputs.get(r.alias_of or ""), result) for r, result in records)
+        other = list(self._same("bits", "reference", first, want, untouched))
         yield from other
         if other and self._op.decompose is not None and self._is_float32():
             way = Equivalent("fusion", "unfused", lambda _: self._unfused())
@@ -220,15 +247,18 @@ class Examination:
     def _flushed(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
         """Bits that change when subnormals count as zero."""
         if self._backend.flushing_compiles and self._dice is not None:
-            self._not_compared.append("flush: kernels are compiled anew for it, so only cases with names are compared")
+            self._compared.refused.append("flush: kernels are compiled anew, so only cases with names are compared")
             return
-        self._backend.set_threads(THREADS[-1])  # the mode must reach every thread of a team
+        self._backend.set_threads(team_sizes()[-1])  # the mode must reach every thread of a team
         flushing = self._backend.flushing()
         if flushing is None:
-            self._not_compared.append("flush: this backend cannot be asked to flush subnormals")
+            self._compared.refused.append("flush: this backend cannot be asked to flush subnormals")
             return
-        with flushing:
-            yield from self._equivalent(Equivalent("flush", "flushed", lambda run: run(self._inputs)), first)
+        try:
+            with flushing:
+                yield from self._equivalent(Equivalent("flush", "flushed", lambda run: run(self._inputs)), first)
+        except Unsupported as error:  # this device gives no way to enter the mode
+            self._compared.refuse("flush", error)
 
     def _is_float32(self) -> bool:
         """Decompositions round 16-bit activations once more, so they are compared on float32 ones only."""

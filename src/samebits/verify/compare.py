@@ -15,7 +15,7 @@ from samebits.ops import Op, bind
 from samebits.ops.record import FLOATS
 from samebits.verify.artifacts import Artifact, find_artifacts, read_artifact
 from samebits.verify.harness import raw_bytes
-from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 
@@ -88,7 +88,9 @@ def difference(of: Artifact, name: str, got: HostTensor, wrong: np.ndarray | Non
     want = of.outputs[name]
     if isinstance(got, Packed) and isinstance(want, Packed) and got.scale != want.scale:
         return f"tensor scale {got.scale} instead of {want.scale}"
-    return first_difference(got, want, _labels(of.op, name, len(want.shape), of.attrs), wrong)
+    result = next(r for r in of.op.results if r.name == name)
+    untouched = untouched_rows(result, of.inputs.get(result.alias_of or ""), want)
+    return first_difference(got, want, _labels(of.op, name, len(want.shape), of.attrs), wrong, untouched)
 
 
 def beyond_tolerance(of: Artifact, name: str, got: HostTensor) -> str | None:
@@ -194,19 +196,19 @@ def _within_tolerance(a: Artifact, b: Artifact) -> str:
 
 
 def _same_choice(a: Artifact, b: Artifact) -> str:
-    """top_k: the same values; the indices of each side hold them, once each. Order among equals is free."""
+    """Return what breaks the rule of top_k: equal values in equal order, and indices that hold them, once each.
+
+    The definition ranks equal values by index. Artifacts of other software may rank them in another way.
+    """
     x = as_numbers(b.inputs["x"])
-    ranked = []
     for side in (a, b):
         values, indices = as_numbers(side.outputs["values"]), as_numbers(side.outputs["indices"]).astype(np.int64)
-        order = np.lexsort((indices, -values), axis=-1)
-        ranked.append(np.take_along_axis(values, order, axis=-1))
         chosen = np.sort(indices, axis=-1)
         outside = (indices < 0) | (indices >= x.shape[-1])
         held = np.take_along_axis(x, np.where(outside, 0, indices), axis=-1) if x.size else values
         if outside.any() or (np.diff(chosen, axis=-1) == 0).any() or not np.array_equal(held, values):
             return f"indices of {'A' if side is a else 'B'} do not hold its values: {_indices_differ(a, b)}"
-    if not np.array_equal(ranked[0], ranked[1]):
+    if not np.array_equal(as_numbers(a.outputs["values"]), as_numbers(b.outputs["values"])):
         return f"values: {difference(b, 'values', a.outputs['values'])}"
     return ""
 

@@ -13,6 +13,7 @@ from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.graphs import verify_graph
 from samebits.verify.input_sets import calls_of, many_rows
 from samebits.verify.model import GRAPH, RERUNS, SOAK, Finding, Result, Task
+from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings, shared_buffer_findings
 from samebits.verify.select import case_of
 from samebits.verify.soak import FULL_RUNS, QUICK_RUNS, soak_findings
@@ -39,9 +40,9 @@ def examine(backend: Backend, caps: Caps, task: Task) -> list[Result]:
 def _reruns(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> list[Result]:
     calls = calls_of(op, case, task.seed)
 
-    def find(tier: Tier, not_compared: list[str]) -> Iterator[Finding]:
-        yield from rerun_findings(backend, op, calls, tier, not_compared)
-        yield from shared_buffer_findings(backend, op, calls["first"], tier)
+    def find(tier: Tier, compared: Comparisons) -> Iterator[Finding]:
+        yield from rerun_findings(backend, op, calls, tier, compared)
+        yield from shared_buffer_findings(backend, op, calls["first"], tier, compared)
 
     return verdicts(backend, caps, op, calls["first"], task, find)
 
@@ -50,7 +51,7 @@ def _soak(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> list[
     inputs, num_runs = make_inputs(op, case, task.seed), FULL_RUNS if task.is_long else QUICK_RUNS
     inputs = many_rows(op, inputs) or inputs  # more than one tile, where the case allows it
 
-    def find(tier: Tier, not_compared: list[str]) -> Iterator[Finding]:
-        return soak_findings(backend, op, inputs, tier, num_runs)
+    def find(tier: Tier, compared: Comparisons) -> Iterator[Finding]:
+        return soak_findings(backend, op, inputs, tier, num_runs, compared)
 
     return verdicts(backend, caps, op, inputs, task, find)

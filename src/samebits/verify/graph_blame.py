@@ -6,14 +6,14 @@ from itertools import islice
 
 from samebits.backends.discovery import Found
 from samebits.backends.interface import Backend
-from samebits.core.errors import SamebitsError
 from samebits.core.tiers import Tier
 from samebits.debug.distance import tensor_diff
 from samebits.debug.labels import label_values
 from samebits.debug.stepper import Stepper
 from samebits.graph import Graph
 from samebits.verify.graph_run import GraphRun, Manner, Values, evaluated
-from samebits.verify.harness import same_bytes
+from samebits.verify.locate import same_bits
+from samebits.verify.model import one_line
 from samebits.verify.scenes import Tensors
 from samebits.verify.tolerance import is_far
 
@@ -23,8 +23,8 @@ def blame(backend: Backend, graph: Graph, tensors: Tensors, tier: Tier, manner: 
     steps = list(islice(evaluated(graph, tensors), last_step + 1))
     try:
         return _alone(backend, graph, tier, steps[-1]) or _among(backend, graph, tensors, tier, manner, steps)
-    except SamebitsError as error:  # the wrong result is reported, whether or not its cause is found
-        return f"; no node could be blamed: {error}"
+    except Exception as error:  # the wrong result is reported, whether or not its cause is found
+        return f"; no node could be blamed: {one_line(error)}"
 
 
 def _alone(backend: Backend, graph: Graph, tier: Tier, values: Values) -> str:
@@ -50,7 +50,7 @@ def _among(backend: Backend, graph: Graph, tensors: Tensors, tier: Tier, manner:
             got, _ = run.step(tensors.steps[number], tensors.dims[number])
             for i, value in enumerate(node.outputs):
                 want = values[value.name]
-                is_wrong = not same_bytes(got[i], want) if tier >= Tier.PORTABLE else is_far(got[i], want)
+                is_wrong = not same_bits(got[i], want) if tier >= Tier.PORTABLE else is_far(got[i], want)
                 if is_wrong:
                     label = labels[value.name].text
                     return f"; from {label} ({node.op.name}) on, in step {number + 1}, which is right alone"

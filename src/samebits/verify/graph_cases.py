@@ -15,11 +15,11 @@ from samebits.models.parts import ROPE_TABLE, ModelParts
 from samebits.models.parts.decoder import Decoder, Layer
 from samebits.models.parts.rope import Rope
 from samebits.verify.random_graphs import random_chains, random_graph, random_rows
-from samebits.verify.scenes import LIMITS, VOCAB
+from samebits.verify.scenes import LIMITS, VOCAB, Arrays, drawn_steps, script_steps
 from samebits.verify.stated_graphs import STATED
 
 HIDDEN, FFN, HEAD = 256, 256, 32  # a superblock of 256 is the widest
-NUM_ROWS, NUM_CHAINS, NUM_RANDOM, NUM_RANDOM_QUICK = 2, 4, 24, 6
+NUM_ROWS, NUM_CHAINS, NUM_CHAINS_QUICK, NUM_RANDOM, NUM_RANDOM_QUICK = 2, 32, 16, 48, 24
 
 
 @dataclass(frozen=True)
@@ -98,19 +98,29 @@ class GraphCase:
     """A graph by name; `make(seed)` builds it. Cases with `full` are left out of a quick run.
 
     is_fed  its step inputs are those of a model's step, which a device may take in one copy
+    script  the steps that a seed gives
     """
 
     id: str
     make: Callable[[int], Graph]
     full: bool = False
     is_fed: bool = False
+    script: Callable[[int], list[Arrays]] = script_steps
 
 
 GRAPH_CASES: tuple[GraphCase, ...] = (
     *(GraphCase(name, model.graph, is_fed=True) for name, model in MODELS.items()),
     *(GraphCase(name, make) for name, make in STATED.items()),
     *(GraphCase(f"rows-{number}", partial(random_rows, number)) for number in range(NUM_ROWS)),
-    *(GraphCase(f"chains-{number}", partial(random_chains, number)) for number in range(NUM_CHAINS)),
+    *(
+        GraphCase(
+            f"chains-{number}",
+            partial(random_chains, number),
+            full=number >= NUM_CHAINS_QUICK,
+            script=partial(drawn_steps, f"chains-{number}"),
+        )
+        for number in range(NUM_CHAINS)
+    ),
     *(
         GraphCase(f"random-{number}", partial(random_graph, number), full=number >= NUM_RANDOM_QUICK)
         for number in range(NUM_RANDOM)

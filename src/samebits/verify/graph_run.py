@@ -11,7 +11,7 @@ from samebits.backends.interface import Backend, Buffer, Executable, View
 from samebits.backends.one_op import Finished
 from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor, copy_tensor
-from samebits.core.shapes import Sym, TensorSpec, upper
+from samebits.core.shapes import TensorSpec, upper
 from samebits.core.tiers import Tier
 from samebits.engine.weights import Packer
 from samebits.graph import Graph, Node, Value
@@ -20,6 +20,7 @@ from samebits.ops import OPS, bind, evaluate
 from samebits.verify.harness import PATTERNS
 from samebits.verify.model import Finding, one_line
 from samebits.verify.program import Memory
+from samebits.verify.refusals import has_open_sizes, held_to_claims, never_refused
 from samebits.verify.scenes import Arrays, Tensors
 
 Results = list[HostTensor]
@@ -90,9 +91,10 @@ class GraphRun:
         self._open: Executable | None = None
         self.refusal = ""  # why sizes could not be left open
         try:
-            self._open = backend.compile(graph, tier)
+            with held_to_claims(backend, lambda: graph, tier):
+                self._open = backend.compile(graph, tier)
         except Unsupported as error:
-            if not any(isinstance(d, Sym) for v in graph.inputs for d in v.spec.shape):
+            if not has_open_sizes(graph):
                 raise
             self.refusal = one_line(error)
         self._constants = {v.name: self._upload(v, caches or {}) for v in graph.inputs if v.name in graph.kinds}
@@ -123,7 +125,9 @@ class GraphRun:
             return self._open
         key = tuple(sorted(dims.items()))
         if key not in self._fixed:
-            self._fixed[key] = self._backend.compile(fixed_graph(self._graph, dims), self._tier)
+            fixed = fixed_graph(self._graph, dims)
+            with held_to_claims(self._backend, lambda: fixed, self._tier):
+                self._fixed[key] = self._backend.compile(fixed, self._tier)
             self._bind_constants(self._fixed[key])
         return self._fixed[key]
 
@@ -133,8 +137,15 @@ class GraphRun:
         return {name: self._backend.copy_out(self._constants[name]) for name in names}
 
     def step(self, arrays: Arrays, dims: dict[str, int]) -> tuple[Results, list[Finding]]:
-        """One step: copies of the graph's outputs, and what the memory around them and the inputs showed."""
+        """Return copies of the graph's outputs after one step, and what the memory around outputs and inputs showed.
+
+        Raise Unsupported if a node has no kernel, and BrokenClaim for any other refusal.
+        """
         executable = self._at(dims)
+        with never_refused():
+            return self._step(executable, arrays, dims)
+
+    def _step(self, executable: Executable, arrays: Arrays, dims: dict[str, int]) -> tuple[Results, list[Finding]]:
         if not (self._manner.is_fed and executable.feed(arrays)):
             self._bind(executable, arrays, dims)
             executable.prepare(dims)

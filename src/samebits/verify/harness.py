@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from samebits.backends.interface import Backend, Buffer, View
-from samebits.backends.one_op import OneOp
+from samebits.backends.one_op import OneOp, one_node
 from samebits.core.format import FORMATS, BlockFormat, HostTensor, Packed, spec_bytes
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.ops import Bound, Op, bind
 from samebits.verify.model import Finding
+from samebits.verify.refusals import held_to_claims
 
 GUARD_ROWS = 3  # odd, so that the tensor inside often starts at an address that is not aligned for vector loads
 PATTERNS = (0xFF, 0xA5)  # as floats: NaN, and a small negative number
@@ -85,8 +86,15 @@ class Watched:
 
 
 def execute(backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier, pattern: int = PATTERNS[0]) -> Outcome:
-    """Runs one call. Unsupported and the backend's own errors pass through."""
+    """Run one call. Raise Unsupported if a kernel is missing and BrokenClaim if the backend refuses a call for which it
+    has one; other errors of the backend pass through."""
     bound = bind(op, **inputs)
+    with held_to_claims(backend, lambda: one_node(op, bound.specs, bound.attrs), tier):
+        return _executed(backend, bound, tier, pattern)
+
+
+def _executed(backend: Backend, bound: Bound, tier: Tier, pattern: int) -> Outcome:
+    op = bound.op
     call = OneOp(backend, op, bound.specs, bound.attrs, tier)
     # a tensor without axes has no rows to guard
     guarded = {name: x for name, x in bound.tensors.items() if x.ndim}

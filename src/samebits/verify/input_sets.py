@@ -182,7 +182,10 @@ def _with_rows(call: Inputs, axes: dict[str, int], rows: np.ndarray) -> Inputs:
 
 
 def fewer_rows(op: Op, call: Inputs) -> Inputs | None:
-    """The call's first rows, or its first sequences; None where it has no batch to cut."""
+    """Return the call's last rows, or its last sequence; None where it has no batch to cut.
+
+    The last ones, since a run that keeps the results of the run before has the right ones for the first rows.
+    """
     axes = _batch_axis(op, call)
     count = call[next(iter(axes))].shape[0] if axes else 0
     if count < 2:
@@ -190,13 +193,15 @@ def fewer_rows(op: Op, call: Inputs) -> Inputs | None:
     if call.get("custom_mask") is not None:  # laid out by sequence
         return None
     if call.get("kv_indices") is not None and "qo_indptr" in call and len(call["qo_indptr"]) > 2:
-        return _sequences(call, [0])
+        return _sequences(call, [len(call["qo_indptr"]) - 2])
+    num_rows = (count + 1) // 2
     if has_pairs(call):
-        return of_rows(call, np.arange((count + 1) // 2))
-    cut = _with_rows(call, axes, np.arange((count + 1) // 2))
-    for indptr in ("seg_indptr", "qo_indptr"):
-        if indptr in call:
-            cut[indptr] = np.minimum(call[indptr], (count + 1) // 2)
+        return of_rows(call, np.arange(count - num_rows, count))
+    if "qo_indptr" in call:  # a state or a contiguous cache holds what was before the first token of a sequence
+        return {**_with_rows(call, axes, np.arange(num_rows)), "qo_indptr": np.minimum(call["qo_indptr"], num_rows)}
+    cut = _with_rows(call, axes, np.arange(count - num_rows, count))
+    if "seg_indptr" in call:
+        cut["seg_indptr"] = np.maximum(call["seg_indptr"] - (count - num_rows), 0).astype(np.int32)
     return cut
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from samebits.core.format import HostTensor, Packed
 from samebits.ops import Op
+from samebits.ops.record import Result
 from samebits.verify.harness import raw_bytes
 
 AXIS_NAMES = {"T": "token", "Hq": "head", "H": "head", "Hkv": "head", "Dv": "element", "D": "element", "K": "element"}
@@ -31,36 +32,64 @@ def axis_labels(op: Op, result: int, rank: int, attrs: dict[str, Any]) -> list[s
     return [*labels[:-1], "element"] if texts[-1:] == ["H"] and "..." in record.dims else labels
 
 
-def with_nan_of(got: HostTensor, want: HostTensor) -> HostTensor:
-    """`got` with the patterns of `want` where both are NaN: no pattern of it is part of the definition."""
-    if isinstance(got, Packed) or isinstance(want, Packed) or got.shape != want.shape or want.dtype.kind not in "fV":
-        return got
-    both = np.isnan(got) & np.isnan(want)
-    return np.where(both, want, got) if both.any() else got
+def untouched_rows(result: Result, before: HostTensor | None, want: HostTensor) -> np.ndarray | None:
+    """Return a mask of the rows of memory, such as the cells of a cache, that the definition leaves as they were.
+
+    Such memory states no axes. Return None for every other result: each of its elements is computed.
+    """
+    if result.alias_of is None or result.dims or before is None:
+        return None
+    mask: np.ndarray = (raw_bytes(before) == raw_bytes(want)).all(axis=-1)
+    return mask
+
+
+def same_bits(got: HostTensor, want: HostTensor, untouched: np.ndarray | None = None) -> bool:
+    """Return whether all bits agree. NaNs of any pattern are equal, except in rows that a call must leave untouched."""
+    return first_difference(got, want, [], untouched=untouched) is None
+
+
+def _differing(got: HostTensor, want: HostTensor, untouched: np.ndarray | None) -> np.ndarray:
+    """bool [..., N]: elements, or blocks of a packed tensor, whose bits differ; see `same_bits`."""
+    a, b = raw_bytes(got), raw_bytes(want)
+    size = want.format.block_bytes if isinstance(want, Packed) else want.itemsize
+    if np.array_equal(a, b):
+        return np.zeros((*a.shape[:-1], a.shape[-1] // size), bool)
+    differ: np.ndarray = (a != b).reshape(*a.shape[:-1], -1, size).any(axis=-1)
+    if isinstance(got, Packed) or isinstance(want, Packed) or want.dtype.kind not in "fV":
+        return differ
+    both = (np.isnan(got) & np.isnan(want)).reshape(differ.shape)
+    return differ & ~(both if untouched is None else both & ~untouched[..., None])
 
 
 def first_difference(
-    got: HostTensor, want: HostTensor, labels: list[str], wrong: np.ndarray | None = None
+    got: HostTensor,
+    want: HostTensor,
+    labels: list[str],
+    wrong: np.ndarray | None = None,
+    untouched: np.ndarray | None = None,
 ) -> str | None:
-    """One line on the first element whose bits differ, None when all are equal; `wrong` marks the elements meant."""
-    a, b = raw_bytes(got), raw_bytes(want)
-    if a.shape != b.shape:
+    """Describe the first element whose bits differ in one line; None if all are equal as `same_bits` says.
+
+    wrong      marks the elements to look at; all by default
+    untouched  see `untouched_rows`
+    """
+    if raw_bytes(got).shape != raw_bytes(want).shape:
         return f"shape {list(got.shape)} instead of {list(want.shape)}"
     if isinstance(got, Packed) and isinstance(want, Packed) and got.scale != want.scale:
         return f"tensor scale {got.scale} instead of {want.scale}"
-    if np.array_equal(a, b):
+    units = _differing(got, want, untouched)
+    if not units.any():
         return None
-    size = want.format.block_bytes if isinstance(want, Packed) else want.itemsize
-    differ = (a != b).reshape(*a.shape[:-1], -1, size)
-    units = differ.any(axis=-1)  # elements, or blocks of a packed tensor
     if wrong is not None:
         units &= wrong.reshape(*units.shape, -1).any(axis=-1)
     index = tuple(np.argwhere(units)[0].tolist())
     if isinstance(want, Packed) or isinstance(got, Packed):
+        a, b = raw_bytes(got)[index[:-1]], raw_bytes(want)[index[:-1]]
         place = ", ".join(f"{label} {i}" for label, i in zip(labels, index[:-1], strict=False))
-        byte = index[-1] * size + int(np.argmax(differ[index]))
-        at = (*index[:-1], byte)
-        values = f"{a[at]:#04x} instead of {b[at]:#04x}"
+        size = a.size // units.shape[-1]
+        start = index[-1] * size
+        byte = start + int(np.argmax(a[start : start + size] != b[start : start + size]))
+        values = f"{a[byte]:#04x} instead of {b[byte]:#04x}"
         return f"{place}, block {index[-1]}, byte {byte}: {values} ({int(units.sum())} of {units.size} blocks differ)"
     place = ", ".join(f"{label} {i}" for label, i in zip(labels, index, strict=False))
     values = f"{_value(got, index)} instead of {_value(want, index)}"

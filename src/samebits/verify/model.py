@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 GRAPH = "graph"  # what graphs of several nodes are listed under, in place of an op
 RERUNS, SOAK = "reruns:", "soak:"  # before a case's name: its executable runs several times, or very often
-Status = Literal["pass", "fail", "unsupported"]
+Status = Literal["pass", "fail", "unsupported", "unfinished"]
 
 # Every check, in the order in which a failure is blamed: the first that fails names the defect.
 CHECKS = {
     "crash": "the worker process died",
     "timeout": "no answer within the time limit",
     "error": "the backend raised where it should compute",
+    "refused": "the backend refused a program although it has a kernel for every node",
     "guard": "memory before or after a buffer was written",
     "input": "an input that is not updated in place was changed",
     "unwritten": "a part of the output was never written",
@@ -75,7 +76,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Result:
-    """The verdict on one case at one tier. `reason` is one line; `findings` are all checks that failed."""
+    """The verdict on one case at one tier. `reason` is one line; `findings` are all checks that failed.
+
+    checks        the checks that were made at this tier, in the order of CHECKS
+    not_compared  comparisons that the backend does not support, with its reasons
+    """
 
     op: str
     case: str
@@ -86,7 +91,8 @@ class Result:
     kernel: str = ""
     seconds: float = 0.0
     replay: str = ""
-    not_compared: tuple[str, ...] = ()  # equivalents that the backend does not support, with its reason
+    checks: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

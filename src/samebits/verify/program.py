@@ -12,7 +12,7 @@ from samebits.core.format import HostTensor, Packed
 from samebits.core.shapes import TensorSpec
 from samebits.ops import Bound, Op
 from samebits.verify.harness import GUARD_ROWS, filled, same_bytes
-from samebits.verify.locate import axis_labels, first_difference
+from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding
 from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
@@ -84,7 +84,8 @@ def difference(
     """(a finding of `check` for values outside the op's tolerance of `want`, whether all bits agree)."""
     result = op.active_results(bound.tensors, bound.attrs)[index]
     labels = axis_labels(op, op.results.index(result), len(want.shape), bound.attrs)
-    where = first_difference(got, want, labels)
+    untouched = untouched_rows(result, bound.tensors.get(result.alias_of or ""), want)
+    where = first_difference(got, want, labels, untouched=untouched)
     if where is None:
         return None, True
     if got.shape == want.shape:

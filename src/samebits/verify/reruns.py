@@ -14,17 +14,19 @@ from itertools import combinations
 import numpy as np
 
 from samebits.backends.interface import Backend
-from samebits.backends.one_op import OneOp
+from samebits.backends.one_op import OneOp, one_node
 from samebits.core.errors import Unsupported
 from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
 from samebits.graph import InputKind
 from samebits.ops import Bound, Op, bind, evaluate
 from samebits.ops.evaluate import spec_of
-from samebits.verify.harness import PATTERNS, execute, same_bytes
+from samebits.verify.harness import PATTERNS, execute
 from samebits.verify.input_sets import Inputs, Signature, constant_names, fixed_specs, signature_of
-from samebits.verify.model import Finding, one_line
+from samebits.verify.locate import same_bits
+from samebits.verify.model import Finding
 from samebits.verify.program import Memory, difference, num_rows
+from samebits.verify.refusals import Comparisons, crash, held_to_claims, never_refused
 
 Results = tuple[HostTensor, ...]
 
@@ -73,13 +75,14 @@ class Call:
 
 
 def rerun_findings(
-    backend: Backend, op: Op, calls: Mapping[str, Inputs], tier: Tier, not_compared: list[str]
+    backend: Backend, op: Op, calls: Mapping[str, Inputs], tier: Tier, compared: Comparisons
 ) -> Iterator[Finding]:
-    """Findings of calls of one signature (`input_sets.calls_of`), made of one executable one after another.
+    """Yield findings of calls of one signature (`input_sets.calls_of`), made of one executable one after another.
 
-    "reruns" for values outside the op's tolerance, "run-to-run" for other bits than a fresh executable's; "guard",
-    "input" and "error" as everywhere. The first finding ends a manner. A wrong result that a fresh executable gives too
-    is left to the checks of single runs. What the backend does not support is added to `not_compared`.
+    Every run is compared with the definition, and its bits with those of a fresh executable. A difference is "reruns"
+    or "run-to-run" if a fresh executable gives another result, and "values" or "bits" if it gives the same wrong one;
+    "guard", "input", "error" and "refused" mean what they mean everywhere. The first finding ends a manner. What is
+    compared, and what the backend does not support, is added to `compared`.
     """
     bounds = [bind(op, **call) for call in calls.values()]
     signature = signature_of(op, bounds)
@@ -87,15 +90,28 @@ def rerun_findings(
     all_calls = [Call(backend, bound, name, dims, tier) for bound, name, dims in made]
     for manner in MANNERS:
         try:
-            yield from _compile(backend, op, all_calls, signature, manner, tier, not_compared).findings()
+            yield from _compile(backend, op, all_calls, signature, manner, tier, compared).findings()
         except Unsupported as error:
-            not_compared.append(f"reruns, {manner.text}: {one_line(error)}")
+            compared.refuse(f"reruns, {manner.text}", error)
         except Exception as error:  # any exception of a backend under test is its failure, with its text
-            yield Finding("error", f"{manner.text}: {one_line(error)}")
+            yield crash(error, f"{manner.text}: ")
+        else:
+            compared.made("guard", "input", "reruns", *(["run-to-run"] if tier >= Tier.INVARIANT else []))
 
 
-def shared_buffer_findings(backend: Backend, op: Op, call: Inputs, tier: Tier) -> Iterator[Finding]:
+def shared_buffer_findings(
+    backend: Backend, op: Op, call: Inputs, tier: Tier, compared: Comparisons
+) -> Iterator[Finding]:
     """Two inputs of one spec as views of one buffer must give what they give in buffers of their own."""
+    try:
+        yield from _shared_buffer(backend, op, call, tier)
+    except Unsupported as error:
+        compared.refuse("reruns, two inputs in one buffer", error)
+    except Exception as error:  # as above
+        yield crash(error, "two inputs in one buffer: ")
+
+
+def _shared_buffer(backend: Backend, op: Op, call: Inputs, tier: Tier) -> Iterator[Finding]:
     bound = bind(op, **call)
     plain = {n: t for n, t in bound.tensors.items() if isinstance(t, np.ndarray) and t.ndim and n not in op.writes}
     pairs = [(a, b) for a, b in combinations(plain, 2) if bound.specs[a] == bound.specs[b] and len(plain[a])]
@@ -103,17 +119,19 @@ def shared_buffer_findings(backend: Backend, op: Op, call: Inputs, tier: Tier) -
         return
     first, second = pairs[0]
     num_rows = len(plain[first])
-    together = OneOp(backend, op, bound.specs, bound.attrs, tier)
+    with held_to_claims(backend, lambda: one_node(op, bound.specs, bound.attrs), tier):
+        together = OneOp(backend, op, bound.specs, bound.attrs, tier)
     both = np.concatenate([plain[first], plain[second]])
     base = backend.alloc(spec_of(both))
     backend.copy_in(base, both)
     halves = {first: ("slice", 0, 0, num_rows), second: ("slice", 0, num_rows, 2 * num_rows)}
     together.bind({name: backend.view(base, half) for name, half in halves.items()})
     together.put({name: tensor for name, tensor in bound.tensors.items() if name not in halves})
-    together.run()
+    with never_refused():
+        together.run()
     fresh = execute(backend, op, {**bound.tensors, **bound.attrs}, tier).results
     for i, result in enumerate(op.active_results(bound.tensors, bound.attrs)):
-        if result.alias_of is None and not same_bytes(together.result(i), fresh[i]):
+        if result.alias_of is None and not same_bits(together.result(i), fresh[i]):
             yield Finding("reruns", f"{result.name}: {first} and {second} in one buffer give other values")
             return
 
@@ -125,7 +143,7 @@ def _compile(
     signature: Signature,
     manner: Manner,
     tier: Tier,
-    not_compared: list[str],
+    compared: Comparisons,
 ) -> Replay:
     """The op compiled for all calls; on a backend without open sizes, for those that are as large as the first."""
     kinds: dict[str, InputKind] = {}
@@ -134,15 +152,16 @@ def _compile(
         kinds |= dict.fromkeys((name for name in op.caches if name in calls[0].bound.tensors), "cache")
     attrs = calls[0].bound.attrs
     try:
-        return Replay(backend, op, OneOp(backend, op, signature.specs, attrs, tier, kinds), manner, calls, tier)
+        with held_to_claims(backend, lambda: one_node(op, signature.specs, attrs, kinds), tier):
+            return Replay(backend, op, OneOp(backend, op, signature.specs, attrs, tier, kinds), manner, calls, tier)
     except Unsupported as error:
         if not calls[0].dims:
             raise
-        reason = f"reruns, other sizes: {one_line(error)}"
-        not_compared += [reason] if reason not in not_compared else []
+        compared.refuse("reruns, other sizes", error)
     specs = fixed_specs(signature.specs, calls[0].dims)
     alike = [call for call in calls if call.dims == calls[0].dims]
-    return Replay(backend, op, OneOp(backend, op, specs, attrs, tier, kinds), manner, alike, tier)
+    with held_to_claims(backend, lambda: one_node(op, specs, attrs, kinds), tier):
+        return Replay(backend, op, OneOp(backend, op, specs, attrs, tier, kinds), manner, alike, tier)
 
 
 def order_of(num_calls: int) -> list[int]:
@@ -171,11 +190,10 @@ class Replay:
             place = f"{self._manner.text}, run {number + 1} ({call.name}{before})"
             before = f" after {call.name}"
             try:
-                found = list(self._run(call, number))
-            except Unsupported:
-                raise
+                with never_refused():
+                    found = list(self._run(call, number))
             except Exception as error:  # as above
-                found = [Finding("error", one_line(error))]
+                found = [crash(error)]
             if found:
                 yield from (Finding(f.check, f"{place}: {f.where}") for f in found)
                 return
@@ -236,9 +254,13 @@ class Replay:
 
     def _judge(self, call: Call, index: int, got: HostTensor) -> Iterator[Finding]:
         finding, is_same = difference(self._op, call.bound, index, got, call.want[index], "reruns")
-        if is_same or (finding is None and self._tier < Tier.INVARIANT) or same_bytes(call.fresh[index], got):
+        if is_same or (finding is None and self._tier < Tier.INVARIANT):
             return
-        if finding is None:
-            name = self._op.active_results(call.bound.tensors, call.bound.attrs)[index].name
-            finding = Finding("run-to-run", f"{name}: other bits than a fresh executable's")
-        yield finding
+        name = self._op.active_results(call.bound.tensors, call.bound.attrs)[index].name
+        is_fresh_too = same_bits(call.fresh[index], got)
+        if finding is not None:
+            yield Finding("values", finding.where) if is_fresh_too else finding
+        elif not is_fresh_too:
+            yield Finding("run-to-run", f"{name}: other bits than a fresh executable's")
+        elif self._tier >= Tier.PORTABLE:
+            yield Finding("bits", f"{name}: other bits than the definition's")

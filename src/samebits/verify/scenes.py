@@ -7,6 +7,7 @@ batch and the largest; two sequences share a page, and one takes pages that anot
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -39,6 +40,7 @@ SHARES = {"b": "a"}  # b goes on after a's first page
 SUCCEEDS = {"e": "c"}  # e gets c's pages; c has ended
 SLOT_OF = {"a": 2, "b": 0, "c": 3, "d": 1, "e": 3}
 ROW_ORDER = "row_order"  # an input: the numbers of a step's rows, from the last to the first
+NUM_DRAWN = 8
 POISON = 0xFF  # of cells that hold no token
 SLOTS_SUFFIX = ".slots"  # of states in slots: they hold numbers, since b goes on from one that nobody computed here
 
@@ -60,6 +62,17 @@ def script_steps(seed: int) -> list[Arrays]:
                 pages[name].append(free.pop(0))
         steps.append(_step(new, pages, lengths, Stream(f"scene/tokens{number}", seed)))
     return steps
+
+
+def drawn_steps(name: str, seed: int) -> list[Arrays]:
+    """Return steps of one sequence of 1 .. max_tokens tokens each, for graphs without caches: threads share out another
+    number of rows in each step but the last, which has as many as the one before."""
+    counts = Stream(f"scene/{name}/rows", seed).integers(1, LIMITS.max_tokens + 1, (NUM_DRAWN,)).tolist()
+    pages = {"a": list(range(-(-LIMITS.max_tokens // PAGE_SIZE)))}
+    return [
+        _step({"a": n}, pages, {"a": n}, Stream(f"scene/{name}/tokens{number}", seed))
+        for number, n in enumerate([*counts[:-1], counts[-2]])
+    ]
 
 
 def _step(new: dict[str, int], pages: dict[str, list[int]], lengths: dict[str, int], stream: Stream) -> Arrays:
@@ -88,11 +101,11 @@ def dims_of(arrays: Arrays) -> dict[str, int]:
 class Tensors:
     """Every input of a graph as a host tensor: weights drawn by name, caches of poison, a step's arrays."""
 
-    def __init__(self, graph: Graph, seed: int) -> None:
-        """graph: before any pass, so that joined weights are made of its own."""
+    def __init__(self, graph: Graph, seed: int, script: Callable[[int], list[Arrays]] = script_steps) -> None:
+        """graph: before any pass, so that joined weights are made of its own. script: the steps that a seed gives."""
         self._seed, self._specs = seed, {v.name: v.spec for v in graph.inputs}
         self._weights: dict[str, HostTensor] = {}
-        scripted = script_steps(seed)
+        scripted = script(seed)
         self.steps = [self._complete(graph, arrays, i) for i, arrays in enumerate(scripted)]
         self.dims = [dims_of(arrays) for arrays in scripted]
 

@@ -49,7 +49,7 @@ def tasks_for(
 ) -> list[Task]:
     """The tasks of a run; UnknownName or BadInput for a name, size or row that does not fit."""
     if op == GRAPH:
-        return graph_tasks(backend, tiers, case, seed)
+        return graph_tasks(backend, tiers, case, full, seed)
     ops = [OPS[op]] if op else list(OPS)
     if dims:
         if op is None or case is not None:
@@ -62,16 +62,17 @@ def tasks_for(
             raise BadInput("verify", "--case", case, "--op as well")
         found = find_case(ops[0], case)
         return [Task(backend, ops[0].name, prefix_of(case) + found.id, tiers, seed, is_long=full)]
-    graphs = graph_tasks(backend, tiers, None, seed) if op is None else []
+    graphs = graph_tasks(backend, tiers, None, full, seed) if op is None else []
     return [*graphs, *(task for o in ops for task in op_tasks(backend, tiers, o, full, seed))]
 
 
-def graph_tasks(backend: str, tiers: tuple[str, ...], case: str | None, seed: int) -> list[Task]:
-    """Graphs of several nodes, all or the one of that name."""
+def graph_tasks(backend: str, tiers: tuple[str, ...], case: str | None, full: bool, seed: int) -> list[Task]:
+    """Return tasks for graphs of several nodes: those of a quick or full run, or the one of that name."""
     names = [c.id for c in GRAPH_CASES]
     if case is not None and case not in names:
         raise UnknownName("graph", case, names)
-    return [Task(backend, GRAPH, name, tiers, seed) for name in names if case in (None, name)]
+    chosen = [c.id for c in GRAPH_CASES if (case is None and (full or not c.full)) or c.id == case]
+    return [Task(backend, GRAPH, name, tiers, seed) for name in chosen]
 
 
 def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int) -> list[Task]:

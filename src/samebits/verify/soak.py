@@ -1,7 +1,8 @@
 """Many launches of one kernel on the same inputs: for the fault that shows once in a thousand.
 
 Two executables of the op take turns, on other inputs and in other memory, so that what one leaves behind on the device
-is there when the other runs. Results and the memory around them are compared as bytes after every launch.
+is there when the other runs. The first results of each are compared with the definition; after every later launch,
+results and the memory around them are compared with those as bytes.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from samebits.backends.interface import Backend
-from samebits.backends.one_op import OneOp
+from samebits.backends.one_op import OneOp, one_node
 from samebits.core.errors import Unsupported
-from samebits.core.format import HostTensor, spec_bytes
+from samebits.core.format import HostTensor, copy_tensor, spec_bytes
 from samebits.core.tiers import Tier
-from samebits.ops import Bound, Op, bind, make_inputs
+from samebits.ops import Bound, Op, bind, evaluate, make_inputs
 from samebits.ops.evaluate import spec_of
 from samebits.ops.record import Case
 from samebits.verify.harness import PATTERNS, same_bytes
 from samebits.verify.input_sets import Inputs, fewer_rows
-from samebits.verify.model import Finding, one_line
+from samebits.verify.model import Finding
 from samebits.verify.program import Memory, difference, num_rows
+from samebits.verify.refusals import Comparisons, crash, held_to_claims, never_refused
 
 OTHER_EVERY = 8  # launches of the second executable among those of the first
 POISON_EVERY = 11  # in between, outputs keep the results of the launch before
@@ -43,11 +45,15 @@ def soak_case(op: Op, seed: int = 0) -> Case:
     return min(ordinary[:NUM_CANDIDATES], key=cost)
 
 
-def soak_findings(backend: Backend, op: Op, inputs: Inputs, tier: Tier, num_runs: int) -> Iterator[Finding]:
-    """The first launch of `num_runs` that differs from the first one, if there is any.
+def soak_findings(
+    backend: Backend, op: Op, inputs: Inputs, tier: Tier, num_runs: int, compared: Comparisons
+) -> Iterator[Finding]:
+    """Yield the first launch of `num_runs` that is wrong, if there is any.
 
-    "soak" where it is outside the op's tolerance of it, "run-to-run" where only bits differ and the tier promises
-    them; "guard", "input" and "error" as everywhere. Unsupported passes through.
+    The first launch is compared with the definition: "values" or, where the tier promises them, "bits". A later one is
+    compared with the first: "soak" if it is outside the op's tolerance, "run-to-run" if only bits differ and the tier
+    promises them. "guard", "input", "error" and "refused" mean what they mean everywhere. Raise Unsupported if a
+    kernel is missing.
     """
     backend.set_threads(NUM_THREADS)
     other = fewer_rows(op, inputs)
@@ -56,19 +62,18 @@ def soak_findings(backend: Backend, op: Op, inputs: Inputs, tier: Tier, num_runs
     except Unsupported:
         raise
     except Exception as error:  # any exception of a backend under test is its failure, with its text
-        yield Finding("error", one_line(error))
+        yield crash(error)
         return
     for number in range(num_runs):
         launches = pair[number % OTHER_EVERY == OTHER_EVERY - 1]
         try:
             found = launches.launch(is_poisoned=number % POISON_EVERY == 0)
-        except Unsupported:
-            raise
         except Exception as error:  # as above
-            found = Finding("error", one_line(error))
+            found = crash(error)
         if found is not None:
             yield Finding(found.check, f"launch {number + 1} of {num_runs}: {found.where}")
             return
+    compared.made("guard", "input", "soak", *(["run-to-run"] if tier >= Tier.INVARIANT else []))
     for launches in pair:
         yield from launches.strays()
 
@@ -79,7 +84,9 @@ class Launches:
     def __init__(self, backend: Backend, op: Op, inputs: Inputs, tier: Tier) -> None:
         self._backend, self._op, self._tier = backend, op, tier
         self._bound: Bound = bind(op, **inputs)
-        self._call = OneOp(backend, op, self._bound.specs, self._bound.attrs, tier)
+        specs, attrs = self._bound.specs, self._bound.attrs
+        with held_to_claims(backend, lambda: one_node(op, specs, attrs), tier):
+            self._call = OneOp(backend, op, specs, attrs, tier)
         self._num_poisonings = 0
         self._inputs: dict[str, Memory] = {}
         for name, tensor in self._bound.tensors.items():
@@ -105,14 +112,28 @@ class Launches:
                 self._inputs[name].fill(tensor, num_rows(tensor), 0, PATTERNS[0])
         if is_poisoned:
             self._poison()
-        self._call.run()
+        with never_refused():
+            self._call.run()
         if not self._first:
             self._first = {i: self._result(i) for i in range(len(self._specs))}
             self._expect()
-            return None
+            return self._compared_with_definition()
         for i in self._first:
             if not self._is_same(i):
                 return self._judge(i)
+        return None
+
+    def _compared_with_definition(self) -> Finding | None:
+        """Return what is wrong with the first launch's results."""
+        copies = {name: copy_tensor(tensor) for name, tensor in self._bound.tensors.items()}
+        wanted = evaluate(bind(self._op, **copies, **self._bound.attrs))
+        for i, want in enumerate(wanted):
+            finding, is_same = difference(self._op, self._bound, i, self._first[i], want, "values")
+            if finding is not None:
+                return finding
+            if not is_same and self._tier >= Tier.PORTABLE:
+                name = self._op.active_results(self._bound.tensors, self._bound.attrs)[i].name
+                return Finding("bits", f"{name}: other bits than the definition's")
         return None
 
     def _poison(self) -> None:

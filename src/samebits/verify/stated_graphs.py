@@ -107,6 +107,34 @@ def recurrent(seed: int) -> Graph:
     return b.finish(out, mixed, b.embedding(out, maker.step["out_rows"]), carry, s, ring, s2, ring2)
 
 
+def doubled(seed: int) -> Graph:
+    """Sums of a value with itself: one before a norm, which fused would write over its operand, one read beside it."""
+    maker = _maker("doubled", seed)
+    b, (x, y) = maker.b, maker.inputs
+    half, third = b.scale(x, factor=0.5), b.scale(y, factor=0.3)
+    total, twice = b.add(half, half), b.add(third, third)
+    normed, product = b.rms_norm(total, maker.weight(WIDTH)), b.mul(twice, third)
+    return b.finish(normed, total, product, b.embedding(normed, maker.step["out_rows"]))
+
+
+def rows_widened(seed: int) -> Graph:
+    """Rows of 16-bit products, asked for in float32; those of the last product are taken before it is computed."""
+    maker = _maker("widened", seed)
+    b, (x, y) = maker.b, maker.inputs
+    halves = [b.gemm(b.cast(x, format=fmt), maker.weight(WIDTH, WIDTH)) for fmt in ("f16", "bf16")]
+    halves.append(b.gemm(b.cast(y, format="bf16"), maker.weight(WIDTH, WIDTH)))
+    return b.finish(*(b.embedding(half, maker.step["out_rows"], format="f32") for half in halves), *halves[:2])
+
+
+def rows_narrowed(seed: int) -> Graph:
+    """Rows of products, asked for in each 16-bit format but their own."""
+    maker = _maker("narrowed", seed)
+    b, x = maker.b, maker.inputs[0]
+    made = {fmt: b.gemm(b.cast(x, format=fmt), maker.weight(WIDTH, WIDTH)) for fmt in ("f32", "f16", "bf16")}
+    pairs = (("f32", "f16"), ("f32", "bf16"), ("f16", "bf16"), ("bf16", "f16"))
+    return b.finish(*(b.embedding(made[own], maker.step["out_rows"], format=asked) for own, asked in pairs))
+
+
 EXPERTS, EXPERT_FFN = 8, 32
 SOFTMAX = {"top_k": 2, "normalize": True}
 IN_GROUPS = {"top_k": 3, "scores": "sigmoid", "groups": 4, "groups_kept": 2, "group_best": 2, "eps": 1e-20}
@@ -174,4 +202,7 @@ STATED = {
     "read-before-write": read_before_write,
     "recurrent": recurrent,
     "scaled-weights": scaled_weights,
+    "doubled": doubled,
+    "rows-widened": rows_widened,
+    "rows-narrowed": rows_narrowed,
 }

@@ -16,6 +16,20 @@ SETTINGS = {  # of the KV cache and of flash attention, which a quantized V cann
 }
 BATCH_TOKENS, UBATCH_TOKENS = 2048, 512  # what llama-bench takes
 CONTEXT_STEP = 256  # a sequence's share of the cache is rounded up to it
+MAX_LAYERS = 99  # on a GPU: more than a model has, which are all
+
+
+def wrong_device(on_gpu: bool, gpu: str) -> str:
+    """Return why a build that sees this GPU, or none (""), is no fair peer; "" if it is.
+
+    A build that sees a GPU is refused beside our CPU even with no layer on the GPU: llama.cpp moves products of many
+    rows there.
+    """
+    if on_gpu and not gpu:
+        return "computes on the CPU, and samebits on a GPU; needs a build for the GPU"
+    if gpu and not on_gpu:
+        return f"computes on {gpu} too, and samebits on the CPU; needs a build for the CPU, or CUDA_VISIBLE_DEVICES="
+    return ""
 
 
 class Peer:
@@ -32,11 +46,15 @@ class Peer:
         self._context_key: tuple[Any, ...] = ()
         self._filled = (0, 0)  # sequences and tokens of each that the cache holds
 
-    def load(self, path: str, threads: int, shape: dict[str, Any]) -> dict[str, Any]:
+    def load(self, path: str, threads: int, shape: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
         c = self._c
         c.llama_backend_init()
+        if reason := wrong_device(on_gpu, "a GPU" if c.llama_supports_gpu_offload() else ""):
+            raise RuntimeError(f"this build {reason}")
         self._threads, self._vocab_size = threads, shape["vocab_size"]
-        self._model = c.llama_model_load_from_file(path.encode(), c.llama_model_default_params())
+        params = c.llama_model_default_params()
+        params.n_gpu_layers = MAX_LAYERS if on_gpu else 0
+        self._model = c.llama_model_load_from_file(path.encode(), params)
         if not self._model:
             raise RuntimeError(f"llama.cpp cannot load it: {''.join(self._log[-2:]).strip()}")
         facts = {

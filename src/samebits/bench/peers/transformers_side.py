@@ -31,7 +31,9 @@ class Peer:
         self._cache: Any = None
         self._filled = (0, 0)  # sequences and tokens of each that the cache holds
 
-    def load(self, path: str, threads: int, shape: dict[str, Any]) -> dict[str, Any]:
+    def load(self, path: str, threads: int, shape: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
+        if on_gpu:
+            raise RuntimeError("is measured on the CPU alone, and samebits runs on a GPU")
         torch, transformers = self._torch, self._transformers
         torch.set_num_threads(threads)
         auto = transformers.AutoModelForCausalLM

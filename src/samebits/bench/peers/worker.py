@@ -1,10 +1,11 @@
 """A peer engine as a process: one JSON object per line on standard input, one answer per line on standard output.
 
 `python worker.py MODULE` is run by the interpreter that has the peer, so this folder imports nothing of ours.
-MODULE holds `Peer`: `load(path, threads, shape)` returns facts and settings, `prefill`, `decode` and
-`serve`, where it has that, return seconds.
+MODULE holds `Peer`: `load(path, threads, shape, on_gpu)` returns facts and settings, or fails if the peer cannot
+compute on that side alone; `prefill`, `decode` and `serve`, where it has that, return seconds.
 
-    {"command": "load", "path": "m.gguf", "threads": 2, "shape": {...}}    {"facts": {...}, "settings": ["f16", ...]}
+    {"command": "load", "path": "m.gguf", "threads": 2, "shape": {...},
+     "on_gpu": false}                                                      {"facts": {...}, "settings": ["f16", ...]}
     {"command": "prefill", "num_tokens": 512, "setting": "f16"}            {"seconds": 0.6}
     {"command": "decode", "num_tokens": 32, "num_sequences": 8, "depth": 16, "setting": "f16"}
     {"command": "serve", "num_tokens": 64, "prompt_lens": [50, 800], "setting": "f16"}

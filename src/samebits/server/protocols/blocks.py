@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from samebits.engine.answer import Piece
 from samebits.server.turns.events import (
     CallArguments,
     CallStarted,
     ChoiceAnswer,
     Event,
     Finished,
+    Step,
     TextDelta,
 )
 
@@ -20,12 +22,20 @@ Kind = Literal["reasoning", "text", "call"]
 
 @dataclass
 class Block:
-    """`text` is a call's arguments where it is one; `id` and `name` are a call's."""
+    """A part of an answer.
+
+    text     the arguments, if the block is a call
+    id       of a call, and `name` its function
+    pieces   the tokens of a text with their log-probabilities, where those were asked for
+    is_cut   whether the answer was cut in this block
+    """
 
     kind: Kind
     text: str = ""
     id: str = ""
     name: str = ""
+    pieces: list[Piece] = field(default_factory=list)
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,9 +46,12 @@ class Opened:
 
 @dataclass(frozen=True)
 class Grown:
+    """Text that was added, and the tokens that it came with; one of the two may be empty."""
+
     index: int
     block: Block
     text: str
+    pieces: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,20 +64,37 @@ BlockEvent = Opened | Grown | Closed
 
 
 class BlockWriter:
-    """Turns the events of a choice into blocks; a block is closed when another begins, or at the end."""
+    """Turns the steps of a choice into blocks; a block is closed when another begins, or at the end.
+
+    A token that brought no text, such as a part of a character, belongs to the text that comes next, or to the last
+    one. Tokens of reasoning and of calls belong to no text. An answer without a call has a text, if only an empty one.
+    """
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
         self._is_open = False
+        self._waiting: list[Piece] = []  # tokens that have brought nothing yet
 
-    def push(self, event: Event) -> Iterator[BlockEvent]:
-        if isinstance(event, Finished):
-            yield from self._close()
-        elif isinstance(event, CallStarted):
+    def push(self, step: Step) -> Iterator[BlockEvent]:
+        """Yield the changes that one step makes."""
+        if not step.is_answer:
+            self._waiting.clear()
+        if step.piece.logprob is not None and (step.is_answer or _brings_text(step)):
+            self._waiting.append(step.piece)
+        for event in step.events:
+            if isinstance(event, Finished):
+                yield from self._finish(event.reason == "length")
+            else:
+                if not isinstance(event, TextDelta):  # a call's own tokens; the last may bring text as well
+                    self._waiting = self._waiting[-1:] if _brings_text(step) else []
+                yield from self._write(event)
+
+    def _write(self, event: Event) -> Iterator[BlockEvent]:
+        if isinstance(event, CallStarted):
             yield from self._open(Block("call", id=event.id, name=event.name))
         elif isinstance(event, CallArguments):
             yield self._grow(event.text)
-        else:
+        elif not isinstance(event, Finished):
             kind: Kind = "text" if isinstance(event, TextDelta) else "reasoning"
             if not self._is_open or self.blocks[-1].kind != kind:
                 yield from self._open(Block(kind))
@@ -77,19 +107,35 @@ class BlockWriter:
         yield Opened(len(self.blocks) - 1, block)
 
     def _grow(self, text: str) -> BlockEvent:
-        block = self.blocks[-1]
+        block, pieces = self.blocks[-1], tuple[Piece, ...]()
+        if block.kind == "text":
+            pieces, self._waiting = tuple(self._waiting), []
         block.text += text
-        return Grown(len(self.blocks) - 1, block, text)
+        block.pieces += pieces
+        return Grown(len(self.blocks) - 1, block, text, pieces)
 
-    def _close(self) -> Iterator[BlockEvent]:
+    def _close(self, is_cut: bool = False) -> Iterator[BlockEvent]:
         if self._is_open:
             self._is_open = False
+            self.blocks[-1].is_cut = is_cut
             yield Closed(len(self.blocks) - 1, self.blocks[-1])
+
+    def _finish(self, is_cut: bool) -> Iterator[BlockEvent]:
+        if all(block.kind == "reasoning" for block in self.blocks):
+            yield from self._open(Block("text"))
+        if self._waiting and self.blocks[-1].kind == "text":
+            yield self._grow("")
+        yield from self._close(is_cut)
+
+
+def _brings_text(step: Step) -> bool:
+    return any(isinstance(event, TextDelta) for event in step.events)
 
 
 def blocks_of(answer: ChoiceAnswer) -> list[Block]:
-    """A whole answer's: its reasoning, its text, its calls. One that says nothing has an empty text."""
-    blocks = [Block("reasoning", answer.reasoning)] if answer.reasoning else []
-    if answer.text or not answer.calls:
-        blocks.append(Block("text", answer.text))
-    return blocks + [Block("call", call.arguments, call.id, call.name) for call in answer.calls]
+    """Return the blocks of a whole answer: those that its stream has."""
+    writer = BlockWriter()
+    for step in answer.steps:
+        for _ in writer.push(step):
+            pass
+    return writer.blocks

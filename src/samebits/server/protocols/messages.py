@@ -107,10 +107,9 @@ async def events(head: dict[str, Any], stream: TurnStream, desk: ReceiptDesk | N
     yield {"type": "message_start", "message": start}
     writer, answer = BlockWriter(), ChoiceAnswer()
     async for step in stream.steps():
-        for event in step.events:
-            answer.add(event)
-            for change in writer.push(event):
-                yield changed(change)
+        answer.take(step)
+        for change in writer.push(step):
+            yield changed(change)
     completion: Completion = stream.job.completions()[0]
     answer.completion = completion
     yield {"type": "message_delta", "delta": {**ending(answer), **repeatable(answer, desk)}, "usage": usage_of(stream)}

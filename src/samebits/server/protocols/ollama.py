@@ -23,7 +23,7 @@ from samebits.server.protocols.turn_body import repeatable, thinking_variables
 from samebits.server.receipts import ReceiptDesk
 from samebits.server.tools.offer import NOTHING, Offer
 from samebits.server.tools.reading import parse_json
-from samebits.server.turns.events import CallArguments, CallStarted, ChoiceAnswer, ReasoningDelta, TextDelta
+from samebits.server.turns.events import CallStarted, ChoiceAnswer, Finished, ReasoningDelta, Step, TextDelta
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
 DONE_REASONS = {"tool_calls": "stop"}
@@ -102,19 +102,27 @@ async def _lines(
     """Lines of an answer as it comes; a call is told whole. The last one has the end."""
     answer = ChoiceAnswer()
     async for step in stream.steps():
-        logprobs = {"logprobs": _logprobs(served, [step.piece])} if has_logprobs else {}
-        for event in step.events:
-            if isinstance(event, CallStarted) and answer.calls:
-                yield {**_head(served), **part("", "", [_last_call(answer)]), "done": False}
-            answer.add(event)
-            if isinstance(event, (TextDelta, ReasoningDelta)):
-                text, thinking = (event.text, "") if isinstance(event, TextDelta) else ("", event.text)
-                yield {**_head(served), **part(text, thinking, []), "done": False, **logprobs}
-                logprobs = {}
-            elif not isinstance(event, (CallStarted, CallArguments)) and answer.calls:
-                yield {**_head(served), **part("", "", [_last_call(answer)]), "done": False}
+        found = _logprobs(served, [step.piece]) if has_logprobs else []
+        lines = _parts(answer, step, part)
+        for line in lines or ([part("", "", [])] if found else []):
+            yield {**_head(served), **line, "done": False, **({"logprobs": found} if found else {})}
+            found = []
     answer = replace(answer, completion=stream.job.completions()[0])
     yield {**_head(served), **part("", "", []), **_ending(stream, answer, desk)}
+
+
+def _parts(answer: ChoiceAnswer, step: Step, part: Part) -> list[dict[str, Any]]:
+    """Add a step to the answer, and return what its lines say; a call has a line when the next event shows its end."""
+    lines = []
+    for event in step.events:
+        if isinstance(event, (CallStarted, Finished)) and answer.calls:
+            lines.append(part("", "", [_last_call(answer)]))
+        answer.add(event)
+        if isinstance(event, TextDelta):
+            lines.append(part(event.text, "", []))
+        elif isinstance(event, ReasoningDelta):
+            lines.append(part("", event.text, []))
+    return lines
 
 
 def _last_call(answer: ChoiceAnswer) -> dict[str, Any]:

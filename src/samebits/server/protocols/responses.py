@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from samebits.engine.answer import Piece
 from samebits.server.answers.chat import chat_logprobs
 from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
@@ -60,7 +61,7 @@ class ResponseShape:
         self._served, self._body, self._id = served, body, request_id
         self._created, self._number = int(time.time()), -1
 
-    def item(self, index: int, block: Block, status: str, logprobs: list[Any] | None = None) -> dict[str, Any]:
+    def item(self, index: int, block: Block, status: str) -> dict[str, Any]:
         """An item of the output."""
         item: dict[str, Any] = {"id": f"{PREFIXES[block.kind]}{self._id}_{index}", "status": status}
         if block.kind == "call":
@@ -69,19 +70,21 @@ class ResponseShape:
         if block.kind == "reasoning":
             content = [{"type": "reasoning_text", "text": block.text}] if block.text else []
             return {**item, "type": "reasoning", "summary": [], "content": content}
-        content = [_text_part(block.text, logprobs)] if status != "in_progress" else []
+        content = [self._text_part(block.text, block.pieces)] if status != "in_progress" else []
         return {**item, "type": "message", "role": "assistant", "content": content}
+
+    def _text_part(self, text: str, pieces: Sequence[Piece]) -> dict[str, Any]:
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs(pieces)}
+
+    def _logprobs(self, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+        """Return the log-probabilities of these pieces of a text, none where they were not asked for."""
+        return list(chat_logprobs(self._served.llm.tokenizer, pieces)["content"])
 
     def whole(self, blocks: list[Block], answer: ChoiceAnswer, stream: TurnStream) -> dict[str, Any]:
         """The response at its end."""
         is_cut = answer.finish_reason == "length"
-        pieces = answer.completion.logprobs if answer.completion else ()
-        logprobs = chat_logprobs(self._served.llm.tokenizer, pieces)["content"]
-        last = len(blocks) - 1 if is_cut else -1
-        items = [
-            self.item(i, block, "incomplete" if i == last else "completed", logprobs) for i, block in enumerate(blocks)
-        ]
-        told = self._response("incomplete" if is_cut else "completed")
+        items = [self.item(i, block, _status(block.is_cut)) for i, block in enumerate(blocks)]
+        told = self._response(_status(is_cut))
         told |= {
             "output": items,
             "usage": _usage(stream),
@@ -125,11 +128,10 @@ class ResponseShape:
         yield self._event("response.created", response=self._response("in_progress"))
         yield self._event("response.in_progress", response=self._response("in_progress"))
         async for step in stream.steps():
-            for event in step.events:
-                answer.add(event)
-                for change in writer.push(event):
-                    for told in self._changes(change):
-                        yield told
+            answer.take(step)
+            for change in writer.push(step):
+                for told in self._changes(change):
+                    yield told
         answer.completion = stream.job.completions()[0]
         response = self.whole(writer.blocks, answer, stream)
         yield self._event(f"response.{response['status']}", response=response)
@@ -143,14 +145,15 @@ class ResponseShape:
             item = self.item(change.index, block, "in_progress")
             told = [self._event("response.output_item.added", output_index=change.index, item=item)]
             if block.kind == "text":
-                told.append(self._event("response.content_part.added", **inside, part=_text_part("", None)))
+                told.append(self._event("response.content_part.added", **inside, part=self._text_part("", ())))
             return told
         if isinstance(change, Grown):
             if block.kind == "call":
                 return [self._event("response.function_call_arguments.delta", **at, delta=change.text)]
             if block.kind == "reasoning":
                 return [self._event("response.reasoning_text.delta", **inside, delta=change.text)]
-            return [self._event("response.output_text.delta", **inside, delta=change.text, logprobs=[])]
+            logprobs = self._logprobs(change.pieces)
+            return [self._event("response.output_text.delta", **inside, delta=change.text, logprobs=logprobs)]
         return [*self._closing(change, at, inside)]
 
     def _closing(self, change: Closed, at: dict[str, Any], inside: dict[str, Any]) -> list[dict[str, Any]]:
@@ -161,9 +164,11 @@ class ResponseShape:
         elif block.kind == "reasoning":
             told.append(self._event("response.reasoning_text.done", **inside, text=block.text))
         else:
-            told.append(self._event("response.output_text.done", **inside, text=block.text, logprobs=[]))
-            told.append(self._event("response.content_part.done", **inside, part=_text_part(block.text, None)))
-        item = self.item(change.index, block, "completed")
+            part = self._text_part(block.text, block.pieces)
+            ended = {"text": block.text, "logprobs": part["logprobs"]}
+            told.append(self._event("response.output_text.done", **inside, **ended))
+            told.append(self._event("response.content_part.done", **inside, part=part))
+        item = self.item(change.index, block, _status(block.is_cut))
         return [*told, self._event("response.output_item.done", output_index=change.index, item=item)]
 
     def _event(self, kind: str, **parts: Any) -> dict[str, Any]:
@@ -171,8 +176,8 @@ class ResponseShape:
         return {"type": kind, "sequence_number": self._number, **parts}
 
 
-def _text_part(text: str, logprobs: list[Any] | None) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs or []}
+def _status(is_cut: bool) -> str:
+    return "incomplete" if is_cut else "completed"
 
 
 def _usage(stream: TurnStream) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Piece
 from samebits.engine.async_engine import QueueFull
-from samebits.engine.job import RequestFailed
+from samebits.engine.job import DeadlinePassed, RequestFailed
 from samebits.engine.text_logprobs import PromptLogprobs
 from samebits.receipts.record import Receipt, from_json
 from samebits.server.http.errors import ApiError
@@ -31,7 +31,8 @@ ACCEPTED, FIRST, PIECE, ENDED, REFUSED, CANCEL = "accepted", "first", "piece", "
 LENGTH = struct.Struct("<I")
 MAX_MESSAGE_BYTES = 256 << 20  # a receipt, or a prompt's log-probabilities
 SECRET_BYTES = 32
-ERRORS: dict[str, type[Exception]] = {"full": QueueFull, "edition": WrongEdition, "failed": RequestFailed}
+ERRORS: dict[str, type[Exception]] = {"full": QueueFull, "edition": WrongEdition, "late": DeadlinePassed}
+ERRORS |= {"failed": RequestFailed}  # the last one: DeadlinePassed is one too
 
 
 class Garbled(Exception):

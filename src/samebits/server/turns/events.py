@@ -49,11 +49,15 @@ Event = TextDelta | ReasoningDelta | CallStarted | CallArguments | Finished
 
 @dataclass(frozen=True)
 class Step:
-    """What one piece of the engine's brought to a choice; the piece has the token and its log-probabilities."""
+    """What one piece of the engine's brought to a choice; the piece has the token and its log-probabilities.
+
+    is_answer   whether the token can be a part of the answer's text: it stands outside of reasoning and its marks
+    """
 
     choice: int
     events: tuple[Event, ...]
     piece: Piece
+    is_answer: bool = True
 
 
 @dataclass
@@ -69,6 +73,7 @@ class Call:
 class ChoiceAnswer:
     """A choice as its events leave it. `completion` is the engine's side: token ids, pieces, seed, hash of logits."""
 
+    steps: list[Step] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     finish_reason: str = "length"
     completion: Completion | None = None
@@ -82,6 +87,12 @@ class ChoiceAnswer:
     @property
     def reasoning(self) -> str:
         return "".join(self._thoughts)
+
+    def take(self, step: Step) -> None:
+        """Add the choice's next step with its events."""
+        self.steps.append(step)
+        for event in step.events:
+            self.add(event)
 
     def add(self, event: Event) -> None:
         if isinstance(event, TextDelta):

@@ -43,15 +43,18 @@ class TurnReader:
         self._recipient, self._message = "", ""  # of a message to a function, as far as it has come and is not given
         self._num_calls = 0
         self._arguments: list[str] = []  # of the last call
+        self.is_answer = True  # whether the last piece stood outside of reasoning and its marks
 
     def push(self, piece: Piece) -> list[Event]:
         events: list[Event] = []
+        was_reasoning = self._is_reasoning
         if piece.recipient is not None and self._scanner is not None:
             events += self._to_function(self._scanner, piece.recipient, piece.text)
         elif not piece.is_answer:
             events += [ReasoningDelta(piece.text)] if piece.text else []
         else:
             events += self._answer(piece.text)
+        self.is_answer = piece.is_answer and not was_reasoning and not self._is_reasoning
         if piece.token_id in self._ends or piece.finish_reason is not None:
             events += self._addressed()
         if piece.finish_reason is not None:
@@ -59,6 +62,10 @@ class TurnReader:
             reason = FINISH.get(piece.finish_reason, piece.finish_reason)
             events.append(Finished("tool_calls" if reason == "stop" and self._ends_whole() else reason))
         return events
+
+    @property
+    def _is_reasoning(self) -> bool:
+        return self._splitter is not None and self._splitter.is_inside
 
     def _answer(self, text: str) -> list[Event]:
         spans = self._splitter.push(text) if self._splitter else [Span(text, False)] if text else []

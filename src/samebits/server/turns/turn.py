@@ -86,7 +86,8 @@ class TurnStream:
     async def steps(self) -> AsyncIterator[Step]:
         """Events of all choices as they come, one step per piece of the engine's."""
         async for _, choice, piece in merged(self._started):
-            step = Step(choice, tuple(self._readers[choice].push(piece)), piece)
+            reader = self._readers[choice]
+            step = Step(choice, tuple(reader.push(piece)), piece, reader.is_answer)
             self.num_reasoning_tokens += any(isinstance(event, ReasoningDelta) for event in step.events)
             yield step
 
@@ -96,8 +97,7 @@ class TurnStream:
         async def wait() -> list[ChoiceAnswer]:
             answers = [ChoiceAnswer() for _ in self._readers]
             async for step in self.steps():
-                for event in step.events:
-                    answers[step.choice].add(event)
+                answers[step.choice].take(step)
             for answer, completion in zip(answers, self._started.streams[0].job.completions(), strict=True):
                 answer.completion = completion
             return answers

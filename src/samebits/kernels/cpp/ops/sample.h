@@ -98,6 +98,8 @@ struct Penalties {
 constexpr Failure kBadLogits{"logits", "NaN, +Inf, or a row that is empty or all -Inf", "a finite logit in every row"};
 constexpr Failure kBadBias{"bias", "NaN, +Inf or a row that leaves no token", "a finite logit in every row"};
 constexpr Failure kBadCounts{"counts", "a value out of bounds", "0 .. 2^24"};
+constexpr Failure kOverflow{"logits", "a row whose largest logit, after bias, penalties and temperature, is infinite",
+                            "a largest logit within float32's range"};
 
 // Logits with bias and penalties into room.x, padded with -inf; what is wrong with them, or null.
 inline const Failure* read_logits(const Call& call, int64_t row, const SampleRoom& room) {
@@ -168,17 +170,23 @@ inline int32_t draw(const float* x, int64_t num_tokens, float top, float min_p, 
     return token[first];
 }
 
-// The token of one row whose logits, with bias and penalties, lie in room.x.
-inline int32_t choose_token(const Call& call, int64_t row, const SampleRoom& room) {
+inline bool is_finite(float x) { return x > -kInfinity && x < kInfinity; }
+
+// Choose the token of one row whose logits, with bias and penalties, lie in room.x. Return what is wrong, or null.
+inline const Failure* choose_token(const Call& call, int64_t row, const SampleRoom& room, int32_t& token) {
     const int64_t num_tokens = call.in[kLogits]->shape[1];
     const float temperature = call.in[kTemperature]->as<float>()[row], top_p = call.in[kTopP]->as<float>()[row];
     const int64_t top_k = call.in[kTopK]->as<int32_t>()[row];
     float top;
     find_largest(room.x, num_tokens, top);
-    if (temperature == 0) return find_value(room.x, num_tokens, top);
+    if (temperature == 0) {
+        token = find_value(room.x, num_tokens, top);
+        return is_finite(top) ? nullptr : &kOverflow;
+    }
     const F inverse = recip(set(temperature));
     for (int64_t i = 0; i < num_tokens; i += 16) store(room.x + i, settle(load(room.x + i) * inverse));
     find_largest(room.x, num_tokens, top);
+    if (!is_finite(top)) return &kOverflow;
     if (top_k > 0 && top_k < num_tokens)
         keep_front(find_cut(room.x, num_tokens, OneEach{}, top_k, room.buckets), room.x, room.x, num_tokens);
     if (top_p < 1) keep_front(find_top_p(top_p, top, num_tokens, room), room.x, room.x, num_tokens);
@@ -186,7 +194,8 @@ inline int32_t choose_token(const Call& call, int64_t row, const SampleRoom& roo
     const int32_t sample_index = call.in[kSampleIndex]->as<int32_t>()[row];
     const int32_t position = call.in[kPosition]->as<int32_t>()[row];
     const Words key = threefry({set(seed[0]), set(seed[1])}, {set(sample_index), set(position)});
-    return draw(room.x, num_tokens, top, call.in[kMinP]->as<float>()[row], key);
+    token = draw(room.x, num_tokens, top, call.in[kMinP]->as<float>()[row], key);
+    return nullptr;
 }
 
 inline void run_sample(const Call& call, Worker& worker) {  // logits, ... in the order of SampleInput -> tokens
@@ -202,8 +211,9 @@ inline void run_sample(const Call& call, Worker& worker) {  // logits, ... in th
     for (int64_t row = first; row < last; row++) {
         const Failure* wrong = find_bad_setting(call, row);
         if (!wrong) wrong = read_logits(call, row, room);
+        tokens[row] = 0;
+        if (!wrong) wrong = choose_token(call, row, room, tokens[row]);
         if (wrong) worker.fail(*wrong);
-        tokens[row] = wrong ? 0 : choose_token(call, row, room);
     }
 }
 

@@ -108,7 +108,8 @@ def narrow_count(
 def limit_of(top_p, total):
     """Mass that those before a kept token stay below: before * 2^16 < rint(top_p * 2^16) * total."""
     share = ((top_p * 65536.0 + TWO_23) - TWO_23).to(tl.int64)
-    return (share * total + 65535) >> 16
+    # in two parts: from 2^19 equal tokens on, share * total does not fit int64
+    return share * (total >> 16) + ((share * (total & 65535) + 65535) >> 16)
 
 
 @triton.jit

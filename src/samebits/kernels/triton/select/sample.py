@@ -14,12 +14,13 @@ from samebits.kernels.triton.lib.registry import UNFUSED, implements
 from samebits.kernels.triton.lib.settling import settle
 from samebits.kernels.triton.lib.sizes import cdiv, power_of_two
 from samebits.kernels.triton.select.finish import finish_count, finish_mass
-from samebits.kernels.triton.select.keys import LOWEST, index_of, load_row, place_of, value_of
+from samebits.kernels.triton.select.keys import LOWEST, index_of, load_row, place_of, value_at, value_of
 from samebits.kernels.triton.select.passes import LAST, STATE_FIELDS, TOP, narrow_count, narrow_mass
 from samebits.kernels.triton.select.sample_checks import (
     NO_TOKEN,
     NOT_FINITE,
     NOT_FINITE_WORDS,
+    OVERFLOW,
     check_logits,
     check_row,
     check_shape,
@@ -77,10 +78,11 @@ def draw_block(
         at = part * BLOCK + tl.arange(0, BLOCK)
         temperature = tl.load(temperature_ptr + row)
         is_hot = temperature > 0
-        x = load_row(x_ptr + row * stride, at, length, tl.where(is_hot, recip(tl.where(is_hot, temperature, 1.0)), 1.0))
+        x = load_row(x_ptr + row * stride, at, length, 1.0)
         if not CHECKED:
             check_logits(fault_ptr, x)
         is_finite = has_finite(x)
+        x = settle(x * tl.where(is_hot, recip(tl.where(is_hot, temperature, 1.0)), 1.0))
         if is_hot:
             is_kept = (place_of(x, at, length, BITS) >= tl.load(state_ptr + row * FIELDS + LAST)) & (at < length)
             if tl.max(is_kept.to(tl.int32), axis=0) != 0:
@@ -112,6 +114,10 @@ def pick_token(
     is_padding = tl.load(position_ptr + row) == -1
     tl.store(token_ptr + row, tl.where(is_padding, 0, index_of(best, BITS)))
     if not is_padding:
+        # the largest logit passes every filter, and noise makes no finite value infinite
+        value = value_at(best, BITS)
+        is_overflow = (best == LOWEST) | (value == float("inf")) | (value == float("-inf"))
+        tl.store(fault_ptr, OVERFLOW, mask=is_overflow)
         if HAS_BIAS:
             has_token = tl.max(tl.load(finite_ptr + row * num_parts + part, mask=inside, other=0), axis=0)
             tl.store(fault_ptr, NO_TOKEN, mask=has_token == 0)

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from samebits.kernels.triton.lib.faults import fault
+from samebits.ops.sampling import OVERFLOW_WORDS
 
 
 def _bound(name: str, low: float, high: float) -> tl.constexpr:
@@ -15,6 +16,7 @@ def _bound(name: str, low: float, high: float) -> tl.constexpr:
 NO_NAN = tl.constexpr(fault("sample", "logits", "NaN", "no NaN"))
 NOT_FINITE_WORDS = ("a row that is empty, all -Inf or holds +Inf", "a finite logit in every row")
 NOT_FINITE = tl.constexpr(fault("sample", "logits", *NOT_FINITE_WORDS))
+OVERFLOW = tl.constexpr(fault("sample", "logits", *OVERFLOW_WORDS))
 NO_TOKEN = tl.constexpr(fault("sample", "bias", "a row that leaves no token", "a finite logit in every row"))
 BIAS = tl.constexpr(fault("sample", "bias", "NaN or +Inf", "finite values or -Inf"))
 COUNTS = _bound("counts", 0, 2**24)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from samebits.kernels.wgsl.lib.faults import fault
+from samebits.ops.sampling import OVERFLOW_WORDS
 
 
 def _bound(name: str, low: float, high: float) -> int:
@@ -26,4 +27,5 @@ SAMPLE_FAULTS = {
     "COUNTS": _bound("counts", 0, 2**24),
     "SAMPLE_INDEX": _bound("sample_index", 0, 2**31 - 1),
     "POSITION": _bound("position", 0, 2**31 - 1),
+    "OVERFLOW": fault("sample", "logits", *OVERFLOW_WORDS),
 }

@@ -1,5 +1,6 @@
 //: needs summaries, row_state, settings
-// The settings of rows of `sample`, one by one, and what is refused of them, in the order of the reference.
+// The settings of rows of `sample`, one by one, and what is refused of them, in the order of the reference. The
+// row's state holds its top by then.
 fn outside(value: f32, low: f32, high: f32) -> bool { return !is_finite(value) || value < low || value > high; }
 
 fn seen_fault(seen: u32) -> u32 {
@@ -24,7 +25,8 @@ fn setting_fault(row: u32, seen: u32) -> u32 {
     if ((seen & SEEN_BAD_COUNT) != 0u) { return COUNTS; }
     if (sample_index_at(sample_index_row(row)) < 0) { return SAMPLE_INDEX; }
     if (position_at(position_row(row)) < 0) { return POSITION; }
-    return select(0u, SMALL_TEMPERATURE, temperature > 0.0 && temperature < 1e-4);
+    if (temperature > 0.0 && temperature < 1e-4) { return SMALL_TEMPERATURE; }
+    return select(OVERFLOW, 0u, is_finite(state_value(row, TOP)));  // noise makes no finite value infinite
 }
 
 fn set_settings(row: u32, seen: u32) {
