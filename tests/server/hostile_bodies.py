@@ -126,6 +126,17 @@ def _answers() -> Iterator[Row]:
     yield Row("ids to decode", "/detokenize", lambda: _with("/detokenize", tokens=[5] * (1 << 16)))
 
 
+def _called(path: str, arguments: list[Any]) -> bytes:
+    """Return a conversation in which a function was called with each of these arguments."""
+    if path == RESPOND:
+        return _with(path, input=[{"type": "function_call", "call_id": "a", "name": "f", "arguments": arguments[0]}])
+    calls = [
+        {"id": f"{i}", "type": "function", "function": {"name": "f", "arguments": a}} for i, a in enumerate(arguments)
+    ]
+    message = {"role": "assistant", "content": "", "tool_calls": calls}
+    return _with(path, messages=[*HELLO, message, *HELLO])
+
+
 def _other_fields() -> Iterator[Row]:
     """Lists and texts of fields that are not OpenAI's, and of other protocols."""
     ids = list(range(100, 250))
@@ -155,8 +166,17 @@ def _other_fields() -> Iterator[Row]:
     yield Row("4096 calls", RESPOND, lambda: _with(RESPOND, input=calls))
     parts = [{"type": "text", "text": ""}] * 8192
     yield Row("8192 blocks", MESSAGE, lambda: _with(MESSAGE, messages=[{"role": "user", "content": parts}]))
+    long_parts = [{"type": "text", "text": "a " * 240}] * 8000
+    yield Row("8000 long blocks", MESSAGE, lambda: _with(MESSAGE, messages=[{"role": "user", "content": long_parts}]))
+    results = [{"role": "tool", "tool_call_id": "a", "content": "a " * 480}] * 4000
+    yield Row("4000 results of tools", CHAT, lambda: _with(CHAT, messages=[*HELLO, *results]))
     uses = [{"type": "tool_use", "id": "a", "name": "f", "input": {}}] * 8192
     yield Row("8192 uses of a tool", MESSAGE, lambda: _with(MESSAGE, messages=[{"role": "assistant", "content": uses}]))
+    yield Row("arguments of lists", CHAT, lambda: _called(CHAT, ["[" + "[]," * 1_300_000 + "0]"]))
+    yield Row("arguments of numbers", CHAT, lambda: _called(CHAT, ['{"a":[' + "1," * 260_000 + "0]}"]))
+    yield Row("arguments of many calls", CHAT, lambda: _called(CHAT, ["[" + "[]," * 100 + "0]"] * 1000))
+    yield Row("deep arguments", RESPOND, lambda: _called(RESPOND, ["[" * 4_000_000]))
+    yield Row("arguments of texts", OLLAMA, lambda: _called(OLLAMA, [{"a": [""] * 250_000}]))
     yield Row("stop sequences", MESSAGE, lambda: _with(MESSAGE, stop_sequences=["x"] * 200_000))
     yield Row("options", OLLAMA, lambda: _with(OLLAMA, options={f"x{i}": 0 for i in range(90_000)}))
     yield Row("a long format", OLLAMA, lambda: _with(OLLAMA, format={"enum": ["a" * 1_000_000]}))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from live_server import Running
 
 from samebits.core.json_scan import PART_BYTES, Scan, scan_part
+from samebits.server.http import json_input
 from samebits.server.http.errors import ApiError
-from samebits.server.http.json_input import CONTAINER_VALUES, parse_object
+from samebits.server.http.json_input import CONTAINER_VALUES, ValueBudget, parse_arguments, parse_object
 from samebits.server.http.json_output import json_text
 from samebits.server.limits import MAX_DEPTH, MAX_VALUES
 
@@ -137,3 +138,30 @@ def test_brackets_and_commas_in_texts_are_no_values() -> None:
 @given(st.one_of(VALUES, st.lists(st.integers(), min_size=500, max_size=600)))
 def test_long_answers_are_the_json_of_the_library(value: Any) -> None:
     assert json_text(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_arguments_of_all_calls_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their text is JSON inside JSON, which no count of the body has seen."""
+    monkeypatch.setattr(json_input, "MAX_VALUES", 100)
+    budget = ValueBudget()
+    assert parse_arguments('{"a": [1, 2, {"b": "c\n"}]}', budget) == {"a": [1, 2, {"b": "c\n"}]}
+    assert parse_arguments('"' + "," * 1000 + '"', budget) == "," * 1000  # marks in a text are none
+    for text in ("no JSON", "NaN", "1" * 5000):
+        with pytest.raises(ValueError):
+            parse_arguments(text, budget)
+    parse_arguments("[" + "0," * 80 + "0]", budget)
+    with pytest.raises(ApiError, match="100 values"):
+        parse_arguments("[" + "0," * 80 + "0]", budget)
+    monkeypatch.setattr(json_input, "MAX_VALUES", MAX_VALUES)
+    with pytest.raises(ApiError, match="levels"):
+        parse_arguments("[" * 200, ValueBudget())
+
+
+def test_arguments_of_a_conversation_are_counted(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_input, "MAX_VALUES", 300)
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "[" + "0," * 99 + "0]"}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call] * 4}
+    with server.client() as client:
+        reply = client.post("/v1/chat/completions", json={"messages": [message], "max_tokens": 1})
+    assert reply.status_code == 400
+    assert "values" in reply.json()["error"]["message"]

@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,23 @@ class Stream:
             self._pieces.put_nowait(event)
 
 
+@dataclass(frozen=True)
+class _Awaited:
+    """A job without pieces, and the future of the caller who waits for its end."""
+
+    job: Job
+    loop: asyncio.AbstractEventLoop
+    ended: asyncio.Future[None]
+
+    def tell(self) -> None:
+        """Let the caller go on. Raise RuntimeError if its loop is closed."""
+        self.loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
 class AsyncEngine:
     """Runs an engine on its own thread until `close`. Once the thread has died, every call says why.
 
@@ -76,6 +94,7 @@ class AsyncEngine:
         self.engine, self._max_waiting = engine, max_waiting
         self._inbox: queue.SimpleQueue[Callable[[Engine], None]] = queue.SimpleQueue()
         self._streams: list[Stream] = []
+        self._awaited: list[_Awaited] = []
         self._is_closing = threading.Event()
         self.failure: str | None = None
         self._thread = threading.Thread(target=self._work, name="samebits-engine", daemon=True)
@@ -119,12 +138,20 @@ class AsyncEngine:
         return (await self._finished(lambda engine: engine.embed(tokens, pooling, deadline=deadline))).vector()
 
     async def _finished(self, start: Callable[[Engine], Any]) -> Any:
-        job = await self._ask(self._admitted(start), self.cancel)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def begin(engine: Engine) -> Any:
+            job = start(engine)
+            self._awaited.append(_Awaited(job, loop, ended))
+            return job
+
+        job = await self._ask(self._admitted(begin), self.cancel)
         try:
-            while not job.is_done:
-                await self._ask(lambda _: None)  # answered after the next step
+            await ended
         finally:
-            self.cancel(job)
+            if not job.is_done:
+                self.cancel(job)
         return job
 
     def _admitted(self, start: Callable[[Engine], Any]) -> Callable[[Engine], Any]:
@@ -190,8 +217,9 @@ class AsyncEngine:
         except BaseException as error:
             is_told = isinstance(error, RequestFailed)  # the engine says itself that it stopped
             self.failure = described(error) if is_told else f"the engine stopped: {described(error)}"
-            for stream in self._streams:  # the engine itself can no longer be trusted to
-                stream.job.fail(self.failure)
+            jobs: list[Job] = [*(s.job for s in self._streams), *(a.job for a in self._awaited)]
+            for job in jobs:  # the engine itself can no longer be trusted to
+                job.fail(self.failure)
         finally:
             self._is_closing.set()
             self._hand_out()
@@ -207,7 +235,7 @@ class AsyncEngine:
             pass
 
     def _hand_out(self) -> None:
-        """Moves new pieces to the callers' loops: one call per stream and step."""
+        """Move new pieces to the callers' loops, one call per stream and step, and tell who waits for a job's end."""
         ended = False
         for stream in self._streams:
             job = stream.job
@@ -223,3 +251,9 @@ class AsyncEngine:
                     self.engine.cancel(job)
         if ended:
             self._streams = [s for s in self._streams if not s.job.is_done]
+        if any(awaited.job.is_done for awaited in self._awaited):
+            for awaited in self._awaited:
+                if awaited.job.is_done:
+                    with suppress(RuntimeError):  # the caller's loop is closed: nobody is left to tell
+                        awaited.tell()
+            self._awaited = [awaited for awaited in self._awaited if not awaited.job.is_done]

@@ -105,7 +105,7 @@ class ChatTemplate:
             "max_chars": MAX_OUTPUT_CHARS,
         }
         try:
-            line = json.dumps(request)
+            line = "".join(json.JSONEncoder().iterencode(request))  # in Python, where other threads get their turn
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput(self.where, "messages", error, "plain data: text, numbers, lists and objects") from None
         reply = _WORKER.ask(line, max_seconds)

@@ -25,6 +25,7 @@ from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
 
 Result = TypeVar("Result")
+EVENTS_A_TURN = 32  # pieces of one request that are read while other clients wait
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
 
 
@@ -126,7 +127,7 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
 
     tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(started.streams)]
     try:
-        num_open, num_logprobs = len(tasks), 0
+        num_open, num_logprobs, num_events = len(tasks), 0, 0
         while num_open:
             event = await pieces.get()
             if isinstance(event, Exception):
@@ -141,6 +142,9 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
                 prompt = started.first_prompt + number
                 started.desk.keep(started.request_id, started.request, prompt, sample, piece.receipt)
             yield event
+            num_events += 1
+            if num_events % EVENTS_A_TURN == 0:  # many may be ready at once, and other clients get their turn
+                await asyncio.sleep(0)
     finally:
         for task in tasks:
             task.cancel()

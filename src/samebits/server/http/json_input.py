@@ -26,7 +26,7 @@ def parse_object(data: bytes | bytearray) -> dict[str, Any]:
 
     Never holds the interpreter for long, so that it may run while an event loop does.
     """
-    check_size(data)
+    ValueBudget().take(data)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -50,18 +50,45 @@ def parse_object(data: bytes | bytearray) -> dict[str, Any]:
     return content
 
 
-def check_size(data: bytes | bytearray) -> None:
-    """ApiError for JSON of too many values and names or with too much nesting. Nothing is made of it."""
-    num_opens = data.count(b"[") + data.count(b"{")  # in texts too: a bound that is quick to find
-    if num_opens <= MAX_DEPTH and data.count(b",") + data.count(b":") + CONTAINER_VALUES * num_opens <= MAX_VALUES:
-        return
-    state, numbers = Scan(), np.frombuffer(data, np.uint8)
-    for start in range(0, len(numbers), PART_BYTES):
-        deepest = scan_part(numbers[start : start + PART_BYTES], state)
-        if state.num_marks + CONTAINER_VALUES * state.num_containers > MAX_VALUES:
-            raise invalid_json(f"more than {MAX_VALUES} values and names", "fewer")
-        if deepest > MAX_DEPTH:
-            raise invalid_json(f"more than {MAX_DEPTH} levels of nesting", "fewer")
+class ValueBudget:
+    """Counts the values of JSON texts before anything is made of them: all together may hold what one body may."""
+
+    def __init__(self) -> None:
+        self._num_values = 0
+
+    def take(self, data: bytes | bytearray) -> None:
+        """Count one more text. ApiError if there are too many values and names, or too many levels of nesting."""
+        num_opens = data.count(b"[") + data.count(b"{")  # in texts too: a bound that is quick to find
+        bound = self._num_values + data.count(b",") + data.count(b":") + CONTAINER_VALUES * num_opens
+        if num_opens <= MAX_DEPTH and bound <= MAX_VALUES:
+            self._num_values = bound
+            return
+        state, numbers, num_before = Scan(), np.frombuffer(data, np.uint8), self._num_values
+        for start in range(0, len(numbers), PART_BYTES):
+            deepest = scan_part(numbers[start : start + PART_BYTES], state)
+            self._num_values = num_before + state.num_marks + CONTAINER_VALUES * state.num_containers
+            if self._num_values > MAX_VALUES:
+                raise invalid_json(f"more than {MAX_VALUES} values and names", "fewer")
+            if deepest > MAX_DEPTH:
+                raise invalid_json(f"more than {MAX_DEPTH} levels of nesting", "fewer")
+
+
+def parse_arguments(text: str, budget: ValueBudget) -> Any:
+    """Return the JSON that a text in a body holds, ValueError if it is none, or ApiError if `budget` is used up.
+
+    Line breaks in strings are allowed, since models write them. Never holds the interpreter for long.
+    """
+    budget.take(text.encode("utf-8"))
+    try:
+        return json.loads(
+            text,
+            strict=False,
+            object_pairs_hook=lambda pairs: dict(pairs),  # in Python, where other threads get their turn
+            parse_int=lambda digits: int(digits),
+            parse_constant=_refuse_value,
+        )
+    except RecursionError:
+        raise ValueError("deep nesting") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -86,6 +113,10 @@ def _float(text: str) -> float:
     if math.isinf(value):
         raise invalid_json(f"the number {text}", "one that a double can hold")
     return value
+
+
+def _refuse_value(text: str) -> None:
+    raise ValueError(text)
 
 
 def _refuse_constant(text: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from samebits.server.http.threads import off_loop
 
+PART_BYTES = 1 << 18
 BATCH = 256  # items that are encoded in one call
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -30,4 +33,16 @@ def json_text(value: Any) -> str:
 async def json_response(make: Callable[[], Any], size: int) -> Response:
     """What `make` returns, made and encoded on another thread where `size`, in characters or so, is not small."""
     data = await off_loop(lambda: json_text(make()).encode("utf-8"), size)
-    return Response(data, media_type="application/json")
+    return PartedResponse(data, media_type="application/json")
+
+
+class PartedResponse(Response):
+    """A whole answer that leaves in parts: other clients get their turn, and no part is copied before it can leave."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for start in range(0, max(len(self.body), 1), PART_BYTES):
+            end = start + PART_BYTES
+            part = {"body": self.body[start:end], "more_body": end < len(self.body)}
+            await send({"type": "http.response.body", **part})
+            await asyncio.sleep(0)

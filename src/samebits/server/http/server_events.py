@@ -15,8 +15,9 @@ from samebits.server.http.errors import ApiError, from_exception
 from samebits.server.http.json_output import json_text
 
 log = logging.getLogger("samebits.server")
-EVENTS_A_TURN = 16
+INLINE_CHUNK_CHARS = 1 << 15  # a longer chunk is written on another thread
 Chunk = dict[str, Any] | Callable[[], dict[str, Any]]  # a large one is made and written on another thread
+ITEM_CHARS = 4  # of a number, or so
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 EVENT_STREAM = "text/event-stream"
 
@@ -60,14 +61,13 @@ def event_stream(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire = OPE
 
 
 async def _written(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire) -> AsyncIterator[str]:
-    num_sent = 0
     try:
         async for chunk in chunks:
-            yield await asyncio.to_thread(_made, chunk, wire) if callable(chunk) else wire.written(chunk)
-            num_sent += 1
-            if num_sent % EVENTS_A_TURN == 0:
-                # many chunks may be ready at once, and nothing else would give other clients a turn
-                await asyncio.sleep(0)
+            if callable(chunk) or is_longer(chunk, INLINE_CHUNK_CHARS):
+                yield await asyncio.to_thread(_made, chunk, wire)
+            else:
+                yield wire.written(chunk)
+            await asyncio.sleep(0)  # many chunks may be ready at once, and nothing else would give other clients a turn
     except Exception as error:
         log.exception("%s failed in mid-stream", request_id)
         yield wire.written(wire.error(from_exception(error)))
@@ -75,5 +75,16 @@ async def _written(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire) ->
         yield wire.last
 
 
-def _made(make: Callable[[], dict[str, Any]], wire: Wire) -> str:
-    return wire.written(make())
+def _made(chunk: Chunk, wire: Wire) -> str:
+    return wire.written(chunk() if callable(chunk) else chunk)
+
+
+def is_longer(value: Any, num_chars: int) -> bool:
+    """Return whether a value is longer than so many characters as JSON, or so. Looks at no more than it must."""
+    left, size = [value], 0
+    while left and size <= num_chars:
+        item = left.pop()
+        size += len(item) if isinstance(item, (str, dict, list)) else ITEM_CHARS
+        if size <= num_chars and isinstance(item, (dict, list)):
+            left += item.values() if isinstance(item, dict) else item
+    return size > num_chars

@@ -15,7 +15,7 @@ from samebits.server.answer_ids import MESSAGE
 from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.json_output import json_response
-from samebits.server.http.server_events import MESSAGES, event_stream
+from samebits.server.http.server_events import MESSAGES, Chunk, event_stream
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Grown, Opened, blocks_of
 from samebits.server.protocols.messages_body import MessagesBody
@@ -102,7 +102,7 @@ def usage_of(stream: TurnStream) -> dict[str, int]:
     return {"input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"]}
 
 
-async def events(head: dict[str, Any], stream: TurnStream, desk: ReceiptDesk | None) -> AsyncIterator[dict[str, Any]]:
+async def events(head: dict[str, Any], stream: TurnStream, desk: ReceiptDesk | None) -> AsyncIterator[Chunk]:
     """Blocks as they come, between the message's start and its end."""
     start = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(stream)}
     yield {"type": "message_start", "message": start}
@@ -113,7 +113,11 @@ async def events(head: dict[str, Any], stream: TurnStream, desk: ReceiptDesk | N
             yield changed(change)
     completion: Completion = stream.job.completions()[0]
     answer.completion = completion
-    yield {"type": "message_delta", "delta": {**ending(answer), **repeatable(answer, desk)}, "usage": usage_of(stream)}
+    yield lambda: {
+        "type": "message_delta",
+        "delta": {**ending(answer), **repeatable(answer, desk)},
+        "usage": usage_of(stream),
+    }
     yield {"type": "message_stop"}
 
 

@@ -161,10 +161,11 @@ def _messages(role: str, blocks: list[ContentBlock], where: str) -> list[dict[st
     """One message of blocks: what tools gave, each a message, and then the rest of it."""
     results: list[dict[str, Any]] = []
     message: dict[str, Any] = {"role": role, "content": ""}
+    texts, thoughts = list[str](), list[str]()  # joined once: each of thousands of blocks would copy all before it
     for at, block in enumerate(blocks):
         place = f"{where}.{at}"
         if block.type == "text":
-            message["content"] += _needed(block, place, "text")[0]
+            texts += _needed(block, place, "text")
         elif block.type == "tool_use":
             call_id, name, given = _needed(block, place, "id", "name", "input")
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
@@ -173,6 +174,9 @@ def _messages(role: str, blocks: list[ContentBlock], where: str) -> list[dict[st
             (call_id,) = _needed(block, place, "tool_use_id")
             results.append({"role": "tool", "tool_call_id": call_id, "content": _result(block)})
         elif block.type == "thinking":
-            message["reasoning_content"] = message.get("reasoning_content", "") + _needed(block, place, "thinking")[0]
+            thoughts += _needed(block, place, "thinking")
+    message["content"] = "".join(texts)
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
     has_more = message["content"] or "tool_calls" in message or not results
     return [*results, message] if has_more else results

@@ -16,7 +16,7 @@ from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
-from samebits.server.http.server_events import OLLAMA, event_stream
+from samebits.server.http.server_events import OLLAMA, Chunk, event_stream
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocols.ollama_body import GenerationBody, OllamaChatBody, OllamaGenerateBody, ShowBody
 from samebits.server.protocols.turn_body import repeatable, thinking_variables
@@ -104,7 +104,7 @@ def _thinking(served: ServedModel, body: GenerationBody) -> dict[str, Any]:
 
 async def _lines(
     served: ServedModel, stream: TurnStream, part: Part, has_logprobs: bool, desk: ReceiptDesk | None
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncIterator[Chunk]:
     """Lines of an answer as it comes; a call is told whole. The last one has the end."""
     answer = ChoiceAnswer()
     async for step in stream.steps():
@@ -114,7 +114,7 @@ async def _lines(
             yield {**_head(served), **line, "done": False, **({"logprobs": found} if found else {})}
             found = []
     answer = replace(answer, completion=stream.job.completions()[0])
-    yield {**_head(served), **part("", "", []), **_ending(stream, answer, desk)}
+    yield lambda: {**_head(served), **part("", "", []), **_ending(stream, answer, desk)}
 
 
 def _parts(answer: ChoiceAnswer, step: Step, part: Part) -> list[dict[str, Any]]:

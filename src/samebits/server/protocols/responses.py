@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -16,7 +17,8 @@ from samebits.server.answers.chat import chat_logprobs
 from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.json_output import json_response
-from samebits.server.http.server_events import RESPONSES, event_stream
+from samebits.server.http.server_events import RESPONSES, Chunk, event_stream
+from samebits.server.http.threads import off_loop
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Closed, Grown, Opened, blocks_of
 from samebits.server.protocols.responses_body import LOGPROBS, ResponsesBody
@@ -24,6 +26,8 @@ from samebits.server.protocols.turn_body import repeatable
 from samebits.server.turns.events import ChoiceAnswer
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
+CHARS_A_PIECE = 100  # or so, of a token with its log-probabilities
+TOOLS_CHARS = 1 << 20  # at most or so; a response repeats its request's tools
 PREFIXES = {"reasoning": "rs_", "text": "msg_", "call": "fc_"}
 
 
@@ -37,7 +41,7 @@ async def responses(request: Request) -> Response:
     if body.stream:
         return event_stream(shape.events(stream), request.state.request_id, RESPONSES)
     (answer,) = await stream.answers()
-    size = answer_size(stream.job.params, stream.usage())
+    size = answer_size(stream.job.params, stream.usage()) + (TOOLS_CHARS if body.tools else 0)
     return await json_response(lambda: shape.whole(blocks_of(answer), answer, stream), size)
 
 
@@ -123,19 +127,26 @@ class ResponseShape:
             "usage": None,
         }
 
-    async def events(self, stream: TurnStream) -> AsyncIterator[dict[str, Any]]:
+    async def events(self, stream: TurnStream) -> AsyncIterator[Chunk]:
         """Items as they come, then the whole response."""
         writer, answer = BlockWriter(), ChoiceAnswer()
-        yield self._event("response.created", response=self._response("in_progress"))
-        yield self._event("response.in_progress", response=self._response("in_progress"))
+        for kind in ("response.created", "response.in_progress"):  # with all of the request's tools
+            yield partial(self._begun, kind)
         async for step in stream.steps():
             answer.take(step)
             for change in writer.push(step):
-                for told in self._changes(change):
+                size = len(change.block.pieces) * CHARS_A_PIECE if isinstance(change, Closed) else 0
+                for told in await off_loop(self._changes, size, change):
                     yield told
         answer.completion = stream.job.completions()[0]
-        response = self.whole(writer.blocks, answer, stream)
-        yield self._event(f"response.{response['status']}", response=response)
+        yield partial(self._ended, writer.blocks, answer, stream)
+
+    def _begun(self, kind: str) -> dict[str, Any]:
+        return self._event(kind, response=self._response("in_progress"))
+
+    def _ended(self, blocks: list[Block], answer: ChoiceAnswer, stream: TurnStream) -> dict[str, Any]:
+        response = self.whole(blocks, answer, stream)
+        return self._event(f"response.{response['status']}", response=response)
 
     def _changes(self, change: BlockEvent) -> list[dict[str, Any]]:
         """The events of one change to a block."""

@@ -17,7 +17,7 @@ from samebits.server.bodies.openai import ChatBody
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
-from samebits.server.http.server_events import event_stream
+from samebits.server.http.server_events import Chunk, event_stream
 from samebits.server.model import ServedModel
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
@@ -67,13 +67,14 @@ def turn_of(body: ChatBody) -> Turn:
 
 async def chunks(
     head: dict[str, Any], shape: ChatShape, stream: TurnStream, include_usage: bool
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncIterator[Chunk]:
     """The chunks of a stream, usage last."""
     head = {**head, "usage": None} if include_usage else head
     for index in range(stream.num_choices):
         yield {**head, "choices": [shape.first(index)]}
     async for step in stream.steps():
-        for part in shape.parts(step):
+        has_receipt = step.piece.receipt is not None
+        for part in await asyncio.to_thread(list, shape.parts(step)) if has_receipt else shape.parts(step):
             yield {**head, "choices": [part]}
     if include_usage:
         yield {**head, "choices": [], "usage": stream.usage()}

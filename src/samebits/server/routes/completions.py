@@ -122,6 +122,6 @@ async def chunks(
         def chunk(shape: ChoiceShape = shape, piece: Piece = piece) -> dict[str, Any]:
             return {**head, "choices": [shape.part(piece)]}
 
-        yield chunk if shape.echoes_next else chunk()
+        yield chunk if shape.echoes_next or piece.receipt is not None else chunk()
     if include_usage:
         yield {**head, "choices": [], "usage": usage(streams)}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from samebits.server.http.errors import ApiError
+from samebits.server.http.json_output import PartedResponse
 from samebits.server.model import ServedModel
 
 
@@ -19,5 +22,5 @@ async def receipts(request: Request) -> Response:
     if not found:
         needed = f"the id of an answer of the last {desk.keep_seconds:g} seconds"
         raise ApiError(404, f"id: got one that no receipt is kept for; needs {needed}", "id", "receipt_not_found")
-    lines = b"".join(desk.sealed(receipt).to_json() + b"\n" for receipt in found)
-    return Response(lines, media_type="application/jsonl")
+    lines = await asyncio.to_thread(lambda: b"".join(desk.sealed(receipt).to_json() + b"\n" for receipt in found))
+    return PartedResponse(lines, media_type="application/jsonl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from samebits.server.tools.offer import Tool
@@ -27,15 +28,12 @@ def as_text(messages: Sequence[dict[str, Any]], tools: Sequence[Tool], takes_sys
     takes_system   whether the template takes a system message; else the section stands before the first message
     """
     told: list[dict[str, Any]] = []
-    for message in messages:
-        if message["role"] == "tool":
-            text = f"<tool_response>\n{message['content']}\n</tool_response>"
-            if told and told[-1].get("is_results"):
-                told[-1]["content"] += "\n" + text
-            else:
-                told.append({"role": "user", "content": text, "is_results": True})
+    for are_results, group in groupby(messages, key=lambda message: message["role"] == "tool"):
+        if are_results:
+            texts = (f"<tool_response>\n{message['content']}\n</tool_response>" for message in group)
+            told.append({"role": "user", "content": "\n".join(texts)})
         else:
-            told.append({"role": message["role"], "content": _with_calls(message)})
+            told += [{"role": message["role"], "content": _with_calls(message)} for message in group]
     if tools:
         section = SECTION.format(
             tools="\n".join(json.dumps(t.as_dict()["function"], ensure_ascii=False) for t in tools)
@@ -46,7 +44,7 @@ def as_text(messages: Sequence[dict[str, Any]], tools: Sequence[Tool], takes_sys
             told[0]["content"] = section + "\n\n" + told[0]["content"]
         else:
             told.insert(0, {"role": "system", "content": section})
-    return [{"role": m["role"], "content": m["content"]} for m in told]
+    return told
 
 
 def _with_calls(message: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,11 @@ from samebits.engine.reasoning import (
     marks_for,
 )
 from samebits.server.engines import Answering
+from samebits.server.http.json_input import ValueBudget, parse_arguments
 from samebits.server.tools.form import CallForm
 from samebits.server.tools.forms import FORMS, form_for
 from samebits.server.tools.in_text import as_text
 from samebits.server.tools.offer import Offer
-from samebits.server.tools.reading import Broken, parse_json
 from samebits.server.tools.scanner import CallScanner
 from samebits.server.tools.written import WrittenCalls
 from samebits.server.turns.reader import TurnReader
@@ -67,11 +68,11 @@ class ModelForms:
     def messages(self, messages: list[dict[str, Any]], offer: Offer) -> list[dict[str, Any]]:
         """A conversation as the model's template takes it: arguments of calls as objects, results with their names."""
         names: dict[str, str] = {}
-        told = []
+        told, budget = [], ValueBudget()
         for message in messages:
             given = dict(message)
             if calls := given.get("tool_calls"):
-                given["tool_calls"] = [_with_object(call) for call in calls]
+                given["tool_calls"] = [_with_object(call, budget) for call in calls]
                 names |= {call["id"]: call["function"]["name"] for call in calls}
             if given["role"] == "tool" and given.get("tool_call_id") in names:
                 given.setdefault("name", names[given["tool_call_id"]])
@@ -99,15 +100,16 @@ class ModelForms:
         return TurnReader(make_id, splitter, scanner, self._message_ends)
 
 
-def _with_object(call: dict[str, Any]) -> dict[str, Any]:
-    """A call whose arguments are an object where they can be: templates write them as JSON."""
+def _with_object(call: dict[str, Any], budget: ValueBudget) -> dict[str, Any]:
+    """Return the call with its arguments as an object where they are JSON, since templates write them as JSON.
+
+    ApiError if the arguments of all calls together hold more values than a body may.
+    """
     function = call["function"]
-    try:
-        arguments = (
-            function["arguments"] if isinstance(function["arguments"], dict) else parse_json(function["arguments"])
-        )
-    except Broken:
-        arguments = function["arguments"]
+    arguments = function["arguments"]
+    if isinstance(arguments, str):
+        with suppress(ValueError):  # what is no JSON stays a text
+            arguments = parse_arguments(arguments, budget)
     return {**call, "function": {**function, "arguments": arguments}}
 
 
