@@ -28,7 +28,7 @@ from samebits.ops import OPS
 from samebits.ops.build import OpBuilder
 from samebits.verify.checks import verify_case
 from samebits.verify.model import is_drawn
-from samebits.verify.report import TIERS
+from samebits.verify.proof import TIERS
 from samebits.verify.select import case_of, tasks_for
 
 PROJECT = Path(__file__).parents[2] / "examples/toy-accelerator"

@@ -11,7 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from samebits.verify.model import Result
 
 LINE_SECONDS = 10.0
-CASE_SECONDS = 0.06  # of one processor, for a case of a quick run on native kernels: only for the estimate at the start
+CASE_SECONDS = (
+    0.035  # of one processor, for a case of a quick run on native kernels: only for the estimate at the start
+)
 LEAST_DONE = 0.02  # of the cases, before the time left follows from those that are done
 
 
