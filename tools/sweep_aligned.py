@@ -20,7 +20,7 @@ from samebits.ops import OPS, Op
 from samebits.ops.space import Factor, Row, Space, Span, Value
 from samebits.verify.model import Task
 from samebits.verify.pool import Pool
-from samebits.verify.report import TIERS
+from samebits.verify.proof import TIERS
 
 STEPS = (8, 16, 32, 64)
 USUALLY = 0.5  # probability that a factor without an aligned size keeps its usual value
@@ -101,18 +101,16 @@ def main() -> int:
         num_cases += 1
         for result in results:
             counts[result.op][result.status] += 1
-            if result.status == "fail":
-                print(
-                    f"FAIL {result.op} {result.case} at {result.tier}: {result.reason}\n     {result.replay}",
-                    flush=True,
-                )
+            if result.status in ("fail", "unfinished"):
+                where = f"{result.status.upper()} {result.op} {result.case} at {result.tier}"
+                print(f"{where}: {result.reason}\n     {result.replay}", flush=True)
         if time.monotonic() - started > arguments.stop_after:
             break
     for name, counted in counts.items():
         print(f"{name:28}", *(f"{status} {counted[status]}" for status in sorted(counted)))
     total = sum(counts.values(), Counter())
     print(f"{num_cases} of {len(tasks)} cases, {dict(total)} in {time.monotonic() - started:.0f} s")
-    return 1 if total["fail"] or not num_cases else 0
+    return 1 if total["fail"] or total["unfinished"] or not total["pass"] else 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""How many processors a process may use: its affinity, and the CPU quotas of its control groups."""
+"""How many processors a process may use, by its affinity and the CPU quotas of its control groups; and their name."""
 
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 
-from samebits.core.processors import usable_processors
+from samebits.core.processors import processor_name, usable_processors
 
 MANY = 24
 
@@ -68,3 +69,18 @@ def test_quotas_of_control_groups_count(tmp_path: Path, files: dict[str, str], e
 
 def test_this_machine_has_one() -> None:
     assert 1 <= usable_processors() <= MANY
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("processor\t: 0\nmodel name\t: Xeon(R) 8375C @ 2.90GHz\nmodel name\t: other\n", "Xeon(R) 8375C @ 2.90GHz"),
+        ("processor\t: 0\nModel\t\t: Raspberry Pi 5\n", "Raspberry Pi 5"),
+    ],
+)
+def test_the_name_is_what_the_system_calls_the_first_processor(tmp_path: Path, text: str, expected: str) -> None:
+    assert processor_name(system(tmp_path, {"proc/cpuinfo": text})) == expected
+
+
+def test_a_system_that_tells_nothing_has_a_name_too(tmp_path: Path) -> None:
+    assert processor_name(tmp_path) == (platform.processor() or platform.machine())

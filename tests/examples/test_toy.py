@@ -28,7 +28,7 @@ from samebits.ops import OPS
 from samebits.ops.build import OpBuilder
 from samebits.verify.checks import verify_case
 from samebits.verify.model import is_drawn
-from samebits.verify.report import TIERS
+from samebits.verify.proof import TIERS
 from samebits.verify.select import case_of, tasks_for
 
 PROJECT = Path(__file__).parents[2] / "examples/toy-accelerator"
@@ -216,6 +216,6 @@ def test_installed_it_is_found_by_its_entry_point(tmp_path: Path) -> None:
     samebits = (sys.executable, "-m", "samebits.cli.main")
     verified = run(*samebits, "verify", "--backend", "toy", "--op", "add", "-j", "1", PYTHONPATH=str(tmp_path))
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert re.search(r" 0 fail, \d+ unsupported; proven: fast, invariant, portable", verified.stdout)
+    assert re.search(r" 0 fail, \d+ unsupported; proven for add: fast, invariant, portable", verified.stdout)
     devices = run(*samebits, "devices", PYTHONPATH=str(tmp_path)).stdout
     assert "samebits-toy" in devices

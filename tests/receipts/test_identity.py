@@ -43,7 +43,7 @@ def forbid_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> str:
         raise AssertionError(f"{path} is hashed again")
 
-    monkeypatch.setattr(room, "_file_sha256", refuse)
+    monkeypatch.setattr(room, "file_sha256", refuse)
 
 
 def test_of_one_file_it_is_what_sha256sum_prints(path: Path) -> None:

@@ -48,6 +48,19 @@ class TableIgnored(PlantedPaged):
         return {} if table is None else {"kv_indices": np.arange(len(table), dtype=np.int32)}
 
 
+class OddPagesRounded(PlantedPaged):
+    """The last bit of a sequence's results depends on where its first page lies."""
+
+    def kernel(self, op_name: str, arguments: dict[str, Any]) -> Results:
+        (out, *rest) = defined(op_name, arguments)
+        first, last = arguments.get("qo_indptr"), arguments.get("kv_indptr")
+        for sequence in range(0 if last is None or first is None else len(last) - 1):
+            rows = slice(first[sequence], first[sequence + 1])
+            if last[sequence + 1] > last[sequence] and arguments["kv_indices"][last[sequence]] % 2:
+                out[rows] = np.nextafter(out[rows], F(np.inf))
+        return (out, *rest)
+
+
 class TableIgnoredByAppend(TableIgnored):
     ops = ("append_paged_kv_cache",)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import samebits
+from samebits.backends.discovery import default_name
 from samebits.cli.main import main
 from samebits.core.errors import BadInput
 from samebits.core.files import write_atomically
@@ -32,7 +34,9 @@ def environment() -> dict[str, str]:
 
 
 def process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, env=environment())
+    return subprocess.run(
+        [*COMMAND, "--backend", "reference", *arguments], capture_output=True, text=True, timeout=60, env=environment()
+    )
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -62,7 +66,7 @@ def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
     options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
     done = process("--op", "split_heads", "--seed", "3", *options)
     assert done.returncode == 0, done.stderr
-    assert "proven: fast, invariant, portable" in done.stdout
+    assert "; proven for split_heads: fast, invariant, portable\n" in done.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
 
     report = json.loads(files["output"].read_text())
@@ -77,12 +81,17 @@ def test_the_reference_passes_and_every_file_says_so(tmp_path: Path) -> None:
 
     page = files["html"].read_text()
     assert page.startswith("<!doctype html>")
-    assert "Proven tiers: fast, invariant, portable" in page
+    assert "proven for split_heads: fast, invariant, portable" in page
 
     proof = json.loads(files["certificate"].read_text())
     assert proof["certificate"] == "samebits-conformance"
-    assert proof["proven_tiers"] == list(TIERS)
-    assert proof["set"] == "part"  # one op is not the quick set
+    assert proof["proven_tiers"] == []  # one op is not the quick set
+    assert proof["proven"]["portable"] == {"proven": ["split_heads"], "unsupported": [], "not_proven": []}
+    assert (proof["set"], proof["drawn"], proof["selection"]) == ("part", "quick", {"op": "split_heads"})
+    about = proof["environment"]
+    assert about["cpu"]
+    assert len(about["kernels_sha256"]) == len(about["native_sha256"]) == 64
+    assert {"commit", "driver", "samebits"} <= about.keys()
     assert proof["counts"]["portable"] == {"pass": len(cases)}
     assert (proof["failed"], proof["unsupported"]) == ([], [])
     covered = proof["coverage"]["split_heads"]["portable"]
@@ -103,8 +112,9 @@ def test_a_defect_is_exit_status_1_with_reason_and_replay_in_every_file(run: Run
     assert {t: r["status"] for t, r in by_tier.items()} == {"fast": "pass", "invariant": "fail", "portable": "fail"}
     assert by_tier["portable"]["replay"] == replay
     assert [f["check"] for f in by_tier["portable"]["findings"]] == ["batch-size"]
+    assert "2 fail, 0 unsupported; proven for gemm/small-f32: fast\n" in done.stdout
     proof = json.loads(files["certificate"].read_text())
-    assert proof["proven_tiers"] == ["fast"]
+    assert proof["proven"]["fast"]["proven"] == proof["proven"]["portable"]["not_proven"] == ["gemm/small-f32"]
     assert [f[:3] for f in proof["failed"]] == [["gemm", "small-f32", "invariant"], ["gemm", "small-f32", "portable"]]
     assert "batch-size: y (8 rows along T" in files["html"].read_text()
 
@@ -120,20 +130,21 @@ def test_a_refuted_tier_is_not_proven(run: Run, tmp_path: Path) -> None:
     done = run("--backend", "planted:Refuted", *chosen, "--certificate", str(tmp_path / "proof"))
     assert done.returncode == 0
     proof = json.loads((tmp_path / "proof").read_text())
-    assert proof["proven_tiers"] == ["fast", "invariant"]
+    assert [tier for tier in TIERS if proof["proven"][tier]["proven"]] == ["fast", "invariant"]
+    assert "proven for scale/small-f16: fast, invariant; unsupported at portable: scale/small-f16" in done.stdout
     assert {tuple(u[2:]) for u in proof["unsupported"]} == {
         ("portable", "planted cannot keep portable: sums are contracted")
     }
 
 
-def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_status_0(
+def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_status_1(
     run: Run, tmp_path: Path
 ) -> None:
     done = run(
         "--backend", "null", "--op", "mul", "--output", str(tmp_path / "r"), "--certificate", str(tmp_path / "c")
     )
-    assert done.returncode == 0
-    assert "proven: nothing" in done.stdout
+    assert done.returncode == 1
+    assert "proven: nothing; unsupported: mul" in done.stdout
     assert {r["status"] for r in verdicts(tmp_path / "r")} == {"unsupported"}
     assert all("claims only none" in r["reason"] for r in verdicts(tmp_path / "r"))
     assert json.loads((tmp_path / "c").read_text())["proven_tiers"] == []
@@ -263,10 +274,29 @@ def test_an_interrupted_run_reports_what_ran_and_leaves_no_certificate_and_no_wo
     output = b"".join(process.communicate(timeout=20))
     assert process.returncode == 130
     assert b"Traceback" not in output
-    assert b"cases did not run" in output
+    assert re.search(rb"; proven: nothing, since \d+ cases did not run\n", output)
+    report = json.loads((tmp_path / "r").read_text())
+    assert (report["proven"], report["num_missing"] > 0) == ({}, True)
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
     assert json.loads((tmp_path / "r").read_text())["set"] == "part"
     assert not [pid for pid in started if b"spawn_main" in _command_of(pid)]
+
+
+def test_a_case_without_an_answer_is_neither_a_pass_nor_a_failure(run: Run, tmp_path: Path) -> None:
+    chosen = ["--op", "mul", "--case", "small-f32", "--time-limit", "0.5", "--certificate", str(tmp_path / "c")]
+    done = run("--backend", "planted:Hang", *chosen)
+    assert done.returncode == 3
+    assert "0 pass, 0 fail, 0 unsupported, 3 unfinished; proven: nothing\n" in done.stdout
+    assert "unfinished mul/small-f32 at portable: no answer within " in done.stdout
+    proof = json.loads((tmp_path / "c").read_text())
+    assert [u[:3] for u in proof["unfinished"]] == [["mul", "small-f32", tier] for tier in TIERS]
+    assert proof["proven"]["fast"]["not_proven"] == ["mul/small-f32"]
+
+
+def test_the_backend_is_that_on_which_models_run_by_default(run: Run, tmp_path: Path) -> None:
+    done = run("--op", "scale", "--case", "small-f16", "--output", str(tmp_path / "r"))
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "r").read_text())["environment"]["backend"] == default_name() == "cpu"
 
 
 def _maps_of(pid: str) -> str:

@@ -69,7 +69,7 @@ def test_make_then_check_by_command(tmp_path: Path, shell: Shell) -> None:
     assert status == 0
     report = json.loads((tmp_path / "r.json").read_text())
     assert {r["status"] for r in report["results"]} == {"pass"}
-    assert report["environment"]["backend"] == "reference"
+    assert report["environment"]["backend"] == "cpu"
     assert sorted(p.name for p in (tmp_path / "g").iterdir()) == ["append_paged_kv_cache"]  # nothing left over
     status, text = shell("golden", "check", tmp_path / "g" / "append_paged_kv_cache" / "hnd")
     assert status == 0

@@ -57,12 +57,14 @@ class Compilation:
 
 @dataclass(frozen=True)
 class Caps:
-    """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it contracts sums, say)."""
+    """What `probe` found. `refuted` holds tiers the device cannot keep, with the reason (it contracts sums, say);
+    `driver` is the version of the driver, for the certificate."""
 
     device: str
     memory_bytes: int | None = None
     features: tuple[str, ...] = ()
     refuted: Mapping[Tier, str] = field(default_factory=dict)
+    driver: str = ""
 
 
 class Buffer(ABC):
@@ -203,7 +205,11 @@ class Backend(ABC):
 
     @abstractmethod
     def compile(self, graph: Graph, tier: Tier) -> Executable:
-        """Chooses a kernel for every node. Unsupported names the node and every refusal."""
+        """Choose a kernel for every node. Raise Unsupported, with the node and every refusal, if a node has none.
+
+        Sizes that are known only at run time may be refused in the same way. No other graph may be refused: what
+        `samebits support` lists must run.
+        """
 
     def adopt(self, host: HostTensor) -> Buffer:
         """A buffer with the tensor's contents, which the caller gives away. Optional: the default copies it."""

@@ -17,7 +17,7 @@ from samebits.bench.peer import Peer
 from samebits.bench.results import Row, RowResult
 from samebits.bench.rounds import measure_row
 from samebits.models.checkpoint import FileCheckpoint
-from samebits.verify.report import environment
+from samebits.verify.provenance import environment
 
 OpenPeers = Callable[[FileCheckpoint], Iterable[Peer]]
 Progress = Callable[[str, int, int], None]  # what is being done, rows done, rows in all

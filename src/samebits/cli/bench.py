@@ -32,7 +32,7 @@ from samebits.core.files import write_atomically
 from samebits.core.tiers import Tier
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.models.checkpoint import FileCheckpoint
-from samebits.verify.report import environment
+from samebits.verify.provenance import environment
 
 app = flags.Group(help="Measure models, ops and service, against ceilings and peers in the same run.")
 app.add("serve")(serve)

@@ -19,7 +19,7 @@ from samebits.bench.measured_rows import numbers
 from samebits.bench.peers.gpu_libraries import peers_of
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.tiers import Tier
-from samebits.verify.report import environment
+from samebits.verify.provenance import environment
 
 BATCHES, CONTEXTS = (1, 16, 64), (512, 4096)  # where only one of both is given
 

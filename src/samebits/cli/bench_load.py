@@ -46,7 +46,7 @@ from samebits.core.errors import UnknownName
 from samebits.core.files import write_atomically
 from samebits.engine.drafts.pace import HOST
 from samebits.loaders.catalog import DEFAULT_MODEL
-from samebits.verify.report import environment
+from samebits.verify.provenance import environment
 
 SCENARIO_HELP = (
     f"Which requests come. together: all at once. long-prompt: a prompt of {LONG_PROMPT} tokens, while {NUM_DECODERS} "

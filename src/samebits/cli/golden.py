@@ -30,7 +30,7 @@ from samebits.verify.golden import (
     refuse_existing,
     write_artifact,
 )
-from samebits.verify.report import environment
+from samebits.verify.provenance import environment
 
 app = flags.Group(help="Make golden artifacts, and compare a backend with them.")
 COLORS = {"pass": "green", "same": "green", "unsupported": "yellow", "close": "yellow"}  # anything else is red

@@ -9,20 +9,25 @@ from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, track
+from rich.progress import track
 
-from samebits.backends.discovery import Found, get
+from samebits.backends.discovery import Found
 from samebits.cli import flags
+from samebits.cli.backend_option import BackendUnderTest, backend_under_test
 from samebits.cli.output import AsJson, Output, console_for, emit
+from samebits.cli.verify_progress import VerifyProgress
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.files import write_atomically, write_json
 from samebits.core.tiers import Tier
 from samebits.verify.coverage import unreached
 from samebits.verify.html import html_page
 from samebits.verify.model import Result, Task
+from samebits.verify.order import breadth_first
 from samebits.verify.perf import Timing, perf_page, print_timings, time_case
 from samebits.verify.pool import Pool
-from samebits.verify.report import TIERS, Run, certificate, environment, print_summary
+from samebits.verify.proof import TIERS, num_missing
+from samebits.verify.provenance import environment
+from samebits.verify.report import Run, certificate, print_summary
 from samebits.verify.report import as_json as run_as_json
 from samebits.verify.select import preset_tasks, tasks_for
 
@@ -50,23 +55,18 @@ def _tier(text: str) -> str:
 
 
 def run_tasks(tasks: list[Task], backend: str, jobs: int, seconds: float, console: Console) -> list[Result]:
-    """Results in the order of the tasks, with a progress bar where someone is looking; Ctrl-C keeps those so far."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    """Run the tasks breadth first and return results in the order of `tasks`. Ctrl-C keeps those so far."""
     by_case: dict[tuple[str, str], list[Result]] = {}
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("verifying", total=len(tasks))
-        with suppress(KeyboardInterrupt):
-            for results in Pool(backend, jobs, seconds).run(tasks):
-                by_case[results[0].op, results[0].case] = results
-                progress.update(bar, advance=1, description=results[0].op)
+    with VerifyProgress(console, len(tasks), jobs) as progress, suppress(KeyboardInterrupt):
+        for results in Pool(backend, jobs, seconds).run(breadth_first(tasks)):
+            by_case[results[0].op, results[0].case] = results
+            progress.advance(results)
     return [r for t in tasks for r in by_case.get((t.op, t.case), [])]
 
 
 def verify(
     context: flags.Context,
-    backend: str = flags.Option(
-        "reference", "--backend", envvar="SAMEBITS_BACKEND", help="The backend, by name or as module:Class."
-    ),
+    backend: BackendUnderTest = None,
     op: str = flags.Option(None, "--op", help="Check only this op."),
     case: str = flags.Option(None, "--case", help="Check only this case of --op."),
     tier: str = flags.Option(
@@ -84,7 +84,12 @@ def verify(
         None, "-j", help="The number of worker processes; one per core if absent.", min=1, max=256
     ),
     seed: int = flags.Option(0, "--seed", help="The seed of the drawn cases and of all inputs.", min=0, max=2**62),
-    seconds: float = flags.Option(120.0, "--time-limit", help="The most seconds that a case may take.", min=0.1),
+    seconds: float = flags.Option(
+        120.0,
+        "--time-limit",
+        help="The most seconds that a case may take on an idle machine; a slow or busy one gets more.",
+        min=0.1,
+    ),
     perf: bool = flags.Option(False, "--perf", help="Time the cases instead of checking them."),
     preset: str = flags.Option(
         None, "--preset", help="A named set of cases: 'paged' is 16 sequences of 512 tokens, 32 heads of 128."
@@ -100,18 +105,21 @@ def verify(
 
     Sizes such as --m 32 --n 128 --k 64 make a case of their own.
 
-    Exit status: 0 if nothing failed and every stated range was reached, 1 otherwise, 2 for a mistake in the call.
+    Exit status: 0 if nothing failed, 1 if a case failed, nothing was compared or a stated range was not reached, 2 for
+    a mistake in the call, 3 if nothing failed but a case had no answer within the time limit.
 
-    Ctrl-C ends the run early: the verdicts so far are reported, no certificate is written, and the status is 130.
+    Ctrl-C ends the run early: the verdicts so far are reported, nothing is proven, no certificate is written, and the
+    status is 130.
     """
     console = console_for("verify", as_json, output=output, html=html_file, certificate=certificate_file)
     tiers = (_tier(tier),) if tier else TIERS
     jobs = jobs or os.cpu_count() or 1
-    found = get(backend)
+    found = backend_under_test(backend)
+    name = found.name
     if preset is None:
-        tasks = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
+        tasks = tasks_for(name, tiers, op=op, case=case, dims=sizes(context.args), full=full, seed=seed)
     else:
-        tasks = preset_tasks(backend, tiers, preset, seed)
+        tasks = preset_tasks(name, tiers, preset, seed)
     if perf:
         timings = _time(found, tasks, tiers, console)
         emit({"environment": environment(found), "timings": [t.as_json() for t in timings]}, as_json, output)
@@ -119,19 +127,20 @@ def verify(
             write_atomically(html_file, perf_page(timings, f"{found.name}: GB/s by case"))
         return
     started = time.monotonic()
-    results = run_tasks(tasks, backend, jobs, seconds, console)
-    is_whole = op is None and case is None and preset is None and tier is None
+    results = run_tasks(tasks, name, jobs, seconds, console)
+    given = {"op": op, "case": case, "tier": tier, "preset": preset, "sizes": sizes(context.args)}
+    selection = {what: value for what, value in given.items() if value}
     gaps: list[str] = unreached(tasks) if case is None and preset is None and not context.args else []
     last_seed = seed
-    missing = _num_missing(tasks, results)
+    missing = num_missing(tasks, results)
     while hours is not None and not missing and time.monotonic() - started < hours * 3600:
         last_seed += 1
-        more = tasks_for(backend, tiers, op=op, case=case, dims=sizes(context.args), full=False, seed=last_seed)
-        further = run_tasks(more, backend, jobs, seconds, console)
-        missing = _num_missing(more, further)
+        more = tasks_for(name, tiers, op=op, case=case, dims=sizes(context.args), full=False, seed=last_seed)
+        further = run_tasks(more, name, jobs, seconds, console)
+        missing = num_missing(more, further)
         results += further
-    run_set = "part" if not is_whole or missing else "full" if full else "quick"
-    run = Run(found, results, time.monotonic() - started, run_set, (seed, last_seed))
+    drawn = "full" if full else "quick"
+    run = Run(found, results, time.monotonic() - started, drawn, selection, (seed, last_seed), missing)
     print_summary(console, run)
     for gap in gaps:
         console.print(f"[red]not reached[/] {gap}", highlight=False)
@@ -142,13 +151,7 @@ def verify(
         write_atomically(html_file, html_page(run))
     if missing:
         console.print(f"[red]interrupted[/]: {missing} cases did not run", highlight=False)
-        sys.exit(130)
-    sys.exit(1 if run.failures or gaps else 0)
-
-
-def _num_missing(tasks: list[Task], results: list[Result]) -> int:
-    """Cases without a verdict: an interrupted run has some."""
-    return len({(t.op, t.case) for t in tasks} - {(r.op, r.case) for r in results})
+    sys.exit(run.exit_status or (1 if gaps else 0))
 
 
 def _time(found: Found, tasks: list[Task], tiers: tuple[str, ...], console: Console) -> list[Timing]:

@@ -1,14 +1,18 @@
-"""Files that are there whole or not at all."""
+"""Files that are written whole or not at all, and their hashes."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from samebits.core.errors import BadInput
+
+CHUNK_BYTES = 1 << 20
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -33,3 +37,18 @@ def check_target(where: str, argument: str, path: Path | None) -> None:
     """BadInput for a file that could not be written, before anything is run; nothing for None."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise BadInput(where, argument, path, "a file in a folder that exists")
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def lines_sha256(folder: Path, paths: Iterable[Path]) -> str:
+    """Return the SHA-256 of the lines that `sha256sum` prints for these files in their folder."""
+    lines = (f"{file_sha256(path)}  {path.relative_to(folder)}\n" for path in paths)
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()

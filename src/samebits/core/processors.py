@@ -1,8 +1,9 @@
-"""The number of processors that this process may use."""
+"""The processors of this machine: how many this process may use, and their name."""
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +16,15 @@ def usable_processors(system: Path = Path("/")) -> int:
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *_quotas(system)]))
+
+
+def processor_name(system: Path = Path("/")) -> str:
+    """Return the model of the processor, as its maker calls it where the system tells. `system` as above."""
+    for line in _text(system / "proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model", "Hardware"):
+            return value.strip()
+    return platform.processor() or platform.machine()
 
 
 def _quotas(system: Path) -> Iterator[int]:

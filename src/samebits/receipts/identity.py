@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput
-from samebits.core.files import write_atomically
+from samebits.core.files import file_sha256, lines_sha256, write_atomically
 from samebits.loaders.cache import cache_dir
 from samebits.loaders.files import (
     CONFIG_FILES,
@@ -41,7 +41,7 @@ from samebits.receipts.kinds import Hex, OrNone
 from samebits.receipts.record import Model, canonical
 
 log = logging.getLogger("samebits.receipts")
-CHUNK_BYTES, MAX_NOTE_BYTES = 1 << 20, 1 << 20
+MAX_NOTE_BYTES = 1 << 20
 NOTES_FOLDER = ".identities"  # in the cache folder
 MAX_NOTES = 1000  # the oldest ones are deleted: models move, change and go away
 HASHES = ("weights_sha256", "tokenizer_sha256", "chat_template_sha256")
@@ -88,8 +88,8 @@ def _weights_sha256(file: ModelFile) -> str:
     if not isinstance(file, GgufFile):
         paths = sorted([*paths, *(folder / name for name in CONFIG_FILES if (folder / name).is_file())])
     elif len(paths) == 1:
-        return _file_sha256(paths[0])
-    return _lines_sha256(folder, paths)
+        return file_sha256(paths[0])
+    return lines_sha256(folder, paths)
 
 
 def _tokenizer_sha256(file: ModelFile) -> str | None:
@@ -98,7 +98,7 @@ def _tokenizer_sha256(file: ModelFile) -> str | None:
         folder = folder_of(file.path)
         if not has_tokenizer(folder):
             return None
-        return _lines_sha256(folder, [folder / name for name in sorted(TOKENIZER_FILES) if (folder / name).is_file()])
+        return lines_sha256(folder, [folder / name for name in sorted(TOKENIZER_FILES) if (folder / name).is_file()])
     said = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.") and k != "tokenizer.chat_template"}
     return _metadata_sha256(said) if said else None
 
@@ -115,19 +115,6 @@ def _value_sha256(value: Any) -> str:
     """Of a value's canonical JSON."""
     plain = list(value) if isinstance(value, Texts) else value.tolist() if isinstance(value, np.ndarray) else value
     return hashlib.sha256(canonical(plain)).hexdigest()
-
-
-def _lines_sha256(folder: Path, paths: Iterable[Path]) -> str:
-    lines = (f"{_file_sha256(path)}  {path.relative_to(folder)}\n" for path in paths)
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _file_sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _note_path(path: Path, facts: Facts) -> Path | None:

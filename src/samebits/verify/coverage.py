@@ -56,10 +56,10 @@ def unreached(tasks: Iterable[Task]) -> list[str]:
 
 
 def coverage(results: Iterable[Result]) -> dict[str, dict[str, Reached]]:
-    """op -> tier -> what the cases that ran have reached; an unsupported case reaches nothing."""
+    """op -> tier -> what the cases that ran have reached; unsupported and unfinished ones reach nothing."""
     found: dict[str, dict[str, Reached]] = defaultdict(lambda: defaultdict(Reached))
     for result in results:
-        if result.op in OPS and result.status != "unsupported":
+        if result.op in OPS and result.status in ("pass", "fail"):
             found[result.op][result.tier].take(OPS[result.op], result.case)
     return found
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from samebits.verify.report import TIERS, Run, environment
+from samebits.verify.proof import TIERS
+from samebits.verify.provenance import environment
+from samebits.verify.report import STATUSES, Run, totals
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1b1f24 }
@@ -12,6 +14,7 @@ table { border-collapse: collapse; width: 100% } th, td { text-align: left; padd
 tr:nth-child(even) { background: #f5f7f9 } code { font-size: .85em; overflow-wrap: anywhere }
 .bar { display: flex; height: .9rem; width: 12rem; border-radius: 3px; overflow: hidden; background: #e3e7eb }
 .pass { background: #2da44e } .fail { background: #cf222e } .unsupported { background: #d4a72c }
+.unfinished { background: #8250df }
 dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem } dt { color: #57606a } dd { margin: 0 }
 """
 
@@ -21,10 +24,8 @@ def _bar(run: Run, op: str, tier: str) -> str:
     total = sum(counts.values())
     if not total:
         return "-"
-    parts = "".join(
-        f'<span class="{status}" style="flex:{counts[status]}"></span>' for status in ("pass", "fail", "unsupported")
-    )
-    title = ", ".join(f"{counts[s]} {s}" for s in ("pass", "fail", "unsupported") if counts[s])
+    parts = "".join(f'<span class="{status}" style="flex:{counts[status]}"></span>' for status in STATUSES)
+    title = ", ".join(f"{counts[s]} {s}" for s in STATUSES if counts[s])
     return f'<div class="bar" title="{title}">{parts}</div>{title}'
 
 
@@ -49,15 +50,13 @@ def html_page(run: Run) -> str:
         for r in run.results
         if r.status != "pass"
     )
-    total = run.counts()
-    head = f"{total['pass']} pass, {total['fail']} fail, {total['unsupported']} unsupported"
     tiers = "".join(f"<th>{t}</th>" for t in TIERS)
     details = (
         f"<h2>Not passed</h2><table><tr><th>status</th><th>case</th><th>tier</th><th>reason</th></tr>{others}</table>"
     )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>samebits verify: {escape(run.found.name)}</title>'
-        f"<style>{STYLE}</style><h1>{escape(run.found.name)}: {head}</h1>"
-        f"<p>Proven tiers: {', '.join(run.proven()) or 'none'}. {run.seconds:.0f} s.</p><dl>{facts}</dl>"
+        f"<style>{STYLE}</style><h1>{escape(run.found.name)}: {totals(run)}</h1>"
+        f"<p>{escape(str(run.proof))}. {run.seconds:.0f} s.</p><dl>{facts}</dl>"
         f"<h2>By op</h2><table><tr><th>op</th>{tiers}</tr>{rows}</table>{details if others else ''}</html>\n"
     )

@@ -12,7 +12,6 @@ Status = Literal["pass", "fail", "unsupported", "unfinished"]
 # Every check, in the order in which a failure is blamed: the first that fails names the defect.
 CHECKS = {
     "crash": "the worker process died",
-    "timeout": "no answer within the time limit",
     "error": "the backend raised where it should compute",
     "refused": "the backend refused a program although it has a kernel for every node",
     "guard": "memory before or after a buffer was written",

@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import platform
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, get_args
 
-import ml_dtypes
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from samebits import __version__
 from samebits.backends.discovery import Found
 from samebits.core.numerics import NUMERICS_VERSION
-from samebits.core.tiers import Tier
 from samebits.ops import OPS
+from samebits.receipts.record import canonical
 from samebits.verify.coverage import as_json as coverage_json
 from samebits.verify.coverage import coverage, stated_classes
-from samebits.verify.model import Result
+from samebits.verify.model import Result, Status
+from samebits.verify.proof import TIERS, Proof, prove
+from samebits.verify.provenance import environment, kernel_hashes
 
-TIERS = tuple(t.label for t in Tier if t)
+STATUSES: tuple[str, ...] = get_args(Status)
+MAX_SHOWN = 20  # failures that are printed one by one
 
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a report needs."""
+    """Everything a report needs.
+
+    drawn        "quick" or "full": the set whose cases were drawn
+    selection    what the command line left of it: op, case, tier, preset and sizes, as far as given
+    seeds        of drawn cases, the first and the last
+    num_missing  cases that did not run
+    """
 
     found: Found
     results: list[Result]
     seconds: float
-    set: str  # "quick", "full", or "part" where only some ops, cases or tiers were asked for
-    seeds: tuple[int, int]  # of drawn cases, the first and the last
+    drawn: str
+    selection: Mapping[str, Any]
+    seeds: tuple[int, int]
+    num_missing: int = 0
+
+    @property
+    def set(self) -> str:
+        """The set that ran whole, or "part"."""
+        return "part" if self.selection or self.num_missing else self.drawn
 
     @property
     def failures(self) -> list[Result]:
@@ -45,28 +58,25 @@ class Run:
         chosen = (r for r in self.results if op in (None, r.op) and tier in (None, r.tier))
         return Counter(r.status for r in chosen)
 
-    def proven(self) -> list[str]:
-        """Tiers at which every case that ran passed, and some did."""
-        return [t for t in TIERS if self.counts(tier=t)["pass"] and not self.counts(tier=t)["fail"]]
+    @cached_property
+    def proof(self) -> Proof:
+        """What the run proves."""
+        return prove(
+            self.results,
+            missing=self.num_missing,
+            is_whole=not self.selection.keys() - {"tier"},
+            by_case=bool(self.selection.keys() & {"case", "sizes", "preset"}),
+        )
 
-
-def environment(found: Found) -> dict[str, Any]:
-    """What the outcome depends on."""
-    caps = found.caps
-    return {
-        "backend": found.name,
-        "origin": found.origin,
-        "device": caps.device if caps else None,
-        "features": list(caps.features) if caps else [],
-        "refuted_tiers": {t.label: why for t, why in caps.refuted.items()} if caps else {},
-        "samebits": __version__,
-        "numerics_version": NUMERICS_VERSION,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "ml_dtypes": ml_dtypes.__version__,
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-    }
+    @property
+    def exit_status(self) -> int:
+        """130 if interrupted, 1 for a failure or if nothing was compared, 3 if a case is unfinished, else 0."""
+        statuses = self.counts()
+        if self.num_missing:
+            return 130
+        if statuses["fail"] or not (statuses["pass"] or statuses["unfinished"]):
+            return 1
+        return 3 if statuses["unfinished"] else 0
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -77,28 +87,48 @@ def as_json(run: Run) -> dict[str, Any]:
         "environment": facts,
         "seconds": round(run.seconds, 2),
         "set": run.set,
+        "selection": dict(run.selection),
         "seeds": list(run.seeds),
+        "num_missing": run.num_missing,
+        "proven": run.proof.as_json(),
         "results": [r.as_json() for r in run.results],
     }
 
 
 def certificate(run: Run) -> dict[str, Any]:
-    """What was proven here, with a hash over every verdict."""
-    verdicts = sorted((r.op, r.case, r.tier, r.status) for r in run.results)
-    digest = hashlib.sha256(json.dumps(verdicts).encode()).hexdigest()
+    """Return what was proven here and of what, with a hash over every verdict."""
     return {
         "certificate": "samebits-conformance",
-        "environment": environment(run.found),
+        "environment": {**environment(run.found), **kernel_hashes(run.found)},
         "set": run.set,
+        "drawn": run.drawn,
+        "selection": dict(run.selection),
         "seeds": list(run.seeds),
-        "proven_tiers": run.proven(),
+        "proven_tiers": run.proof.whole_tiers,
+        "proven": run.proof.as_json(),
         "counts": {t: dict(run.counts(tier=t)) for t in TIERS},
-        "unsupported": sorted({(r.op, r.case, r.tier, r.reason) for r in run.results if r.status == "unsupported"}),
+        "unsupported": _lines(run, "unsupported"),
         "not_compared": sorted({text for r in run.results for text in r.not_compared}),
-        "failed": sorted({(r.op, r.case, r.tier, r.reason) for r in run.failures}),
+        "failed": _lines(run, "fail"),
+        "unfinished": _lines(run, "unfinished"),
         "coverage": coverage_json(run.results),
-        "verdicts_sha256": digest,
+        "verdicts_sha256": verdicts_sha256(run),
     }
+
+
+def verdicts_sha256(run: Run) -> str:
+    """Return a hash of what was asked for and of every verdict with the checks that were made.
+
+    It is the SHA-256 of canonical JSON (as of receipts) and the same on every machine that gives the same verdicts.
+    """
+    asked = {"drawn": run.drawn, "selection": dict(run.selection), "seeds": list(run.seeds), "set": run.set}
+    verdicts = sorted([r.op, r.case, r.tier, r.status, list(r.checks)] for r in run.results)
+    content = {**asked, "numerics_version": NUMERICS_VERSION, "verdicts": verdicts}
+    return hashlib.sha256(canonical(content)).hexdigest()
+
+
+def _lines(run: Run, status: str) -> list[tuple[str, str, str, str]]:
+    return sorted({(r.op, r.case, r.tier, r.reason) for r in run.results if r.status == status})
 
 
 def print_summary(console: Console, run: Run) -> None:
@@ -108,24 +138,26 @@ def print_summary(console: Console, run: Run) -> None:
     for op in dict.fromkeys(r.op for r in run.results):
         table.add_row(op, *(_cell(run.counts(op, tier)) for tier in TIERS), *_reached(run, op))
     console.print(table)
-    for result in run.failures[:20]:
+    troubles = [r for status in ("fail", "unfinished") for r in run.results if r.status == status]
+    for result in troubles[:MAX_SHOWN]:
         what = f"{result.op}/{result.case} at {result.tier}: {result.reason}"
-        console.print(f"[red]fail[/] {escape(what)}", highlight=False, soft_wrap=True)
+        console.print(f"[red]{result.status}[/] {escape(what)}", highlight=False, soft_wrap=True)
         console.print(f"     replay: {escape(result.replay)}", highlight=False, soft_wrap=True)
-    if len(run.failures) > 20:
-        console.print(f"... and {len(run.failures) - 20} more; --json has them all")
+    if len(troubles) > MAX_SHOWN:
+        console.print(f"... and {len(troubles) - MAX_SHOWN} more; --json has them all")
     reasons = Counter(r.reason for r in run.results if r.status == "unsupported")
     for reason, count in reasons.most_common(10):
         console.print(f"[yellow]unsupported[/] {count} x {escape(reason)}", highlight=False, soft_wrap=True)
-    proven = ", ".join(run.proven()) or "nothing"
-    total = run.counts()
-    console.print(
-        f"{total['pass']} pass, {total['fail']} fail, {total['unsupported']} unsupported; proven: {proven}",
-        highlight=False,
-    )
+    console.print(f"{totals(run)}; {run.proof}", highlight=False, markup=False, soft_wrap=True)
     first, last = run.seeds
     shown = f"seed {first}" if first == last else f"seeds {first} to {last}"
     console.print(f"cases drawn with {shown}; another --seed draws others", highlight=False)
+
+
+def totals(run: Run) -> str:
+    """Say how many verdicts there are of each status; unfinished ones only where there are some."""
+    counts = run.counts()
+    return ", ".join(f"{counts[s]} {s}" for s in STATUSES if counts[s] or s != "unfinished")
 
 
 def _reached(run: Run, op: str) -> tuple[str, str]:
@@ -139,5 +171,6 @@ def _reached(run: Run, op: str) -> tuple[str, str]:
 def _cell(counts: Counter[str]) -> str:
     parts = [f"{counts['pass']} pass"] if counts["pass"] else []
     parts += [f"[red]{counts['fail']} fail[/]"] if counts["fail"] else []
+    parts += [f"[red]{counts['unfinished']} unfinished[/]"] if counts["unfinished"] else []
     parts += [f"[yellow]{counts['unsupported']} no[/]"] if counts["unsupported"] else []
     return ", ".join(parts) or "-"

@@ -51,11 +51,10 @@ def judge(task: Task, kernel: str, tiers: list[Tier], find: Find) -> list[Result
     started, compared = time.perf_counter(), Comparisons()
     try:
         findings = list(find(max(tiers), compared))
+        if not findings and not compared.checks:
+            raise Unsupported("; ".join(compared.refused) or "nothing was compared")
     except Unsupported as error:
         return [Result(task.op, task.case, tier.label, "unsupported", str(error), kernel=kernel) for tier in tiers]
-    if not findings and not compared.checks:
-        reason = "; ".join(compared.refused) or "nothing was compared"
-        return [Result(task.op, task.case, tier.label, "unsupported", reason, kernel=kernel) for tier in tiers]
     seconds = (time.perf_counter() - started) / len(tiers)
     return [verdict(task, tier, kernel, findings, seconds, compared) for tier in tiers]
 

@@ -16,7 +16,7 @@ from samebits.backends.gpu.ahead import AheadCompiler
 from samebits.backends.gpu.buffers import GpuBuffer, copy_into, empty, pinned_copy, resolved, to_device, to_host
 from samebits.backends.gpu.executable import GpuExecutable
 from samebits.backends.gpu.memory import explained
-from samebits.backends.gpu.probe import probed, require_gpu
+from samebits.backends.gpu.probe import driver_version, probed, require_gpu
 from samebits.backends.gpu.timing import GpuStopwatch
 from samebits.backends.interface import Backend, Buffer, Caps, Compilation, CompileProgress, View
 from samebits.backends.support import choose_kernels
@@ -59,7 +59,7 @@ class GpuBackend(Backend):
         arch = facts.gcnArchName if torch.version.hip else f"sm_{facts.major}{facts.minor}"
         features = (arch, f"{facts.multi_processor_count} multiprocessors", f"torch {torch.__version__}")
         found, refuted = probed(device)
-        return Caps(facts.name, facts.total_memory, (*features, *found), refuted)
+        return Caps(facts.name, facts.total_memory, (*features, *found), refuted, driver_version())
 
     def kernels(self) -> tuple[KernelTable, ...]:
         return (kernels_for(self.facts),)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 import torch
 
 from samebits.backends.arithmetic import judged, operands
@@ -29,3 +32,11 @@ def probed(device: torch.device) -> tuple[tuple[str, ...], dict[Tier, str]]:
     given = operands()
     products, sums = multiply_add(*(torch.from_numpy(x).to(device) for x in given))
     return judged(given, products.cpu().numpy(), sums.cpu().numpy())
+
+
+def driver_version(system: Path = Path("/")) -> str:
+    """Return the version of the kernel module that drives the GPU, or "" if the system does not show it."""
+    for file in ("proc/driver/nvidia/version", "sys/module/amdgpu/version"):
+        with suppress(OSError):
+            return " ".join((system / file).read_text().partition("\n")[0].split())
+    return ""

@@ -56,7 +56,7 @@ class WebGpuBackend(Backend):
 
     def probe(self) -> Caps:
         features, refuted = probed(self.gpu)
-        return Caps(self.gpu.name, None, features, refuted)
+        return Caps(self.gpu.name, None, features, refuted, self.gpu.driver)
 
     def kernels(self) -> tuple[KernelTable, ...]:
         return (wgsl_kernels(),)

@@ -51,6 +51,11 @@ class Gpu:
         info = self.adapter.info
         return f"{info['device']} ({info['backend_type']})"
 
+    @property
+    def driver(self) -> str:
+        """The driver and its version, as it calls itself."""
+        return str(self.adapter.info["description"])
+
     def buffer(self, num_bytes: int, usage: int | None = None) -> Any:
         """Memory of at least so many bytes, a multiple of 16; zeroed. OutOfMemory where there is no room."""
         size = max(16, -(-num_bytes // 16) * 16)
