@@ -3,7 +3,8 @@
 The new nodes stand where the anchor stood. A rewrite is refused, whatever the rule, where it would
   change the spec of a value, or read a value before it is there,
   read a value after its memory was overwritten, or overwrite one that is still read, by the same node even,
-  write into an input of the graph that was not written before, or stop writing one that was.
+  write into an input of the graph that was not written before, or stop writing one that was,
+  make an input of the graph an output: the caller's memory, in which floats need not be settled.
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ class _Sweep:
         if any(self._overwriter(name, inside) <= match.anchor for name in read):
             return False
         kept = [(old, v) for old, v in zip(match.outputs, values, strict=True) if v.name not in new]
+        if any(old in self._graph.outputs and v in self._graph.inputs for old, v in kept):
+            return False
         if any(self._overwriter(v.name, inside) != NEVER or old.name in self._overwritten for old, v in kept):
             return False  # two values become one: safe only while nobody writes over either
         return _writes_last(builder.nodes, values) and self._writes_are_legal(match, builder, new)
