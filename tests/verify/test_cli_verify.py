@@ -156,7 +156,7 @@ def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_s
         ("--op conv9", "unknown op 'conv9'; known: add"),
         ("--op [/b]", "unknown op '[/b]'"),
         ("--op add --case nine", "unknown case of add 'nine'; known: "),
-        ("--op graph --case nine", "unknown graph 'nine'; known: "),
+        ("--op graph --case nine", "unknown graph 'nine'; of "),
         ("--op add --case K=many", "case: K: got many; needs 1 or 2 or 3..4"),
         ("--case small-f32", "verify: --case: got small-f32; needs --op as well"),
         ("--op add --tier loose", "numerics: tier: got 'loose'; needs one of fast, invariant, portable"),

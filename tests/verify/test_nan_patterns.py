@@ -19,6 +19,7 @@ from samebits.verify.checks import Examination
 from samebits.verify.compare import compare_artifacts
 from samebits.verify.harness import execute, same_bytes
 from samebits.verify.locate import same_bits, untouched_rows
+from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings
 from samebits.verify.select import find_case
 from samebits.verify.soak import soak_findings
@@ -50,6 +51,15 @@ def infinite_rows() -> dict[str, Any]:
     return {"x": x, "residual": residual, "weight": np.ones(8, np.float32)}
 
 
+def infinite_values() -> dict[str, Any]:
+    """A batch of gated_delta_rule whose first head has infinite values, so that its state and its ring hold NaNs."""
+    op = OPS["gated_delta_rule"]
+    inputs = make_inputs(op, find_case(op, RING))
+    values = inputs["v"].copy()
+    values[:, 0] = np.inf
+    return {**inputs, "v": values}
+
+
 def differs_in_bytes(op: str, inputs: dict[str, Any]) -> bool:
     """Whether OtherNans gives other bytes than the reference."""
     backends = (ReferenceBackend(), OtherNans())
@@ -59,23 +69,18 @@ def differs_in_bytes(op: str, inputs: dict[str, Any]) -> bool:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_single_runs_with_other_nans_pass() -> None:
-    ring = OPS["gated_delta_rule"]
-    calls = {
-        "fused_add_rms_norm": infinite_rows(),
-        "gated_delta_rule": make_inputs(ring, find_case(ring, RING)),
-    }
+    calls = {"fused_add_rms_norm": infinite_rows(), "gated_delta_rule": infinite_values()}
     for op, inputs in calls.items():
         assert differs_in_bytes(op, inputs)
-        assert list(Examination(OtherNans(), OPS[op], inputs, Tier.PORTABLE, []).findings()) == []
+        assert list(Examination(OtherNans(), OPS[op], inputs, Tier.PORTABLE, Comparisons()).findings()) == []
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_reruns_and_launches_with_other_nans_pass() -> None:
     op, first = OPS["fused_add_rms_norm"], infinite_rows()
     calls = {"first": first, "other values": {**first, "x": -first["x"], "residual": -first["residual"]}}
-    not_compared: list[str] = []
-    assert list(rerun_findings(OtherNans(), op, calls, Tier.PORTABLE, not_compared)) == []
-    assert list(soak_findings(OtherNans(), op, first, Tier.PORTABLE, 20)) == []
+    assert list(rerun_findings(OtherNans(), op, calls, Tier.PORTABLE, Comparisons())) == []
+    assert list(soak_findings(OtherNans(), op, first, Tier.PORTABLE, 20, Comparisons())) == []
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -103,7 +108,7 @@ class OtherPoison(Defect):
 def test_cells_that_nobody_wrote_keep_every_byte() -> None:
     op = OPS["append_paged_kv_cache"]
     inputs = make_inputs(op, find_case(op, "page-edge"))
-    found = list(Examination(OtherPoison(), op, inputs, Tier.PORTABLE, []).findings())
+    found = list(Examination(OtherPoison(), op, inputs, Tier.PORTABLE, Comparisons()).findings())
     assert found
     assert {f.check for f in found} <= {"bits"}
 

@@ -21,6 +21,7 @@ from samebits.ops import OPS, make_inputs
 from samebits.ops.equivalents import kept_rows, spread_rows
 from samebits.verify.checks import Examination
 from samebits.verify.input_sets import calls_of, fewer_rows
+from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings
 from samebits.verify.select import find_case
 from samebits.verify.soak import soak_findings
@@ -54,7 +55,7 @@ def test_rows_behind_the_first_tile_are_compared_with_other_batches(
 ) -> None:
     x = floats(100, 8)
     x[98, 0] = -1
-    found = {f.check for f in Examination(defect(), OPS[op], {"x": x}, Tier.INVARIANT, []).findings()}
+    found = {f.check for f in Examination(defect(), OPS[op], {"x": x}, Tier.INVARIANT, Comparisons()).findings()}
     assert found
     assert found <= checks
     assert "batch-size" in found
@@ -62,7 +63,7 @@ def test_rows_behind_the_first_tile_are_compared_with_other_batches(
 
 def test_a_second_executable_is_compared_with_the_definition_at_every_tier() -> None:
     inputs = {"x": floats(2, 8), "y": floats(2, 8)}
-    first, *_ = Examination(EverySecondExecutableHalves(), OPS["mul"], inputs, Tier.FAST, []).findings()
+    first, *_ = Examination(EverySecondExecutableHalves(), OPS["mul"], inputs, Tier.FAST, Comparisons()).findings()
     assert first.check == "values"
     assert first.where.startswith("again: z: row 0, element 0:")
 
@@ -97,14 +98,14 @@ def test_runs_that_a_fresh_executable_gets_wrong_too_are_found(defect: type[Defe
     op = OPS["add"]
     calls = calls_of(op, find_case(op, "rows=33,axes=1,K=4,x=f32,y=f32,values=normal,y_rows=all"), 0)
     assert any(len(call["x"]) == 17 for call in calls.values())
-    found = {f.check for f in rerun_findings(defect(), op, calls, tier, [])}
+    found = {f.check for f in rerun_findings(defect(), op, calls, tier, Comparisons())}
     assert found == ({check} if check else set())
 
 
 def test_the_first_launch_of_a_soak_is_compared_with_the_definition() -> None:
     op = OPS["sigmoid_and_mul"]
     inputs = {"x": floats(33, 4), "gate": floats(33, 4, seed=1)}
-    (found,) = soak_findings(ThirtyThreeRowsFromOneTensor(), op, inputs, Tier.FAST, 3)
+    (found,) = soak_findings(ThirtyThreeRowsFromOneTensor(), op, inputs, Tier.FAST, 3, Comparisons())
     assert found.check == "values"
     assert found.where.startswith("launch 1 of 3: y: row 32")
 
