@@ -93,16 +93,18 @@ def _is_accident(reason: str) -> bool:
     return reason.startswith("error:") and "BadInput" not in reason and "PlantedCrash" not in reason
 
 
-def hunt(asked: tuple[str, bool, str]) -> tuple[str, dict[str, str] | None, float]:
+def hunt(asked: tuple[str, bool, dict[str, str]]) -> tuple[str, dict[str, str] | None, float]:
     """Return (defect, the first task that fails and its reason, seconds).
 
-    `asked` is the defect, whether to play a full run's cases, and the case that caught the defect before, or "".
-    Each task is played on a new backend. If none fails, each is played again after the task before it.
+    `asked` is the defect, whether to play a full run's cases, and what an earlier hunt left in caught.json, or {}.
+    Each task is played on a new backend. If none fails, each is played again after the task before it, unless the
+    earlier hunt needed no such pair.
     """
-    name, full, last = asked
+    name, full, earlier = asked
     warnings.simplefilter("ignore")
-    started, tasks = time.monotonic(), tasks_against(name, full, last)
-    for before, task in (*((None, t) for t in tasks), *pairwise(tasks)):
+    started, tasks = time.monotonic(), tasks_against(name, full, earlier.get("case", ""))
+    pairs = pairwise(tasks) if not earlier or "after" in earlier else ()
+    for before, task in (*((None, t) for t in tasks), *pairs):
         found = played(name, before.case if before and before.op == task.op else "", task)
         if found:
             kept = {"set": "full" if full else "quick", "op": task.op, **found}
@@ -132,7 +134,7 @@ def main() -> None:
     caught = json.loads(CAUGHT.read_text()) if CAUGHT.exists() else {}
     names = stale_names(caught) if asked.stale else asked.names or [n for n in PLANTED if n not in caught]
     missed = []
-    hunts = [(name, asked.full, caught.get(name, {}).get("case", "")) for name in names]
+    hunts = [(name, asked.full, caught.get(name, {})) for name in names]
     with multiprocessing.get_context("spawn").Pool(asked.j, maxtasksperchild=10) as pool:
         for name, found, seconds in pool.imap_unordered(hunt, hunts):
             print(f"{PLANTED[name].klass:10} {name:32} {seconds:6.1f} s  {found or 'MISSED'}", flush=True)

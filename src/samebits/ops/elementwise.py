@@ -88,7 +88,7 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     space=lambda: row_space(
         values=(*FINITE, "edges", "infinite", "nan"),
         attrs=distinct({"format": FLOATS}),
-        crossed=(("values", "format"), ("x", "format")),
+        crossed=(("x", "values", "format"),),
     ),
 )
 def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:

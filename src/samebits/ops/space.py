@@ -94,7 +94,7 @@ def choice(name: str, *labels: str, least: str | None = None) -> Factor:
 @dataclass(frozen=True)
 class Space:
     """`case(row)` gives a complete row's dims, attrs, formats, given and extra, as keyword arguments of `Case`;
-    `crossed` names pairs of factors that belong together, of which a quick run takes every pair of classes;
+    `crossed` names groups of factors that belong together: a quick run takes every combination of their classes;
     `cost(row)` the operations of its reference, from below for the least values; `fits(row)` is False where values
     exclude each other, and judges partial rows too: it must not refuse one that some completion makes valid.
     """
@@ -103,7 +103,7 @@ class Space:
     case: Callable[[Row], dict[str, Any]]
     cost: Callable[[Row], int]
     fits: Callable[[Row], bool] = lambda row: True
-    crossed: tuple[tuple[str, str], ...] = ()
+    crossed: tuple[tuple[str, ...], ...] = ()
 
     def __getitem__(self, name: str) -> Factor:
         return next(f for f in self.factors if f.name == name)

@@ -6,7 +6,7 @@ The same seed draws the same rows on every platform.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import combinations
+from itertools import combinations, product
 from random import Random
 
 from samebits.ops.space import Choice, Factor, Pair, Row, Space, Span, Value
@@ -39,15 +39,21 @@ def each_class(space: Space, most_operations: int, dice: Random) -> Iterator[Row
 
 
 def each_alone(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
-    """A row for every class, and for every pair of crossed ones, most of the rest as usual: nothing unusual hides
-    what goes wrong there."""
+    """Yield a row for every class and for every combination of crossed ones.
+
+    Most other factors are as usual, so that nothing unusual hides what goes wrong.
+    """
 
     def is_usual(factor: Factor, found: Span | Choice, _: dict[str, str]) -> float:
         return found.holds(factor.usual) and dice.random() < USUALLY
 
     alone = [{f.name: c.label} for f in space.factors for c in f.classes]
-    both = [{a: x.label, b: y.label} for a, b in space.crossed for x in space[a].classes for y in space[b].classes]
-    for labels in (*alone, *both):
+    crossed = [
+        {name: c.label for name, c in zip(names, classes, strict=True)}
+        for names in space.crossed
+        for classes in product(*(space[name].classes for name in names))
+    ]
+    for labels in (*alone, *crossed):
         row = _cheapest(space, labels, is_usual, _prices(most_operations), dice)
         if row:
             yield row
