@@ -37,7 +37,7 @@ GATED_CASES = [
     tolerance=GATED_TOLERANCE,
     cases=lambda: GATED_CASES,
     invariant_axes=("...",),
-    space=lambda: row_space(width="H", most=32_768, values=(*FINITE, "extreme"), operations=3),
+    space=lambda: row_space(width="H", most=32_768, values=(*FINITE, "extreme", "tails"), operations=3),
     smallest=-101,
 )
 def silu_and_mul(x: np.ndarray) -> np.ndarray:
@@ -64,8 +64,9 @@ def _form(name: str) -> str | None:
     space=lambda: row_space(
         width="H",
         most=32_768,
-        values=(*FINITE, "extreme"),
+        values=(*FINITE, "extreme", "tails"),
         attrs=distinct({"form": ("tanh", "erf")}),
+        crossed=(("form", "values"),),
         operations=3,
     ),
     smallest=-115,
@@ -107,7 +108,7 @@ LIMIT = Attr("limit", float, 7.0, "the gate's largest value, and the largest mag
     space=lambda: row_space(
         width="H",
         most=32_768,
-        values=(*FINITE, "extreme", "nan"),
+        values=(*FINITE, "extreme", "tails", "nan"),
         attrs=distinct({"alpha": (1.702, 1.0, 30.0), "limit": (7.0, 0.5, 2.0**24)}),
         fits=lambda row: row.get("values") != "beyond" or row.get("limit", NO_LIMIT) == NO_LIMIT,  # else all is clamped
         crossed=(("alpha", "limit"),),

@@ -102,7 +102,7 @@ def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
     tolerance=ONE_ROUNDING,
     cases=lambda: [*float_cases("x", "gate"), Case("empty", rows(0, 64)), Case("qwen3-next", rows(5, 4096))],
     invariant_axes=("...",),
-    space=lambda: row_space(inputs=("x", "gate"), values=(*FINITE, "extreme"), operations=2),
+    space=lambda: row_space(inputs=("x", "gate"), values=(*FINITE, "extreme", "tails"), operations=2),
     smallest=-101,
 )
 def sigmoid_and_mul(x: np.ndarray, gate: np.ndarray) -> np.ndarray:

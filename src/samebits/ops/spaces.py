@@ -87,7 +87,7 @@ def row_space(
     extra: Callable[[Row], dict[str, Any]] = lambda row: {},
     given: Callable[[Row], tuple[str, ...]] = lambda row: (),
     fits: Callable[[Row], bool] = lambda row: True,
-    crossed: tuple[tuple[str, str], ...] = (),
+    crossed: tuple[tuple[str, ...], ...] = (),
     operations: int = 1,
     padded: int = 0,
 ) -> Space:

@@ -203,6 +203,7 @@ KINDS: dict[str, Callable[[Stream, Shape], np.ndarray]] = {
     "wide": _wide,
     "low": lambda stream, shape: stream.normal(shape, 100.0) - F(20_000),
     "sunken": lambda stream, shape: stream.normal(shape, 8.0) - F(20),  # sigmoids from 0 to 1, most of them faint
+    "tails": lambda stream, shape: stream.uniform(-16, 16, shape),  # where erf and sigmoid are close to their limits
     "bounds": _bounds,
     "faint": _faint,
     "contrast": _contrast,
