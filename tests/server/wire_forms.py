@@ -177,7 +177,7 @@ def completion_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, An
     return {
         **sampling(request, tokenizer),
         **stops("stop", request),
-        "prompt": request.prompt,
+        "prompt": [request.prompt, "x"] if request.seed % 3 == 0 else request.prompt,
         "max_tokens": request.max_tokens,
         "logprobs": request.top,
         "echo": request.seed % 2 == 0,
