@@ -198,7 +198,9 @@ REFUSALS = [
     (COMPLETE, {"prompt": [[]]}, 400, "prompt"),
     (COMPLETE, {"prompt": [5] * 5000}, 400, "prompt"),
     (COMPLETE, {"prompt": [-1]}, 400, "prompt"),
-    (COMPLETE, {"prompt": [99999]}, 400, "token id"),
+    (COMPLETE, {"prompt": [99999]}, 400, "prompt"),
+    (COMPLETE, {"prompt": ["x", ""], "add_special_tokens": False}, 400, "prompt"),
+    (COMPLETE, {"prompt": [5, 99999], "truncate_prompt_tokens": 1}, 400, "prompt"),
     (CHAT, {"messages": MESSAGES, "echo": True}, 400, "echo"),
     (COMPLETE, {"prompt": "x", "echo": True, "logprobs": 99}, 400, "logprobs"),
     (COMPLETE, {"prompt": "x", "suffix": "y"}, 400, "suffix"),
@@ -211,7 +213,7 @@ REFUSALS = [
     (COMPLETE, {"prompt": "x", "logit_bias": {"00": 5}}, 400, "logit_bias"),
     ("/v1/embeddings", {"input": "x", "dimensions": 3}, 400, "dimensions"),
     ("/tokenize", {"text": 5}, 400, "text"),
-    ("/detokenize", {"tokens": [99999]}, 400, "token id"),
+    ("/detokenize", {"tokens": [99999]}, 400, "tokens"),
 ]
 
 
@@ -225,6 +227,9 @@ def test_bad_values_get_the_error_object(
     assert error.keys() == {"message", "type", "param", "code"}
     assert str(error["param"]).startswith(param)
     assert "\n" not in error["message"]
+    if status == 400:
+        assert error["message"].startswith(f"{error['param']}: got ")
+        assert str(error["param"]).partition(".")[0] in body or "needs a value" in error["message"]
     server.check_idle()
 
 

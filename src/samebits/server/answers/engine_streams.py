@@ -20,7 +20,7 @@ from samebits.server.answers.stream_usage import token_counts
 from samebits.server.bodies.openai import Sampling
 from samebits.server.engines import AnswerStream
 from samebits.server.grammar.output_format import OutputFormat
-from samebits.server.http.errors import ApiError, bad_request, busy
+from samebits.server.http.errors import ApiError, bad_request, busy, of_field
 from samebits.server.limits import MAX_LOGPROBS, MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
@@ -95,7 +95,7 @@ async def start_streams(
             raise busy(f"the server is busy: {error}") from None
         if isinstance(error, BadInput) and error.argument == "prompt":
             code = "context_length_exceeded" if all(prompts) else "invalid_value"
-            raise ApiError(400, str(error), param, code) from None
+            raise of_field(error, param, code) from None
         raise
     return started
 

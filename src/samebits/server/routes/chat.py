@@ -19,6 +19,7 @@ from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import Chunk, event_stream
+from samebits.server.limits import MAX_NAME_CHARS
 from samebits.server.model import ServedModel
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
@@ -48,6 +49,7 @@ def turn_of(body: ChatBody) -> Turn:
     """The body as a turn; ApiError for fields that contradict each other."""
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
+    variables = body.given("chat_template_kwargs", {})
     effort = None if body.reasoning_effort in (None, "none") else body.reasoning_effort
     ending = PromptEnd.OPEN if body.add_generation_prompt is False else PromptEnd.ANSWER
     if body.continue_final_message:
@@ -60,7 +62,8 @@ def turn_of(body: ChatBody) -> Turn:
         max_tokens=None if body.max_tokens == -1 else body.max_tokens,
         logprobs=body.given("top_logprobs", 0) if body.logprobs else None,
         offer=body.offer,
-        variables={**({"reasoning_effort": effort} if effort else {}), **body.given("chat_template_kwargs", {})},
+        variables={**({"reasoning_effort": effort} if effort else {}), **variables},
+        fields={name: f"chat_template_kwargs.{name[:MAX_NAME_CHARS]}" for name in variables},
         ending=ending,
     )
 
