@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -37,8 +36,11 @@ def request_bytes(body: bytes, num_declared: int | None = None) -> bytes:
     return head.encode() + body
 
 
-def unfinished_requests(url: str, stack: ExitStack) -> list[socket.socket]:
-    """Start a request whose body is incomplete, one for a whole answer, and one for a stream that is not read."""
+def start_unfinished_requests(url: str, stack: ExitStack) -> None:
+    """Start a request whose body is incomplete, one for a whole answer, and one for a stream that is not read.
+
+    Return when the server has all three; `stack` closes their connections.
+    """
     streamed = {**LONG, "stream": True, "logprobs": 20}
     sent = [
         request_bytes(b"{", 1000),
@@ -52,7 +54,6 @@ def unfinished_requests(url: str, stack: ExitStack) -> list[socket.socket]:
     with plain_client(base_url=url, timeout=60) as client:
         while client.get("/state").json()["num_running"] < 2 * LONG["n"]:
             pass
-    return sockets
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_answers_that_do_not_end_are_cut_without_a_traceback(
     model_path: Path, signals: tuple[signal.Signals, ...], options: tuple[str, ...], line: str
 ) -> None:
     with started(model_path, *options) as (server, url), ExitStack() as stack:
-        unfinished_requests(url, stack)
+        start_unfinished_requests(url, stack)
         server.send_signal(signals[0])
         assert server.stderr is not None
         said = server.stderr.readline()

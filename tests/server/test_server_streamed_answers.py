@@ -57,8 +57,8 @@ def test_a_stream_brings_what_the_whole_answer_has(server: Running) -> None:
 def check_answer(request: DrawnRequest, answer: Answer) -> None:
     """Check what holds for any answer."""
     assert answer.usage["total_tokens"] == answer.usage["prompt_tokens"] + answer.usage["completion_tokens"]
-    assert answer.token_ids is None or len(answer.token_ids) <= request.max_tokens
     num_tokens = answer.usage["completion_tokens"] if answer.token_ids is None else len(answer.token_ids)
+    assert num_tokens <= request.max_tokens
     if answer.logprobs is not None and not answer.has_text_logprobs_only:
         assert len(answer.logprobs) == num_tokens
     if request.stop or request.stop_byte is not None:
