@@ -106,7 +106,7 @@ SAMPLING = {
     "seed": NUMBERS,
     "stop": TEXTS | st.lists(TEXTS, max_size=4),
     "stream": st.booleans(),
-    "stream_options": st.fixed_dictionaries({}, optional={"include_usage": st.booleans()}),
+    "stream_options": st.dictionaries(st.sampled_from(["include_usage", "continuous_usage_stats"]), st.booleans()),
     "temperature": NUMBERS,
     "top_p": NUMBERS,
     "top_k": NUMBERS,

@@ -72,6 +72,38 @@ def test_a_stream_is_the_whole_answer_in_pieces(server: Running, path: str, n: i
         assert all(p["finish_reason"] is None for p in parts[:-1])
 
 
+@pytest.mark.parametrize("path", [CHAT, COMPLETE])
+@pytest.mark.parametrize("options", [{}, {"include_usage": True}])
+def test_usage_in_every_chunk(server: Running, path: str, options: dict[str, bool]) -> None:
+    """Each chunk counts the tokens of its choice so far, as in vLLM; the last chunk counts those of the request."""
+    what = {"messages": MESSAGES} if path == CHAT else {"prompt": "hello hi"}
+    wishes = {**what, "max_tokens": 8, "seed": 5, "n": 2, "stop": ["e", "\n"], "return_token_ids": True}
+    whole = ask(server, path, **wishes).json()
+    every = {**options, "continuous_usage_stats": True}
+    *chunks, last = events(ask(server, path, **wishes, stream=True, stream_options=every).text)
+    assert (last["choices"], last["usage"]) == ([], whole["usage"])
+    num_prompt_tokens, counted = whole["usage"]["prompt_tokens"], dict.fromkeys(range(2), 0)
+    for chunk in chunks:
+        (part,) = chunk["choices"]
+        counted[part["index"]] += len(part.get("token_ids", ()))
+        num_tokens = counted[part["index"]]
+        assert chunk["usage"] == {
+            "prompt_tokens": num_prompt_tokens,
+            "completion_tokens": num_tokens,
+            "total_tokens": num_prompt_tokens + num_tokens,
+        }
+    assert counted == {c["index"]: len(c["token_ids"]) for c in whole["choices"]}
+
+
+def test_usage_in_every_chunk_and_in_none_contradict_each_other(server: Running) -> None:
+    options = {"include_usage": False, "continuous_usage_stats": True}
+    reply = ask(server, CHAT, messages=MESSAGES, stream=True, stream_options=options)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "stream_options.continuous_usage_stats")
+    off = {"include_usage": True, "continuous_usage_stats": False}
+    *chunks, _ = events(ask(server, CHAT, messages=MESSAGES, max_tokens=2, stream=True, stream_options=off).text)
+    assert all(chunk["usage"] is None for chunk in chunks)
+
+
 def test_null_fields_are_defaults(server: Running) -> None:
     names = "max_tokens temperature n stop stream logprobs seed logit_bias response_format tools user"
     nulls = dict.fromkeys(names.split())
@@ -166,7 +198,9 @@ REFUSALS = [
     (COMPLETE, {"prompt": [[]]}, 400, "prompt"),
     (COMPLETE, {"prompt": [5] * 5000}, 400, "prompt"),
     (COMPLETE, {"prompt": [-1]}, 400, "prompt"),
-    (COMPLETE, {"prompt": [99999]}, 400, "token id"),
+    (COMPLETE, {"prompt": [99999]}, 400, "prompt"),
+    (COMPLETE, {"prompt": ["x", ""], "add_special_tokens": False}, 400, "prompt"),
+    (COMPLETE, {"prompt": [5, 99999], "truncate_prompt_tokens": 1}, 400, "prompt"),
     (CHAT, {"messages": MESSAGES, "echo": True}, 400, "echo"),
     (COMPLETE, {"prompt": "x", "echo": True, "logprobs": 99}, 400, "logprobs"),
     (COMPLETE, {"prompt": "x", "suffix": "y"}, 400, "suffix"),
@@ -179,7 +213,7 @@ REFUSALS = [
     (COMPLETE, {"prompt": "x", "logit_bias": {"00": 5}}, 400, "logit_bias"),
     ("/v1/embeddings", {"input": "x", "dimensions": 3}, 400, "dimensions"),
     ("/tokenize", {"text": 5}, 400, "text"),
-    ("/detokenize", {"tokens": [99999]}, 400, "token id"),
+    ("/detokenize", {"tokens": [99999]}, 400, "tokens"),
 ]
 
 
@@ -193,6 +227,9 @@ def test_bad_values_get_the_error_object(
     assert error.keys() == {"message", "type", "param", "code"}
     assert str(error["param"]).startswith(param)
     assert "\n" not in error["message"]
+    if status == 400:
+        assert error["message"].startswith(f"{error['param']}: got ")
+        assert str(error["param"]).partition(".")[0] in body or "needs a value" in error["message"]
     server.check_idle()
 
 

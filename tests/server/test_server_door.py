@@ -120,12 +120,13 @@ def test_origins_that_were_named_may_call(model_path: Path) -> None:
 
 
 JSON_TYPES = ("application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8")
-OTHER_TYPES = ("text/plain", "text/plain;application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-OTHER_TYPES += ("", "application/json, text/plain", "text/json", "application/jsonp")
+OTHER_TYPES = ("text/plain", "text/plain;application/json", "multipart/form-data", "text/json", "application/jsonp")
+OTHER_TYPES += ("application/json, text/plain", "application/x-www-form-urlencoded, text/plain")
+PROGRAM_TYPES = ("", "application/x-www-form-urlencoded", "application/octet-stream")  # with no type, curl, aiohttp
 
 
 def test_bodies_are_json_by_their_type(server: Running) -> None:
-    """The other types are those that a page of any site may send without being asked, and none at all is too."""
+    """The other types are those that a page of any site may send without the server's permission."""
     data = json.dumps(BODY)
     with server.client() as client:
         for kind in JSON_TYPES:
@@ -133,9 +134,24 @@ def test_bodies_are_json_by_their_type(server: Running) -> None:
         for kind in OTHER_TYPES:
             reply = client.post(CHAT, content=data, headers={"content-type": kind})
             assert (reply.status_code, reply.json()["error"]["code"]) == (415, "wrong_content_type")
-        assert client.post(CHAT, content=data).status_code == 415
         both = [("content-type", "application/json"), ("content-type", "text/plain")]
         assert client.post(CHAT, content=data, headers=both).status_code == 415
+
+
+@pytest.mark.parametrize("kind", [None, *PROGRAM_TYPES])
+def test_programs_need_no_content_type_and_browsers_do(server: Running, kind: str | None) -> None:
+    """Browsers add headers of their own to what a page sends; a program that sends none of them is no browser."""
+    own, data = server.url, json.dumps(BODY)
+    typed = {} if kind is None else {"content-type": kind}
+    browsers = ({"origin": own}, {"referer": f"{own}/x"}, {"sec-fetch-site": "same-origin"}, {"Sec-Fetch-Mode": "cors"})
+    with server.client() as client:
+        assert client.post(CHAT, content=data, headers=typed).status_code == 200
+        refused = client.post(CHAT, content="not JSON", headers=typed)
+        assert (refused.status_code, "JSON" in refused.text) == (400, True)
+        for added in browsers:
+            reply = client.post(CHAT, content=data, headers={**typed, **added})
+            assert (reply.status_code, reply.json()["error"]["code"]) == (415, "wrong_content_type")
+            assert client.post(CHAT, json=BODY, headers=added).status_code == 200
 
 
 def test_with_a_key_any_host_may_be_named(model_path: Path) -> None:
@@ -271,13 +287,14 @@ def test_a_log_record_is_one_line(text: str, fault: str) -> None:
     assert all(line.startswith("    ") for line in rest)
 
 
-def test_names_that_clients_use_go_on_working(server: Running) -> None:
-    """curl, which sends no Origin and a type of its own unless told."""
+def test_curl_needs_no_content_type(server: Running) -> None:
+    """Ollama's documentation calls its routes like this; curl then declares the body to be a form."""
     call = ["curl", "-s", f"{server.url}{CHAT}", "-d", json.dumps({"model": NAME, **BODY})]
-    try:
-        done = subprocess.run([*call, "-H", "content-type: application/json"], capture_output=True, timeout=30)
-    except FileNotFoundError:
-        pytest.skip("no curl here")
-    assert json.loads(done.stdout)["object"] == "chat.completion"
-    refused = subprocess.run(call, capture_output=True, timeout=30)
+    for added in ([], ["-H", "content-type: application/json"], ["-H", "content-type:"]):
+        try:
+            done = subprocess.run([*call, *added], capture_output=True, timeout=30)
+        except FileNotFoundError:
+            pytest.skip("no curl here")
+        assert json.loads(done.stdout)["object"] == "chat.completion"
+    refused = subprocess.run([*call, "-H", "sec-fetch-site: cross-site"], capture_output=True, timeout=30)
     assert "needs application/json" in json.loads(refused.stdout)["error"]["message"]

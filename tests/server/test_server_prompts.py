@@ -146,10 +146,16 @@ def test_how_a_conversation_becomes_a_prompt(templated: Running, wishes: dict[st
 @pytest.mark.parametrize(
     ("wishes", "param"),
     [
-        ({"chat_template_kwargs": {"mood": "cheerful"}}, "mood"),
-        ({"chat_template_kwargs": {"messages": []}}, "messages"),
-        *(({"chat_template_kwargs": {name: True}}, name) for name in ("quiet", "m", "role", "user", "if", "unread")),
-        ({"chat_template_kwargs": {"enable_thinking": False, "strftime_now": "x"}}, "strftime_now"),
+        ({"chat_template_kwargs": {"mood": "cheerful"}}, "chat_template_kwargs.mood"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
+        *(
+            ({"chat_template_kwargs": {name: True}}, f"chat_template_kwargs.{name}")
+            for name in ("quiet", "m", "role", "user", "if", "unread")
+        ),
+        (
+            {"chat_template_kwargs": {"enable_thinking": False, "strftime_now": "x"}},
+            "chat_template_kwargs.strftime_now",
+        ),
         ({"continue_final_message": True}, "continue_final_message"),
         (
             {"messages": GOING_ON, "continue_final_message": True, "add_generation_prompt": True},
@@ -159,4 +165,29 @@ def test_how_a_conversation_becomes_a_prompt(templated: Running, wishes: dict[st
 )
 def test_prompts_that_cannot_be(templated: Running, wishes: dict[str, Any], param: str) -> None:
     reply = ask(templated, CHAT, **wishes)
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"]) == (400, param)
+    assert error["message"].startswith(f"{param}: got ")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {"reasoning_effort": "high"}, "reasoning_effort"),
+        ("/v1/responses", {"input": "hi", "reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ("/v1/messages", {"max_tokens": 1, "output_config": {"effort": "high"}}, "output_config.effort"),
+        ("/api/chat", {"think": "high"}, "think"),
+        ("/api/generate", {"prompt": "hi", "think": "high"}, "think"),
+    ],
+)
+def test_an_effort_that_the_template_ignores_is_refused_by_the_name_of_its_field(
+    templated: Running, path: str, body: dict[str, Any], param: str
+) -> None:
+    conversation = (
+        {"messages": [{"role": "user", "content": "hi"}]} if body.keys().isdisjoint({"input", "prompt"}) else {}
+    )
+    with templated.client() as client:
+        reply = client.post(path, json={**conversation, **body})
+    error = reply.json()["error"]
+    message = error if isinstance(error, str) else error["message"]
+    assert (reply.status_code, message.startswith(f"{param}: got ")) == (400, True), message

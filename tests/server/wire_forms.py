@@ -1,12 +1,15 @@
-"""Every protocol's requests and answers in one form, whole and streamed, so that the two can be compared."""
+"""The bodies of drawn requests in every protocol, and their answers, whole and streamed, in one form to compare."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
+
+from drawn_requests import DrawnRequest
 
 from samebits.loaders import Tokenizer
 
@@ -20,86 +23,77 @@ SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 ABOUT_LOGPROBS = "message.output_text.logprobs"
 
 
-@dataclass(frozen=True)
-class Wish:
-    """A request in no protocol's words.
-
-    script     the text that the model is held to
-    is_forced  whether it must call the function
-    allowed    bytes that may be drawn
-    """
-
-    prompt: str
-    script: str | None
-    has_tools: bool
-    is_forced: bool
-    stop: str | None
-    max_tokens: int
-    top: int
-    seed: int
-    allowed: tuple[int, ...] | None
-
-
 @dataclass
-class Said:
-    """An answer in no protocol's words.
+class Answer:
+    """A choice in no protocol's words, with the usage of its request.
 
-    blocks           reasoning, texts and calls in their order, where the protocol has one
-    is_partly_told   whether log-probabilities are those of the text alone
+    calls                    id, name and arguments of each call
+    blocks                   reasoning, texts and calls in their order, if the protocol has an order
+    has_text_logprobs_only   whether reasoning and calls have no log-probabilities
     """
 
     text: str = ""
     reasoning: str = ""
-    calls: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
     blocks: list[Any] = field(default_factory=list)
     end: Any = None
-    num_tokens: int = 0
-    num_prompt_tokens: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
     token_ids: list[int] | None = None
     logprobs: list[Any] | None = None
     offsets: list[int] = field(default_factory=list)
     proof: Any = None
-    is_partly_told: bool = False
-    tells_reasoning: bool = True
+    has_text_logprobs_only: bool = False
+    shows_reasoning: bool = True
 
 
 @dataclass(frozen=True)
 class Protocol:
+    """How a drawn request is written, and how the choices of a whole answer and of a stream are read."""
+
     path: str
-    body: Callable[[Wish, Tokenizer], dict[str, Any]]
-    whole: Callable[[dict[str, Any]], Said]
-    streamed: Callable[[str], Said]
+    body: Callable[[DrawnRequest, Tokenizer], dict[str, Any]]
+    whole: Callable[[dict[str, Any]], list[Answer]]
+    streamed: Callable[[str], list[Answer]]
 
 
-def sampling(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
-    """What all protocols take in the same words."""
-    body: dict[str, Any] = {"seed": wish.seed, "ignore_eos": True, "temperature": 1.5}
-    if wish.script is not None:
-        body["regex"] = SPECIAL.sub(r"\\\g<0>", wish.script)
-    if wish.allowed is not None:
-        body["allowed_token_ids"] = sorted({ids[0] for ids in byte_ids(tokenizer, wish.allowed)})
+def sampling(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the fields that all protocols have under the same names."""
+    body: dict[str, Any] = {"seed": request.seed, "ignore_eos": True, "temperature": 1.5}
+    body |= {"include_stop_str_in_output": request.includes_stop, "skip_special_tokens": not request.shows_special}
+    if request.stop_byte is not None:
+        body["stop_token_ids"] = byte_ids(tokenizer, (request.stop_byte,))[0]
+    if request.script is not None:
+        body["regex"] = SPECIAL.sub(r"\\\g<0>", request.script)
+    if request.allowed is not None:
+        body["allowed_token_ids"] = sorted({ids[0] for ids in byte_ids(tokenizer, request.allowed)})
     return body
 
 
 def byte_ids(tokenizer: Tokenizer, values: tuple[int, ...]) -> list[list[int]]:
-    """The ids of single bytes."""
+    """Return the ids of the tokens that are single bytes."""
     by_bytes = {tokenizer.decode_bytes([i]): i for i in range(tokenizer.vocab_size)}
     return [[by_bytes[bytes([value])]] for value in values]
 
 
-def tools_of(wish: Wish, shape: Callable[[dict[str, Any]], dict[str, Any]], forced: Any) -> dict[str, Any]:
-    if not (wish.has_tools or wish.is_forced):
+def tools_of(request: DrawnRequest, shape: Callable[[dict[str, Any]], dict[str, Any]], forced: Any) -> dict[str, Any]:
+    if not (request.has_tools or request.is_forced):
         return {}
     made = {"tools": [shape({"name": "weather", "description": "the sky"})]}
-    return made | ({"tool_choice": forced} if wish.is_forced else {})
+    return made | ({"tool_choice": forced} if request.is_forced else {})
 
 
-def stops(name: str, wish: Wish) -> dict[str, Any]:
-    return {name: [wish.stop]} if wish.stop else {}
+def stops(name: str, request: DrawnRequest) -> dict[str, Any]:
+    return {name: [request.stop]} if request.stop else {}
+
+
+def counts(num_prompt_tokens: int, num_tokens: int, total: int | None = None) -> dict[str, int]:
+    """Return a usage in OpenAI's words."""
+    total = num_prompt_tokens + num_tokens if total is None else total
+    return {"prompt_tokens": num_prompt_tokens, "completion_tokens": num_tokens, "total_tokens": total}
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    """The chunks of server-sent events."""
+    """Return the chunks of server-sent events."""
     lines = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
@@ -107,23 +101,24 @@ def events(text: str) -> list[dict[str, Any]]:
 # OpenAI's chat
 
 
-def chat_body(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
+def chat_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
-        **sampling(wish, tokenizer),
-        **stops("stop", wish),
-        **tools_of(wish, lambda f: {"type": "function", "function": {**f, "parameters": SCHEMA}}, "required"),
-        "messages": [{"role": "user", "content": wish.prompt}],
-        "max_tokens": wish.max_tokens,
+        **sampling(request, tokenizer),
+        **stops("stop", request),
+        **tools_of(request, lambda f: {"type": "function", "function": {**f, "parameters": SCHEMA}}, "required"),
+        "messages": [{"role": "user", "content": request.prompt}],
+        "max_tokens": request.max_tokens,
         "logprobs": True,
-        "top_logprobs": wish.top,
+        "top_logprobs": request.top,
         "return_token_ids": True,
         "logits_sha256": True,
-        "stream_options": {"include_usage": True},
+        "n": request.n,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
     }
 
 
 def named(entries: list[dict[str, Any]]) -> list[Any]:
-    """OpenAI's and Ollama's entries as token, bytes, log-probability and alternatives."""
+    """Return OpenAI's and Ollama's entries as token, bytes, log-probability and alternatives."""
     return [
         (e["token"], tuple(e["bytes"]), e["logprob"], [(t["token"], tuple(t["bytes"]), t["logprob"]) for t in tops])
         for e in entries
@@ -131,57 +126,65 @@ def named(entries: list[dict[str, Any]]) -> list[Any]:
     ]
 
 
-def chat_whole(reply: dict[str, Any]) -> Said:
-    (choice,) = reply["choices"]
-    message, usage = choice["message"], reply["usage"]
-    return Said(
-        text=message["content"] or "",
-        reasoning=message.get("reasoning_content", ""),
-        calls=[(c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls", ())],
-        end=choice["finish_reason"],
-        num_tokens=usage["completion_tokens"],
-        num_prompt_tokens=usage["prompt_tokens"],
-        token_ids=choice["token_ids"],
-        logprobs=named(choice["logprobs"]["content"]),
-        proof=(reply["seed"], choice["logits_sha256"]),
-    )
+def chat_whole(reply: dict[str, Any]) -> list[Answer]:
+    def read(choice: dict[str, Any]) -> Answer:
+        message = choice["message"]
+        return Answer(
+            text=message["content"] or "",
+            reasoning=message.get("reasoning_content", ""),
+            calls=[(c["id"], *c["function"].values()) for c in message.get("tool_calls", ())],
+            end=choice["finish_reason"],
+            usage=reply["usage"],
+            token_ids=choice["token_ids"],
+            logprobs=named(choice["logprobs"]["content"]),
+            proof=(reply["seed"], choice["logits_sha256"]),
+        )
+
+    return [read(choice) for choice in reply["choices"]]
 
 
-def chat_streamed(text: str) -> Said:
-    said = Said(token_ids=[], logprobs=[])
+def chat_streamed(text: str) -> list[Answer]:
     *chunks, last = events(text)
+    answers = choices_of(chunks, Answer(token_ids=[], logprobs=[], usage=last["usage"]))
     for chunk in chunks:
         (choice,) = chunk["choices"]
-        delta = choice["delta"]
-        said.text += delta.get("content") or ""
-        said.reasoning += delta.get("reasoning_content", "")
+        answer, delta = answers[choice["index"]], choice["delta"]
+        answer.text += delta.get("content") or ""
+        answer.reasoning += delta.get("reasoning_content", "")
         for call in delta.get("tool_calls", ()):
             if "id" in call:
-                said.calls.append((call["function"]["name"], ""))
-            name, arguments = said.calls[call["index"]]
-            said.calls[call["index"]] = (name, arguments + call["function"]["arguments"])
-        said.token_ids += choice.get("token_ids", [])
-        said.logprobs += named((choice["logprobs"] or {"content": []})["content"])
+                answer.calls.append((call["id"], call["function"]["name"], ""))
+            call_id, name, arguments = answer.calls[call["index"]]
+            answer.calls[call["index"]] = (call_id, name, arguments + call["function"]["arguments"])
+        answer.token_ids += choice.get("token_ids", [])
+        answer.logprobs += named((choice["logprobs"] or {"content": []})["content"])
         if choice["finish_reason"]:
-            said.end, said.proof = choice["finish_reason"], (chunk["seed"], choice["logits_sha256"])
-    said.num_tokens, said.num_prompt_tokens = last["usage"]["completion_tokens"], last["usage"]["prompt_tokens"]
-    return said
+            answer.end, answer.proof = choice["finish_reason"], (chunk["seed"], choice["logits_sha256"])
+        assert chunk["usage"]["completion_tokens"] == len(answer.token_ids)
+    return answers
+
+
+def choices_of(chunks: list[dict[str, Any]], empty: Answer) -> list[Answer]:
+    """Return an empty answer for each choice of a stream."""
+    count = 1 + max(choice["index"] for chunk in chunks for choice in chunk["choices"])
+    return [deepcopy(empty) for _ in range(count)]
 
 
 # OpenAI's completions
 
 
-def completion_body(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
+def completion_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
-        **sampling(wish, tokenizer),
-        **stops("stop", wish),
-        "prompt": wish.prompt,
-        "max_tokens": wish.max_tokens,
-        "logprobs": wish.top,
-        "echo": wish.seed % 2 == 0,
+        **sampling(request, tokenizer),
+        **stops("stop", request),
+        "prompt": [request.prompt, "x"] if request.seed % 3 == 0 else request.prompt,
+        "max_tokens": request.max_tokens,
+        "logprobs": request.top,
+        "echo": request.seed % 2 == 0,
         "return_token_ids": True,
         "logits_sha256": True,
-        "stream_options": {"include_usage": True},
+        "n": request.n,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
     }
 
 
@@ -189,83 +192,84 @@ def lists(found: dict[str, list[Any]]) -> list[Any]:
     return list(zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True))
 
 
-def completion_whole(reply: dict[str, Any]) -> Said:
-    (choice,) = reply["choices"]
-    usage = reply["usage"]
-    return Said(
-        text=choice["text"],
-        end=choice["finish_reason"],
-        num_tokens=usage["completion_tokens"],
-        num_prompt_tokens=usage["prompt_tokens"],
-        token_ids=choice.get("token_ids"),
-        logprobs=lists(choice["logprobs"]),
-        offsets=choice["logprobs"]["text_offset"],
-        proof=(reply["seed"], choice.get("logits_sha256")),
-        is_partly_told=True,
-        tells_reasoning=False,
-    )
+def completion_whole(reply: dict[str, Any]) -> list[Answer]:
+    def read(choice: dict[str, Any]) -> Answer:
+        return Answer(
+            text=choice["text"],
+            end=choice["finish_reason"],
+            usage=reply["usage"],
+            token_ids=choice["token_ids"],
+            logprobs=lists(choice["logprobs"]),
+            offsets=choice["logprobs"]["text_offset"],
+            proof=(reply["seed"], choice["logits_sha256"]),
+            has_text_logprobs_only=True,
+            shows_reasoning=False,
+        )
+
+    return [read(choice) for choice in reply["choices"]]
 
 
-def completion_streamed(text: str) -> Said:
-    said = Said(token_ids=[], logprobs=[], is_partly_told=True, tells_reasoning=False)
-    for chunk in events(text):
-        for choice in chunk["choices"]:
-            said.text += choice["text"]
-            said.token_ids += choice.get("token_ids", [])
-            said.logprobs += lists(choice["logprobs"])
-            said.offsets = said.offsets + choice["logprobs"]["text_offset"]
-            if choice["finish_reason"]:
-                said.end, said.proof = choice["finish_reason"], (chunk["seed"], choice.get("logits_sha256"))
-        if chunk.get("usage"):
-            usage = chunk["usage"]
-            said.num_tokens, said.num_prompt_tokens = usage["completion_tokens"], usage["prompt_tokens"]
-    return said
+def completion_streamed(text: str) -> list[Answer]:
+    *chunks, last = events(text)
+    empty = Answer(token_ids=[], logprobs=[], usage=last["usage"], has_text_logprobs_only=True, shows_reasoning=False)
+    answers = choices_of(chunks, empty)
+    for chunk in chunks:
+        (choice,) = chunk["choices"]
+        answer = answers[choice["index"]]
+        answer.text += choice["text"]
+        answer.token_ids += choice["token_ids"]
+        answer.logprobs += lists(choice["logprobs"])
+        answer.offsets += choice["logprobs"]["text_offset"]
+        if choice["finish_reason"]:
+            answer.end, answer.proof = choice["finish_reason"], (chunk["seed"], choice["logits_sha256"])
+        assert chunk["usage"]["completion_tokens"] == len(answer.token_ids)
+    return answers
 
 
 # OpenAI's responses
 
 
-def responses_body(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
+def responses_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
-        **sampling(wish, tokenizer),
-        **stops("stop", wish),
-        **tools_of(wish, lambda f: {"type": "function", **f, "parameters": SCHEMA}, "required"),
-        "input": wish.prompt,
-        "max_output_tokens": wish.max_tokens,
+        **sampling(request, tokenizer),
+        **stops("stop", request),
+        **tools_of(request, lambda f: {"type": "function", **f, "parameters": SCHEMA}, "required"),
+        "input": request.prompt,
+        "max_output_tokens": request.max_tokens,
         "include": [ABOUT_LOGPROBS],
-        "top_logprobs": wish.top,
+        "top_logprobs": request.top,
         "logits_sha256": True,
     }
 
 
-def responses_whole(reply: dict[str, Any]) -> Said:
-    said = Said(end=(reply["status"], reply["incomplete_details"]), logprobs=[], is_partly_told=True)
+def responses_whole(reply: dict[str, Any]) -> list[Answer]:
+    end = (reply["status"], reply["incomplete_details"])
+    answer = Answer(end=end, logprobs=[], has_text_logprobs_only=True)
     for item in reply["output"]:
-        told = {name: value for name, value in item.items() if name != "id"}
-        said.blocks.append(told)
+        answer.blocks.append({name: value for name, value in item.items() if name != "id"})
         if item["type"] == "message":
             (part,) = item["content"]
-            said.text += part["text"]
-            said.logprobs += named(part["logprobs"])
+            answer.text += part["text"]
+            answer.logprobs += named(part["logprobs"])
         elif item["type"] == "reasoning":
-            said.reasoning += "".join(part["text"] for part in item["content"])
+            answer.reasoning += "".join(part["text"] for part in item["content"])
         else:
-            said.calls.append((item["name"], item["arguments"]))
+            answer.calls.append((item["call_id"], item["name"], item["arguments"]))
     usage = reply["usage"]
-    said.num_tokens, said.num_prompt_tokens = usage["output_tokens"], usage["input_tokens"]
-    said.proof = (reply["seed"], reply["logits_sha256"], usage["output_tokens_details"])
-    return said
+    answer.usage = counts(usage["input_tokens"], usage["output_tokens"], usage["total_tokens"])
+    answer.proof = (reply["seed"], reply["logits_sha256"], usage["output_tokens_details"])
+    return [answer]
 
 
-def responses_streamed(text: str) -> Said:
-    """The last response; each item and delta on the way has to agree with it."""
-    told = events(text)
-    said = responses_whole(told[-1]["response"])
-    assert told[-1]["type"] == f"response.{told[-1]['response']['status']}"
-    done = [e["item"] for e in told if e["type"] == "response.output_item.done"]
-    assert done == told[-1]["response"]["output"]
+def responses_streamed(text: str) -> list[Answer]:
+    """Return the response of the last event. Each item and delta before it must agree with it."""
+    chunks = events(text)
+    last = chunks[-1]["response"]
+    assert chunks[-1]["type"] == f"response.{last['status']}"
+    done = [e["item"] for e in chunks if e["type"] == "response.output_item.done"]
+    assert done == last["output"]
     for index, item in enumerate(done):
-        own = [e for e in told if e.get("output_index") == index]
+        own = [e for e in chunks if e.get("output_index") == index]
         deltas = [e for e in own if e["type"].endswith(".delta")]
         joined = "".join(e["delta"] for e in deltas)
         if item["type"] == "message":
@@ -279,108 +283,104 @@ def responses_streamed(text: str) -> Said:
             assert joined == "".join(part["text"] for part in item["content"])
         else:
             assert joined == item["arguments"]
-    return said
+    return responses_whole(last)
 
 
 # Anthropic's messages
 
 
-def messages_body(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
+def messages_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
-        **sampling(wish, tokenizer),
-        **stops("stop_sequences", wish),
-        **tools_of(wish, lambda f: {**f, "input_schema": SCHEMA}, {"type": "any"}),
-        "messages": [{"role": "user", "content": wish.prompt}],
-        "max_tokens": wish.max_tokens,
+        **sampling(request, tokenizer),
+        **stops("stop_sequences", request),
+        **tools_of(request, lambda f: {**f, "input_schema": SCHEMA}, {"type": "any"}),
+        "messages": [{"role": "user", "content": request.prompt}],
+        "max_tokens": request.max_tokens,
         "logits_sha256": True,
     }
 
 
-def block_said(said: Said, block: dict[str, Any]) -> None:
-    said.blocks.append(block)
-    if block["type"] == "text":
-        said.text += block["text"]
-    elif block["type"] == "thinking":
-        said.reasoning += block["thinking"]
-    else:
-        said.calls.append((block["name"], json.dumps(block["input"])))
+def messages_answer(blocks: list[dict[str, Any]], end: dict[str, Any], usage: dict[str, int]) -> list[Answer]:
+    """Return the answer of some blocks; `end` has the reasons and the proof."""
+    answer = Answer(end=(end["stop_reason"], end["stop_sequence"]), proof=(end["seed"], end["logits_sha256"]))
+    answer.usage = counts(usage["input_tokens"], usage["output_tokens"])
+    answer.blocks = blocks
+    for block in blocks:
+        if block["type"] == "text":
+            answer.text += block["text"]
+        elif block["type"] == "thinking":
+            answer.reasoning += block["thinking"]
+        else:
+            answer.calls.append((block["id"], block["name"], json.dumps(block["input"])))
+    return [answer]
 
 
-def messages_whole(reply: dict[str, Any]) -> Said:
-    said = Said(end=(reply["stop_reason"], reply["stop_sequence"]), proof=(reply["seed"], reply["logits_sha256"]))
-    for block in reply["content"]:
-        block_said(said, {name: value for name, value in block.items() if name != "id"})
-    said.num_tokens, said.num_prompt_tokens = reply["usage"]["output_tokens"], reply["usage"]["input_tokens"]
-    return said
+def messages_whole(reply: dict[str, Any]) -> list[Answer]:
+    return messages_answer(reply["content"], reply, reply["usage"])
 
 
-def messages_streamed(text: str) -> Said:
-    said, blocks = Said(), dict[int, dict[str, Any]]()
-    told = events(text)
-    for event in told:
+def messages_streamed(text: str) -> list[Answer]:
+    blocks, parts = dict[int, dict[str, Any]](), dict[int, str]()
+    for event in events(text):
         if event["type"] == "content_block_start":
-            blocks[event["index"]] = {n: v for n, v in event["content_block"].items() if n != "id"} | {"json": ""}
+            blocks[event["index"]], parts[event["index"]] = event["content_block"], ""
         elif event["type"] == "content_block_delta":
             delta, block = event["delta"], blocks[event["index"]]
-            name = {"text_delta": "text", "thinking_delta": "thinking"}.get(delta["type"], "json")
-            block[name] += delta.get(name, delta.get("partial_json"))
+            if delta["type"] == "input_json_delta":
+                parts[event["index"]] += delta["partial_json"]
+            else:
+                block[block["type"]] += delta[block["type"]]
         elif event["type"] == "message_delta":
-            delta = event["delta"]
-            said.end = (delta["stop_reason"], delta["stop_sequence"])
-            said.proof = (delta["seed"], delta["logits_sha256"])
-            said.num_tokens = event["usage"]["output_tokens"]
-            said.num_prompt_tokens = event["usage"]["input_tokens"]
-    for block in blocks.values():
-        text = block.pop("json")
+            end, usage = event["delta"], event["usage"]
+    for index, block in blocks.items():
         if block["type"] == "tool_use":
             try:
-                block["input"] = json.loads(text or "{}")
+                block["input"] = json.loads(parts[index] or "{}")
             except ValueError:  # a call that was cut is text in a whole answer
-                block = {"type": "text", "text": text}
-        block_said(said, block)
-    return said
+                blocks[index] = {"type": "text", "text": parts[index]}
+    return messages_answer(list(blocks.values()), end, usage)
 
 
 # Ollama's
 
 
-def ollama_body(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
-    options = {**sampling(wish, tokenizer), **stops("stop", wish), "num_predict": wish.max_tokens}
-    return {"options": options, "logprobs": True, "top_logprobs": wish.top, "logits_sha256": True}
+def ollama_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
+    options = {**sampling(request, tokenizer), **stops("stop", request), "num_predict": request.max_tokens}
+    return {"options": options, "logprobs": True, "top_logprobs": request.top, "logits_sha256": True}
 
 
-def ollama_chat_body(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
-    tools = tools_of(wish, lambda f: {"type": "function", "function": {**f, "parameters": SCHEMA}}, None)
+def ollama_chat_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
+    tools = tools_of(request, lambda f: {"type": "function", "function": {**f, "parameters": SCHEMA}}, None)
     tools.pop("tool_choice", None)
-    return {**ollama_body(wish, tokenizer), **tools, "messages": [{"role": "user", "content": wish.prompt}]}
+    return {**ollama_body(request, tokenizer), **tools, "messages": [{"role": "user", "content": request.prompt}]}
 
 
-def ollama_generate_body(wish: Wish, tokenizer: Tokenizer) -> dict[str, Any]:
-    return {**ollama_body(wish, tokenizer), "prompt": wish.prompt, "raw": wish.seed % 2 == 0}
+def ollama_generate_body(request: DrawnRequest, tokenizer: Tokenizer) -> dict[str, Any]:
+    return {**ollama_body(request, tokenizer), "prompt": request.prompt, "raw": request.seed % 2 == 0}
 
 
-def ollama_said(lines: list[dict[str, Any]]) -> Said:
-    said = Said(logprobs=[])
+def ollama_answer(lines: list[dict[str, Any]]) -> list[Answer]:
+    last, answer = lines[-1], Answer(logprobs=[])
     for line in lines:
         message = line.get("message", line)
-        said.text += message.get("content", message.get("response", ""))
-        said.reasoning += message.get("thinking", "")
+        answer.text += message.get("content", message.get("response", ""))
+        answer.reasoning += message.get("thinking", "")
         for call in message.get("tool_calls", ()):
-            said.calls.append((call["function"]["name"], json.dumps(call["function"]["arguments"])))
-        said.logprobs += named(line.get("logprobs", []))
-    last = lines[-1]
+            function = call["function"]
+            answer.calls.append((call["id"], function["name"], json.dumps(function["arguments"])))
+        answer.logprobs += named(line.get("logprobs", []))
     assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
-    said.end, said.proof = last["done_reason"], (last["seed"], last["logits_sha256"])
-    said.num_tokens, said.num_prompt_tokens = last["eval_count"], last["prompt_eval_count"]
-    return said
+    answer.end, answer.proof = last["done_reason"], (last["seed"], last["logits_sha256"])
+    answer.usage = counts(last["prompt_eval_count"], last["eval_count"])
+    return [answer]
 
 
-def ollama_whole(reply: dict[str, Any]) -> Said:
-    return ollama_said([reply])
+def ollama_whole(reply: dict[str, Any]) -> list[Answer]:
+    return ollama_answer([reply])
 
 
-def ollama_streamed(text: str) -> Said:
-    return ollama_said([json.loads(line) for line in text.splitlines()])
+def ollama_streamed(text: str) -> list[Answer]:
+    return ollama_answer([json.loads(line) for line in text.splitlines()])
 
 
 PROTOCOLS = {

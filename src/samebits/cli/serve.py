@@ -186,6 +186,10 @@ def serve(
             failures.append(served.failure)
             server.should_exit = True
 
+    def stopping(text: str) -> None:
+        line.clear()
+        console.print(text, style="dim", highlight=False, soft_wrap=True)
+
     failures: list[str] = []
     line = LoadingLine()
     limits = Limits(**{field.name: flags[field.name] for field in fields(Limits)})
@@ -194,7 +198,7 @@ def serve(
     if replicas is not None or ray_address is not None:
         joined = RelayedModel(name, limits, deterministic, choice, desk)
         join = replicated(joined, settings, replicas or 1, ray_address, routing, own_port)
-        server = http_server(joined, join, host=host, port=port, door=door, on_settled=settled)
+        server = http_server(joined, join, host=host, port=port, door=door, on_settled=settled, on_stopping=stopping)
     else:
         server = make_server(
             lambda: make_llm(**vars(settings), compile_progress=line.show_compiling),
@@ -209,6 +213,7 @@ def serve(
             desk=desk,
             publisher=publisher,
             on_settled=settled,
+            on_stopping=stopping,
         )
     console.print(f"loading {name}", style="dim", highlight=False)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn drains at a signal, then raises it again for us

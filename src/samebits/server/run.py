@@ -1,4 +1,4 @@
-"""Starting and stopping: the server answers at once, the model loads behind it, and a signal lets answers end."""
+"""Starting a server: it answers at once, and the model loads behind it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from samebits.server.limits import KEEP_ALIVE_SECONDS, Limits
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
+from samebits.server.stopping import StoppingServer
 from samebits.server.turns.model_forms import FormChoice
 
 if TYPE_CHECKING:  # an extra
@@ -55,10 +56,12 @@ def make_server(
     desk: ReceiptDesk | None = None,
     publisher: KvEventPublisher | None = None,
     on_settled: Callable[[ServedModel], None] = ServedModel.log_settled,
+    on_stopping: Callable[[str], None] = log.warning,
 ) -> uvicorn.Server:
     """A server of a model that runs in this process; loading begins when it starts, `on_settled` is called after it.
 
-    publisher   tells routers what the pages hold; it is closed with the model
+    publisher     tells routers what the pages hold; it is closed with the model
+    on_stopping   gets a line about the answers that the server waits for when it stops
     """
     served = ServedModel(name, limits or Limits(), is_deterministic, form_choice, desk, publisher)
 
@@ -67,7 +70,7 @@ def make_server(
             publisher.on_drop = metrics.dropped_kv_events.inc
         return served.load(make_llm, path, metrics)
 
-    return http_server(served, load, host=host, port=port, door=door, on_settled=on_settled)
+    return http_server(served, load, host=host, port=port, door=door, on_settled=on_settled, on_stopping=on_stopping)
 
 
 def http_server(
@@ -78,6 +81,7 @@ def http_server(
     port: int = 8000,
     door: Door | None = None,
     on_settled: Callable[[ServedModel], None] = ServedModel.log_settled,
+    on_stopping: Callable[[str], None] = log.warning,
 ) -> uvicorn.Server:
     """A server that is ready to run, over a model that `load` loads once it has started."""
     door, limits, metrics = replace(door or Door(), host=host), served.limits, Metrics()
@@ -112,6 +116,5 @@ def http_server(
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(limits.drain_seconds),
     )
-    return uvicorn.Server(config)
+    return StoppingServer(config, limits.drain_seconds, on_stopping)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from starlette.requests import Request
@@ -16,10 +16,11 @@ from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.sampling import SamplingParams
 from samebits.grammar.masks import Follower
+from samebits.server.answers.stream_usage import token_counts
 from samebits.server.bodies.openai import Sampling
 from samebits.server.engines import AnswerStream
 from samebits.server.grammar.output_format import OutputFormat
-from samebits.server.http.errors import ApiError, bad_request, busy
+from samebits.server.http.errors import ApiError, bad_request, busy, of_field
 from samebits.server.limits import MAX_LOGPROBS, MAX_UNREAD_PIECES
 from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
@@ -94,7 +95,7 @@ async def start_streams(
             raise busy(f"the server is busy: {error}") from None
         if isinstance(error, BadInput) and error.argument == "prompt":
             code = "context_length_exceeded" if all(prompts) else "invalid_value"
-            raise ApiError(400, str(error), param, code) from None
+            raise of_field(error, param, code) from None
         raise
     return started
 
@@ -196,8 +197,7 @@ async def while_connected(request: Request, work: Awaitable[Result]) -> Result:
             await task
 
 
-def usage(streams: Sequence[AnswerStream]) -> dict[str, Any]:
-    """Tokens of all prompts and answers."""
-    prompt = sum(len(s.job.prompt) for s in streams)
-    completion = sum(s.job.num_answer_tokens for s in streams)
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+def usage(streams: Sequence[AnswerStream]) -> dict[str, int]:
+    """Return the numbers of tokens of all prompts and answers, so far."""
+    num_prompt_tokens = sum(len(s.job.prompt) for s in streams)
+    return token_counts(num_prompt_tokens, sum(s.job.num_answer_tokens for s in streams))

@@ -42,7 +42,15 @@ FORMS = {  # fields that hold an answer to a form of some kind
 class StreamOptions(Body, extra="forbid"):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
-    continuous_usage_stats: Off | None = None
+    continuous_usage_stats: bool | None = None
+
+    @model_validator(mode="after")
+    def _check_usage(self) -> StreamOptions:
+        """Raise ApiError if usage is asked for in every chunk and in none."""
+        if self.continuous_usage_stats and self.include_usage is False:
+            needed = "include_usage to be true or absent"
+            raise bad_request("stream_options.continuous_usage_stats", "true", needed)
+        return self
 
 
 class Sampling(Body):
@@ -57,7 +65,10 @@ class Sampling(Body):
         "whether what ended the answer is part of it", "include_stop_str_in_output", "no_stop_trim"
     )
     stream: bool | None = says("the answer as it comes")
-    stream_options: StreamOptions | None = says("`include_usage` for a last chunk with the number of tokens")
+    stream_options: StreamOptions | None = says(
+        "`include_usage` for a last chunk with the number of tokens; `continuous_usage_stats` also for the number of "
+        "tokens of its choice so far in every chunk"
+    )
     min_tokens: Count | None = says(
         "tokens before which an answer does not end of itself", "min_tokens", "min_new_tokens"
     )

@@ -33,16 +33,22 @@ def token_lists(
 
 def embedded_texts(served: ServedModel, given: Any, param: str) -> list[list[int]]:
     """Return the token ids of texts to embed; ApiError if any of them cannot be embedded, before one is started."""
-    texts, vocab_size = token_lists(served, given, param), served.llm.vocab_size
+    texts = token_lists(served, given, param)
     for ids in texts:
         if not ids:
             raise bad_request(param, "a text without tokens", "at least one token in each text", "invalid_value")
         if len(ids) > served.llm.max_len:
             needed = f"at most {served.llm.max_len} in each text"
             raise bad_request(param, f"{len(ids)} tokens", needed, "context_length_exceeded")
-        if max(ids) >= vocab_size:
-            raise bad_request(param, f"the token id {max(ids)}", f"ids from 0 to {vocab_size - 1}", "invalid_value")
+        check_vocabulary(served, ids, param)
     return texts
+
+
+def check_vocabulary(served: ServedModel, ids: list[int], param: str) -> None:
+    """Raise ApiError if the model has no token of one of the ids. No id is negative."""
+    largest, num_ids = max(ids, default=0), served.llm.vocab_size
+    if largest >= num_ids:
+        raise bad_request(param, f"the token id {largest}", f"ids from 0 to {num_ids - 1}", "invalid_value")
 
 
 def short_enough(param: str, encode: Callable[..., list[int]], *args: Any) -> list[int]:
@@ -64,7 +70,10 @@ def prompts_of(served: ServedModel, body: CompletionBody) -> list[list[int]]:
             raise bad_request("prompt", f"{len(text)} characters", f"at most {MAX_TOKENIZED_CHARS}")
         return served.llm.tokenizer.encode(text, add_special)
 
-    return [last_tokens(ids, body, served) for ids in token_lists(served, body.prompt, "prompt", encode)]
+    prompts = [last_tokens(ids, body, served) for ids in token_lists(served, body.prompt, "prompt", encode)]
+    for ids in prompts:
+        check_vocabulary(served, ids, "prompt")
+    return prompts
 
 
 def last_tokens(ids: list[int], body: Sampling, served: ServedModel) -> list[int]:

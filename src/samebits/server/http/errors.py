@@ -37,6 +37,11 @@ def bad_request(param: str, given: object, needed: str, code: str | None = None)
     return ApiError(400, f"{param}: got {shown}; needs {needed}", param, code)
 
 
+def of_field(error: BadInput, param: str, code: str = "invalid_value") -> ApiError:
+    """Return the error under the name of the request's field that holds the bad value."""
+    return ApiError(400, f"{param}: {str(error).removeprefix(f'{error.where}: {error.argument}: ')}", param, code)
+
+
 def shown(value: Any) -> str:
     """A JSON value in a few words, however large it is."""
     if isinstance(value, (list, dict)):

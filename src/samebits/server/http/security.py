@@ -25,6 +25,7 @@ log = logging.getLogger("samebits.server")
 OPEN_PATHS, METRICS_PATH = ("/health",), "/metrics"
 OWN_NAMES = ("localhost", "127.0.0.1", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+DEFAULT_TYPES = frozenset({"", "application/x-www-form-urlencoded", "application/octet-stream"})  # none, curl, aiohttp
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 
 
@@ -98,12 +99,22 @@ def is_authorized(headers: Headers, key: str) -> bool:
     return hmac.compare_digest(given.strip().encode("utf-8", "replace"), key.encode("utf-8"))
 
 
+def may_be_browser(headers: Headers) -> bool:
+    """Return whether a header that browsers send by themselves, and programs do not, is present."""
+    return any(name in ("origin", "referer") or name.startswith("sec-fetch-") for name in headers)
+
+
 def body_refusal(scope: Scope, headers: Headers, max_body_bytes: int) -> ApiError | None:
-    """Why a body need not be read: its length, or a type that a page of another site can send without asking."""
+    """Return why the body is refused unread: its length or its content type. None if it may be read.
+
+    A page of any site can make a browser send a body whose type is not JSON, without the server's permission. Programs
+    that set no type, or leave their HTTP library's default, are accepted unless a header indicates a browser.
+    """
     if scope["method"] != "POST":
         return None
-    kinds = {value.partition(";")[0].strip().lower() for value in headers.getlist("content-type")}
-    if kinds != {"application/json"}:
+    kinds = {value.partition(";")[0].strip().lower() for value in headers.getlist("content-type")} or {""}
+    is_default = len(kinds) == 1 and kinds <= DEFAULT_TYPES
+    if kinds != {"application/json"} and (not is_default or may_be_browser(headers)):
         given = printable(", ".join(sorted(kinds)), 80) or "nothing"
         return ApiError(415, f"content-type: got {given}; needs application/json", "content-type", "wrong_content_type")
     if int(headers.get("content-length", "0")) > max_body_bytes:

@@ -70,6 +70,7 @@ def turn_of(served: ServedModel, body: MessagesBody) -> Turn:
         max_tokens=body.max_tokens,
         offer=body.offer,
         variables=variables,
+        fields={"reasoning_effort": "output_config.effort", "enable_thinking": "thinking"},
         ending=PromptEnd.CONTINUED if is_continued else PromptEnd.ANSWER,
     )
 

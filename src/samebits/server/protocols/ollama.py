@@ -76,6 +76,7 @@ async def _answered(
         logprobs=body.num_logprobs,
         offer=offer,
         variables=_thinking(served, body),
+        fields={"reasoning_effort": "think", "enable_thinking": "think"},
         raw=body.prompt if isinstance(body, OllamaGenerateBody) and body.raw else None,
         param="messages" if isinstance(body, OllamaChatBody) else "prompt",
     )

@@ -55,6 +55,7 @@ def turn_of(body: ResponsesBody) -> Turn:
         logprobs=body.given("top_logprobs", 0) if has_logprobs else None,
         offer=body.offer,
         variables={"reasoning_effort": effort} if effort not in (None, "none") else {},
+        fields={"reasoning_effort": "reasoning.effort"},
         param="input",
     )
 

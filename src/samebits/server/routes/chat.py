@@ -13,11 +13,13 @@ from samebits.loaders.chat import PromptEnd
 from samebits.server.answer_ids import CHAT
 from samebits.server.answers.chat import CHUNK, WHOLE, ChatShape
 from samebits.server.answers.common import answer_size, envelope, of_prompt
+from samebits.server.answers.stream_usage import StreamUsage
 from samebits.server.bodies.openai import ChatBody
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import Chunk, event_stream
+from samebits.server.limits import MAX_NAME_CHARS
 from samebits.server.model import ServedModel
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
 
@@ -32,9 +34,8 @@ async def chat_completions(request: Request) -> Response:
     shape = ChatShape(served.llm.tokenizer, bool(body.logprobs), bool(body.return_token_ids), desk)
     request_id = request.state.request_id
     if body.stream:
-        include_usage = bool(body.stream_options and body.stream_options.include_usage)
         head = envelope(served, CHAT, request_id, CHUNK, stream.job)
-        return event_stream(chunks(head, shape, stream, include_usage), request_id)
+        return event_stream(chunks(head, shape, stream, StreamUsage(body.stream_options)), request_id)
     answers, head = await stream.answers(), envelope(served, CHAT, request_id, WHOLE, stream.job)
 
     def whole() -> dict[str, Any]:
@@ -48,6 +49,7 @@ def turn_of(body: ChatBody) -> Turn:
     """The body as a turn; ApiError for fields that contradict each other."""
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_request("top_logprobs", body.top_logprobs, "logprobs to be true")
+    variables = body.given("chat_template_kwargs", {})
     effort = None if body.reasoning_effort in (None, "none") else body.reasoning_effort
     ending = PromptEnd.OPEN if body.add_generation_prompt is False else PromptEnd.ANSWER
     if body.continue_final_message:
@@ -60,21 +62,23 @@ def turn_of(body: ChatBody) -> Turn:
         max_tokens=None if body.max_tokens == -1 else body.max_tokens,
         logprobs=body.given("top_logprobs", 0) if body.logprobs else None,
         offer=body.offer,
-        variables={**({"reasoning_effort": effort} if effort else {}), **body.given("chat_template_kwargs", {})},
+        variables={**({"reasoning_effort": effort} if effort else {}), **variables},
+        fields={name: f"chat_template_kwargs.{name[:MAX_NAME_CHARS]}" for name in variables},
         ending=ending,
     )
 
 
 async def chunks(
-    head: dict[str, Any], shape: ChatShape, stream: TurnStream, include_usage: bool
+    head: dict[str, Any], shape: ChatShape, stream: TurnStream, usage: StreamUsage
 ) -> AsyncIterator[Chunk]:
-    """The chunks of a stream, usage last."""
-    head = {**head, "usage": None} if include_usage else head
+    """Yield the chunks of a stream, with the usage of the whole request last if it is asked for."""
+    num_prompt_tokens = len(stream.job.prompt)
     for index in range(stream.num_choices):
-        yield {**head, "choices": [shape.first(index)]}
+        yield {**head, **usage.of_chunk(index, num_prompt_tokens), "choices": [shape.first(index)]}
     async for step in stream.steps():
         has_receipt = step.piece.receipt is not None
+        chunk_head = head | usage.of_chunk(step.choice, num_prompt_tokens, step.piece)
         for part in await asyncio.to_thread(list, shape.parts(step)) if has_receipt else shape.parts(step):
-            yield {**head, "choices": [part]}
-    if include_usage:
+            yield {**chunk_head, "choices": [part]}
+    if usage.is_included:
         yield {**head, "choices": [], "usage": stream.usage()}

@@ -23,6 +23,7 @@ from samebits.server.answers.engine_streams import (
     start_streams,
     usage,
 )
+from samebits.server.answers.stream_usage import StreamUsage
 from samebits.server.bodies.openai import CompletionBody
 from samebits.server.bodies.prompts import prompts_of, text_size
 from samebits.server.bodies.reading import read_body, sampling_params
@@ -112,16 +113,20 @@ def shapes_of(served: ServedModel, body: CompletionBody, started: Started) -> li
 async def chunks(
     served: ServedModel, body: CompletionBody, shapes: list[ChoiceShape], request_id: str, started: Started
 ) -> AsyncIterator[Chunk]:
-    """The chunks of a stream, usage last."""
-    streams = started.streams
-    n, include_usage = streams[0].job.params.n, bool(body.stream_options and body.stream_options.include_usage)
-    head = envelope(served, COMPLETION, request_id, CHUNK, streams[0].job) | ({"usage": None} if include_usage else {})
+    """Yield the chunks of a stream, with the usage of the whole request last if it is asked for."""
+    streams, counter = started.streams, StreamUsage(body.stream_options)
+    n = streams[0].job.params.n
+    head = envelope(served, COMPLETION, request_id, CHUNK, streams[0].job)
     async for number, sample, piece in merged(started):
-        shape = shapes[number * n + sample]
+        choice = number * n + sample
+        shape = shapes[choice]
+        chunk_head = head | counter.of_chunk(choice, len(streams[number].job.prompt), piece)
 
-        def chunk(shape: ChoiceShape = shape, piece: Piece = piece) -> dict[str, Any]:
-            return {**head, "choices": [shape.part(piece)]}
+        def chunk(
+            chunk_head: dict[str, Any] = chunk_head, shape: ChoiceShape = shape, piece: Piece = piece
+        ) -> dict[str, Any]:
+            return {**chunk_head, "choices": [shape.part(piece)]}
 
         yield chunk if shape.echoes_next or piece.receipt is not None else chunk()
-    if include_usage:
+    if counter.is_included:
         yield {**head, "choices": [], "usage": usage(streams)}

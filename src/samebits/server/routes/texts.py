@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from samebits.server.answers.engine_streams import all_vectors
 from samebits.server.bodies.openai import DetokenizeBody, EmbeddingBody, TokenizeBody
-from samebits.server.bodies.prompts import embedded_texts, short_enough, text_size
+from samebits.server.bodies.prompts import check_vocabulary, embedded_texts, short_enough, text_size
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
@@ -63,6 +63,7 @@ async def detokenize(request: Request) -> Response:
     body = await read_body(request, DetokenizeBody, served.limits.max_body_bytes)
     if len(body.tokens) > MAX_DECODED_IDS:
         raise bad_request("tokens", f"{len(body.tokens)} ids", f"at most {MAX_DECODED_IDS}", "invalid_value")
+    check_vocabulary(served, body.tokens, "tokens")
 
     def answer() -> dict[str, str]:
         text = served.llm.tokenizer.decode(body.tokens)

@@ -20,6 +20,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from samebits.core.errors import BadInput
 from samebits.engine.reasoning import opens_reasoning
 from samebits.loaders.chat import FROZEN_TIME, PromptEnd
 from samebits.server.answers.engine_streams import Started, merged, start_streams, usage, while_connected
@@ -27,6 +28,7 @@ from samebits.server.bodies.openai import Sampling
 from samebits.server.bodies.prompts import last_tokens, short_enough
 from samebits.server.bodies.reading import sampling_params
 from samebits.server.engines import Answering
+from samebits.server.http.errors import of_field
 from samebits.server.model import ServedModel
 from samebits.server.tools.grammar import answer_format
 from samebits.server.tools.offer import NOTHING, Offer
@@ -46,6 +48,7 @@ class Turn:
     max_tokens  None for all that the context holds
     logprobs    alternatives to name for each token; None for no log-probabilities at all
     variables   of the model's template, such as reasoning_effort
+    fields      the field that each variable came in, for errors; it has the variable's name if absent
     ending      what stands behind the messages
     raw         a text that is continued as it is, in place of messages
     param       the field that the messages came in, for errors
@@ -57,6 +60,7 @@ class Turn:
     logprobs: int | None = None
     offer: Offer = NOTHING
     variables: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
     ending: PromptEnd = PromptEnd.ANSWER
     raw: str | None = None
     param: str = "messages"
@@ -128,11 +132,17 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
 
 
 def _prompt(served: ServedModel, turn: Turn) -> list[int]:
-    """The turn's token ids; ApiError for more than the context holds."""
+    """Return the turn's token ids. Raise ApiError for too many of them, or for a variable that the template ignores."""
     if turn.raw is not None:
         return last_tokens(short_enough(turn.param, served.llm.encode, turn.raw), turn.sampling, served)
     now = FROZEN_TIME if served.is_deterministic else None
     messages = served.forms.messages(turn.messages, turn.offer)
     tools = [t.as_dict() for t in turn.offer.callable_tools] if served.forms.knows_tools else None
-    prompt = short_enough(turn.param, served.llm.chat_prompt, messages, now, turn.variables, tools or None, turn.ending)
+    args = (messages, now, turn.variables, tools or None, turn.ending)
+    try:
+        prompt = short_enough(turn.param, served.llm.chat_prompt, *args)
+    except BadInput as error:
+        if error.argument in turn.variables:
+            raise of_field(error, turn.fields.get(error.argument, error.argument)) from None
+        raise
     return last_tokens(prompt, turn.sampling, served)
