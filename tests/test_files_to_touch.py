@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 NAMES = [n for n in OPS.names() if "_" in n and len(n) > 6 and OPS[n].reference.__module__.startswith("samebits.ops.")]
 # Rooms whose work is ops by name: they define them, compute them, build graphs of them, rewrite those, time them.
 ON_OPS = ("ops", "kernels", "models", "passes", "engine", "bench")
-# And files: goldens of every op, what may differ in two of them, graphs to verify.
-STATED = {f"verify/{name}.py" for name in ("golden", "compare", "random_graphs", "stated_graphs")}
+# And files: goldens of every op, what may differ in two of them, graphs to verify, the op that times a machine.
+STATED = {f"verify/{name}.py" for name in ("golden", "compare", "random_graphs", "stated_graphs", "calibrate")}
 
 
 @cache

@@ -15,7 +15,7 @@ from samebits.loaders import Tokenizer
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.server.answers.chat import ChatShape
-from samebits.server.answers.completions import ChoiceShape
+from samebits.server.answers.completions import ChoiceShape, PromptShape
 from samebits.server.bodies.openai import CompletionBody
 from samebits.server.turns.events import ChoiceAnswer, Step
 from samebits.server.turns.reader import TurnReader
@@ -116,7 +116,8 @@ def test_the_servers_answers_keep_thinking_apart() -> None:
     message, streamed = choice_of(tokenizer, pieces)
     assert (message["content"], message["reasoning_content"]) == ("Four \u00e9.", "Two and two.{}")
     job = Generation(tokenizer, np.zeros(1, np.int32), SamplingParams(), 2000, None, None)
-    shape = ChoiceShape(tokenizer, 0, job, CompletionBody.model_validate({"prompt": "x"}), None, None)
+    body = CompletionBody.model_validate({"prompt": "x"})
+    shape = ChoiceShape(tokenizer, 0, PromptShape(tokenizer, job, body), body, None)
     assert shape.whole(told)["text"] == "Four \u00e9."
     assert streamed == {"content": "Four \u00e9.", "reasoning_content": "Two and two.{}"}
     parts = [shape.part(piece)["text"] for piece in pieces]
