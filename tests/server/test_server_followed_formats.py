@@ -1,4 +1,4 @@
-"""Formats that compile but that no answer can follow within the bounds are the client's mistake, named with the limit."""
+"""A format that compiles but cannot be followed within the bounds is the client's mistake, named with the limit."""
 
 from __future__ import annotations
 
