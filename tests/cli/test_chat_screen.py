@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyte
@@ -11,12 +12,17 @@ import pytest
 from rich.console import Console
 
 from samebits.cli.chat import screen as screens
-from samebits.cli.chat.screen import Screen, clean, split_blocks
+from samebits.cli.chat.markdown_blocks import MarkdownBlocks
+from samebits.cli.chat.screen import Screen, clean
 from samebits.cli.chat.thinking import Part, parts
 from samebits.engine.answer import Piece
 from samebits.engine.reasoning import THINK_MARKS, ReasoningSplitter
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from counted_text import Counter, check_linear
+
 ANSWER = """Three **fruits**, with `code`:
 
 - apples
@@ -61,7 +67,8 @@ def drawn(found: list[Part], height: int = 12) -> tuple[str, list[str]]:
 def whole(text: str) -> list[str]:
     """What markdown looks like that is drawn block by block, each by itself."""
     lines = []
-    for block in split_blocks(text):
+    blocks = MarkdownBlocks()
+    for block in (*blocks.push(text), blocks.rest()):
         file = io.StringIO()
         console = Console(file=file, width=60, _environ={})
         console.print(Screen._drawn(block, False))
@@ -149,3 +156,33 @@ def test_a_model_cannot_command_the_terminal() -> None:
     sent, _ = drawn(list(parts(pieces("x\x1b[2Jy\x1b[31m"), None)))
     assert "\x1b[2J" not in sent
     assert "\x1b[31m" not in sent
+
+
+def in_blocks(cut: list[str]) -> list[str]:
+    blocks = MarkdownBlocks()
+    return [*(block for text in cut for block in blocks.push(text)), blocks.rest()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_no_cut_of_a_text_changes_its_blocks(size: int) -> None:
+    whole_text = ANSWER + "\n\n~~~\n```\n\nx\n~~~\n\n  indented\n\nlast\n\n"
+    found = in_blocks([whole_text[i : i + size] for i in range(0, len(whole_text), size)])
+    assert found == in_blocks([whole_text])
+    assert "".join(found) == whole_text
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize("chunk", ["word ", "line\n", "- item\n\n  more\n", "\n", " "])
+@pytest.mark.parametrize("start", ["", "```python\n"])
+def test_a_long_block_is_read_once_and_drawn_in_part(monkeypatch: pytest.MonkeyPatch, start: str, chunk: str) -> None:
+    monkeypatch.setattr(screens, "SECONDS_PER_FRAME", 0.0)
+
+    def work(chunks: Iterable[str], counter: Counter) -> None:
+        screen, piece = Screen(Console(width=20, height=3, _environ={})), Piece(5, "")
+        shown = [Part(counter.text(start), False, piece)] if start else []
+        for text, _, is_finished in screen._blocks((*shown, *(Part(c, False, piece) for c in chunks))):
+            counter.num_chars += len(text)
+            assert is_finished or len(text) <= screens.DRAWN_SCREENS * 60 + len(chunk) + len(start)
+            assert is_finished or text.startswith(start)
+
+    check_linear(work, chunk, 1000)

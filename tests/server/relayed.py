@@ -19,7 +19,8 @@ from samebits.server.model import ServedModel
 from samebits.server.relay.answerer import Answerer
 from samebits.server.relay.ask import Ask, Lost
 from samebits.server.relay.engine import RelayEngine
-from samebits.server.relay.lines import Line, Switchboard
+from samebits.server.relay.line import Line
+from samebits.server.relay.lines import Switchboard
 from samebits.server.relay.stream import RelayStream
 
 PLAN = "plan"

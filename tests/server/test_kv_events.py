@@ -156,6 +156,8 @@ def test_a_process_tells_and_a_replay_gives_all_of_it(model_path: Path, tmp_path
     options += ["--kv-events", addresses[0], "--kv-events-replay", addresses[1], "--kv-events-topic", TOPIC]
     with process(*options) as server:
         assert server.stderr is not None
+        said = [next(server.stderr).strip() for _ in range(2)]
+        assert said == [f"--kv-events listens on {addresses[0]}", f"--kv-events-replay listens on {addresses[1]}"]
         line = next(text for text in server.stderr if " is ready at " in text)
         url = line.split(" at ")[1].partition(",")[0]
         wait_healthy(url, server)

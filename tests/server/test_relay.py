@@ -224,7 +224,7 @@ def test_who_leaves_frees_the_replica(model_path: Path) -> None:
         stream.close()
         engines = [replica.served.own.engine for replica in turns.replicas]
         async with asyncio.timeout(60):
-            while not all(e.is_idle for e in engines) or any(r.answerer._streams for r in turns.replicas):
+            while not all(e.is_idle for e in engines) or any(r.answerer._under_way for r in turns.replicas):
                 turns.go_on()
                 await asyncio.sleep(0.01)
 

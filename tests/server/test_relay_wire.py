@@ -13,7 +13,8 @@ from samebits.engine.answer import Piece
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.job import RequestFailed
 from samebits.server.relay.ask import Lost, WrongEdition
-from samebits.server.relay.lines import Line, Lines, Switchboard
+from samebits.server.relay.line import Line
+from samebits.server.relay.lines import Lines, Switchboard
 from samebits.server.relay.wire import LENGTH, Garbled, Unpacker, error_of, error_row, pack, piece_of, piece_row
 
 PIECES = [

@@ -78,8 +78,8 @@ def serve(
         flags.Option(
             "--kv-events",
             envvar="SAMEBITS_KV_EVENTS",
-            help="Tell routers which prompts the cache holds, at an address such as tcp://*:5557. "
-            "Whoever can connect to it can read the prompts' tokens.",
+            help="Tell routers which prompts the cache holds, at an address such as tcp://*:5557. The server listens "
+            "on its own addresses and connects to others. Whoever can connect to it can read the prompts' tokens.",
             panel=CLUSTER,
         ),
     ] = None,
@@ -171,7 +171,8 @@ def serve(
     publisher = None
     if kv_events is not None:
         topic = kv_events_topic or f"kv@{socket.gethostname()}:{own_port}@{name}"
-        publisher = _publisher(kv_events, kv_events_replay, topic)
+        publisher, description = _publisher(kv_events, kv_events_replay, topic)
+        console.print(description, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def settled(served: ServedModel) -> None:
         """The address is told when it can be used; a server without a model ends, unless it is to stay."""
@@ -223,15 +224,16 @@ def serve(
         raise Unavailable(f"serve: {name} cannot be served: {failures[0]}")
 
 
-def _publisher(address: str, replay_address: str | None, topic: str) -> KvEventPublisher:
-    """What tells routers of the cache, its sockets open."""
+def _publisher(address: str, replay_address: str | None, topic: str) -> tuple[KvEventPublisher, str]:
+    """Return what tells routers of the cache, its sockets open, and lines that say where it listens or connects to."""
     try:
         from samebits.server.kv_events.publisher import KvEventPublisher
         from samebits.server.kv_events.sockets import EventSockets
     except ModuleNotFoundError as error:
         missing = {"zmq": "pyzmq"}.get(str(error.name), error.name)
         raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[kv-events]'") from None
-    return KvEventPublisher(EventSockets(address, replay_address, topic))
+    sockets = EventSockets(address, replay_address, topic)
+    return KvEventPublisher(sockets), sockets.description
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -53,7 +53,8 @@ class ReasoningSplitter:
 
     def __init__(self, marks: ThinkMarks, is_open: bool) -> None:
         self._marks = marks
-        self._held = ""
+        self._blanks: list[str] = []  # held back: they are left out if a mark follows
+        self._held = ""  # what follows them and may become a mark: shorter than that
         self._state = "inside" if is_open else "before"
         self._at_start = True  # of what the state takes: blanks are left out there
 
@@ -63,51 +64,69 @@ class ReasoningSplitter:
         return self._state == "inside"
 
     def push(self, text: str) -> list[Span]:
-        self._held += text
         spans: list[Span] = []
         if self._state == "before":
-            self._look_for_opening()
+            text = self._look_for_opening(text)
         if self._state == "inside":
-            spans += self._reasoning()
+            text = self._reasoning(text, spans)
         if self._state == "after":
-            spans += self._answer()
+            self._answer(text, spans)
         return spans
 
     def finish(self) -> list[Span]:
         """The end of the answer: what was held back."""
-        held, self._held = self._held, ""
+        held = self._unheld()
         return [Span(held, self._state == "inside")] if held else []
 
-    def _look_for_opening(self) -> None:
-        begun, opening = self._held.lstrip(), self._marks.opening
-        if begun.startswith(opening):
-            self._held, self._state = begun[len(opening) :], "inside"
-        elif not opening.startswith(begun):
-            self._state, self._at_start = "after", False  # no reasoning: its blanks are the answer's
+    def _unheld(self) -> str:
+        """Take back all that is held."""
+        held, self._blanks, self._held = "".join((*self._blanks, self._held)), [], ""
+        return held
 
-    def _reasoning(self) -> list[Span]:
-        if self._at_start:
-            self._held = self._held.lstrip()
-            self._at_start = not self._held
-        text, closing, rest = self._held.partition(self._marks.closing)
-        if closing:
-            self._held, self._state, self._at_start = rest, "after", True
-            text = text.rstrip()
-        else:
-            safe = self._safe_chars(text)
-            text, self._held = text[:safe], text[safe:]
-        return [Span(text, True)] if text else []
+    def _look_for_opening(self, text: str) -> str:
+        """Hold the text while it may be blanks and the opening mark, then return what is to be read after that."""
+        opening = self._marks.opening
+        if not self._held:
+            begun = text.lstrip()
+            self._blanks.append(text[: len(text) - len(begun)])
+            text = begun
+        self._held += text
+        if self._held.startswith(opening):
+            self._state = "inside"
+            return self._unheld().lstrip()[len(opening) :]
+        if opening.startswith(self._held):
+            return ""
+        self._state, self._at_start = "after", False  # no reasoning: its blanks are the answer's
+        return self._unheld()
 
-    def _safe_chars(self, text: str) -> int:
-        """Characters that are neither blanks at the end nor a part of the closing mark."""
-        closing = self._marks.closing
-        longest = min(len(text), len(closing) - 1)
-        part = next((n for n in range(longest, 0, -1) if text.endswith(closing[:n])), 0)
-        return len(text[: len(text) - part].rstrip())
-
-    def _answer(self) -> list[Span]:
-        text, self._held = self._held, ""
+    def _reasoning(self, text: str, spans: list[Span]) -> str:
+        """Add the reasoning in a text, and return what follows its closing mark."""
         if self._at_start:
             text = text.lstrip()
             self._at_start = not text
-        return [Span(text, False)] if text else []
+        text, closing, rest = (self._held + text).partition(self._marks.closing)
+        num_held = 0 if closing else self._num_begun(text)
+        self._held = text[len(text) - num_held :]
+        body = text[: len(text) - num_held]
+        shown = body.rstrip()
+        if shown:
+            spans.append(Span("".join((*self._blanks, shown)), True))
+            self._blanks = []
+        if closing:
+            self._blanks, self._state, self._at_start = [], "after", True
+        else:
+            self._blanks.append(body[len(shown) :])
+        return rest
+
+    def _num_begun(self, text: str) -> int:
+        """Return how many characters at the end of a text may begin the closing mark."""
+        closing = self._marks.closing
+        longest = min(len(text), len(closing) - 1)
+        return next((n for n in range(longest, 0, -1) if text.endswith(closing[:n])), 0)
+
+    def _answer(self, text: str, spans: list[Span]) -> None:
+        if self._at_start:
+            text = text.lstrip()
+            self._at_start = not text
+        if text:
+            spans.append(Span(text, False))

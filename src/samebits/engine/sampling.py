@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SAMPLE = "sample"  # what refusals of a draw begin with
+FOLLOW = "follow"  # what refusals of a response format that an answer cannot follow begin with: the request's mistake
 DRAWN_SEED_SHIFT = 11  # leaves 53 bits, which a double holds
 MAX_SEED = 2**64 - 1
 MAX_BIAS, MAX_ID = 1e6, 2**31 - 1

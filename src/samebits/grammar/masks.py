@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.printable import one_line
-from samebits.engine.sampling import SAMPLE
+from samebits.engine.sampling import FOLLOW, SAMPLE
 from samebits.grammar.wire import ASK, MASK, OPEN, REFUSED, TOKEN, receive_frame
 
 MASK_WAIT_SECONDS = 2.0  # wall time for a mask that takes its process a tenth of that
@@ -96,7 +96,7 @@ class GrammarMask:
         vocab_size = self._follower.vocab_size
         if kind == REFUSED:
             text = payload.decode("utf-8", "replace")
-            raise BadInput(SAMPLE, "response_format", one_line(text), "a format that can be followed")
+            raise BadInput(FOLLOW, "response_format", one_line(text), "a format that can be followed")
         if kind == MASK:
             bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
             return bits[:vocab_size].astype(bool)

@@ -84,6 +84,7 @@ MAKERS: dict[bytes, Callable[[str], str]] = {
     LARK: _from_lark,
     GRAMMAR: _from_grammar,
 }
+TOO_MANY_EXPRESSIONS = "too many expressions constructed"  # the library's words for a lexer out of fuel
 LEAST_SECONDS = 0.001  # a timer of 0 would never ring
 
 
@@ -172,7 +173,10 @@ def compile_format(
 
 
 def _reason(error: str) -> bytes:
-    return error.replace("<non-verbose/>", "").encode("utf-8", "replace")
+    """Return the library's reason, with the limit where it leaves that out."""
+    limit = f"{TOO_MANY_EXPRESSIONS} (limit for a token: {LIMITS.step_lexer_fuel})"
+    text = error.replace("<non-verbose/>", "").replace(TOO_MANY_EXPRESSIONS, limit)
+    return text.encode("utf-8", "replace")
 
 
 def follow_answers(stream: socket.socket, root: llguidance.LLMatcher, bounds: Bounds) -> None:

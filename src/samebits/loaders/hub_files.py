@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 from samebits.core.errors import BadInput
 from samebits.loaders.download import FetchFailed, read_small
-from samebits.loaders.gguf_parts import PART, part_names
+from samebits.loaders.gguf_parts import MAX_PARTS, PART, part_names
 from samebits.loaders.hub_names import HubName
 from samebits.loaders.manifest import PulledFile, is_inside
 from samebits.loaders.safetensors_dir import INDEX, SINGLE
 
 MAX_LISTING_BYTES = 64 << 20
+MAX_FILES = 100_000  # of a repository, as the hub itself recommends
 MAX_SHOWN = 24
 CONFIG = "config.json"
 BESIDE = (  # read beside the weights, where a repository has them
@@ -37,8 +39,10 @@ def listing(name: HubName) -> tuple[str, dict[str, PulledFile]]:
     data = read_small(address, MAX_LISTING_BYTES)
     try:
         found = json.loads(data)
-        commit = _hex(found["sha"], 40)
-        entries = [_entry(sibling) for sibling in found["siblings"]]
+        commit, siblings = _hex(found["sha"], 40), found["siblings"]
+        if len(siblings) > MAX_FILES:
+            raise FetchFailed(f"{name.text}: a repository of {len(siblings)} files; needs at most {MAX_FILES}")
+        entries = [_entry(sibling) for sibling in siblings]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FetchFailed(f"{address}: {type(error).__name__} in its answer; needs the hub's list of files") from None
     if commit is None:
@@ -101,12 +105,13 @@ def kind_of(path: str) -> str:
 def _gguf_models(files: Iterable[str]) -> dict[str, list[str]]:
     """The parts of every GGUF model by its first; what stands for pictures beside one is no model."""
     present = {f for f in files if f.lower().endswith(".gguf") and "mmproj" not in PurePosixPath(f).name.lower()}
-    found: dict[str, list[str]] = {}
-    for path in sorted(present):
-        try:
-            parts = part_names(path)
-        except BadInput:
-            continue
-        if path == parts[0] and present.issuperset(parts):
-            found[path] = parts
-    return found
+    found = {path: [path] for path in present if not PART.search(path)}
+    numbers: dict[str, set[int]] = defaultdict(set)  # of the parts that are there, by the first part's name
+    for part in filter(None, map(PART.search, present)):
+        number, count = int(part["number"]), int(part["count"])
+        if 1 <= number <= count <= MAX_PARTS:
+            numbers[f"{part.string[: part.start()]}-00001-of-{part['count']}.gguf"].add(number)
+    for first, known in numbers.items():
+        if 1 in known and len(parts := part_names(first)) == len(known):
+            found[first] = parts
+    return dict(sorted(found.items()))

@@ -6,6 +6,7 @@ actor three times per request. This one keeps what it needs to know in the proce
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ class PrefixRouter(RequestRouter):  # type: ignore[misc]
         """by_prefix: False for the power of two choices alone."""
         self._imbalance, self._by_prefix, self._prefixes = imbalance, by_prefix, Prefixes()
         self._ongoing: dict[str, str] = {}  # requests, and the replica that each was last meant for
+        self._routing: dict[str, asyncio.Future[object]] = {}  # requests that are not sent yet; done when they are
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
@@ -45,8 +47,24 @@ class PrefixRouter(RequestRouter):  # type: ignore[misc]
             blocks = self._prefixes.blocks(prompt, ask.salt)
             chosen = [*self._by_load(self._best(blocks, list(candidates))), *chosen]
         if pending_request is not None and chosen:  # at once: those of a burst are chosen before any is sent
-            self._ongoing[pending_request.metadata.internal_request_id] = chosen[0]
+            self._count(pending_request, chosen[0])
         return [[candidates[name]] for name in dict.fromkeys(chosen)]
+
+    def _count(self, pending_request: PendingRequest, name: str) -> None:
+        """Count a request for a replica until it is completed. Ray does not say when one ends before it is sent."""
+        request_id, future = pending_request.metadata.internal_request_id, pending_request.future
+        if self._routing.get(request_id) is not future:  # a retry has a new one
+            self._routing[request_id] = future
+            future.add_done_callback(lambda done: self._settle(request_id, done))
+        self._ongoing[request_id] = name
+
+    def _settle(self, request_id: str, future: asyncio.Future[object]) -> None:
+        """Forget what Ray awaited of a request, and the request if it was cancelled before it was sent."""
+        if self._routing.get(request_id) is not future:
+            return
+        del self._routing[request_id]
+        if future.cancelled():
+            self._ongoing.pop(request_id, None)
 
     def _best(self, blocks: list[bytes], names: list[str]) -> list[str]:
         """Those with the longest prefix; for a prompt that nobody knows, those that know fewest prompts."""

@@ -16,9 +16,11 @@ from starlette.types import Lifespan
 
 from samebits.core.errors import BadInput
 from samebits.core.printable import printable
+from samebits.server.bodies.budget import BodyBudget
 from samebits.server.http.error_shapes import error_response, handle_http_exception
 from samebits.server.http.errors import from_exception
 from samebits.server.http.security import Door, Gate
+from samebits.server.limits import MAX_BODIES
 from samebits.server.metrics import Metrics
 from samebits.server.model import ServedModel
 from samebits.server.openapi import schema
@@ -103,4 +105,5 @@ def build_app(
     handlers = {HTTPException: handle_http_exception}
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers, lifespan=lifespan)
     app.state.served, app.state.metrics = served, metrics
+    app.state.bodies = BodyBudget(MAX_BODIES * served.limits.max_body_bytes)
     return app

@@ -51,6 +51,7 @@ RETRY_AFTER_SECONDS = 1
 KEEP_ALIVE_SECONDS = 15  # between the requests of a connection
 LINGER_SECONDS = 2.0  # for reading the rest of a body that was refused, so that the client gets to see why
 MIN_BODY_BYTES_PER_SECOND = 8192
+MAX_BODIES = 16  # of max_body_bytes, in memory while they are read; smaller ones may be more
 STALL_BYTES = 1 << 14  # a slower body makes no progress
 MAX_UNREAD_PIECES = 1 << 14  # of an answer, for a client that reads slower than the model writes
 MAX_MESSAGES, MAX_PARTS = 4096, 8192  # of a conversation, its parts in all

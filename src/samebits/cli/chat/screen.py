@@ -15,34 +15,18 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
+from samebits.cli.chat.markdown_blocks import MarkdownBlocks
 from samebits.cli.chat.thinking import Part
 
 SECONDS_PER_FRAME = 0.08
 LINES_AROUND = 3  # that the block under way leaves free: the status line, and room for the cursor
-FENCES = ("```", "~~~")
+DRAWN_SCREENS = 4  # of characters of the block under way: more would not be seen
 CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def clean(text: str) -> str:
     """A model's text for a terminal: no control characters, which could do anything there."""
     return text.translate(CONTROLS)
-
-
-def split_blocks(text: str) -> list[str]:
-    """Blocks of markdown; those before the last stay as they are, whatever text follows.
-
-    A block begins after an empty line, outside code, with a line that is not indented: those belong to a list's item.
-    """
-    blocks, fence, is_after_empty = [""], "", False
-    for line in text.splitlines(keepends=True):
-        if is_after_empty and not fence and line.strip() and not line[0].isspace():
-            blocks.append("")
-        blocks[-1] += line
-        is_after_empty = not line.strip()
-        mark = line.lstrip()[:3]
-        if mark in FENCES and fence in ("", mark):
-            fence = "" if fence else mark
-    return blocks
 
 
 class _Tail:
@@ -87,22 +71,20 @@ class Screen:
         return "".join(answer)
 
     def _blocks(self, parts: Iterable[Part]) -> Iterator[tuple[str, bool, bool]]:
-        """(a block, whether it is reasoning, whether it is finished), the one under way once per frame."""
-        text, was_reasoning, drawn_at = "", False, 0.0
+        """(a block, whether it is reasoning, whether it is finished); of the one under way the end, once per frame."""
+        blocks, was_reasoning, drawn_at = MarkdownBlocks(), False, 0.0
         for part in parts:
             if part.text and part.is_reasoning != was_reasoning:
-                if text.strip():
-                    yield text, was_reasoning, True
-                text, was_reasoning = "", part.is_reasoning
-            text += clean(part.text)
-            *finished, text = split_blocks(text)
-            for block in finished:
+                if (rest := blocks.rest()).strip():
+                    yield rest, was_reasoning, True
+                was_reasoning = part.is_reasoning
+            for block in blocks.push(clean(part.text)):
                 yield block, was_reasoning, True
             if time.monotonic() - drawn_at >= SECONDS_PER_FRAME:
-                yield text, was_reasoning, False
+                yield blocks.tail(DRAWN_SCREENS * self.console.width * self.console.height), was_reasoning, False
                 drawn_at = time.monotonic()
-        if text.strip():
-            yield text, was_reasoning, True
+        if (rest := blocks.rest()).strip():
+            yield rest, was_reasoning, True
 
     @staticmethod
     def _drawn(text: str, is_reasoning: bool) -> ConsoleRenderable:

@@ -8,8 +8,10 @@ from starlette.requests import Request
 
 from samebits.engine.sampling import SamplingParams
 from samebits.server.bodies.base import Body, check_names
+from samebits.server.bodies.budget import BodyBudget
 from samebits.server.bodies.fields import check_fields
 from samebits.server.bodies.openai import Sampling
+from samebits.server.http.connection import address_of
 from samebits.server.http.errors import ApiError, bad_request
 from samebits.server.http.json_input import parse_object
 from samebits.server.http.threads import off_loop
@@ -21,13 +23,19 @@ SEED_BITS = (1 << 64) - 1
 
 
 async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> AnyBody:
-    """The checked body; ApiError for one that is too long, not JSON, wrong, or with fields that are not honoured."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > max_bytes:
-            raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
-    return await off_loop(checked_body, len(data), data, kind)
+    """Return the checked body.
+
+    Raise ApiError if the body is too long, not JSON, wrong, or has fields that are not honoured, and if the bodies of
+    all connections are too long together.
+    """
+    budget: BodyBudget = request.app.state.bodies
+    with budget.body(address_of(request.client)) as body:
+        async for chunk in request.stream():
+            if len(body.data) + len(chunk) > max_bytes:
+                raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
+            budget.add(body, chunk)
+        budget.complete(body)
+        return await off_loop(checked_body, len(body.data), body.data, kind)
 
 
 def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> AnyBody:

@@ -17,7 +17,7 @@ async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
     loop = asyncio.get_running_loop()
 
     async def exactly(num_bytes: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < num_bytes:
             try:
                 part = await loop.sock_recv(stream, num_bytes - len(data))
@@ -26,7 +26,7 @@ async def read_frame(stream: socket.socket) -> tuple[bytes, int, str]:
             if not part:
                 raise Ended
             data += part
-        return data
+        return bytes(data)
 
     kind, number, num_bytes = HEAD.unpack(await exactly(HEAD.size))
     return kind, number, (await exactly(num_bytes)).decode("utf-8", "replace")

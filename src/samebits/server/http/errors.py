@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from samebits.core.errors import BadInput
 from samebits.core.printable import printable
 from samebits.engine.job import DeadlinePassed, RequestFailed
-from samebits.engine.sampling import SAMPLE
+from samebits.engine.sampling import FOLLOW, SAMPLE
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 TYPES |= {500: "server_error", 503: "server_error"}
@@ -74,8 +74,10 @@ def from_exception(error: Exception) -> ApiError:
         return ApiError(499, "the client has gone")
     if isinstance(error, DeadlinePassed):
         return ApiError(503, "the request ran past the server's deadline", code="deadline_exceeded")
+    if isinstance(error, RequestFailed) and str(error).startswith(f"{FOLLOW}: "):
+        return ApiError(400, str(error).removeprefix(f"{FOLLOW}: "), "response_format", "invalid_value")
     if isinstance(error, RequestFailed):
-        is_own = str(error).startswith(f"{SAMPLE}: ")  # a format or a logit: the text holds nothing of the server's
+        is_own = str(error).startswith(f"{SAMPLE}: ")  # a mask or a logit: the text holds nothing of the server's
         reason = f": {error}" if is_own else "; the server's log says more"
         return ApiError(500, f"the request failed{reason}", code="request_failed")
     return ApiError(500, "the server failed; its log says more", code="internal_error")

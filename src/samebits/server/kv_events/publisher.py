@@ -16,8 +16,8 @@ from samebits.server.kv_events.wire import AllBlocksCleared, Event, EventBatch, 
 
 log = logging.getLogger("samebits.server")
 MAX_QUEUED = 1 << 17  # changes that wait to be sent
-MAX_BATCH = 1 << 12  # changes of one message
-REPLAY_SECONDS = 0.05  # how long a subscriber waits for what it missed, at most, while nothing happens
+MAX_BATCH = 1 << 9  # changes of one message: what a peer does not read is bounded in messages
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.001, 0.05  # between parts of replays, and between looks for requests of them
 
 
 class Mark(Enum):
@@ -82,8 +82,9 @@ class KvEventPublisher:
     def _tell(self, naming: Naming) -> None:
         """Until the end's mark."""
         self._send([AllBlocksCleared()])
+        wait_seconds = MIN_WAIT_SECONDS
         while True:
-            changes, mark = self._take()
+            changes, mark = self._take(wait_seconds)
             if changes:
                 self._send(naming.events(changes))
             if mark is Mark.LOSS:
@@ -93,13 +94,14 @@ class KvEventPublisher:
                 self._send([AllBlocksCleared()])
             if mark is Mark.END:
                 return
-            self._sockets.answer_replays()
+            is_busy = self._sockets.answer_replays()
+            wait_seconds = MIN_WAIT_SECONDS if is_busy else min(2 * wait_seconds, MAX_WAIT_SECONDS)
 
-    def _take(self) -> tuple[list[Stored | Removed], Mark | None]:
-        """What waits, up to a mark; nothing where nothing comes for a while."""
+    def _take(self, wait_seconds: float) -> tuple[list[Stored | Removed], Mark | None]:
+        """Return the changes that wait, up to a mark, or none if nothing comes for `wait_seconds`."""
         changes: list[Stored | Removed] = []
         try:
-            item = self._queue.get(timeout=REPLAY_SECONDS)
+            item = self._queue.get(timeout=wait_seconds)
             while not isinstance(item, Mark):
                 changes.append(item)
                 if len(changes) == MAX_BATCH:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 
 import zmq
 
-from samebits.core.errors import BadInput, Unavailable
+from samebits.core.errors import Unavailable
+from samebits.server.kv_events.endpoints import parse
+from samebits.server.kv_events.replays import Replays
 
-log = logging.getLogger("samebits.server")
-SCHEMES = ("tcp://", "ipc://")
 KEPT_BATCHES, KEPT_BYTES = 10_000, 64 << 20  # for subscribers that missed some
-END = (-1).to_bytes(8, "big", signed=True)  # the number that ends a replay
+MAX_UNREAD_BATCHES = 1_000  # queued for a slow subscriber; it misses those that follow
 LINGER_MS = 500  # for the last messages, when the server ends
-EMPTY = b""
 
 
 class EventSockets:
     """Sends numbered batches under a topic, and keeps the last ones. One thread at a time.
 
-    An address with a `*`, or a path (ipc://), is listened on; any other one is connected to.
+    Addresses of this machine, wildcards and paths (ipc://) are listened on; any other one is connected to.
     """
 
     def __init__(self, address: str, replay_address: str | None, topic: str) -> None:
@@ -28,57 +26,59 @@ class EventSockets:
         self._kept: deque[tuple[int, bytes]] = deque()
         self._num_kept_bytes = 0
         self._context = zmq.Context()
+        self._lines: list[str] = []
         try:
-            self._publish = self._open(zmq.PUB, "--kv-events", address)
-            self._replay = None
+            publish = self._context.socket(zmq.PUB)
+            publish.sndhwm = MAX_UNREAD_BATCHES
+            self._publish = self._open(publish, "--kv-events", address)
+            self._replay: zmq.Socket[bytes] | None = None
             if replay_address is not None:
-                self._replay = self._open(zmq.ROUTER, "--kv-events-replay", replay_address)
+                replay = Replays.socket(self._context)
+                self._replay = self._open(replay, "--kv-events-replay", replay_address)
+                self._replays = Replays(replay, self._topic, self._kept)
         except BaseException:
             self._context.destroy(linger=0)
             raise
 
-    def _open(self, kind: int, option: str, address: str) -> zmq.Socket[bytes]:
-        if not address.startswith(SCHEMES):
-            raise BadInput("serve", option, address, "an address such as tcp://*:5557")
-        socket: zmq.Socket[bytes] = self._context.socket(kind)
-        socket.sndhwm = KEPT_BATCHES + 1  # what a slow subscriber has not read, in messages
+    def _open(self, socket: zmq.Socket[bytes], option: str, address: str) -> zmq.Socket[bytes]:
+        """Bind or connect the socket, and note for `description` which of the two."""
+        endpoint = parse(option, address)
+        socket.ipv6 = endpoint.is_ipv6
         try:
-            if "*" in address or address.startswith("ipc://"):
-                socket.bind(address)
+            if endpoint.is_bound:
+                socket.bind(endpoint.address)
             else:
-                socket.connect(address)
+                socket.connect(endpoint.address)
         except zmq.ZMQError as error:
             raise Unavailable(f"serve: {option} {address}: {error.strerror}") from None
+        self._lines.append(f"{option} {'listens on' if endpoint.is_bound else 'connects to'} {_in_use(socket)}")
         return socket
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Those in use, with the ports that were chosen where a `*` stood for one."""
-        sockets = (self._publish, self._replay)
-        return tuple(s.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0") for s in sockets if s is not None)
+        """The addresses in use, with the ports that were chosen where a `*` stood for one."""
+        return tuple(_in_use(s) for s in (self._publish, self._replay) if s is not None)
+
+    @property
+    def description(self) -> str:
+        """One line per socket: its option, whether it listens or connects, and its address."""
+        return "\n".join(self._lines)
 
     def send(self, number: int, payload: bytes) -> None:
-        """To whoever listens; a subscriber that reads too slowly misses it."""
+        """Send a batch to all who listen, and keep it for replays. A subscriber that reads too slowly misses it."""
         self._publish.send_multipart((self._topic, number.to_bytes(8, "big"), payload))
         self._kept.append((number, payload))
         self._num_kept_bytes += len(payload)
         while len(self._kept) > KEPT_BATCHES or self._num_kept_bytes > KEPT_BYTES:
             self._num_kept_bytes -= len(self._kept.popleft()[1])
 
-    def answer_replays(self) -> None:
-        """Sends what is kept from the asked number on to each subscriber that asks, then the end's mark."""
-        if self._replay is None:
-            return
-        while self._replay.poll(0):
-            sender, *rest = self._replay.recv_multipart()
-            if len(rest) != 2 or len(rest[1]) != 8:
-                log.info("a replay of KV events was asked for with %d parts; needs an empty one and 8 bytes", len(rest))
-                continue
-            first = int.from_bytes(rest[1], "big")
-            for number, payload in self._kept:
-                if number >= first:
-                    self._replay.send_multipart((sender, EMPTY, self._topic, number.to_bytes(8, "big"), payload))
-            self._replay.send_multipart((sender, EMPTY, EMPTY, END, EMPTY))
+    def answer_replays(self) -> bool:
+        """Do a bounded part of the replays that were asked for. Return whether there was anything to do."""
+        return self._replay is not None and self._replays.turn()
 
     def close(self) -> None:
         self._context.destroy(linger=LINGER_MS)
+
+
+def _in_use(socket: zmq.Socket[bytes]) -> str:
+    return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")

@@ -24,7 +24,7 @@ Kind = Literal["reasoning", "text", "call"]
 class Block:
     """A part of an answer.
 
-    text     the arguments, if the block is a call
+    text     the arguments, if the block is a call; set when the block is closed
     id       of a call, and `name` its function
     pieces   the tokens of a text with their log-probabilities, where those were asked for
     is_cut   whether the answer was cut in this block
@@ -73,6 +73,7 @@ class BlockWriter:
     def __init__(self) -> None:
         self.blocks: list[Block] = []
         self._is_open = False
+        self._texts: list[str] = []  # of the open block
         self._waiting: list[Piece] = []  # tokens that have brought nothing yet
 
     def push(self, step: Step) -> Iterator[BlockEvent]:
@@ -110,13 +111,14 @@ class BlockWriter:
         block, pieces = self.blocks[-1], tuple[Piece, ...]()
         if block.kind == "text":
             pieces, self._waiting = tuple(self._waiting), []
-        block.text += text
+        self._texts.append(text)
         block.pieces += pieces
         return Grown(len(self.blocks) - 1, block, text, pieces)
 
     def _close(self, is_cut: bool = False) -> Iterator[BlockEvent]:
         if self._is_open:
             self._is_open = False
+            self.blocks[-1].text, self._texts = "".join(self._texts), []
             self.blocks[-1].is_cut = is_cut
             yield Closed(len(self.blocks) - 1, self.blocks[-1])
 

@@ -122,19 +122,14 @@ def _parts(answer: ChoiceAnswer, step: Step, part: Part) -> list[dict[str, Any]]
     """Add a step to the answer, and return what its lines say; a call has a line when the next event shows its end."""
     lines = []
     for event in step.events:
-        if isinstance(event, (CallStarted, Finished)) and answer.calls:
-            lines.append(part("", "", [_last_call(answer)]))
+        if isinstance(event, (CallStarted, Finished)) and (call := answer.last_call):
+            lines.append(part("", "", [_call(call.id, call.name, call.arguments)]))
         answer.add(event)
         if isinstance(event, TextDelta):
             lines.append(part(event.text, "", []))
         elif isinstance(event, ReasoningDelta):
             lines.append(part("", event.text, []))
     return lines
-
-
-def _last_call(answer: ChoiceAnswer) -> dict[str, Any]:
-    call = answer.calls[-1]
-    return _call(call.id, call.name, call.arguments)
 
 
 def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:

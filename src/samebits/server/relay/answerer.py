@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from samebits.core.errors import SamebitsError
 from samebits.engine.faults import reason_of
@@ -14,8 +13,24 @@ from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError
 from samebits.server.model import ServedModel
 from samebits.server.relay.ask import Ask, Lost, ReplyTo, WrongEdition
-from samebits.server.relay.lines import Line, Lines
+from samebits.server.relay.line import Line
+from samebits.server.relay.lines import Lines
 from samebits.server.relay.wire import ACCEPTED, ENDED, FIRST, PIECE, REFUSED, error_row, logprobs_row, piece_row
+
+
+class _Started(NamedTuple):
+    """An ask's stream, and what its masks come from if it has a grammar."""
+
+    stream: AnswerStream
+    follower: Follower | None
+
+    def close(self) -> None:
+        self.stream.close()
+        if self.follower is not None:
+            self.follower.end()
+
+
+Starting = asyncio.Task[_Started]
 
 
 class Answerer:
@@ -23,30 +38,31 @@ class Answerer:
 
     def __init__(self, served: ServedModel, plan: str, edition: str) -> None:
         self._served, self.plan, self.edition = served, plan, edition
-        self._streams: dict[tuple[ReplyTo, int], AnswerStream] = {}
+        self._under_way: dict[tuple[ReplyTo, int], Starting] = {}  # from an ask's arrival to its end
         self._lines = Lines(self._cancel, self._cancel_all)
 
     async def answer(self, ask: Ask) -> None:
-        """Returns when the request has ended, however that was; Lost where nobody listens to the answer."""
+        """Return when the request has ended, in whatever way. Raise Lost if nobody listens to the answer."""
         line = await self._lines.to(ask.reply_to)
+        starting = asyncio.create_task(self._start(ask))
+        self._under_way[ask.reply_to, ask.number] = starting
         try:
-            follower = await self._start(ask)
-        except (SamebitsError, ApiError) as error:
-            line.send([ask.number, REFUSED, *error_row(error)])
-            return
-        key = ask.reply_to, ask.number
-        stream = self._streams[key]
-        try:
+            await asyncio.wait({starting})
+            if starting.cancelled():  # the asker has left, or does not want the answer any more
+                return
+            try:
+                stream = starting.result().stream
+            except (SamebitsError, ApiError) as error:
+                line.send([ask.number, REFUSED, *error_row(error)])
+                return
             line.send([ask.number, ACCEPTED, self.edition])
             await self._tell(ask.number, line, stream)
         finally:
-            stream.close()
-            self._streams.pop(key, None)
-            if follower is not None:
-                follower.end()
+            self._under_way.pop((ask.reply_to, ask.number), None)
+            _end(starting)
 
-    async def _start(self, ask: Ask) -> Follower | None:
-        """Starts its stream; what masks come from, where it has a grammar."""
+    async def _start(self, ask: Ask) -> _Started:
+        """Start an ask's stream. Raise SamebitsError or ApiError if it is refused."""
         served, grammar = self._served, ask.grammar
         if ask.plan != self.plan or ask.edition not in (None, self.edition):
             given = f"{self.edition} of {self.plan}"
@@ -71,8 +87,7 @@ class Answerer:
             if follower is not None:
                 follower.end()
             raise
-        self._streams[ask.reply_to, ask.number] = stream
-        return follower
+        return _Started(stream, follower)
 
     async def _tell(self, number: int, line: Line, stream: AnswerStream) -> None:
         """Every piece, and the end; Lost where the engine itself has died."""
@@ -90,20 +105,28 @@ class Answerer:
         line.send([number, ENDED, reason])
 
     def _cancel(self, reply_to: ReplyTo, number: int) -> None:
-        if (stream := self._streams.get((reply_to, number))) is not None:
-            stream.close()
+        if (starting := self._under_way.get((reply_to, number))) is not None:
+            _end(starting)
 
     def _cancel_all(self, reply_to: ReplyTo) -> None:
-        for (asker, _), stream in list(self._streams.items()):
+        for (asker, _), starting in list(self._under_way.items()):
             if asker == reply_to:
-                stream.close()
-
-    async def drain(self, seconds: float) -> None:
-        """Waits until nothing is under way, for so long at most."""
-        until = time.monotonic() + seconds
-        while self._streams and time.monotonic() < until:
-            await asyncio.sleep(0.05)
+                _end(starting)
 
     def close(self) -> None:
         """Lets go of all who ask; what is under way ends."""
         self._lines.close()
+
+
+def _end(starting: Starting) -> None:
+    """Cancel what is being started, and close what was started; that may end by itself at any time."""
+
+    def close(done: Starting) -> None:
+        if not done.cancelled() and done.exception() is None:
+            done.result().close()
+
+    if starting.done():
+        close(starting)
+    else:
+        starting.cancel()
+        starting.add_done_callback(close)

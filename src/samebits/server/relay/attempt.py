@@ -10,7 +10,7 @@ from samebits.engine.answer import FAILED, Piece
 from samebits.engine.job import RequestFailed
 from samebits.server.relay.ask import Lost
 from samebits.server.relay.job import RelayedJob
-from samebits.server.relay.lines import Line
+from samebits.server.relay.line import Line
 from samebits.server.relay.wire import (
     ACCEPTED,
     ENDED,

@@ -27,7 +27,7 @@ from samebits.server.relay.lines import Switchboard
 from samebits.server.relay.stream import FIRST_PAUSE_SECONDS, MAX_FRUITLESS, Pauses, RelayStream
 from samebits.server.relay.wire import CANCEL
 
-SETTLE_SECONDS = 5.0  # for the last messages of a request that has returned
+SETTLE_SECONDS = 5.0  # for the last messages of a request that has returned, and for the return of one that has ended
 DEADLINE_SECONDS = 1.0  # beyond the deadline, which replicas keep themselves while they live
 
 
@@ -215,6 +215,8 @@ class RelayEngine:
         finally:
             self._board.drop(number)
             attempt.outcome.cancel()
+            if not call.done():
+                self._loop.call_later(SETTLE_SECONDS, call.cancel)  # a replica that hangs would keep it for ever
 
 
 async def _all(works: Iterable[Awaitable[None]]) -> None:

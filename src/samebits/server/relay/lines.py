@@ -5,57 +5,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import itertools
-import logging
 import os
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from samebits.core.printable import printable
 from samebits.server.relay.ask import Lost, ReplyTo
-from samebits.server.relay.wire import CANCEL, SECRET_BYTES, Garbled, Unpacker, pack
+from samebits.server.relay.line import Line
+from samebits.server.relay.wire import CANCEL, SECRET_BYTES, Garbled
 
-log = logging.getLogger("samebits.server")
 CONNECT_SECONDS = 10.0
-
-
-class Line(asyncio.Protocol):
-    """One end of a connection. Messages of one turn of the event loop leave together."""
-
-    def __init__(self, on_message: Callable[[Line, list[Any]], None], on_lost: Callable[[Line], None]) -> None:
-        self._on_message, self._on_lost = on_message, on_lost
-        self._unpacker, self._leaving = Unpacker(), bytearray()
-        self._transport: asyncio.Transport | None = None
-        self.is_lost = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
-
-    def send(self, message: list[Any]) -> None:
-        """Nothing for a connection that is lost: its other end knows."""
-        if not self._leaving:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._leaving += pack(message)
-
-    def _flush(self) -> None:
-        if self._transport is not None and not self.is_lost:
-            self._transport.write(bytes(self._leaving))
-        self._leaving.clear()
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for message in self._unpacker.feed(data):
-                self._on_message(self, message)
-        except Garbled as error:
-            log.error("a connection between replicas is closed: %s", printable(str(error), 200))
-            self.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_lost = True
-        self._on_lost(self)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+HELLO_SECONDS = 10.0  # for a new connection to send the secret
+MAX_STRANGERS = 64  # connections that have not sent it; one more closes the oldest
 
 
 class Receiver(Protocol):
@@ -78,6 +38,7 @@ class Switchboard:
         self._numbers = itertools.count(1)
         self._receivers: dict[int, Receiver] = {}
         self._lines: set[Line] = set()
+        self._strangers: dict[Line, None] = {}  # in the order of their arrival
         self._server: asyncio.Server | None = None
         self.reply_to = ReplyTo("", 0, b"")
 
@@ -95,11 +56,23 @@ class Switchboard:
     def drop(self, number: int) -> None:
         self._receivers.pop(number, None)
 
-    def knows(self, secret: bytes) -> bool:
-        return hmac.compare_digest(secret, self._secret)
+    def meet(self, line: Line) -> None:
+        """Take in a connection that has not sent the secret yet. If there are too many, close the oldest of them."""
+        self._strangers[line] = None
+        if len(self._strangers) > MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.close()
+
+    def accept(self, line: Line, secret: bytes) -> bool:
+        """Return whether this is the secret. From then on the connection may send messages."""
+        if not hmac.compare_digest(secret, self._secret):
+            return False
+        self._strangers.pop(line, None)
+        self._lines.add(line)
+        return True
 
     def take(self, line: Line, message: list[Any]) -> None:
-        self._lines.add(line)
         number, kind, *rest = message
         receiver = self._receivers.get(number)
         if receiver is None:  # it went away meanwhile
@@ -110,22 +83,29 @@ class Switchboard:
 
     def lose(self, line: Line) -> None:
         self._lines.discard(line)
+        self._strangers.pop(line, None)
         for receiver in [r for r in self._receivers.values() if r.line is line]:
             receiver.lose("its connection has ended")
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for line in list(self._lines):
+        for line in (*self._lines, *self._strangers):
             line.close()
 
 
 class _Guest(Line):
-    """A connection whose first bytes must be the secret."""
+    """A connection whose first bytes must be the secret, within HELLO_SECONDS."""
 
     def __init__(self, board: Switchboard) -> None:
         super().__init__(board.take, board.lose)
         self._board, self._head, self._is_known = board, b"", False
+        self._hello: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._hello = asyncio.get_running_loop().call_later(HELLO_SECONDS, self.close)
+        self._board.meet(self)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_known:
@@ -133,11 +113,20 @@ class _Guest(Line):
             if len(self._head) < SECRET_BYTES:
                 return
             secret, data = self._head[:SECRET_BYTES], self._head[SECRET_BYTES:]
-            if not self._board.knows(secret):
+            if not self._board.accept(self, secret):
                 self.close()
                 return
             self._is_known, self._head = True, b""
+            self._stop_waiting()
         super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _stop_waiting(self) -> None:
+        if self._hello is not None:
+            self._hello.cancel()
 
 
 class Lines:
@@ -153,10 +142,18 @@ class Lines:
         if task is None:
             task = self._lines[reply_to] = asyncio.create_task(self._connect(reply_to))
         try:
-            return await asyncio.shield(task)
+            line = await asyncio.shield(task)
         except (OSError, TimeoutError) as error:
-            self._lines.pop(reply_to, None)
+            if self._lines.get(reply_to) is task:
+                del self._lines[reply_to]
             raise Lost(f"{reply_to.host}:{reply_to.port} takes no connection: {error}") from None
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise Lost("the replica is being stopped") from None
+            raise
+        if line.is_lost:
+            raise Lost(f"{reply_to.host}:{reply_to.port} has closed its connection")
+        return line
 
     async def _connect(self, reply_to: ReplyTo) -> Line:
         def take(_: Line, message: list[Any]) -> None:
@@ -175,6 +172,8 @@ class Lines:
         return line
 
     def close(self) -> None:
-        for task in self._lines.values():
-            if task.done() and not task.cancelled() and task.exception() is None:
+        for task in list(self._lines.values()):
+            if not task.done():
+                task.cancel()
+            elif not task.cancelled() and task.exception() is None:
                 task.result().close()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NoReturn, TypeVar
 
 Result = TypeVar("Result")
@@ -43,6 +44,19 @@ class ArgumentsPart:
 Found = str | ParsedCall | CallOpened | ArgumentsPart  # in an answer's text, where a str is the text that remains
 
 
+def joined(found: Iterable[Found]) -> list[Found]:
+    """Return what was found with neighbouring texts joined, and neighbouring parts of arguments too."""
+    whole: list[Found] = []
+    for kind, group in groupby(found, type):
+        if kind is str:
+            whole.append("".join(text for text in group if isinstance(text, str)))
+        elif kind is ArgumentsPart:
+            whole.append(ArgumentsPart("".join(part.text for part in group if isinstance(part, ArgumentsPart))))
+        else:
+            whole += group
+    return whole
+
+
 def after_blanks() -> Reader[str]:
     """The next character that is no blank; "" at the end."""
     character = yield
@@ -62,13 +76,14 @@ def expect(text: str, first: str) -> Reader[None]:
 
 def until(end: str) -> Reader[str]:
     """The text before `end`, which is taken too."""
-    taken = ""
-    while not taken.endswith(end):
+    taken: list[str] = []
+    while True:
         character = yield
         if not character:
             raise Broken
-        taken += character
-    return taken[: -len(end)]
+        taken.append(character)
+        if character == end[-1] and "".join(taken[-len(end) :]) == end:
+            return "".join(taken[: -len(end)])
 
 
 def json_text(first: str) -> Reader[str]:

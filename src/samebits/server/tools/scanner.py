@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from samebits.server.tools.form import CallForm
-from samebits.server.tools.reading import Broken, Found, ParsedCall, Reader, arguments_text
+from samebits.server.tools.reading import Broken, Found, ParsedCall, Reader, arguments_text, joined
 
 
 class CallScanner:
@@ -16,7 +16,8 @@ class CallScanner:
 
     def __init__(self, form: CallForm, names: frozenset[str]) -> None:
         self._form, self._names = form, names
-        self._held = ""  # what may become a call: blanks, and an opener as far as it has come
+        self._blanks: list[str] = []  # which are no text if a call follows
+        self._opener = ""  # of what may become a call, as far as it has come
         self._read: list[str] = []  # what the reader took after that
         self._reader: Reader[list[ParsedCall]] | None = None
         self._is_first, self._is_after_call = True, False
@@ -40,26 +41,26 @@ class CallScanner:
             self._read.append(character)
             self._advance(character)
             return
-        if self._is_after_call and not self._held and character in self._form.separators:
+        if self._is_after_call and not self._blanks and not self._opener and character in self._form.separators:
             return
-        self._held += character
+        if not self._opener and character.isspace():
+            self._blanks.append(character)
+            return
+        self._opener += character
         self._match_opener()
 
     def _match_opener(self) -> None:
         """Starts a reader at an opener; gives what cannot become one."""
-        begun = self._held.lstrip()
-        if not begun:
-            return
         openers = self._form.openers + (self._form.first_openers if self._is_first else ())
-        if begun in openers:
-            self._reader = self._form.read(begun)
+        if self._opener in openers:
+            self._reader = self._form.read(self._opener)
             next(self._reader)
-        elif not any(opener.startswith(begun) for opener in openers):
-            num_given = len(self._held) - len(begun) + 1
-            given, rest, self._held = self._held[:num_given], self._held[num_given:], ""
+        elif not any(opener.startswith(self._opener) for opener in openers):
+            text = self._unread()
+            num_given = len(text) - len(text.lstrip()) + 1
             self._is_first = self._is_after_call = False
-            self._give(given)
-            for character in rest:
+            self._give(text[:num_given])
+            for character in text[num_given:]:
                 self._step(character)
 
     def _advance(self, character: str) -> None:
@@ -96,16 +97,14 @@ class CallScanner:
 
     def _unread(self) -> str:
         """Takes back all that is held."""
-        text, self._held, self._read, self._reader = self._held + "".join(self._read), "", [], None
+        text = "".join((*self._blanks, self._opener, *self._read))
+        self._blanks, self._opener, self._read, self._reader = [], "", [], None
         return text
 
     def _give(self, text: str) -> None:
-        last = self._found[-1] if self._found else None
-        if text and isinstance(last, str):
-            self._found[-1] = last + text
-        elif text:
+        if text:
             self._found.append(text)
 
     def _taken(self) -> list[Found]:
         found, self._found = self._found, []
-        return found
+        return joined(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from samebits.server.tools.form import CallForm
-from samebits.server.tools.reading import ArgumentsPart, Broken, CallOpened, Found, Reader, json_text
+from samebits.server.tools.reading import ArgumentsPart, Broken, CallOpened, Found, Reader, joined, json_text
 
 
 class WrittenCalls:
@@ -68,18 +68,8 @@ class WrittenCalls:
         self._held, self._is_after = "", False
 
     def _taken(self) -> list[Found]:
-        """What was found, parts of the same kind joined."""
-        found: list[Found] = []
-        for one in self._found:
-            last = found[-1] if found else None
-            if isinstance(one, ArgumentsPart) and isinstance(last, ArgumentsPart):
-                found[-1] = ArgumentsPart(last.text + one.text)
-            elif isinstance(one, str) and isinstance(last, str):
-                found[-1] = last + one
-            else:
-                found.append(one)
-        self._found = []
-        return found
+        found, self._found = self._found, []
+        return joined(found)
 
 
 def _object() -> Reader[str]:

@@ -60,9 +60,9 @@ class Step:
     is_answer: bool = True
 
 
-@dataclass
+@dataclass(frozen=True)
 class Call:
-    """A whole call; `arguments` is the text of a JSON object."""
+    """A call; `arguments` is the text of a JSON object if the call is whole."""
 
     id: str
     name: str
@@ -74,11 +74,11 @@ class ChoiceAnswer:
     """A choice as its events leave it. `completion` is the engine's side: token ids, pieces, seed, hash of logits."""
 
     steps: list[Step] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
     finish_reason: str = "length"
     completion: Completion | None = None
     _texts: list[str] = field(default_factory=list)
     _thoughts: list[str] = field(default_factory=list)
+    _calls: list[tuple[CallStarted, list[str]]] = field(default_factory=list)  # each with its arguments in parts
 
     @property
     def text(self) -> str:
@@ -87,6 +87,18 @@ class ChoiceAnswer:
     @property
     def reasoning(self) -> str:
         return "".join(self._thoughts)
+
+    @property
+    def calls(self) -> list[Call]:
+        return [Call(started.id, started.name, "".join(parts)) for started, parts in self._calls]
+
+    @property
+    def last_call(self) -> Call | None:
+        """The last of `calls`, without making the others."""
+        if not self._calls:
+            return None
+        started, parts = self._calls[-1]
+        return Call(started.id, started.name, "".join(parts))
 
     def take(self, step: Step) -> None:
         """Add the choice's next step with its events."""
@@ -100,8 +112,8 @@ class ChoiceAnswer:
         elif isinstance(event, ReasoningDelta):
             self._thoughts.append(event.text)
         elif isinstance(event, CallStarted):
-            self.calls.append(Call(event.id, event.name))
+            self._calls.append((event, []))
         elif isinstance(event, CallArguments):
-            self.calls[event.index].arguments += event.text
+            self._calls[event.index][1].append(event.text)
         else:
             self.finish_reason = event.reason

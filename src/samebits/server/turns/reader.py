@@ -40,7 +40,8 @@ class TurnReader:
         ends: frozenset[int] = frozenset(),
     ) -> None:
         self._make_id, self._splitter, self._scanner, self._ends = make_id, splitter, scanner, ends
-        self._recipient, self._message = "", ""  # of a message to a function, as far as it has come and is not given
+        self._recipient = ""  # of a message to a function
+        self._message: list[str] = []  # its text, as far as it has come and is not given
         self._num_calls = 0
         self._arguments: list[str] = []  # of the last call
         self.is_answer = True  # whether the last piece stood outside of reasoning and its marks
@@ -83,7 +84,8 @@ class TurnReader:
     def _to_function(self, scanner: CallScanner | WrittenCalls, recipient: str, text: str) -> list[Event]:
         """Text of a message to a function: given at once where a grammar wrote it, else when the message has ended."""
         if isinstance(scanner, CallScanner):
-            self._recipient, self._message = recipient, self._message + text
+            self._recipient = recipient
+            self._message.append(text)
             return []
         if not text:
             return []
@@ -93,7 +95,7 @@ class TurnReader:
 
     def _addressed(self) -> list[Event]:
         """The end of a message, perhaps to a function: a call, or text."""
-        text, recipient, self._message, self._recipient = self._message, self._recipient, "", ""
+        text, recipient, self._message, self._recipient = "".join(self._message), self._recipient, [], ""
         if not text:
             return []
         try:

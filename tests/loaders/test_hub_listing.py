@@ -1,0 +1,86 @@
+"""The hub's list of a repository's files: how long it may be, and the work that it makes for us."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub_server import COMMIT, Hub, running
+
+from samebits.core.errors import BadInput
+from samebits.loaders import hub_files
+from samebits.loaders.download import FetchFailed
+from samebits.loaders.gguf_parts import part_names
+from samebits.loaders.hub_files import MAX_FILES, gguf_files
+from samebits.loaders.hub_names import HubName
+from samebits.loaders.pull import pull
+
+NAME = HubName("one", "model")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with running() as hub:
+        hub.files["one/model-GGUF"] = {}
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        monkeypatch.setenv("SAMEBITS_CACHE", str(tmp_path / "cache"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield hub
+
+
+@pytest.mark.parametrize("num_files", [MAX_FILES + 1, 400_000])
+def test_a_longer_list_is_refused_in_a_line(hub: Hub, num_files: int) -> None:
+    hub.answer = json.dumps({"sha": COMMIT, "siblings": [{}] * num_files}).encode()
+    with pytest.raises(FetchFailed) as caught:
+        pull("hf:one/model-GGUF", lambda *_: None)
+    assert str(caught.value) == f"hf:one/model-GGUF: a repository of {num_files} files; needs at most {MAX_FILES}"
+
+
+def split(number: int, num_parts: int) -> list[str]:
+    return part_names(f"m{number}-00001-of-{num_parts:05d}.gguf")
+
+
+@pytest.mark.parametrize("has_all", [True, False])
+def test_the_work_grows_with_the_number_of_files(has_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of parts are made for whole models alone: 512 parts of 512 names each would be the square of it."""
+    made = 0
+
+    def counted(name: str) -> list[str]:
+        nonlocal made
+        names = part_names(name)
+        made += len(names)
+        return names
+
+    monkeypatch.setattr(hub_files, "part_names", counted)
+    for num_models in (2, 8):
+        files = [part for i in range(num_models) for part in split(i, 512)[: 512 if has_all else 1]]
+        made = 0
+        with pytest.raises(BadInput):
+            gguf_files(NAME, files)
+        assert made <= num_models * 512
+
+
+def models_by_their_names(files: set[str]) -> dict[str, list[str]]:
+    """The definition, file by file."""
+    found = {}
+    for path in files:
+        try:
+            parts = part_names(path)
+        except BadInput:
+            continue
+        if path == parts[0] and files.issuperset(parts):
+            found[path] = parts
+    return found
+
+
+def test_models_are_found_as_their_parts_names_define_them() -> None:
+    drawn = random.Random(5)
+    names = [name for i in range(3) for n in (1, 2, 3) for name in split(i, n)]
+    names += ["a.gguf", "b.GGUF", "m0-00000-of-00002.gguf", "m0-00003-of-00002.gguf", "m0-00001-of-00000.gguf"]
+    names += ["m1-00001-of-00513.gguf", "d/m0-00001-of-00002.gguf", "d/m0-00002-of-00002.gguf", "c-0001-of-0002.gguf"]
+    for _ in range(300):
+        files = set(drawn.sample(names, drawn.randint(1, len(names))))
+        assert hub_files._gguf_models(files) == models_by_their_names(files)
