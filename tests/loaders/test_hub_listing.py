@@ -45,7 +45,7 @@ def split(number: int, num_parts: int) -> list[str]:
 
 @pytest.mark.parametrize("has_all", [True, False])
 def test_the_work_grows_with_the_number_of_files(has_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of parts are made for whole models alone: 512 parts of 512 names each would be the square of it."""
+    """Names of parts are made for whole models alone: each file of an incomplete one could stand for 512."""
     made = 0
 
     def counted(name: str) -> list[str]:
@@ -60,7 +60,15 @@ def test_the_work_grows_with_the_number_of_files(has_all: bool, monkeypatch: pyt
         made = 0
         with pytest.raises(BadInput):
             gguf_files(NAME, files)
-        assert made <= num_models * 512
+        assert made <= len(files)
+
+
+def test_a_path_is_left_out_if_no_file_can_have_it(hub: Hub) -> None:
+    """The type is looked for in a file's name, in time that grows with the square of its length."""
+    names = ["a" * 250 + ".gguf", "a" * 251 + ".gguf", "a" * 256 + "/b.gguf", "/".join(["a" * 255] * 16) + "/b.gguf"]
+    siblings = [{"rfilename": name, "size": 1} for name in (*names, "x" + "_Q1" * 30_000 + "+.gguf")]
+    hub.answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    assert list(hub_files.listing(HubName("one", "model-GGUF"))[1]) == names[:1]
 
 
 def models_by_their_names(files: set[str]) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from samebits.loaders.source import read_json
 MANIFEST = "pulled.json"
 MAX_MANIFEST_BYTES = 4 << 20
 CHUNK_BYTES = 1 << 20
+MAX_PATH_CHARS, MAX_NAME_CHARS = 4096, 255  # as file systems have them
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,17 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path of a repository stays in the folder that it is written to, on every system."""
+    """Return whether a repository's path stays in the folder that it is written to, and is no longer than paths may be.
+
+    Both hold on every system.
+    """
+    if len(path) > MAX_PATH_CHARS:
+        return False
     parts = path.split("/")  # as they are written: a path's own parts leave "." out
     is_plain = re.fullmatch(r"[\w .+()=@,-]+(?:/[\w .+()=@,-]+)*", path, re.ASCII) is not None
-    return is_plain and not any(part.startswith(".") or part.endswith((".", " ")) for part in parts)
+    return is_plain and not any(
+        len(part) > MAX_NAME_CHARS or part.startswith(".") or part.endswith((".", " ")) for part in parts
+    )
 
 
 def _file(entry: Any) -> PulledFile:
