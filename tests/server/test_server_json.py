@@ -17,6 +17,7 @@ from samebits.server.http.errors import ApiError
 from samebits.server.http.json_input import CONTAINER_VALUES, ValueBudget, parse_arguments, parse_object
 from samebits.server.http.json_output import json_text
 from samebits.server.limits import MAX_DEPTH, MAX_VALUES
+from samebits.server.tools.offer import NOTHING
 
 REFUSALS = [
     (b'{"prompt": NaN}', "got NaN; needs a number that JSON has"),
@@ -155,6 +156,25 @@ def test_arguments_of_all_calls_share_one_budget(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(json_input, "MAX_VALUES", MAX_VALUES)
     with pytest.raises(ApiError, match="levels"):
         parse_arguments("[" * 200, ValueBudget())
+
+
+def test_arguments_can_be_written_again() -> None:
+    assert parse_arguments('["\\ud83d\\ude00", 1e308]', ValueBudget()) == ["\U0001f600", 1e308]
+    for text in ("1e999", "[-1e999]", '"\\ud800"', '{"\\uDFFF": 1}'):
+        with pytest.raises(ValueError):
+            parse_arguments(text, ValueBudget())
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"a": 1e999}', "no JSON"])
+def test_arguments_that_are_no_json_stay_texts(server: Running, text: str) -> None:
+    """They were a model's, cut or wrong: a conversation can go on from them."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": text}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    with server.client() as client:
+        reply = client.post("/v1/chat/completions", json={"messages": [message], "max_tokens": 1})
+    assert reply.status_code == 200, reply.text
+    prompt = server.served.forms.messages([message], NOTHING)[0]["content"]
+    assert json.dumps(text) in prompt
 
 
 def test_arguments_of_a_conversation_are_counted(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:

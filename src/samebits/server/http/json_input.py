@@ -74,21 +74,26 @@ class ValueBudget:
 
 
 def parse_arguments(text: str, budget: ValueBudget) -> Any:
-    """Return the JSON that a text in a body holds, ValueError if it is none, or ApiError if `budget` is used up.
+    """Return the JSON that a text in a body holds. Raise ValueError if it is none, or ApiError if `budget` is used up.
 
+    A number that no double can hold, and half of a surrogate pair, cannot be written again as JSON: ValueError too.
     Line breaks in strings are allowed, since models write them. Never holds the interpreter for long.
     """
     budget.take(text.encode("utf-8"))
     try:
-        return json.loads(
+        value = json.loads(
             text,
             strict=False,
             object_pairs_hook=lambda pairs: dict(pairs),  # in Python, where other threads get their turn
             parse_int=lambda digits: int(digits),
+            parse_float=_finite,
             parse_constant=_refuse_value,
         )
+        if HALF_OF_A_PAIR.search(text):
+            _encode_texts(value)
     except RecursionError:
         raise ValueError("deep nesting") from None
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -115,6 +120,13 @@ def _float(text: str) -> float:
     return value
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(text)
+    return value
+
+
 def _refuse_value(text: str) -> None:
     raise ValueError(text)
 
@@ -126,7 +138,12 @@ def _refuse_constant(text: str) -> None:
 def _check_pairs(content: object) -> None:
     """ApiError for text with half of a surrogate pair, which has no UTF-8 form."""
     try:
-        for part in json.JSONEncoder(ensure_ascii=False).iterencode(content):
-            part.encode("utf-8")
+        _encode_texts(content)
     except UnicodeEncodeError:
         raise invalid_json("a lone surrogate in a text", "text that has a UTF-8 form") from None
+
+
+def _encode_texts(content: object) -> None:
+    """Raise UnicodeEncodeError if a text has half of a surrogate pair."""
+    for part in json.JSONEncoder(ensure_ascii=False).iterencode(content):
+        part.encode("utf-8")
