@@ -190,6 +190,32 @@ def test_who_reads_nothing_is_cut_off(model_path: Path, monkeypatch: pytest.Monk
     play(model_path, scene)
 
 
+def test_bytes_that_are_being_written_count_as_written() -> None:
+    """The transport says within `write` that too much waits: counted after it, those bytes would pass for read."""
+    counts: list[int] = []
+
+    class Watched(relay_line.Line):
+        def _watch(self) -> None:
+            counts.append(self._num_read())
+
+    async def main() -> None:
+        asker, loop = Asker(), asyncio.get_running_loop()
+        where = asker.reply_to
+
+        def make() -> relay_line.Line:
+            return Watched(lambda *_: None, lambda *_: None)
+
+        transport, line = await loop.create_connection(make, where.host, where.port)
+        line.send([NUMBER, "x" * (8 << 20)])
+        while not counts:
+            await asyncio.sleep(0)
+        transport.abort()
+        asker.leave()
+
+    asyncio.run(main())
+    assert 0 <= counts[0] < 8 << 20
+
+
 def test_who_reads_too_little_is_cut_off(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_line, "SEND_BUFFER_BYTES", 4096)
     monkeypatch.setattr(relay_line, "MAX_UNREAD_BYTES", 20_000)

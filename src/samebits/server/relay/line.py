@@ -43,8 +43,8 @@ class Line(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._transport is not None and not self.is_lost:
+            self._num_written += len(self._leaving)  # before `write`, which may call `pause_writing`
             self._transport.write(bytes(self._leaving))
-            self._num_written += len(self._leaving)
             if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
                 self._end(f"its other end leaves more than {MAX_UNREAD_BYTES} bytes unread")
         self._leaving.clear()
