@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
+from pathlib import Path
 
 import pytest
 import zmq
 
 from samebits.core.errors import BadInput
 from samebits.server.kv_events import endpoints
-from samebits.server.kv_events.endpoints import parse
+from samebits.server.kv_events.endpoints import Endpoint, parse
 from samebits.server.kv_events.sockets import EventSockets
 
 OPTION, ELSEWHERE = "--kv-events", "192.0.2.7"  # reserved for documentation: nobody's address
@@ -49,6 +51,7 @@ def test_other_addresses_are_connected_to(address: str) -> None:
 def test_a_name_of_this_machine_is_listened_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The resolver is stood in for: what a machine's name is differs between machines."""
     places = {"pod": ["127.0.1.1"], "service": [ELSEWHERE], "both": ["127.0.1.1", ELSEWHERE]}
+    places |= {"v6": ["2001:db8::7"], "dual": ["2001:db8::7", ELSEWHERE], "pod6": ["::1"]}
 
     def resolve(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
         return [(0, 0, 0, "", (ip, 0)) for ip in places[host]]
@@ -57,6 +60,22 @@ def test_a_name_of_this_machine_is_listened_on(monkeypatch: pytest.MonkeyPatch) 
     assert parse(OPTION, "tcp://pod:5557").address == "tcp://127.0.1.1:5557"
     assert not parse(OPTION, "tcp://service:5557").is_bound
     assert not parse(OPTION, "tcp://both:5557").is_bound
+    assert parse(OPTION, "tcp://v6:5557") == Endpoint("tcp://v6:5557", False, is_ipv6=True)
+    assert parse(OPTION, "tcp://dual:5557") == Endpoint("tcp://dual:5557", False, is_ipv6=False)
+    assert parse(OPTION, "tcp://pod6:5557") == Endpoint("tcp://[::1]:5557", True, is_ipv6=True)
+
+
+def test_a_name_that_is_not_known_yet_may_have_either_kind_of_address() -> None:
+    assert parse(OPTION, "tcp://router.invalid:5557").is_ipv6
+
+
+def test_a_link_local_address_keeps_its_zone() -> None:
+    own, zones = _link_local_addresses(), [name for _, name in socket.if_nameindex()]
+    if not own:
+        pytest.skip("this machine has no link-local address")
+    assert parse(OPTION, f"tcp://[{own[0]}]:5557") == Endpoint(f"tcp://[{own[0]}]:5557", True, is_ipv6=True)
+    other = f"tcp://[fe80::7:7:7:7%{zones[0]}]:5557"
+    assert parse(OPTION, other) == Endpoint(other, False, is_ipv6=True)
 
 
 @pytest.mark.parametrize("address", ["5557", "", "udp://127.0.0.1:5557", "inproc://events"])
@@ -87,6 +106,13 @@ def test_a_router_can_connect_to_a_local_address(host: str) -> None:
     assert connects == f"--kv-events-replay connects to tcp://{ELSEWHERE}:5558"
     context.destroy(linger=0)
     sockets.close()
+
+
+def _link_local_addresses() -> list[str]:
+    """Return this machine's link-local addresses, each with its zone, where Linux lists them."""
+    file = Path("/proc/net/if_inet6")
+    rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    return [f"{ipaddress.IPv6Address(bytes.fromhex(row[0]))}%{row[5]}" for row in rows if row[0].startswith("fe80")]
 
 
 def _has_ipv6() -> bool:

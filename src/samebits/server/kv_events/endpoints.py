@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from samebits.core.errors import BadInput
 
@@ -37,7 +37,8 @@ def parse(option: str, address: str) -> Endpoint:
         return Endpoint(address, True)
     found = _resolved(bare)
     if not found or not all(map(_is_local, found)):
-        return Endpoint(address, port == WILDCARD, ":" in bare)  # only a socket that listens may choose its port
+        needs_ipv6 = not any(ip.version == 4 for ip in found)  # a name that is not known yet may have either kind
+        return Endpoint(address, port == WILDCARD, needs_ipv6)  # only a socket that listens may choose its port
     chosen = next((ip for ip in found if ip.version == 4), found[0])
     shown = f"[{chosen}]" if chosen.version == 6 else str(chosen)
     return Endpoint(f"{TCP}{shown}:{port}", True, chosen.version == 6)
@@ -56,16 +57,23 @@ def _resolved(host: str) -> list[IpAddress]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM) if host else []
     except (OSError, UnicodeError):
         return []
-    return [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+    return [_ip_of(place) for *_, place in found]
+
+
+def _ip_of(place: tuple[Any, ...]) -> IpAddress:
+    """Return the address of a resolver's answer, with the interface that a link-local one belongs to."""
+    zone = place[3] if len(place) == 4 else 0  # (address, port, flow, zone) for IPv6
+    return ipaddress.ip_address(f"{place[0]}%{socket.if_indextoname(zone)}" if zone else place[0])
 
 
 def _is_local(ip: IpAddress) -> bool:
     """Return whether this machine may listen on an address, which only the system knows: it lets a socket bind it."""
     if ip.is_loopback or ip.is_unspecified:
         return True
+    text, _, zone = str(ip).partition("%")
     try:
         with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind((str(ip), 0))
+            probe.bind((text, 0, 0, socket.if_nametoindex(zone)) if zone else (text, 0))
     except OSError:
         return False
     return not ip.is_multicast
