@@ -131,7 +131,7 @@ def _gate_case(row: Row) -> dict[str, Any]:
     }
 
 
-LIMITS: dict[str, tuple[str, ...]] = {"alpha": ("1.702", "1.0", "30.0"), "limit": ("7.0", "0.5", "16777216.0")}
+LIMITS: dict[str, tuple[str, ...]] = {"alpha": ("1.702", "1.0", "30.0"), "limit": ("7.0", "0.3", "16777216.0")}
 EXPERT_GATE_SPACE = Space(
     (
         *COMMON,
