@@ -109,7 +109,7 @@ LIMIT = Attr("limit", float, 7.0, "the gate's largest value, and the largest mag
         width="H",
         most=32_768,
         values=(*FINITE, "extreme", "tails", "nan"),
-        attrs=distinct({"alpha": (1.702, 1.0, 30.0), "limit": (7.0, 0.5, 2.0**24)}),
+        attrs=distinct({"alpha": (1.702, 1.0, 30.0), "limit": (7.0, 0.3, 2.0**24)}),
         fits=lambda row: row.get("values") != "beyond" or row.get("limit", NO_LIMIT) == NO_LIMIT,  # else all is clamped
         crossed=(("alpha", "limit"),),
         operations=3,

@@ -8,7 +8,7 @@ from samebits.core.numerics.elementary import sigmoid
 from samebits.core.numerics.settling import settle
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, Tolerance, define_op, float_format
 from samebits.ops.sizes import float_cases, rows
-from samebits.ops.space import choice
+from samebits.ops.space import setting
 from samebits.ops.spaces import FINITE, distinct, row_space
 
 ONE_ROUNDING = Tolerance(2.0**-7, 1e-6, "one float32 operation, then one rounding to the output type (bf16: 2^-8)")
@@ -26,7 +26,7 @@ BINARY_CASES = [
 BINARY_SPACE = row_space(
     inputs=("x", "y"),
     values=(*FINITE, "edges", "nan"),
-    others=(choice("y_rows", "all", "one"),),
+    others=(setting("y_rows", "all", "one"),),
     extra=lambda row: {"y_dims": int(row["y_rows"] == "one")},
 )
 

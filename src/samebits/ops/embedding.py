@@ -13,7 +13,7 @@ from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Op, Result, define_op, float_format
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import MAKING, WEIGHT_KINDS, number
 
 
@@ -42,8 +42,8 @@ SPACE = Space(
         size("K", 512, step=BLOCK, usual=256),
         choice("tail", "0", "1", "16", "17"),
         size("T", 70_000, least=0, usual=7),
-        choice("weight", *WEIGHTS),
-        choice("format", *FLOATS),
+        setting("weight", *WEIGHTS),
+        setting("format", *FLOATS),
         choice("ids", "random", "ends", "one"),
         choice("values", *WEIGHT_KINDS),
     ),

@@ -8,7 +8,7 @@ from typing import Any
 from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import (
     ABSENT,
     MAKING,
@@ -28,7 +28,7 @@ TOKENS = size("T", 5000, least=0, usual=3)
 OUTPUTS = size("N", 262_144, usual=40)
 INNER = size("K", 1792, step=BLOCK, usual=512)  # 57,344 elements: the widest of real models
 RAGGED = choice("tail", "0", "1", "17", "31")  # columns beyond whole blocks
-BIAS = choice("bias", ABSENT, *FLOATS)
+BIAS = setting("bias", ABSENT, *FLOATS)
 VALUES = choice("values", *ACTIVATIONS)
 
 
@@ -82,7 +82,7 @@ def dense_tail(row: Row) -> bool:
 
 
 GEMM_SPACE = Space(
-    (TOKENS, OUTPUTS, INNER, RAGGED, choice("x", *FLOATS), *weight_factors(), BIAS, VALUES),
+    (TOKENS, OUTPUTS, INNER, RAGGED, setting("x", *FLOATS), *weight_factors(), BIAS, VALUES),
     _gemm_case,
     _product_cost("T", "N", "K"),
     dense_tail,
@@ -150,8 +150,8 @@ GROUPED_SPACE = Space(
         size("N", 20_000, usual=16),
         size("K", 512, step=BLOCK, usual=256),
         choice("segments", "scattered", "even", "one"),
-        choice("indices", "given", ABSENT),
-        choice("x", *FLOATS),
+        setting("indices", "given", ABSENT),
+        setting("x", *FLOATS),
         *weight_factors(),
         VALUES,
     ),
@@ -184,7 +184,7 @@ HEAD_SPACE = Space(
         size("N", 2000, usual=16),
         size("K", 64, step=BLOCK, usual=128),
         RAGGED,
-        choice("x", *FLOATS),
+        setting("x", *FLOATS),
         *weight_factors(),
         VALUES,
     ),

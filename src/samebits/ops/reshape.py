@@ -11,14 +11,14 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Dim, Env, TensorSpec
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, define_op, positive
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.space import Row, Space, setting, size
 from samebits.ops.spaces import MAKING, at_least_one, number, row_space, volume
 
 HEAD_SIZES = (size("T", 5000, least=0, usual=3), size("H", 256, usual=4), size("D", 600, usual=24))
 
 
 def _head_space(case: Callable[[Row], dict[str, Any]]) -> Space:
-    return Space((*HEAD_SIZES, choice("x", *FLOATS)), case, volume("T", "H", "D"))
+    return Space((*HEAD_SIZES, setting("x", *FLOATS)), case, volume("T", "H", "D"))
 
 
 def _not_negative(value: int) -> str | None:
@@ -92,7 +92,7 @@ def _slice_case(row: Row) -> dict[str, Any]:
     return {**_rows.case(row), "attrs": {"start": start, "stop": stop}}
 
 
-_rows = row_space(others=(choice("part", "inside", "first", "last", "all", "nothing"),))
+_rows = row_space(others=(setting("part", "inside", "first", "last", "all", "nothing"),))
 SLICE_SPACE = replace(_rows, case=_slice_case)
 
 

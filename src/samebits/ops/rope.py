@@ -16,7 +16,7 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import FLOATS, INDEX, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
-from samebits.ops.space import Space, choice, size
+from samebits.ops.space import Space, choice, setting, size
 from samebits.ops.spaces import MAKING, at_least_one, number
 
 
@@ -144,11 +144,11 @@ SPACE = Space(
         size("H", 130, usual=3),
         size("D", 72, step=8, usual=16),
         size("P", 140_000, usual=512),
-        choice("rotary", *ROTARY),
+        setting("rotary", *ROTARY),
         choice("positions", "random", "falling", "last", "first"),
         choice("scaling", *SCALINGS),
-        choice("interleave", "no", "yes"),
-        choice("x", *FLOATS),
+        setting("interleave", "no", "yes"),
+        setting("x", *FLOATS),
         choice("values", *VALUES),
     ),
     lambda row: {

@@ -13,7 +13,7 @@ from samebits.core.numerics.sums import row_sum
 from samebits.ops.cases import default_inputs
 from samebits.ops.record import FLOATS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.sizes import float_cases, rows
-from samebits.ops.space import Row, choice
+from samebits.ops.space import Row, choice, setting
 from samebits.ops.spaces import FINITE, distinct, row_space
 
 F = np.float32
@@ -71,7 +71,7 @@ def check_sinks(where: str, sinks: np.ndarray | None) -> None:
     invariant_axes=("...",),
     space=lambda: row_space(
         values=(*FINITE, "extreme", "infinite", "nan"),
-        attrs=distinct({"cap": (30.0, 0.0, 50.0, 1.0, 2.0**-50)}),
+        attrs=distinct({"cap": (30.0, 0.0, 50.0, 3.3, 2.0**-50, 2.0**50)}),
         operations=4,
     ),
     smallest=-101,
@@ -115,8 +115,8 @@ SOFTMAX_SPACE = row_space(
     optional=("sinks",),
     most=262_144,
     values=(*FINITE, "low", "plateaus", "extreme", *MINUS_INF),
-    attrs=distinct({"scale": (1.0, 0.125, 0.0, -2.0, 3.0), "soft_cap": (0.0, 30.0, 1.0)}),
-    others=(choice("mask", "none", "all-rows", "one-row"), choice("kept", *KEPT)),
+    attrs=distinct({"scale": (1.0, 0.125, 0.0, -1.7, 3.3), "soft_cap": (0.0, 30.0, 3.3)}),
+    others=(setting("mask", "none", "all-rows", "one-row"), choice("kept", *KEPT)),
     extra=lambda row: {"mask_dims": int(row["mask"] == "one-row"), "kept": KEPT[str(row["kept"])]},
     given=lambda row: () if row["mask"] == "none" else ("mask",),
     fits=_softmax_fits,

@@ -7,7 +7,7 @@ and is itself the name of its case: "T=33,N=16385,K=64,weight=q4_k,values=ties".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from random import Random
@@ -56,12 +56,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Factor:
-    """Something a kernel may branch on; `usual` is what a row takes that does not say."""
+    """Something a kernel may branch on; `usual` is what a row takes that does not say.
+
+    is_setting  whether it is an attribute, an optional input or a format: every two classes of two settings meet in
+                a quick run if they may
+    """
 
     name: str
     classes: tuple[Span | Choice, ...]
     usual: Value
     least: Value  # the cheapest
+    is_setting: bool = False
 
     def class_of(self, value: Value) -> Span | Choice:
         """The class that holds a value; BadInput where none does."""
@@ -91,6 +96,11 @@ def choice(name: str, *labels: str, least: str | None = None) -> Factor:
     return Factor(name, tuple(map(Choice, labels)), labels[0], least or labels[0])
 
 
+def setting(name: str, *labels: str, least: str | None = None) -> Factor:
+    """Return a choice of an attribute's value, of an optional input or of a format."""
+    return replace(choice(name, *labels, least=least), is_setting=True)
+
+
 @dataclass(frozen=True)
 class Space:
     """`case(row)` gives a complete row's dims, attrs, formats, given and extra, as keyword arguments of `Case`;
@@ -107,6 +117,10 @@ class Space:
 
     def __getitem__(self, name: str) -> Factor:
         return next(f for f in self.factors if f.name == name)
+
+    @cached_property
+    def settings(self) -> tuple[Factor, ...]:
+        return tuple(f for f in self.factors if f.is_setting)
 
     def allows(self, row: Row, most_operations: int) -> bool:
         """Whether a row, complete or not, may be drawn."""

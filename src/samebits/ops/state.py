@@ -15,7 +15,7 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.paged import layout_name
 from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.softmax import normalizer
-from samebits.ops.space import Space, choice, size
+from samebits.ops.space import Space, choice, setting, size
 from samebits.ops.spaces import number, volume
 
 F = np.float32
@@ -46,8 +46,8 @@ MERGE_SPACE = Space(
         size("T", 5000, least=0, usual=3),
         size("H", 256, usual=4),
         size("D", 600, usual=32),
-        choice("v_a", *FLOATS),
-        choice("v_b", *FLOATS),
+        setting("v_a", *FLOATS),
+        setting("v_b", *FLOATS),
         choice("empty", *EMPTY),
         choice("gap", *GAPS),
         choice("values", "normal", "mixed", "halfway", "large", "spikes", "bounds", "faint", "beyond", "vast"),
@@ -108,13 +108,13 @@ def _weighted(v: np.ndarray, w: np.ndarray) -> np.ndarray:
 CONVERT_SPACE = Space(
     (
         size("pages", 40_000, least=0, usual=3),
-        choice("kind", "split", "unified"),
+        setting("kind", "split", "unified"),
         size("A", 256, usual=4),
         size("B", 256, usual=2),
         size("D", 18, step=32),
-        choice("cache", *CACHES),
-        choice("source", "NHD", "HND"),
-        choice("target", "HND", "NHD"),
+        setting("cache", *CACHES),
+        setting("source", "NHD", "HND"),
+        setting("target", "HND", "NHD"),
     ),
     lambda row: {
         "dims": {

@@ -84,6 +84,35 @@ def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]
             yield row
 
 
+def pairs_of_settings(space: Space, rows: Iterable[Row], most_operations: int, dice: Random) -> Iterator[Row]:
+    """Yield rows until every two classes of two settings have met, in these rows or in `rows`.
+
+    Other factors are as usual where they can be. Pairs that exclude each other are left out.
+    """
+    pairs = combinations(space.settings, 2)
+    possible = (((a.name, x), (b.name, y)) for a, b in pairs for x in a.classes for y in b.classes)
+    wanted = {frozenset(((a, x.label), (b, y.label))) for (a, x), (b, y) in possible}
+    wanted -= {pair for row in rows for pair in _met_settings(space, row)}
+
+    def num_new(factor: Factor, found: Span | Choice, present: dict[str, str]) -> float:
+        new = sum(frozenset(((factor.name, found.label), item)) in wanted for item in present.items())
+        return new + found.holds(factor.usual) / 2
+
+    for pair in sorted(wanted, key=sorted):
+        if pair not in wanted or not space.fits(dict(pair)):
+            continue
+        row = _cheapest(space, dict(pair), num_new, _prices(most_operations), dice)
+        if row:
+            wanted -= _met_settings(space, row)
+            yield row
+
+
+def _met_settings(space: Space, row: Row) -> set[frozenset[tuple[str, str]]]:
+    """Return every pair of classes of settings in a row."""
+    labels = space.classes_of({f.name: row[f.name] for f in space.settings})
+    return {frozenset(pair) for pair in combinations(labels.items(), 2)}
+
+
 def large_rows(space: Space, most_operations: int, count: int, dice: Random) -> Iterator[Row]:
     """Rows whose sizes are as large as the cost allows, each with another size served first."""
 

@@ -12,7 +12,15 @@ from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
 from samebits.ops.space import Row
-from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_alone, each_class, large_rows
+from samebits.verify.draw import (
+    FULL_OPERATIONS,
+    QUICK_OPERATIONS,
+    all_pairs,
+    each_alone,
+    each_class,
+    large_rows,
+    pairs_of_settings,
+)
 from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.model import GRAPH, RERUNS, SOAK, Task, is_drawn
 from samebits.verify.soak import soak_case
@@ -76,8 +84,8 @@ def graph_tasks(backend: str, tiers: tuple[str, ...], case: str | None, full: bo
 
 
 def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int) -> list[Task]:
-    """Named cases, then drawn ones: every class alone and among others, in a full run all pairs of classes too;
-    executables that run several times on some of both, and one that runs very often."""
+    """Named cases, then drawn ones: every class alone and among others, every pair of settings, in a full run all
+    pairs of classes too; executables that run several times on some of both, and one that runs very often."""
     named = [c.id for c in op.cases if full or not c.full]
     again = [c.id for c in op.cases if c is op.cases[0] or c.id == DECODE]
     small = _small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)
@@ -106,7 +114,9 @@ def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
     if full:
         rounds = [large_rows(op.space, FULL_OPERATIONS, LARGE_ROWS, dice), all_pairs(op.space, FULL_OPERATIONS, dice)]
     rounds += [each_class(op.space, QUICK_OPERATIONS, dice), each_alone(op.space, QUICK_OPERATIONS, dice)]
-    return list(dict.fromkeys(op.space.row_id(row) for rows in rounds for row in rows))
+    drawn = [row for rows in rounds for row in rows]
+    drawn += pairs_of_settings(op.space, tuple(drawn), QUICK_OPERATIONS, dice)
+    return list(dict.fromkeys(op.space.row_id(row) for row in drawn))
 
 
 def preset_tasks(backend: str, tiers: tuple[str, ...], preset: str, seed: int) -> list[Task]:
