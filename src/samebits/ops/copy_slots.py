@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,8 @@ def _fits(row: Row) -> bool:
 SPACE = Space(
     (
         size("slots", 2048, usual=9),
-        choice("axes", *OUTER),
-        size("width", 32_768, usual=64),
+        choice("axes", *OUTER, least="2"),
+        size("width", 1 << 20, usual=64),
         size("copies", 600, least=0, usual=3),
         choice("sources", "distinct", "one"),
     ),
@@ -66,7 +67,7 @@ SPACE = Space(
         "dims": _dims(number(row, "slots"), number(row, "copies"), str(row["axes"]), number(row, "width")),
         "extra": _extra(str(row["axes"]), str(row["sources"])),
     },
-    lambda row: MAKING * number(row, "slots") * 6 * number(row, "width"),
+    lambda row: MAKING * number(row, "slots") * math.prod(OUTER[str(row["axes"])]) * number(row, "width"),
     _fits,
 )
 

@@ -110,7 +110,7 @@ def product_size(x: np.ndarray, weight: HostTensor) -> np.ndarray:
     What rounding in a product's terms moves is a part of this, however near to zero the terms cancel.
     """
     norms = [np.sqrt((as_finite_f64(a) ** 2).sum(axis=-1)) for a in (x, weight)]
-    return np.asarray(np.outer(*norms) / np.sqrt(x.shape[-1]))
+    return np.asarray(np.outer(*norms) / np.sqrt(max(1, x.shape[-1])))
 
 
 def as_finite_f64(x: HostTensor) -> np.ndarray:

@@ -12,6 +12,7 @@ from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import (
     ABSENT,
     MAKING,
+    MOST_ROWS,
     WEIGHT_KINDS,
     at_least_one,
     block_multiple,
@@ -24,10 +25,10 @@ ACTIVATIONS = (
     *("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties", "wide"),
     *("bounds", "faint", "beyond"),
 )
-TOKENS = size("T", 5000, least=0, usual=3)
+TOKENS = size("T", 5000, least=0, usual=3, far=MOST_ROWS)
 OUTPUTS = size("N", 262_144, usual=40)
-INNER = size("K", 1792, step=BLOCK, usual=512)  # 57,344 elements: the widest of real models
-RAGGED = choice("tail", "0", "1", "17", "31")  # columns beyond whole blocks
+INNER = size("K", 4096, least=0, step=BLOCK, usual=512)  # 131,072 elements: more than 16 bits count
+RAGGED = choice("tail", "0", "1", "8", "16", "17", "31")  # columns beyond whole blocks
 BIAS = setting("bias", ABSENT, *FLOATS)
 VALUES = choice("values", *ACTIVATIONS)
 
@@ -148,7 +149,7 @@ GROUPED_SPACE = Space(
         size("E", 300, usual=3),
         size("S", 300, usual=3),
         size("N", 20_000, usual=16),
-        size("K", 512, step=BLOCK, usual=256),
+        size("K", 512, least=0, step=BLOCK, usual=256),
         choice("segments", "scattered", "even", "one"),
         setting("indices", "given", ABSENT),
         setting("x", *FLOATS),
@@ -182,7 +183,7 @@ HEAD_SPACE = Space(
         TOKENS,
         size("H", 130, usual=3),
         size("N", 2000, usual=16),
-        size("K", 64, step=BLOCK, usual=128),
+        size("K", 64, least=0, step=BLOCK, usual=128),
         RAGGED,
         setting("x", *FLOATS),
         *weight_factors(),

@@ -8,9 +8,27 @@ from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import CACHES, FLOATS
 from samebits.ops.space import Factor, Row, Space, choice, setting, size
-from samebits.ops.spaces import ABSENT, MAKING, number
+from samebits.ops.spaces import ABSENT, MAKING, MOST_ROWS, number
 
-EVEN_HEADS = ("32", "8", "24", "40", "64", "80", "96", "112", "128", "192", "256", "512", "576")
+EVEN_HEADS = (
+    "32",
+    "8",
+    "24",
+    "40",
+    "48",
+    "60",
+    "64",
+    "80",
+    "96",
+    "100",
+    "112",
+    "128",
+    "160",
+    "192",
+    "256",
+    "512",
+    "576",
+)
 HEADS = (*EVEN_HEADS, "1", "33")
 WIDE_HEADS = ("584", "1032")  # beyond what kernels keep in registers, and beyond 1,024
 PAGE_SIZES = ("16", "1", "8", "17", "32", "64", "128", "256")
@@ -40,7 +58,7 @@ def cache_factors(heads: tuple[str, ...] = HEADS, kinds: tuple[str, ...] = STORE
         size("heads", 70, usual=2),
         choice("head", *heads, least=min(heads, key=int)),
         setting("v_dim", *V_DIMS),
-        size("pool", 70_000, usual=1),
+        size("pool", MOST_ROWS, usual=1, far=1 << 22),
     )
 
 

@@ -12,9 +12,9 @@ from samebits.core.errors import BadInput
 from samebits.core.shapes import Dim, Env, TensorSpec
 from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, define_op, positive
 from samebits.ops.space import Row, Space, setting, size
-from samebits.ops.spaces import MAKING, at_least_one, number, row_space, volume
+from samebits.ops.spaces import MAKING, MOST_ROWS, at_least_one, number, row_space, volume
 
-HEAD_SIZES = (size("T", 5000, least=0, usual=3), size("H", 256, usual=4), size("D", 600, usual=24))
+HEAD_SIZES = (size("T", 5000, least=0, usual=3, far=MOST_ROWS), size("H", 256, usual=4), size("D", 600, usual=24))
 
 
 def _head_space(case: Callable[[Row], dict[str, Any]]) -> Space:

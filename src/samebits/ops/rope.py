@@ -16,8 +16,8 @@ from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
 from samebits.ops.record import FLOATS, INDEX, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.sizes import MODELS
-from samebits.ops.space import Space, choice, setting, size
-from samebits.ops.spaces import MAKING, at_least_one, number
+from samebits.ops.space import Row, Space, choice, setting, size
+from samebits.ops.spaces import MAKING, MOST_ROWS, at_least_one, number
 
 
 def llama31_frequencies(
@@ -138,11 +138,19 @@ VALUES = (
     *("normal", "special", "mixed", "halfway", "large", "zeros", "zero-stretches", "bounds", "faint"),
     *("beyond", "vast", "extreme"),
 )
+
+
+def _fits(row: Row) -> bool:
+    """Return whether there is a pair to turn, and no result is infinity minus infinity."""
+    has_pair = row.get("rotary") != "quarter" or number({"D": 8, **row}, "D") >= 8
+    return has_pair and (row.get("values") != "extreme" or row.get("scaling") != "magnified")
+
+
 SPACE = Space(
     (
-        size("T", 5000, least=0, usual=5),
+        size("T", 5000, least=0, usual=5, far=MOST_ROWS),
         size("H", 130, usual=3),
-        size("D", 72, step=8, usual=16),
+        size("D", 144, step=4, usual=16),
         size("P", 140_000, usual=512),
         setting("rotary", *ROTARY),
         choice("positions", "random", "falling", "last", "first"),
@@ -161,7 +169,7 @@ SPACE = Space(
         "extra": {"values": row["values"], "table": SCALINGS[str(row["scaling"])], "positions": row["positions"]},
     },
     lambda row: MAKING * number(row, "D") * (at_least_one(row, "T") * number(row, "H") + number(row, "P")),
-    lambda row: row.get("values") != "extreme" or row.get("scaling") != "magnified",  # no infinity minus infinity
+    _fits,
 )
 
 

@@ -35,10 +35,25 @@ class Span:
     def holds(self, value: Value) -> bool:
         return isinstance(value, int) and self.low <= value <= self.high
 
+    @cached_property
+    def _units(self) -> tuple[int, ...]:
+        """Powers of two from 4 on, times `step` if that is more than 1, of which the span holds an odd multiple."""
+        units = (self.step << i for i in range(self.high.bit_length()))
+        return tuple(u for u in units if u >= 4 and self._odd_multiples(u))
+
+    def _odd_multiples(self, unit: int) -> range:
+        """Return the odd multiples of a unit, from three times on, that lie in the span."""
+        first = max(3, -(-self.low // unit) | 1)
+        return range(first * unit, self.high + 1, 2 * unit)
+
     def draw(self, dice: Random) -> int:
-        """An end as often as something between: kernels change their mind at the ends."""
+        """Return an end, any size, or a size of models: an odd multiple of 4, 8, 16 and so on, each as often.
+
+        Kernels branch at the ends, and round up to a power of two in between.
+        """
         between = dice.randrange(self.low, self.high + 1, self.step)
-        return dice.choice((self.low, self.high, between, between))
+        aligned = dice.choice(self._odd_multiples(dice.choice(self._units))) if self._units else between
+        return dice.choice((self.low, self.high, between, aligned))
 
 
 @dataclass(frozen=True)
@@ -75,6 +90,10 @@ class Factor:
                 return found
         raise BadInput("case", self.name, value, " or ".join(c.label for c in self.classes))
 
+    def takes(self, number: int) -> bool:
+        """Return whether this is a size that can be that number."""
+        return any(isinstance(c, Span) and c.holds(number) and number % c.step == 0 for c in self.classes)
+
     def parse(self, text: str) -> Value:
         value: Value = int(text) if isinstance(self.classes[0], Span) and text.isdecimal() else text
         found = self.class_of(value)
@@ -83,9 +102,14 @@ class Factor:
         return value
 
 
-def size(name: str, most: int, *, least: int = 1, step: int = 1, usual: int | None = None) -> Factor:
-    """A size of least .. most steps: `least`, then a class from just above each power of two up to the next."""
-    edges = [least, *(p for p in (1 << i for i in range(32)) if least < p < most), most]
+def size(
+    name: str, most: int, *, least: int = 1, step: int = 1, usual: int | None = None, far: int | None = None
+) -> Factor:
+    """A size of least .. most steps: `least`, then a class from just above each power of two up to the next.
+
+    The last class goes on to `far` steps if that is given: for sizes of which only verify/corners.py has rows.
+    """
+    edges = [least, *(p for p in (1 << i for i in range(32)) if least < p < most), far or most]
     spans = [Span(least * step, least * step, step)]
     spans += [Span((a + 1) * step, b * step, step) for a, b in pairwise(edges) if b > a]
     return Factor(name, tuple(spans), usual if usual is not None else max(least, 1) * step, least * step)

@@ -16,7 +16,7 @@ from samebits.ops.paged import layout_name
 from samebits.ops.record import CACHES, EXACT, FLOATS, Attr, Case, Input, Op, Result, Tolerance, define_op
 from samebits.ops.softmax import normalizer
 from samebits.ops.space import Space, choice, setting, size
-from samebits.ops.spaces import number, volume
+from samebits.ops.spaces import MOST_ROWS, number, volume
 
 F = np.float32
 LN2 = F(0.6931471805599453)
@@ -43,7 +43,7 @@ GAPS = {"near": 1.0, "far": 60.0, "equal": 0.0, "beyond": 2.0**20}
 EMPTY = {"neither": "", "a": "a", "b": "b", "both": "ab"}
 MERGE_SPACE = Space(
     (
-        size("T", 5000, least=0, usual=3),
+        size("T", 5000, least=0, usual=3, far=MOST_ROWS),
         size("H", 256, usual=4),
         size("D", 600, usual=32),
         setting("v_a", *FLOATS),
@@ -107,7 +107,7 @@ def _weighted(v: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 CONVERT_SPACE = Space(
     (
-        size("pages", 40_000, least=0, usual=3),
+        size("pages", MOST_ROWS, least=0, usual=3),
         setting("kind", "split", "unified"),
         size("A", 256, usual=4),
         size("B", 256, usual=2),

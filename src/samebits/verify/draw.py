@@ -16,6 +16,7 @@ FULL_OPERATIONS = 1 << 28
 DEARER = (0, 2, 4, 6)  # powers of two by which a class may cost more where no cheaper row holds it
 USUALLY = 0.8  # how often a factor is as usual beside a class that is drawn alone
 TRIES = 16  # of a value within a class, and of a row
+MODEL_SIZES = (48, 80, 96, 112, 160, 192)  # of heads and narrow layers; kernels round them up to powers of two
 
 # (factor, one of its classes, labels of the row so far) -> how much the class is preferred
 Preference = Callable[[Factor, Span | Choice, dict[str, str]], float]
@@ -57,6 +58,36 @@ def each_alone(space: Space, most_operations: int, dice: Random) -> Iterator[Row
         row = _cheapest(space, labels, is_usual, _prices(most_operations), dice)
         if row:
             yield row
+
+
+def model_sizes(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
+    """Yield a row for each entry of MODEL_SIZES: it is the last size of the space, its width, if that can be it.
+
+    The other sizes are other entries as far as the cost allows, else as usual, and so are most choices.
+    """
+    entries = {f.name: [n for n in MODEL_SIZES if f.takes(n)] for f in space.factors}
+    names = [name for name in entries if entries[name]]
+    for turn in range(len(MODEL_SIZES) if names else 0):
+        given = {name: entries[name][(turn + i) % len(entries[name])] for i, name in enumerate(names)}
+        rows = (_with_sizes(space, given, most_operations, dice) for _ in range(TRIES))
+        row = next((row for row in rows if row), None)
+        if row:
+            yield row
+
+
+def _with_sizes(space: Space, given: dict[str, int], most_operations: int, dice: Random) -> Row | None:
+    """Return a row with as many given sizes as it can have, the last ones first, or None if it gets too expensive."""
+    row: Row = {}
+    rest = [f for f in space.factors if f.name not in given]
+    for factor in (*(space[name] for name in reversed(given)), *dice.sample(rest, len(rest))):
+        unusual = dice.choice(factor.classes).draw(dice) if dice.random() >= USUALLY else factor.usual
+        for value in (given.get(factor.name, unusual), factor.usual, factor.least):
+            row[factor.name] = value
+            if space.allows(row, most_operations):
+                break
+        else:
+            return None
+    return {f.name: row[f.name] for f in space.factors}
 
 
 def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 from typing import Any
 
@@ -12,6 +12,7 @@ from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
 from samebits.ops.space import Row
+from samebits.verify.corners import CORNERS
 from samebits.verify.draw import (
     FULL_OPERATIONS,
     QUICK_OPERATIONS,
@@ -19,6 +20,7 @@ from samebits.verify.draw import (
     each_alone,
     each_class,
     large_rows,
+    model_sizes,
     pairs_of_settings,
 )
 from samebits.verify.graph_cases import GRAPH_CASES
@@ -106,15 +108,16 @@ def _small_ids(op: Op, count: int, seed: int) -> list[str]:
 
 
 def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
-    """Names of the rows that a seed draws."""
+    """Return the names of the rows that a seed draws, and of the op's corners."""
     if op.space is None:
         return []
+    corners = map(op.space.parse, CORNERS.get(op.name, ()))
     dice = Random(f"{seed}/{op.name}")
     rounds: list[Iterator[Row]] = []
     if full:
         rounds = [large_rows(op.space, FULL_OPERATIONS, LARGE_ROWS, dice), all_pairs(op.space, FULL_OPERATIONS, dice)]
-    rounds += [each_class(op.space, QUICK_OPERATIONS, dice), each_alone(op.space, QUICK_OPERATIONS, dice)]
-    drawn = [row for rows in rounds for row in rows]
+    rounds += [draw(op.space, QUICK_OPERATIONS, dice) for draw in (each_class, each_alone, model_sizes)]
+    drawn = [*chain(*rounds), *corners]
     drawn += pairs_of_settings(op.space, tuple(drawn), QUICK_OPERATIONS, dice)
     return list(dict.fromkeys(op.space.row_id(row) for row in drawn))
 
