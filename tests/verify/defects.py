@@ -21,6 +21,7 @@ KLASSES = (
     "experts",
     "refusals",
     "tiers",
+    "bounds",
 )
 
 

@@ -22,6 +22,7 @@ KLASSES = {
     "experts": 20,
     "refusals": 5,
     "tiers": 4,
+    "bounds": 20,
 }
 
 

@@ -180,7 +180,7 @@ def paged_attention(
                 for whole, part in zip((out, lse), made, strict=True):
                     whole.value[rows, h], whole.error[rows, h] = part.value, part.error
     if sinks is not None:  # a sequence without tokens still has its sinks
-        for b in np.flatnonzero(table.lengths == 0):
+        for b in np.flatnonzero(table.lengths == 0).tolist():
             lse.value[int(qo_indptr[b]) : int(qo_indptr[b + 1])] = np.asarray(sinks, np.float64) * LOG2E
             lse.error[int(qo_indptr[b]) : int(qo_indptr[b + 1])] = 16 * UNIT * np.abs(np.asarray(sinks)) * LOG2E
     return (out, lse) if return_lse else (out,)

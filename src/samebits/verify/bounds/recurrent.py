@@ -7,13 +7,15 @@ update takes back a part of it, since it reads the state it writes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from samebits.ops.delta import key_heads
 from samebits.ops.recurrence import split_ring
 from samebits.ops.slots import CHUNK, Run, runs
 from samebits.verify.bounds.expected import Expected, exactly
-from samebits.verify.bounds.near import UNIT, Near, sigmoid, softplus
+from samebits.verify.bounds.near import SMALLEST, UNIT, Near, sigmoid, softplus
 from samebits.verify.bounds.products import DEVIATIONS
 from samebits.verify.bounds.rows import silu
 
@@ -28,6 +30,8 @@ class Sequence:
     """One sequence's state S [H, K, V] in float64, with variances.
 
     terms     [H, K, V]: the sum of squares of what S adds up since its last boundary, of which a rounding is a part
+    largest   [H, V]: the largest square of a key times that of an update or of the state so far; settled factors of
+              such products lose 2^-50
     variance  [H, V]: of the error of each column of S, as a squared length
     """
 
@@ -36,38 +40,43 @@ class Sequence:
         self.heads, self.position = heads, run.first
         self.state = state.astype(np.float64) if run.first else np.zeros(state.shape)
         self.terms, self.variance = self.state**2, np.zeros((num_heads, value_dim))
+        self.largest = self.terms.sum(axis=1)
+        self.total = np.zeros(num_heads)
         keys, us, totals = (part.astype(np.float64) for part in split_ring(ring, key, (num_heads, value_dim)))
-        total = np.zeros(num_heads)
         for t in range(run.first % CHUNK):
-            self.decay(totals[t] - total)
+            self.decay(totals[t] - self.total)
             self.update(keys[t, heads], us[t])
-            total = totals[t]
-        self.total = total
 
     def decay(self, gate: np.ndarray) -> None:
+        self.total = self.total + gate
         factor = np.exp(np.minimum(gate, 0.0))[:, None]
         self.state = self.state * factor[..., None]
         self.terms = self.terms * factor[..., None] ** 2
-        # an exponential's error is a part of what it multiplies, the larger the gate
-        lost = FLOAT32 * (1 + gate[:, None] ** 2)
+        # an exponential of a difference of sums of gates: the larger they are, the more its rounding moves
+        lost = FLOAT32 * (1 + self.total[:, None] ** 2)
         self.variance = self.variance * factor**2 + lost * self.terms.sum(axis=1)
 
     def update(self, k: np.ndarray, u: np.ndarray) -> None:
         """S += k u of keys [H, K] by heads and u [H, V]."""
         self.state = self.state + k[:, :, None] * u[:, None, :]
         self.terms = self.terms + k[:, :, None] ** 2 * u[:, None, :] ** 2
+        self.largest = np.maximum(self.largest, (1 + (k**2).sum(axis=1)[:, None]) * u**2)
         self.variance = self.variance + 2 * ROUNDED * (k**2).sum(axis=1)[:, None] * u**2
 
     def advance(self) -> None:
         """Count the token; at a boundary the state is one number again."""
         self.position += 1
         if self.position % CHUNK == 0:
-            self.terms = self.state**2
+            self.terms, self.total = self.state**2, np.zeros_like(self.total)
 
     def read(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(q . S [H, V], the variance of its roundings) of rows q [H, K]."""
-        value = np.einsum("hk,hkv->hv", q, self.state)
-        return value, 2 * ROUNDED * np.einsum("hk,hkv->hv", q**2, self.terms)
+        """(q . S [H, V], the variance of its roundings) of rows q [H, K].
+
+        Operands that are all alike are rounded alike: then the sum is wrong by as much as each of them.
+        """
+        value, squares = np.einsum("hk,hkv->hv", q, self.state), q**2
+        variance = 2 * ROUNDED * np.einsum("hk,hkv->hv", squares, self.terms) + (OPERAND * value / DEVIATIONS) ** 2
+        return value, variance + (4 * SMALLEST) ** 2 * (1 + squares.sum(axis=1)[:, None]) * (1 + self.largest)
 
     def carried(self, q: np.ndarray) -> np.ndarray:
         """The variance of q . S by the error of S itself."""
@@ -111,9 +120,10 @@ def walk(
     state: np.ndarray,
     ring: np.ndarray,
     all_runs: list[Run],
-    make_u: object,
+    make_u: Callable[[int, np.ndarray, Sequence], tuple[np.ndarray, ...]],
 ) -> tuple[Expected, Memory]:
-    """Outputs and memory of a call, token by token. make_u(t, k, sequence) gives u [H, V] and its variance."""
+    """Outputs and memory of a call, token by token. make_u(t, k, sequence) gives u [H, V], the variance
+    that is new in it, and that with what the state's error brings."""
     shape = (len(q), state.shape[1], state.shape[3])
     out, error = np.zeros(shape), np.zeros(shape)
     memory = Memory(state, ring)
@@ -124,18 +134,15 @@ def walk(
         rows = []
         stored = sequence.state if run.first % CHUNK == 0 else None
         for t in range(run.rows.start, run.rows.stop):
-            if sequence.position % CHUNK == 0:
-                sequence.total = np.zeros(len(heads))
-            sequence.total = sequence.total + gates[t]
             sequence.decay(gates[t])
             keys = k[t, heads]
-            u, variance = make_u(t, keys, sequence)  # type: ignore[operator]
+            u, variance, whole = make_u(t, keys, sequence)
             sequence.update(keys, u)
             sequence.variance = sequence.variance + (keys**2).sum(axis=1)[:, None] * variance
             value, rounding = sequence.read(q[t, heads])
             out[t], error[t] = value, bound(rounding + sequence.carried(q[t, heads]))
             if sequence.position >= last:
-                rows.append((sequence.position % CHUNK, k[t], Near(u, bound(variance)), sequence.total))
+                rows.append((sequence.position % CHUNK, k[t], Near(u, bound(whole)), sequence.total))
             sequence.advance()
             if sequence.position % CHUNK == 0:
                 stored = sequence.state
@@ -156,15 +163,16 @@ def gated_delta_rule(
     gates = decay.astype(np.float64) * softplus(Near.of(a) + Near.of(dt_bias)).value
     beta = sigmoid(Near.of(b)).value
 
-    def make_u(t: int, keys: np.ndarray, sequence: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    def make_u(t: int, keys: np.ndarray, sequence: Sequence) -> tuple[np.ndarray, ...]:
         strength = beta[t][:, None]
         found, variance = sequence.read(keys)
         # an update along k takes a part of the error along k back, unless it is larger than twice what it corrects
         kept = 1 - strength * (keys**2).sum(axis=1)[:, None]
         u = strength * (v[t] - found)
         direct = strength**2 * (variance + FLOAT32 * v[t].astype(np.float64) ** 2)
+        whole = direct + strength**2 * sequence.carried(keys)
         sequence.variance = sequence.variance * np.maximum(1.0, kept**2)
-        return u, direct
+        return u, direct, whole
 
     scaled = q * np.float32(scale)
     out, memory = walk(scaled, k, gates, heads, state, ring, runs(qo_indptr, positions, slots), make_u)
@@ -177,12 +185,12 @@ def ssm_scan(
     D: np.ndarray | None, *, dt_min: float, dt_max: float,
 ) -> tuple[Expected, ...]:  # fmt: skip
     heads = key_heads(B.shape[1], x.shape[1], "grouped")
-    steps = softplus(Near.of(dt) + Near.of(dt_bias)).clipped(np.float32(dt_min), np.float32(dt_max))
+    steps = softplus(Near.of(dt) + Near.of(dt_bias)).clipped(float(np.float32(dt_min)), float(np.float32(dt_max)))
     gates = steps.value * decay
     entered = (steps[..., None] * Near.of(x)).settled()
 
-    def make_u(t: int, keys: np.ndarray, sequence: Sequence) -> tuple[np.ndarray, np.ndarray]:
-        return entered.value[t], entered.error[t] ** 2
+    def make_u(t: int, keys: np.ndarray, sequence: Sequence) -> tuple[np.ndarray, ...]:
+        return entered.value[t], entered.error[t] ** 2, entered.error[t] ** 2
 
     y, memory = walk(C, B, gates, heads, state, ring, runs(qo_indptr, positions, slots), make_u)
     if D is not None:
