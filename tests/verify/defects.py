@@ -22,6 +22,7 @@ KLASSES = (
     "refusals",
     "tiers",
     "attributes",
+    "bounds",
 )
 
 

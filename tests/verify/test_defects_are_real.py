@@ -24,6 +24,7 @@ KLASSES = {
     "refusals": 5,
     "tiers": 4,
     "attributes": 50,
+    "bounds": 20,
 }
 
 

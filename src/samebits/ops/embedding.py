@@ -12,7 +12,7 @@ from samebits.core.numerics.rounding import widen
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Op, Result, define_op, float_format
+from samebits.ops.record import FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Op, Result, define_op, float_format
 from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import MAKING, WEIGHT_KINDS, number
 
@@ -71,7 +71,6 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     ],
     attrs=[Attr("format", str, "f32", "the format of the result", float_format)],
     results=[Result("y", "T K", "@format")],
-    tolerance=EXACT,
     cases=lambda: [
         *(Case(f"small-{f}", _sizes(50, 256, 7), {}, {"table": f}) for f in WEIGHTS),
         Case("to-bf16", _sizes(20, 64, 5), {"format": "bf16"}, {"table": "bf16"}),

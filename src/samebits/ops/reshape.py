@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.core.shapes import Dim, Env, TensorSpec
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, define_op, positive
+from samebits.ops.record import FLOATS, Attr, Case, Input, Result, define_op, positive
 from samebits.ops.space import Row, Space, setting, size
 from samebits.ops.spaces import MAKING, MOST_ROWS, at_least_one, number, row_space, volume
 
@@ -42,7 +42,6 @@ def _head_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
     inputs=[Input("x", "T K", FLOATS, "heads side by side")],
     attrs=[Attr("heads", int, 1, "the number of heads", positive)],
     results=[Result("y", "T heads D", "=x")],
-    tolerance=EXACT,
     cases=lambda: [
         *(Case(f"small-{f}", {"T": 3, "K": 96}, {"heads": 4}, {"x": f}) for f in FLOATS),
         Case("no-tokens", {"T": 0, "K": 64}, {"heads": 2}),
@@ -66,7 +65,6 @@ def split_heads(x: np.ndarray, *, heads: int = 1) -> np.ndarray:
 @define_op(
     inputs=[Input("x", "T H D", FLOATS, "heads")],
     results=[Result("y", "T K", "=x")],
-    tolerance=EXACT,
     cases=lambda: [
         *(Case(f"small-{f}", {"T": 3, "H": 4, "D": 24}, {}, {"x": f}) for f in FLOATS),
         Case("no-tokens", {"T": 0, "H": 2, "D": 16}),
@@ -110,7 +108,6 @@ def _slice_dims(specs: dict[str, TensorSpec], attrs: dict[str, int]) -> Env:
         Attr("stop", int, 0, "one past the last column", _not_negative),
     ],
     results=[Result("y", "... N", "=x")],
-    tolerance=EXACT,
     cases=lambda: [
         *(Case(f"small-{f}", {"...": (3,), "K": 96}, {"start": 5, "stop": 69}, {"x": f}) for f in FLOATS),
         Case("nothing", {"...": (3,), "K": 8}, {"start": 4, "stop": 4}),
@@ -142,7 +139,6 @@ CONCAT_SPACE = replace(
 @define_op(
     inputs=[Input("a", "... K", FLOATS, "left columns"), Input("b", "... N", FLOATS, "right columns, same format")],
     results=[Result("y", "... M", "=a")],
-    tolerance=EXACT,
     cases=lambda: [
         *(Case(f"small-{f}", {"...": (3,), "K": 40, "N": 24}, {}, {"a": f, "b": f}) for f in FLOATS),
         Case("no-rows", {"...": (0,), "K": 4, "N": 4}),
