@@ -65,6 +65,12 @@ def test_a_variable_that_is_not_read_is_refused(source: str, is_read: bool) -> N
         render(source + "{{ range(1) }}", variables={"range": 1})
 
 
+def test_a_refusal_repeats_the_start_of_a_value() -> None:
+    with pytest.raises(BadInput) as caught:
+        render("", variables={"x": "y" * 1_000_000})
+    assert len(str(caught.value)) < 400
+
+
 HOSTILE = {
     "endless loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     "a power without end": "{{ 9 ** (9 ** 9) }}",

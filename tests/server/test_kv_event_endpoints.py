@@ -84,6 +84,15 @@ def test_other_schemes_are_refused(address: str) -> None:
         parse(OPTION, address)
 
 
+@pytest.mark.parametrize("place", ["*:99999", "*:65536", "*:-1", "*:0", "*: 5", "*:", "*:\u0665", ":5557", "5557", ""])
+def test_a_host_and_a_port_are_needed(place: str) -> None:
+    """ZMQ takes 99999 for 34463, and connects to no host at all in silence."""
+    with pytest.raises(BadInput) as caught:
+        parse(OPTION, f"tcp://{place}")
+    needed = "a host, and a port from 1 to 65535 or * for a free one, such as tcp://*:5557"
+    assert str(caught.value) == f"serve: --kv-events: got tcp://{place}; needs {needed}"
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "*", "[::1]"])
 def test_a_router_can_connect_to_a_local_address(host: str) -> None:
     if host == "[::1]" and not _has_ipv6():

@@ -173,7 +173,7 @@ def test_a_process_tells_and_a_replay_gives_all_of_it(model_path: Path, tmp_path
     ("options", "message"),
     [
         (("--kv-events", "5557"), "serve: --kv-events: got 5557; needs an address such as tcp://*:5557"),
-        (("--kv-events", "tcp://nowhere"), "serve: --kv-events tcp://nowhere: Invalid argument"),
+        (("--kv-events", "tcp://nowhere"), "serve: --kv-events: got tcp://nowhere; needs a host, and a port"),
         (("--kv-events-topic", "kv@a@b"), "serve: --kv-events-topic: got kv@a@b; needs --kv-events as well"),
     ],
 )

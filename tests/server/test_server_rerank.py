@@ -12,6 +12,7 @@ import pytest
 from live_server import NAME, Running, running
 
 from samebits import LLM, NUMERICS_VERSION, __version__
+from samebits.server.limits import Limits
 from samebits.server.protocols import rerank
 from samebits.server.receipts import ReceiptDesk
 
@@ -65,6 +66,16 @@ def test_the_id_of_an_answer_finds_the_receipts_of_both_verdicts(
     found = [json.loads(line) for line in reply.text.splitlines()]
     verdicts = [server.llm.tokenizer.encode(letter, False, False) for letter in "yn"]
     assert [one["answer"]["token_ids"] for one in found] == [ids for ids in verdicts for _ in TEXTS]
+
+
+def test_a_deadline_that_has_passed_is_said(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No verdict has a token then."""
+    monkeypatch.setattr(rerank, "VERDICTS", ("y", "n"))
+    with running(model_path, {"context_len": 2048}, limits=Limits(deadline_seconds=1e-9)) as server:
+        monkeypatch.setattr(server.served, "name", "tiny-reranker")
+        reply = ask(server)
+        server.check_idle()
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "deadline_exceeded")
 
 
 def test_some_of_the_best_without_their_text(reranker: Running) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.printable import printable
 
 MAX_TEMPLATE_CHARS = 1 << 20
 MAX_OUTPUT_CHARS = 8 << 20
@@ -114,7 +115,7 @@ class ChatTemplate:
             raise BadInput(self.where, "chat template", given_text, "one that ends")
         if "unread" in reply:
             name = str(reply["unread"])
-            value = repr((variables or {})[name])
+            value = printable(repr((variables or {})[name]))
             raise BadInput("chat", name, value, "nothing: the model's chat template does not read it")
         if "error" in reply:
             text = " ".join(str(reply["error"]).split())[:300]

@@ -22,8 +22,9 @@ class Endpoint(NamedTuple):
 
 
 def parse(option: str, address: str) -> Endpoint:
-    """Decide which end of `address` this server is. Raise BadInput, naming `option`, if it is neither tcp:// nor ipc://.
+    """Decide which end of `address` this server is.
 
+    Raise BadInput, naming `option`, if it is neither ipc:// nor tcp:// with a host and a port that ZMQ takes as given.
     A path is bound. So is a host that is `*`, an interface of this machine, or an address or a name of this machine;
     ZMQ binds numeric addresses alone, so a local name is replaced by its address.
     """
@@ -32,6 +33,10 @@ def parse(option: str, address: str) -> Endpoint:
     if not address.startswith(TCP):
         raise BadInput("serve", option, address, "an address such as tcp://*:5557")
     host, _, port = address.removeprefix(TCP).rpartition(":")
+    is_port = port == WILDCARD or (port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535)
+    if not host or not is_port:
+        needed = "a host, and a port from 1 to 65535 or * for a free one, such as tcp://*:5557"
+        raise BadInput("serve", option, address, needed)
     bare = host.removeprefix("[").removesuffix("]")
     if host == WILDCARD or host in _interfaces():
         return Endpoint(address, True)

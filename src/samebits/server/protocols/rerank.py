@@ -11,6 +11,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from samebits.engine.answer import Completion
+from samebits.engine.job import DEADLINE, DeadlinePassed, RequestFailed
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.chat import FROZEN_TIME
 from samebits.server.answer_ids import RERANK
@@ -77,7 +79,7 @@ async def rerank(request: Request) -> Response:
         started = await start_streams(request, served, prompts, params, "documents", Sampling(), None)
         started = replace(started, request=key, first_prompt=number * len(prompts))
         answers = await all_completions(request, started)
-        by_verdict.append([of_one[0].logprobs[0].logprob or 0.0 for of_one in answers])
+        by_verdict.append([verdict_logprob(answer) for (answer,) in answers])
         num_tokens = usage(started.streams)["prompt_tokens"]
     scores = [1 / (1 + math.exp(min(no - yes, 700.0))) for yes, no in zip(*by_verdict, strict=True)]
     order = sorted(range(len(texts)), key=lambda i: (-scores[i], i))[: body.top_n]
@@ -91,6 +93,14 @@ async def rerank(request: Request) -> Response:
         return {**head, "system_fingerprint": served.fingerprint, "results": kept, "usage": used}
 
     return await json_response(answer, sum(map(len, texts)))
+
+
+def verdict_logprob(answer: Completion) -> float:
+    """Return the log-probability of an answer's only token. Raise RequestFailed if the answer was cut before it."""
+    if not answer.logprobs:
+        kind = DeadlinePassed if answer.finish_reason == DEADLINE else RequestFailed
+        raise kind(f"a document has no verdict: {answer.finish_reason}")
+    return answer.logprobs[0].logprob or 0.0
 
 
 def verdict_ids(served: ServedModel) -> list[int]:
