@@ -112,7 +112,7 @@ def _gguf_models(files: Iterable[str]) -> dict[str, list[str]]:
         if 1 <= number <= count <= MAX_PARTS:
             numbers[f"{part.string[: part.start()]}-00001-of-{part['count']}.gguf"].add(number)
     for first, known in numbers.items():
-        part = PART.search(first)
-        if part and len(known) == int(part["count"]):  # before the names are made, which may be many more
+        name = PART.search(first)
+        if name and len(known) == int(name["count"]):  # before the names are made, which may be many more
             found[first] = part_names(first)
     return dict(sorted(found.items()))
