@@ -112,7 +112,6 @@ def _gguf_models(files: Iterable[str]) -> dict[str, list[str]]:
         if 1 <= number <= count <= MAX_PARTS:
             numbers[f"{part.string[: part.start()]}-00001-of-{part['count']}.gguf"].add(number)
     for first, known in numbers.items():
-        name = PART.search(first)
-        if name and len(known) == int(name["count"]):  # before the names are made, which may be many more
+        if (found_first := PART.search(first)) and len(known) == int(found_first["count"]):  # before the names are made, which may be many more
             found[first] = part_names(first)
     return dict(sorted(found.items()))
