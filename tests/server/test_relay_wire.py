@@ -15,7 +15,17 @@ from samebits.engine.job import RequestFailed
 from samebits.server.relay.ask import Lost, WrongEdition
 from samebits.server.relay.line import Line
 from samebits.server.relay.lines import Lines, Switchboard
-from samebits.server.relay.wire import LENGTH, Garbled, Unpacker, error_of, error_row, pack, piece_of, piece_row
+from samebits.server.relay.wire import (
+    LENGTH,
+    Garbled,
+    Unpacker,
+    error_of,
+    error_row,
+    logprobs_of,
+    pack,
+    piece_of,
+    piece_row,
+)
 
 PIECES = [
     Piece(5, "a"),
@@ -31,7 +41,20 @@ def test_a_piece_comes_as_it_was(piece: Piece) -> None:
     assert piece_of(json.loads(json.dumps(piece_row(piece)))) == piece
 
 
-@pytest.mark.parametrize("row", [[], ["5", "a"], [5, 6], [5, "a", None, [[1]]], [5, "a", None, 3], [5]])
+def test_numbers_that_no_double_holds_are_no_log_probabilities() -> None:
+    with pytest.raises(Garbled):
+        logprobs_of([[10**400], []])
+
+
+def test_deep_nesting_is_no_message() -> None:
+    data = b"[" * 200_000
+    with pytest.raises(Garbled):
+        list(Unpacker().feed(LENGTH.pack(len(data)) + data))
+
+
+@pytest.mark.parametrize(
+    "row", [[], ["5", "a"], [5, 6], [5, "a", None, [[1]]], [5, "a", None, 3], [5], [5, "a", 0.0, [[float("inf"), 0]]]]
+)
 def test_what_is_no_piece(row: list[Any]) -> None:
     with pytest.raises(Garbled):
         piece_of(row)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from live_server import plain_client
+from live_server import free_port, plain_client
 from raw_client import open_socket
 from test_server_process import process
 
@@ -80,6 +82,50 @@ def test_answers_that_do_not_end_are_cut_without_a_traceback(
             server.send_signal(number)
         out, rest = server.communicate(timeout=60)
     assert [said, rest, out] == [f"{line}\n", "stopped: 3 answers were cut\n", ""]
+    assert server.returncode == 0
+
+
+def wait_answered(url: str) -> dict[str, Any]:
+    """Return the JSON at an address, once there is a server that answers."""
+    with plain_client(timeout=60) as client:
+        while True:
+            with suppress(httpx.TransportError):  # the address is taken already, and nobody reads yet
+                return dict(client.get(url).json())
+
+
+LOADING_FOR_EVER = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+from samebits.cli import serve
+from samebits.cli.main import main
+
+def work():
+    while True:
+        time.sleep(0.01)
+
+def make_llm(**_):
+    with ThreadPoolExecutor() as pool:  # whose threads a process waits for, as those that lay weights out
+        pool.submit(work).result()
+
+serve.make_llm = make_llm
+sys.argv = ["samebits", "serve", "--model", sys.argv[1], "--port", sys.argv[2]]
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_still_loads_stops_at_once(model_path: Path, number: signal.Signals) -> None:
+    port = str(free_port())
+    command = [sys.executable, "-c", LOADING_FOR_EVER, str(model_path), port]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            assert "loading" in server.stderr.readline()
+            assert wait_answered(f"http://127.0.0.1:{port}/health")["status"] == "loading"
+            server.send_signal(number)
+            assert server.communicate(timeout=60) == ("", "")
+        finally:
+            server.kill()
     assert server.returncode == 0
 
 

@@ -6,6 +6,8 @@ import logging
 import os
 import signal
 import socket
+import sys
+import threading
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +26,8 @@ from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
 from samebits.receipts.signing import read_private_key
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # an extra, and slow to import
+    from samebits.api.llm import LLM
     from samebits.server.kv_events.publisher import KvEventPublisher
 
 PANEL, CLUSTER = "Limits", "Clusters"
@@ -191,6 +194,15 @@ def serve(
         line.clear()
         console.print(text, style="dim", highlight=False, soft_wrap=True)
 
+    is_loading = threading.Event()
+
+    def load() -> LLM:
+        is_loading.set()
+        try:
+            return make_llm(**vars(settings), compile_progress=line.show_compiling)
+        finally:
+            is_loading.clear()
+
     failures: list[str] = []
     line = LoadingLine()
     limits = Limits(**{field.name: flags[field.name] for field in fields(Limits)})
@@ -202,7 +214,7 @@ def serve(
         server = http_server(joined, join, host=host, port=port, door=door, on_settled=settled, on_stopping=stopping)
     else:
         server = make_server(
-            lambda: make_llm(**vars(settings), compile_progress=line.show_compiling),
+            load,
             name,
             Path(resolve(settings.model)),
             host=host,
@@ -222,6 +234,10 @@ def serve(
     server.run(sockets=[listening])
     if failures:
         raise Unavailable(f"serve: {name} cannot be served: {failures[0]}")
+    if is_loading.is_set():  # Python would wait for all threads that load the model
+        line.clear()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _publisher(address: str, replay_address: str | None, topic: str) -> tuple[KvEventPublisher, str]:

@@ -22,6 +22,7 @@ from samebits.grammar.process import vocabulary_of
 from samebits.server.engines import ServingEngine
 from samebits.server.grammar.grammars import Grammars
 from samebits.server.http.errors import ApiError, busy
+from samebits.server.http.threads import on_own_thread
 from samebits.server.limits import Limits
 from samebits.server.metrics import Metrics
 from samebits.server.receipts import ReceiptDesk
@@ -104,7 +105,7 @@ class ServedModel:
             self._state, self.reason = READY, ""
 
     async def _load(self, make: Callable[[], LLM], path: Path | None, observer: Observer | None) -> None:
-        llm, digest = await asyncio.gather(asyncio.to_thread(make), asyncio.to_thread(file_digest, path))
+        llm, digest = await asyncio.gather(on_own_thread(make), on_own_thread(file_digest, path))
         if not self._keeps_promise(llm.numerics):
             return
         self.llm = self.own = llm

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -13,3 +15,22 @@ INLINE_CHARS = 2000  # encoded, parsed or written in less time than it takes to 
 async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result:
     """Some work's result; on another thread where `size` characters would keep other clients waiting."""
     return work(*args) if size <= INLINE_CHARS else await asyncio.to_thread(work, *args)
+
+
+async def on_own_thread(work: Callable[..., Result], *args: Any) -> Result:
+    """Return the result of long work. If the caller is cancelled, the work goes on until the process ends.
+
+    Unlike a thread of `asyncio.to_thread`, this one keeps neither the event loop nor the process from ending.
+    """
+    result: Future[Result] = Future()
+
+    def run() -> None:
+        if not result.set_running_or_notify_cancel():
+            return
+        try:
+            result.set_result(work(*args))
+        except BaseException as error:  # panics of native libraries are not Exceptions
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="samebits-loading", daemon=True).start()
+    return await asyncio.wrap_future(result)

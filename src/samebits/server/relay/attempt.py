@@ -61,7 +61,7 @@ class Attempt:
                 self._end(error_of(rest))
             else:
                 raise Garbled(f"a message {kind!r}")
-        except (IndexError, TypeError, ValueError) as error:
+        except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise Garbled(f"no message {kind!r}: {error}") from None
 
     def lose(self, why: str) -> None:

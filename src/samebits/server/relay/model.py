@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from samebits.core.tiers import Tier
 from samebits.engine.notary import place_of
 from samebits.grammar.process import vocabulary_of
 from samebits.server.grammar.grammars import CheckedGrammars
+from samebits.server.http.threads import on_own_thread
 from samebits.server.metrics import Metrics
 from samebits.server.model import READY, ServedModel, file_digest
 from samebits.server.relay.engine import RelayEngine, Upstream
@@ -85,8 +85,8 @@ class RelayedModel(ServedModel):
         await self._settle(self._join(replicas, settings))
 
     async def _join(self, replicas: Replicas, settings: Mapping[str, Any]) -> None:
-        texts = await asyncio.to_thread(FileTexts, settings["model"])
-        plan = await asyncio.to_thread(plan_id, texts.path, settings)
+        texts = await on_own_thread(FileTexts, settings["model"])
+        plan = await on_own_thread(plan_id, texts.path, settings)
         host = await replicas.open()
         about = await replicas.about(plan)
         if not self._keeps_promise(about.tier):

@@ -62,7 +62,7 @@ class Unpacker:
                 return
             try:
                 message = json.loads(self._buffer[LENGTH.size : end])
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Garbled(str(error)) from None
             del self._buffer[:end]
             if not (isinstance(message, list) and len(message) >= 2 and isinstance(message[0], int)):
@@ -92,7 +92,7 @@ def piece_of(row: list[Any]) -> Piece:
         values["top_logprobs"] = _pairs(values.get("top_logprobs") or ())
         receipt = _receipt(row[len(_PIECE_FIELDS)]) if len(row) > len(_PIECE_FIELDS) else None
         return Piece(token, text, **values, receipt=receipt)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         raise Garbled(f"no piece: {error}") from None
 
 
@@ -116,7 +116,7 @@ def logprobs_of(row: Any) -> PromptLogprobs | None:
     try:
         chosen, top = row
         return PromptLogprobs(tuple(float(x) for x in chosen), tuple(_pairs(pairs) for pairs in top))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Garbled(f"no log-probabilities: {error}") from None
 
 
