@@ -9,7 +9,7 @@ from samebits.ops.spaces import ABSENT, FINITE, MAKING, MOST_ROWS, at_least_one,
 
 SCORES = ("softmax", "sigmoid", "chosen")
 KEPT = ("all", "one", "half", "all-but-one")
-EPS = ("0.0", "1e-20", "1e-06", "1.0")
+EPS = ("0.0", "1e-20", "1e-06", "0.3")
 SCALES = ("1.0", "2.5", "16.0", "8.881784197001252e-16", "0.0", "-1.3")
 ROW_OPERATIONS = 2000  # of a row, however few experts there are
 
