@@ -18,7 +18,7 @@ CHECKS = {
     "input": "an input that is not updated in place was changed",
     "unwritten": "a part of the output was never written",
     "nan": "NaN where the reference has a number",
-    "values": "outside the tolerance of the reference",
+    "values": "outside the error bounds of the op",
     "reruns": "a run of an executable that had run before gave other values",
     "soak": "one of many equal launches gave other values",
     "graph": "nodes that run together gave other values than one by one",
@@ -34,7 +34,7 @@ CHECKS = {
     "layout": "another cache layout gave other bits",
     "fusion": "the unfused ops gave other bits",
     "flush": "subnormals flushed to zero gave other bits",
-    "bits": "within tolerance, but not the reference's bits",
+    "bits": "within bounds, but not the reference's bits",
 }
 
 

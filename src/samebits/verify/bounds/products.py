@@ -75,14 +75,15 @@ def product_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> Near:
 def _of_blocks(x: np.ndarray, weight: Packed, rest: np.ndarray | None) -> Near:
     """x [T, blocks, 32] times weight; `rest` is what the blocks lack of activations that a kernel may take instead.
 
-    Offsets and scales of a block's values cancel inside it, so its largest value stands for all of them.
+    Offsets and scales of a block's values cancel inside it, so its largest value stands for all of them. That leaves
+    room for the roundings of both operands.
     """
     num_tokens, num_blocks, _ = x.shape
     w = weight.unpack().astype(np.float64)
     largest = np.abs(w).reshape(len(w), num_blocks, BLOCK).max(axis=-1, initial=0.0).T
     flat, magnitudes = x.reshape(num_tokens, num_blocks * BLOCK), np.abs(x).sum(axis=-1)
     value, squares = flat @ w.T, (x**2).sum(axis=-1) @ largest**2
-    error = UNIT * growth(flat.shape[1]) * (magnitudes @ largest) + rounded_terms(2**0.5 * SHORT, squares, value)
+    error = UNIT * growth(flat.shape[1]) * (magnitudes @ largest) + rounded_terms(SHORT, squares, value)
     tops = np.abs(flat).max(axis=-1, initial=0.0)[:, None], largest.max(initial=0.0)
     error += LOST * (tops[0] * BLOCK * largest.sum(axis=0) + magnitudes.sum(axis=-1, keepdims=True) * tops[1])
     if rest is not None:

@@ -149,8 +149,8 @@ def walk(
                 memory.write_state(run.slot, sequence)
         if stored is not None and run.stop < CHUNK:  # a sequence that starts leaves zeros until its first boundary
             memory.state.values[run.slot], memory.state.error[run.slot] = (0.0 if run.first == 0 else stored), 0.0
-        for at, key, u, total in rows:
-            memory.write_row(run.slot, at, key, u, total)
+        for at, key, made, total in rows:
+            memory.write_row(run.slot, at, key, made, total)
     return Expected(out, error), memory
 
 
