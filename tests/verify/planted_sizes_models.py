@@ -187,7 +187,7 @@ class FarScene(Scene):
 
 
 def far_attention() -> Scene:
-    scene = attention((5,))
+    scene = attention((5,), k="f16", v="f16")
     return FarScene(scene.graph, scene.runs)
 
 

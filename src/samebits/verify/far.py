@@ -16,6 +16,7 @@ from samebits.backends.one_op import OneOp
 from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
 from samebits.ops import Op, bind
+from samebits.ops.evaluate import spec_of
 from samebits.verify.checks import Examination
 from samebits.verify.input_sets import PAGE_IDS
 from samebits.verify.model import Finding
@@ -50,9 +51,10 @@ def run_far(backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier) -> tup
     """Run a call on a cache with FAR_ELEMENTS elements before its first page. Return its results, of the cache only
     the pages of `inputs`."""
     far, num_before = far_inputs(op, inputs)
-    bound = bind(op, **far)
-    call = OneOp(backend, op, bound.specs, bound.attrs, tier)
-    buffers = {name: backend.adopt(x) for name, x in bound.tensors.items()}
+    bound = bind(op, **inputs)  # checks the call without a look at all of the large caches
+    tensors = {name: far[name] for name in bound.tensors}
+    call = OneOp(backend, op, {name: spec_of(x) for name, x in tensors.items()}, bound.attrs, tier)
+    buffers = {name: backend.adopt(x) for name, x in tensors.items()}
     call.bind(buffers)
     call.run()
     results: list[HostTensor] = []
@@ -60,7 +62,7 @@ def run_far(backend: Backend, op: Op, inputs: dict[str, Any], tier: Tier) -> tup
         if result.alias_of is None:
             results.append(call.result(i))
         else:
-            rows = ("slice", 0, num_before, len(bound.tensors[result.alias_of]))
+            rows = ("slice", 0, num_before, len(tensors[result.alias_of]))
             results.append(backend.copy_out(backend.view(buffers[result.alias_of], rows)))
     return tuple(results)
 
