@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from planted_base import Arguments, Defect, Scene, shown_by
 from planted_paged import attention_cache
 from planted_scenes import attention, call, floats, ints, product, rows_of
 
-from samebits.core.format import copy_tensor
+from samebits.backends.interface import Backend
+from samebits.core.format import HostTensor, copy_tensor
+from samebits.core.tiers import Tier
+from samebits.verify.far import run_far
 
 
 def rounds_up(size: int) -> bool:
@@ -170,4 +174,31 @@ class KeysOfFarPages(Defect):
         pages = attention_cache(a).k
         per_page = math.prod(pages.shape[1:])
         wrapped = (a["kv_indices"].astype(np.int64) * per_page % (1 << 24)) // per_page if "kv_indices" in a else None
+        return {} if wrapped is None else {"kv_indices": wrapped.astype(np.int32)}
+
+
+@dataclass(frozen=True)
+class FarScene(Scene):
+    """A call whose cache lies beyond 2^31 elements of the memory that it is a part of."""
+
+    def play(self, backend: Backend) -> list[HostTensor]:
+        node = self.graph.nodes[0]
+        return list(run_far(backend, node.op, {**self.runs[0], **node.attrs}, Tier.PORTABLE))
+
+
+def far_attention() -> Scene:
+    scene = attention((5,), k="f16", v="f16")
+    return FarScene(scene.graph, scene.runs)
+
+
+class OffsetsIn31Bits(Defect):
+    """Computes a page's offset in 31 bits: keys beyond are read from the beginning of the cache again."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(far_attention)
+    twin = shown_by(attention, (5,))
+
+    def change(self, a: Arguments) -> Arguments:
+        per_page = math.prod(attention_cache(a).k.shape[1:])
+        wrapped = (a["kv_indices"].astype(np.int64) * per_page % (1 << 31)) // per_page if "kv_indices" in a else None
         return {} if wrapped is None else {"kv_indices": wrapped.astype(np.int32)}
