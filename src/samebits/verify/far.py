@@ -17,6 +17,7 @@ from samebits.core.format import HostTensor, Packed, copy_tensor
 from samebits.core.tiers import Tier
 from samebits.ops import Op, bind
 from samebits.ops.evaluate import spec_of
+from samebits.verify.bounds.judge import Judge
 from samebits.verify.checks import Examination
 from samebits.verify.input_sets import PAGE_IDS
 from samebits.verify.model import Finding
@@ -79,7 +80,7 @@ class FarExamination(Examination):
             yield crash(error)
             return
         self._compared.made("nan", "values")
-        broken = list(self._values(got, want))
+        broken = list(self._values(got, Judge(self._bound, want)))
         yield from broken
         if self._tier >= Tier.PORTABLE and not broken:
             self._compared.made("bits")
