@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from planted import Results, stored
 from planted_base import Arguments, Defect, Scene, shown_by
 from planted_paged import attention_cache
-from planted_scenes import attention, call, floats, ints, product, rows_of
+from planted_scenes import append, attention, call, floats, ints, product, rows_of
 
-from samebits.core.format import copy_tensor
+from samebits.backends.interface import Backend
+from samebits.core.format import HostTensor
+from samebits.core.tiers import Tier
+from samebits.verify.far import run_far
 
 
 def rounds_up(size: int) -> bool:
@@ -146,16 +149,17 @@ class OffsetsIn24Bits(Defect):
     """Computes a page's offset in float32, whose whole numbers end at 2^24: pages beyond are not written."""
 
     ops = ("append_paged_kv_cache", "rope_and_append")
+    bits = 24
     witness = shown_by(far_append, 1025)
     twin = shown_by(far_append, 1024)
 
     def kernel(self, op_name: str, arguments: Arguments) -> Results:
-        before: dict[str, Any] = {n: copy_tensor(arguments[n]) for n in ("k_cache", "v_cache") if n in arguments}
+        caches = [stored(arguments[name]) for name in ("k_cache", "v_cache") if name in arguments]
+        beyond = [pages[(1 << self.bits) // math.prod(pages.shape[1:]) :] for pages in caches]
+        before = [pages.copy() for pages in beyond]
         results = super().kernel(op_name, arguments)
-        for name, old in before.items():
-            pages = stored(arguments[name])
-            first = (1 << 24) // math.prod(pages.shape[1:])
-            pages[first:] = stored(old)[first:]
+        for pages, old in zip(beyond, before, strict=True):
+            pages[:] = old
         return results
 
 
@@ -171,3 +175,25 @@ class KeysOfFarPages(Defect):
         per_page = math.prod(pages.shape[1:])
         wrapped = (a["kv_indices"].astype(np.int64) * per_page % (1 << 24)) // per_page if "kv_indices" in a else None
         return {} if wrapped is None else {"kv_indices": wrapped.astype(np.int32)}
+
+
+@dataclass(frozen=True)
+class FarScene(Scene):
+    """A call whose cache lies beyond 2^31 elements of the memory that it is a part of."""
+
+    def play(self, backend: Backend) -> list[HostTensor]:
+        node = self.graph.nodes[0]
+        return list(run_far(backend, node.op, {**self.runs[0], **node.attrs}, Tier.PORTABLE))
+
+
+def very_far_append() -> Scene:
+    scene = append([4])
+    return FarScene(scene.graph, scene.runs)
+
+
+class OffsetsIn31Bits(OffsetsIn24Bits):
+    """Computes a page's offset in 31 bits: pages beyond are not written."""
+
+    bits = 31
+    witness = shown_by(very_far_append)
+    twin = shown_by(append, [4])

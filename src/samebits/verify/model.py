@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 GRAPH = "graph"  # what graphs of several nodes are listed under, in place of an op
-RERUNS, SOAK = "reruns:", "soak:"  # before a case's name: its executable runs several times, or very often
+# before a case's name: its executable runs several times, or very often, or on the end of a large cache
+RERUNS, SOAK, FAR = "reruns:", "soak:", "far:"
 Status = Literal["pass", "fail", "unsupported", "unfinished"]
 
 # Every check, in the order in which a failure is blamed: the first that fails names the defect.

@@ -22,8 +22,9 @@ from samebits.verify.draw import (
     large_rows,
     model_sizes,
 )
+from samebits.verify.far import FAR_ROWS
 from samebits.verify.graph_cases import GRAPH_CASES
-from samebits.verify.model import GRAPH, RERUNS, SOAK, Task, is_drawn
+from samebits.verify.model import FAR, GRAPH, RERUNS, SOAK, Task, is_drawn
 from samebits.verify.soak import soak_case
 
 # what the source documents call a dimension -> the names ops use for it; the first that the op has is meant
@@ -90,7 +91,10 @@ def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int
     named = [c.id for c in op.cases if full or not c.full]
     again = [c.id for c in op.cases if c is op.cases[0] or c.id == DECODE]
     small = _small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)
-    cases = [*named, *drawn_ids(op, full, seed), *(RERUNS + case for case in (*again, *small))]
+    far = (
+        [FAR + op.space.row_id(op.space.parse(FAR_ROWS[op.name]))] if full and op.space and op.name in FAR_ROWS else []
+    )
+    cases = [*named, *drawn_ids(op, full, seed), *far, *(RERUNS + case for case in (*again, *small))]
     long = [SOAK + case for case in (soak_case(op).id, *(small if full else ()))]
     tasks = [Task(backend, op.name, case, tiers, seed) for case in cases]
     return [*tasks, *(Task(backend, op.name, case, tiers, seed, is_long=full) for case in long)]
@@ -133,8 +137,8 @@ def _size(name: str, text: str) -> int:
 
 
 def prefix_of(case_id: str) -> str:
-    """RERUNS, SOAK, or nothing."""
-    return next((prefix for prefix in (RERUNS, SOAK) if case_id.startswith(prefix)), "")
+    """Return RERUNS, SOAK, FAR, or nothing."""
+    return next((prefix for prefix in (RERUNS, SOAK, FAR) if case_id.startswith(prefix)), "")
 
 
 def find_case(op: Op, case_id: str) -> Case:
