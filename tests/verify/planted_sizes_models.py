@@ -140,7 +140,7 @@ class PageIdsIn20Bits(Defect):
 def far_append(num_pages: int) -> Scene:
     """A token into the last of many pages of 16,384 elements."""
     table = {"kv_indptr": ints(0, 1), "kv_indices": ints(num_pages - 1), "kv_last_page_len": ints(1)}
-    cache = {"k_cache": floats(num_pages, 16, 16, 64), "v_cache": floats(num_pages, 16, 16, 1)}
+    cache = {name: np.zeros((num_pages, 16, 16, n), np.float32) for name, n in (("k_cache", 64), ("v_cache", 1))}
     new = {"key": floats(1, 16, 64, seed=3), "value": floats(1, 16, 1, seed=4)}
     return call("append_paged_kv_cache", **table, **cache, **new, batch_indices=ints(0), positions=ints(0))
 
@@ -163,12 +163,20 @@ class OffsetsIn24Bits(Defect):
         return results
 
 
+def far_keys(page: int) -> Scene:
+    """A query at three keys of a page of 2^18 elements, all others of which are zero."""
+    table = {"kv_indptr": ints(0, 1), "kv_indices": ints(page), "kv_last_page_len": ints(3)}
+    cache = {"k_cache": np.zeros((page + 1, 512, 1, 512), np.float32), "v_cache": floats(page + 1, 512, 1, 1, seed=1)}
+    cache["k_cache"][page, :3] = floats(3, 1, 512, seed=2)
+    return call("paged_attention", q=floats(1, 1, 512), qo_indptr=ints(0, 1), v_dim=1, **table, **cache)
+
+
 class KeysOfFarPages(Defect):
     """Computes a page's offset in 24 bits: keys beyond are read from the beginning of the cache again."""
 
     ops = ("paged_attention",)
-    witness = shown_by(attention, (3,), page_size=512, head=512, pages=[[64]])
-    twin = shown_by(attention, (3,), page_size=512, head=512, pages=[[63]])
+    witness = shown_by(far_keys, 64)
+    twin = shown_by(far_keys, 63)
 
     def change(self, a: Arguments) -> Arguments:
         pages = attention_cache(a).k

@@ -123,6 +123,11 @@ def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
     return list(dict.fromkeys(op.space.row_id(row) for row in chain(*rounds, corners)))
 
 
+def far_ids(op: Op) -> list[str]:
+    """Return the names of the cases of an op on a large cache."""
+    return [FAR + find_case(op, FAR_ROWS[op.name]).id] if op.name in FAR_ROWS else []
+
+
 def preset_tasks(backend: str, tiers: tuple[str, ...], preset: str, seed: int) -> list[Task]:
     """The source documents' paged benchmark, for every op that has it."""
     if preset != "paged":
