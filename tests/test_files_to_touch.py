@@ -18,12 +18,8 @@ ROOT = Path(__file__).parents[1]
 NAMES = [n for n in OPS.names() if "_" in n and len(n) > 6 and OPS[n].reference.__module__.startswith("samebits.ops.")]
 # Rooms whose work is ops by name: they define them, compute them, build graphs of them, rewrite those, time them.
 ON_OPS = ("ops", "kernels", "models", "passes", "engine", "bench")
-# And files: goldens of every op, what may differ in two of them, graphs to verify, the op that times a machine, rows
-# that no drawing reaches, caches that memory hardly holds.
-STATED = {
-    f"verify/{name}.py"
-    for name in ("golden", "compare", "random_graphs", "stated_graphs", "calibrate", "corners", "far")
-}
+# And files: goldens of every op, what may differ in two of them, graphs to verify, the op that times a machine.
+STATED = {f"verify/{name}.py" for name in ("golden", "compare", "random_graphs", "stated_graphs", "calibrate")}
 BOUNDS = "verify/bounds/"  # errors that sums may have, by op
 
 
@@ -72,7 +68,7 @@ def test_an_op_with_four_kernels_is_eight_files(op: str) -> None:
     assert len(wgsl) <= 1  # merge_state has none
     bounds = {f for f in files if f.startswith(BOUNDS)}
     assert len(bounds) == (2 if OPS[op].freedom else 0)  # the family's module, and the table of ops
-    folders = sorted(f.rpartition("/")[0] for f in files - triton - wgsl - bounds - {"verify/corners.py"})
+    folders = sorted(f.rpartition("/")[0] for f in files - triton - wgsl - bounds)
     assert folders == ["kernels/cpp/ops", "kernels/cpp/ops", "ops", "verify"]
     stated = "| an op with four kernels | eight files of `src`, and two of `src/samebits/verify/bounds` unless"
     assert stated in (ROOT / "CONTRIBUTING.md").read_text()

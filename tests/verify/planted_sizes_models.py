@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from planted import Results, stored
 from planted_base import Arguments, Defect, Scene, shown_by
 from planted_paged import attention_cache
-from planted_scenes import attention, call, floats, ints, product, rows_of
+from planted_scenes import append, attention, call, floats, ints, product, rows_of
 
 from samebits.backends.interface import Backend
-from samebits.core.format import HostTensor, copy_tensor
+from samebits.core.format import HostTensor
 from samebits.core.tiers import Tier
 from samebits.verify.far import run_far
 
@@ -141,7 +140,7 @@ class PageIdsIn20Bits(Defect):
 def far_append(num_pages: int) -> Scene:
     """A token into the last of many pages of 16,384 elements."""
     table = {"kv_indptr": ints(0, 1), "kv_indices": ints(num_pages - 1), "kv_last_page_len": ints(1)}
-    cache = {"k_cache": floats(num_pages, 16, 16, 64), "v_cache": floats(num_pages, 16, 16, 1)}
+    cache = {name: np.zeros((num_pages, 16, 16, n), np.float32) for name, n in (("k_cache", 64), ("v_cache", 1))}
     new = {"key": floats(1, 16, 64, seed=3), "value": floats(1, 16, 1, seed=4)}
     return call("append_paged_kv_cache", **table, **cache, **new, batch_indices=ints(0), positions=ints(0))
 
@@ -150,25 +149,34 @@ class OffsetsIn24Bits(Defect):
     """Computes a page's offset in float32, whose whole numbers end at 2^24: pages beyond are not written."""
 
     ops = ("append_paged_kv_cache", "rope_and_append")
+    bits = 24
     witness = shown_by(far_append, 1025)
     twin = shown_by(far_append, 1024)
 
     def kernel(self, op_name: str, arguments: Arguments) -> Results:
-        before: dict[str, Any] = {n: copy_tensor(arguments[n]) for n in ("k_cache", "v_cache") if n in arguments}
+        caches = [stored(arguments[name]) for name in ("k_cache", "v_cache") if name in arguments]
+        beyond = [pages[(1 << self.bits) // math.prod(pages.shape[1:]) :] for pages in caches]
+        before = [pages.copy() for pages in beyond]
         results = super().kernel(op_name, arguments)
-        for name, old in before.items():
-            pages = stored(arguments[name])
-            first = (1 << 24) // math.prod(pages.shape[1:])
-            pages[first:] = stored(old)[first:]
+        for pages, old in zip(beyond, before, strict=True):
+            pages[:] = old
         return results
+
+
+def far_keys(page: int) -> Scene:
+    """A query at three keys of a page of 2^18 elements, all others of which are zero."""
+    table = {"kv_indptr": ints(0, 1), "kv_indices": ints(page), "kv_last_page_len": ints(3)}
+    cache = {"k_cache": np.zeros((page + 1, 512, 1, 512), np.float32), "v_cache": floats(page + 1, 512, 1, 1, seed=1)}
+    cache["k_cache"][page, :3] = floats(3, 1, 512, seed=2)
+    return call("paged_attention", q=floats(1, 1, 512), qo_indptr=ints(0, 1), v_dim=1, **table, **cache)
 
 
 class KeysOfFarPages(Defect):
     """Computes a page's offset in 24 bits: keys beyond are read from the beginning of the cache again."""
 
     ops = ("paged_attention",)
-    witness = shown_by(attention, (3,), page_size=512, head=512, pages=[[64]])
-    twin = shown_by(attention, (3,), page_size=512, head=512, pages=[[63]])
+    witness = shown_by(far_keys, 64)
+    twin = shown_by(far_keys, 63)
 
     def change(self, a: Arguments) -> Arguments:
         pages = attention_cache(a).k
@@ -186,19 +194,14 @@ class FarScene(Scene):
         return list(run_far(backend, node.op, {**self.runs[0], **node.attrs}, Tier.PORTABLE))
 
 
-def far_attention() -> Scene:
-    scene = attention((5,), k="f16", v="f16")
+def very_far_append() -> Scene:
+    scene = append([4])
     return FarScene(scene.graph, scene.runs)
 
 
-class OffsetsIn31Bits(Defect):
-    """Computes a page's offset in 31 bits: keys beyond are read from the beginning of the cache again."""
+class OffsetsIn31Bits(OffsetsIn24Bits):
+    """Computes a page's offset in 31 bits: pages beyond are not written."""
 
-    ops = ("paged_attention",)
-    witness = shown_by(far_attention)
-    twin = shown_by(attention, (5,))
-
-    def change(self, a: Arguments) -> Arguments:
-        per_page = math.prod(attention_cache(a).k.shape[1:])
-        wrapped = (a["kv_indices"].astype(np.int64) * per_page % (1 << 31)) // per_page if "kv_indices" in a else None
-        return {} if wrapped is None else {"kv_indices": wrapped.astype(np.int32)}
+    bits = 31
+    witness = shown_by(very_far_append)
+    twin = shown_by(append, [4])

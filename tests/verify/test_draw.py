@@ -20,7 +20,6 @@ from samebits.core.errors import BadInput
 from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.evaluate import evaluate
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
-from samebits.verify.corners import CORNERS
 from samebits.verify.coverage import stated_classes, unreached
 from samebits.verify.draw import FULL_OPERATIONS, MODEL_SIZES, QUICK_OPERATIONS, all_pairs, each_class, large_rows
 from samebits.verify.model import is_drawn
@@ -83,11 +82,11 @@ def test_a_quick_run_meets_the_widths_of_dense_products(name: str) -> None:
     assert {0, *MODEL_SIZES} <= set(dims)
 
 
-@pytest.mark.parametrize("name", CORNERS)
+@pytest.mark.parametrize("name", [op.name for op in OPS if op.space is not None and op.space.corners])
 def test_a_run_of_any_seed_plays_the_corners(name: str) -> None:
     space = OPS[name].space
     assert space is not None
-    assert {space.row_id(space.parse(row)) for row in CORNERS[name]} <= set(drawn_ids(OPS[name], full=False, seed=1))
+    assert {space.row_id(space.parse(row)) for row in space.corners} <= set(drawn_ids(OPS[name], full=False, seed=1))
 
 
 NARROW = [op.name for op in OPS if op.space is not None and any(f.name == "K" and f.takes(0) for f in op.space.factors)]

@@ -69,6 +69,7 @@ SPACE = Space(
     },
     lambda row: MAKING * number(row, "slots") * math.prod(OUTER[str(row["axes"])]) * number(row, "width"),
     _fits,
+    corners=("slots=3,width=524288,copies=1,axes=2",),
 )
 
 

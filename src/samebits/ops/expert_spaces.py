@@ -8,8 +8,11 @@ from samebits.core.format import BLOCK
 from samebits.ops.expert_cases import CHOSEN, expert_dims
 from samebits.ops.gemm_spaces import (
     BIAS,
+    DENSE_CORNERS,
+    GATED_CORNERS,
     GATED_KINDS,
     INNER,
+    MORE_THAN_A_GRID,
     RAGGED,
     TOKENS,
     VALUES,
@@ -92,6 +95,7 @@ EXPERT_GEMM_SPACE = Space(
     _cost("N"),
     lambda row: _enough(row) and dense_tail(row),
     CROSSED,
+    (*DENSE_CORNERS, f"{MORE_THAN_A_GRID},R=1,E=2"),
 )
 
 
@@ -107,6 +111,7 @@ EXPERT_Q8_SPACE = Space(
     _cost("N"),
     lambda row: _enough(row) and block_multiple(row),
     CROSSED,
+    (f"{MORE_THAN_A_GRID},R=1,E=2,weight=q8_0",),
 )
 
 ACTIVATIONS = ("silu", "gelu_tanh", "clamped")
@@ -147,6 +152,7 @@ EXPERT_GATE_SPACE = Space(
     lambda row: int(2 * _cost("H")(row)),
     lambda row: _enough(row) and gated_fits(row) and beyond_fits(row, ("bias",)) and _is_used(row),
     (*CROSSED, ("activation", "bias"), ("activation", "alpha"), ("activation", "limit")),
+    tuple(f"{row},R=1,E=2" for row in GATED_CORNERS),
 )
 
 

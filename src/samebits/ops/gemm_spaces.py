@@ -29,6 +29,9 @@ TOKENS = size("T", 5000, least=0, usual=3, far=MOST_ROWS)
 OUTPUTS = size("N", 262_144, usual=40)
 INNER = size("K", 4096, least=0, step=BLOCK, usual=512)  # 131,072 elements: more than 16 bits count
 RAGGED = choice("tail", "0", "1", "8", "16", "17", "31")  # columns beyond whole blocks
+MORE_THAN_A_GRID = "T=65537,N=1,K=32"  # 65,535 is the limit of a grid's second and third axes
+DENSE_CORNERS = tuple(f"K={k},tail=16,weight={f},weights=normal" for k in (32, 64, 96) for f in ("f16", "bf16"))
+GATED_CORNERS = ("T=65537,H=32,K=32,weight=q8_0",)
 BIAS = setting("bias", ABSENT, *FLOATS)
 VALUES = choice("values", *ACTIVATIONS)
 
@@ -88,6 +91,7 @@ GEMM_SPACE = Space(
     _product_cost("T", "N", "K"),
     dense_tail,
     (("weight", "weights"),),
+    (*DENSE_CORNERS, MORE_THAN_A_GRID),
 )
 
 
@@ -103,6 +107,7 @@ GEMM_Q8_SPACE = Space(
     _product_cost("T", "N", "K"),
     block_multiple,
     (("weight", "weights"),),
+    (f"{MORE_THAN_A_GRID},weight=q8_0",),
 )
 
 
@@ -117,6 +122,7 @@ GEMM_SILU_SPACE = Space(
     lambda row: 2 * _product_cost("T", "H", "K")(row),
     gated_fits,
     (("weight", "weights"),),
+    GATED_CORNERS,
 )
 
 
@@ -160,6 +166,7 @@ GROUPED_SPACE = Space(
     lambda row: _product_cost("E", "N", "K")(row) + _product_cost("T", "N", "K")(row) + 50_000 * number(row, "S"),
     product_fits,
     (("weight", "weights"),),
+    (f"{MORE_THAN_A_GRID},E=1,S=1", f"{MORE_THAN_A_GRID},E=2,S=2,weight=q8_0"),
 )
 
 
@@ -193,4 +200,5 @@ HEAD_SPACE = Space(
     _head_cost,
     dense_tail,
     (("weight", "weights"),),
+    (*DENSE_CORNERS, f"{MORE_THAN_A_GRID},H=1"),
 )

@@ -62,6 +62,12 @@ def cache_factors(heads: tuple[str, ...] = HEADS, kinds: tuple[str, ...] = STORE
     )
 
 
+_PAGES = "B=2,length=5,spread=even,heads=1"  # at the pool's end
+MANY_PAGES = f"{_PAGES},pool=1048580,page_size=1,head=1"  # ids of more than 20 bits
+FAR_CELLS = f"{_PAGES},pool=2060,page_size=256,head=32,k=f16,v=f16"  # offsets of more than 24 bits
+FAR_LATENT_CELLS = f"{FAR_CELLS},kind=mla"  # the same in one cache, for ops whose calls copy it
+FAR_ROW = "B=2,length=40,kind=mla,heads=1,head=64,page_size=256,k=f16,v=f16"
+
 TABLE = setting("table", "paged", "contiguous")
 
 
@@ -200,6 +206,8 @@ ATTENTION_SPACE = Space(
     _attention_case,
     _attention_cost,
     _attention_fits,
+    corners=(MANY_PAGES, FAR_CELLS),
+    far_row=FAR_ROW,
 )
 
 NEW_TOKENS: tuple[Factor, ...] = (
@@ -225,7 +233,14 @@ def _append_cost(row: Row) -> int:
     return 2 * cache_cells(row)
 
 
-APPEND_SPACE = Space((*cache_factors(), TABLE, *NEW_TOKENS), _append_case, _append_cost, _append_fits)
+APPEND_SPACE = Space(
+    (*cache_factors(), TABLE, *NEW_TOKENS),
+    _append_case,
+    _append_cost,
+    _append_fits,
+    corners=(MANY_PAGES, FAR_LATENT_CELLS),
+    far_row=FAR_ROW,
+)
 
 MAGNITUDES = {"plain": 1.0, "magnified": 2.0**20, "reduced": 2.0**-30}  # of the table of cosines and sines
 ROPE_FACTORS: tuple[Factor, ...] = (
@@ -258,6 +273,8 @@ ROPE_APPEND_SPACE = Space(
     _rope_case,
     _append_cost,
     _append_fits,
+    corners=(FAR_LATENT_CELLS,),
+    far_row=FAR_ROW,
 )
 ROPE_BOTH_SPACE = Space(
     (
@@ -271,6 +288,7 @@ ROPE_BOTH_SPACE = Space(
     _both_case,
     lambda row: _append_cost(row) * (1 + number(row, "group")),
     _append_fits,
+    corners=(FAR_CELLS,),
 )
 
 
@@ -287,4 +305,6 @@ COPY_SPACE = Space(
     lambda row: (
         cache_fits(row) and (not {"copies", "pool"} <= row.keys() or 2 * number(row, "copies") <= number(row, "pool"))
     ),
+    corners=(MANY_PAGES, FAR_LATENT_CELLS),
+    far_row=f"{FAR_ROW},pool=8",
 )

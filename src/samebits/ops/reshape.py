@@ -18,7 +18,7 @@ HEAD_SIZES = (size("T", 5000, least=0, usual=3, far=MOST_ROWS), size("H", 256, u
 
 
 def _head_space(case: Callable[[Row], dict[str, Any]]) -> Space:
-    return Space((*HEAD_SIZES, setting("x", *FLOATS)), case, volume("T", "H", "D"))
+    return Space((*HEAD_SIZES, setting("x", *FLOATS)), case, volume("T", "H", "D"), corners=("T=65537,H=2,D=2",))
 
 
 def _not_negative(value: int) -> str | None:

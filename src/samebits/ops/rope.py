@@ -170,6 +170,7 @@ SPACE = Space(
     },
     lambda row: MAKING * number(row, "D") * (at_least_one(row, "T") * number(row, "H") + number(row, "P")),
     _fits,
+    corners=("T=65537,H=1,D=4",),
 )
 
 

@@ -107,7 +107,7 @@ def size(
 ) -> Factor:
     """A size of least .. most steps: `least`, then a class from just above each power of two up to the next.
 
-    The last class goes on to `far` steps if that is given: for sizes of which only verify/corners.py has rows.
+    The last class goes on to `far` steps if that is given: for sizes that only corners of a space have.
     """
     edges = [least, *(p for p in (1 << i for i in range(32)) if least < p < most), far or most]
     spans = [Span(least * step, least * step, step)]
@@ -130,7 +130,9 @@ class Space:
     """`case(row)` gives a complete row's dims, attrs, formats, given and extra, as keyword arguments of `Case`;
     `crossed` names groups of factors that belong together: a quick run takes every combination of their classes;
     `cost(row)` the operations of its reference, from below for the least values; `fits(row)` is False where values
-    exclude each other, and judges partial rows too: it must not refuse one that some completion makes valid.
+    exclude each other, and judges partial rows too: it must not refuse one that some completion makes valid;
+    `corners` are rows that every run plays, because drawing reaches their sizes too rarely; `far_row` is one that a
+    full run plays on the end of a very large cache.
     """
 
     factors: tuple[Factor, ...]
@@ -138,6 +140,8 @@ class Space:
     cost: Callable[[Row], int]
     fits: Callable[[Row], bool] = lambda row: True
     crossed: tuple[tuple[str, ...], ...] = ()
+    corners: tuple[str, ...] = ()
+    far_row: str = ""
 
     def __getitem__(self, name: str) -> Factor:
         return next(f for f in self.factors if f.name == name)

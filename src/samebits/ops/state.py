@@ -58,6 +58,7 @@ MERGE_SPACE = Space(
         "extra": {"values": row["values"], "empty": EMPTY[str(row["empty"])], "gap": GAPS[str(row["gap"])]},
     },
     volume("T", "H", "D"),
+    corners=("T=65537,H=1,D=2",),
 )
 SIZES = {"T": 5, "H": 4, "D": 32}
 

@@ -24,13 +24,6 @@ from samebits.verify.model import Finding
 from samebits.verify.refusals import crash
 
 FAR_ELEMENTS = 1 << 31  # of a cache before the pages that a case uses
-_ROW = "B=2,length=40,kind=mla,heads=1,head=64,page_size=256,k=f16,v=f16"
-FAR_ROWS: dict[str, str] = {
-    "paged_attention": f"{_ROW},queries=chunks",
-    "append_paged_kv_cache": _ROW,
-    "rope_and_append": _ROW,
-    "copy_kv_pages": f"{_ROW},pool=8",
-}
 
 
 def far_inputs(op: Op, inputs: dict[str, Any]) -> tuple[dict[str, Any], int]:

@@ -12,7 +12,6 @@ from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
 from samebits.ops.space import Row
-from samebits.verify.corners import CORNERS
 from samebits.verify.draw import (
     FULL_OPERATIONS,
     QUICK_OPERATIONS,
@@ -23,7 +22,6 @@ from samebits.verify.draw import (
     model_sizes,
     pairs_of_settings,
 )
-from samebits.verify.far import FAR_ROWS
 from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.model import FAR, GRAPH, RERUNS, SOAK, Task, is_drawn
 from samebits.verify.soak import soak_case
@@ -92,9 +90,7 @@ def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int
     named = [c.id for c in op.cases if full or not c.full]
     again = [c.id for c in op.cases if c is op.cases[0] or c.id == DECODE]
     small = _small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)
-    far = (
-        [FAR + op.space.row_id(op.space.parse(FAR_ROWS[op.name]))] if full and op.space and op.name in FAR_ROWS else []
-    )
+    far = far_ids(op) if full else []
     cases = [*named, *drawn_ids(op, full, seed), *far, *(RERUNS + case for case in (*again, *small))]
     long = [SOAK + case for case in (soak_case(op).id, *(small if full else ()))]
     tasks = [Task(backend, op.name, case, tiers, seed) for case in cases]
@@ -115,7 +111,7 @@ def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
     """Return the names of the rows that a seed draws, and of the op's corners."""
     if op.space is None:
         return []
-    corners = map(op.space.parse, CORNERS.get(op.name, ()))
+    corners = map(op.space.parse, op.space.corners)
     dice = Random(f"{seed}/{op.name}")
     rounds: list[Iterator[Row]] = []
     if full:
@@ -124,6 +120,11 @@ def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
     drawn = [*chain(*rounds), *corners]
     drawn += pairs_of_settings(op.space, tuple(drawn), QUICK_OPERATIONS, dice)
     return list(dict.fromkeys(op.space.row_id(row) for row in drawn))
+
+
+def far_ids(op: Op) -> list[str]:
+    """Return the names of the cases of an op on a large cache."""
+    return [FAR + find_case(op, op.space.far_row).id] if op.space and op.space.far_row else []
 
 
 def preset_tasks(backend: str, tiers: tuple[str, ...], preset: str, seed: int) -> list[Task]:
