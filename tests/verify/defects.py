@@ -21,8 +21,6 @@ KLASSES = (
     "experts",
     "refusals",
     "tiers",
-    "attributes",
-    "bounds",
 )
 
 

@@ -108,7 +108,7 @@ def check(
         "portable",
         "--tier",
         envvar="SAMEBITS_NUMERICS",
-        help="The tier: portable compares bits, fast and invariant compare within error bounds.",
+        help="The tier: portable compares bits, fast and invariant compare within tolerance.",
     ),
     as_json: AsJson = False,
     output: Output = None,
