@@ -21,7 +21,15 @@ from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.evaluate import evaluate
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
 from samebits.verify.coverage import stated_classes, unreached
-from samebits.verify.draw import FULL_OPERATIONS, MODEL_SIZES, QUICK_OPERATIONS, all_pairs, each_class, large_rows
+from samebits.verify.draw import (
+    DEARER,
+    FULL_OPERATIONS,
+    MODEL_SIZES,
+    QUICK_OPERATIONS,
+    all_pairs,
+    each_class,
+    large_rows,
+)
 from samebits.verify.model import is_drawn
 from samebits.verify.select import drawn_ids, find_case, op_tasks, prefix_of
 from samebits.verify.tolerance import usual_sizes
@@ -96,6 +104,15 @@ NARROW = [op.name for op in OPS if op.space is not None and any(f.name == "K" an
 def test_products_without_columns_have_a_tolerance(name: str) -> None:
     inputs = make_inputs(OPS[name], find_case(OPS[name], "K=0"))
     assert all(np.isfinite(size).all() for size in usual_sizes(bind(OPS[name], **inputs)))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_products_without_columns_cost_their_results(name: str) -> None:
+    """Results of 4 GiB cost more than a quick run may spend, however little is summed."""
+    space = OPS[name].space
+    assert space is not None
+    row = {**space.parse("K=0"), "T": 1 << 18, "N": 1 << 12, "H": 1 << 12}
+    assert space.cost(row) > QUICK_OPERATIONS << DEARER[-1]
 
 
 def test_a_span_draws_its_ends_other_sizes_and_those_of_models() -> None:

@@ -65,7 +65,7 @@ def _cost(outputs: str) -> Any:
 
     def cost(row: Row) -> int:
         tokens, ranks, experts = at_least_one(row, "T"), number(row, "R"), number(row, "E")
-        n, k, pairs = number(row, outputs), number(row, "K"), tokens * ranks
+        n, k, pairs = number(row, outputs), at_least_one(row, "K"), tokens * ranks
         making = MAKING * k * (pairs + min(experts * n, 257)) + 4 * experts * n * k + MAKING * tokens * experts
         return pairs * n * k + making + EXPERT_OPERATIONS * min(experts, pairs)
 
