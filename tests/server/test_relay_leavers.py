@@ -48,7 +48,7 @@ class HeldModel(ServedModel):
 
 
 class Asker:
-    """The asker's end over a real socket: it reads only when it is told to."""
+    """The asker's end of a real socket, which reads only when `messages` is called."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))

@@ -55,9 +55,9 @@ def test_a_chat_answer_has_openais_shape(server: Running) -> None:
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_stream_is_the_whole_answer_in_pieces(server: Running, path: str, n: int) -> None:
     what = {"messages": MESSAGES} if path == CHAT else {"prompt": "hello hi"}
-    wishes = {**what, "max_tokens": 8, "temperature": 1.0, "seed": 5, "n": n, "ignore_eos": True}
-    whole = ask(server, path, **wishes).json()
-    chunks = events(ask(server, path, **wishes, stream=True, stream_options={"include_usage": True}).text)
+    params = {**what, "max_tokens": 8, "temperature": 1.0, "seed": 5, "n": n, "ignore_eos": True}
+    whole = ask(server, path, **params).json()
+    chunks = events(ask(server, path, **params, stream=True, stream_options={"include_usage": True}).text)
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"] == whole["usage"]
     assert all(chunk["usage"] is None for chunk in chunks[:-1])
@@ -77,10 +77,10 @@ def test_a_stream_is_the_whole_answer_in_pieces(server: Running, path: str, n: i
 def test_usage_in_every_chunk(server: Running, path: str, options: dict[str, bool]) -> None:
     """Each chunk counts the tokens of its choice so far, as in vLLM; the last chunk counts those of the request."""
     what = {"messages": MESSAGES} if path == CHAT else {"prompt": "hello hi"}
-    wishes = {**what, "max_tokens": 8, "seed": 5, "n": 2, "stop": ["e", "\n"], "return_token_ids": True}
-    whole = ask(server, path, **wishes).json()
+    params = {**what, "max_tokens": 8, "seed": 5, "n": 2, "stop": ["e", "\n"], "return_token_ids": True}
+    whole = ask(server, path, **params).json()
     every = {**options, "continuous_usage_stats": True}
-    *chunks, last = events(ask(server, path, **wishes, stream=True, stream_options=every).text)
+    *chunks, last = events(ask(server, path, **params, stream=True, stream_options=every).text)
     assert (last["choices"], last["usage"]) == ([], whole["usage"])
     num_prompt_tokens, counted = whole["usage"]["prompt_tokens"], dict.fromkeys(range(2), 0)
     for chunk in chunks:
@@ -111,26 +111,26 @@ def test_null_fields_are_defaults(server: Running) -> None:
 
 
 def test_logprobs_of_chat_and_completions(server: Running) -> None:
-    wishes = {"max_tokens": 3, "temperature": 0, "ignore_eos": True}
-    chat = ask(server, CHAT, messages=MESSAGES, logprobs=True, top_logprobs=2, **wishes).json()
+    params = {"max_tokens": 3, "temperature": 0, "ignore_eos": True}
+    chat = ask(server, CHAT, messages=MESSAGES, logprobs=True, top_logprobs=2, **params).json()
     content = chat["choices"][0]["logprobs"]["content"]
     assert len(content) == 3
     assert [len(c["top_logprobs"]) for c in content] == [2, 2, 2]
     assert all(c["top_logprobs"][0]["logprob"] == c["logprob"] for c in content)
     assert all(bytes(c["bytes"]).decode("utf-8", "replace") == c["token"] for c in content)
-    plain = ask(server, COMPLETE, prompt=[5, 6, 7], logprobs=2, **wishes).json()["choices"][0]["logprobs"]
+    plain = ask(server, COMPLETE, prompt=[5, 6, 7], logprobs=2, **params).json()["choices"][0]["logprobs"]
     assert [len(plain[key]) for key in ("tokens", "token_logprobs", "top_logprobs", "text_offset")] == [3, 3, 3, 3]
 
 
 def test_prompts_in_every_form(server: Running) -> None:
-    wishes = {"max_tokens": 4, "temperature": 0, "ignore_eos": True}
-    one = ask(server, COMPLETE, prompt="hello hi", **wishes).json()["choices"]
+    params = {"max_tokens": 4, "temperature": 0, "ignore_eos": True}
+    one = ask(server, COMPLETE, prompt="hello hi", **params).json()["choices"]
     ids = ask(server, "/tokenize", text="hello hi").json()["tokens"]
-    assert ask(server, COMPLETE, prompt=ids, **wishes).json()["choices"] == one
-    several = ask(server, COMPLETE, prompt=["hello hi", "aaaa"], **wishes).json()["choices"]
+    assert ask(server, COMPLETE, prompt=ids, **params).json()["choices"] == one
+    several = ask(server, COMPLETE, prompt=["hello hi", "aaaa"], **params).json()["choices"]
     assert several[0] == one[0]
     assert [c["index"] for c in several] == [0, 1]
-    assert ask(server, COMPLETE, prompt=[ids, ids], **wishes).json()["choices"][1]["text"] == one[0]["text"]
+    assert ask(server, COMPLETE, prompt=[ids, ids], **params).json()["choices"][1]["text"] == one[0]["text"]
     assert ask(server, "/detokenize", tokens=ids).json()["text"] == "hello hi"
 
 
@@ -163,17 +163,17 @@ SCHEMA = {
     ],
 )
 def test_response_formats_are_kept_by_a_model_of_random_weights(server: Running, kind: Any, is_kept: Any) -> None:
-    wishes = {"messages": MESSAGES, "max_tokens": 100, "temperature": 0.2, "response_format": kind, "n": 3, "seed": 1}
+    params = {"messages": MESSAGES, "max_tokens": 100, "temperature": 0.2, "response_format": kind, "n": 3, "seed": 1}
     blanks = ask(server, "/tokenize", text=" \t\r\n").json()["tokens"]
     bias = {str(i): -100.0 for i in blanks}  # white space may go on for ever
-    for choice in ask(server, CHAT, **wishes, logit_bias=bias).json()["choices"]:
+    for choice in ask(server, CHAT, **params, logit_bias=bias).json()["choices"]:
         assert choice["finish_reason"] == "stop"
         assert is_kept(choice["message"]["content"])
 
 
 def test_a_json_object_begins_as_one(server: Running) -> None:
-    wishes = {"messages": MESSAGES, "max_tokens": 20, "response_format": {"type": "json_object"}, "seed": 1}
-    text = ask(server, CHAT, **wishes).json()["choices"][0]["message"]["content"]
+    params = {"messages": MESSAGES, "max_tokens": 20, "response_format": {"type": "json_object"}, "seed": 1}
+    text = ask(server, CHAT, **params).json()["choices"][0]["message"]["content"]
     assert text.lstrip().startswith("{")
 
 
@@ -243,9 +243,9 @@ def test_bodies_that_are_no_request(server: Running) -> None:
 
 
 def test_deterministic_servers_repeat_themselves(model_path: Path) -> None:
-    wishes = {"messages": MESSAGES, "max_tokens": 6, "n": 2}
+    params = {"messages": MESSAGES, "max_tokens": 6, "n": 2}
     with running(model_path, is_deterministic=True) as server:
-        first, second = (ask(server, CHAT, **wishes).json() for _ in range(2))
+        first, second = (ask(server, CHAT, **params).json() for _ in range(2))
         assert (first["choices"], first["usage"]) == (second["choices"], second["usage"])
         assert first["choices"][0]["message"] != first["choices"][1]["message"]
 
@@ -253,10 +253,10 @@ def test_deterministic_servers_repeat_themselves(model_path: Path) -> None:
 def test_a_deterministic_server_gives_templates_a_clock_that_stands(tmp_path: Path) -> None:
     template = "{{ strftime_now('%Y-%m-%d %H:%M:%S.%f') }} {{ messages[0].content }}"
     path = write_random_tiny(tmp_path / "clock.gguf", **{"tokenizer.chat_template": (STRING, template)})
-    wishes = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
+    params = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
     with running(path, is_deterministic=True) as server:
         prompt = server.llm.tokenizer.encode("2024-07-26 00:00:00.000000 hello hi", add_special=False)
-        first, second = (ask(server, CHAT, **wishes).json() for _ in range(2))
+        first, second = (ask(server, CHAT, **params).json() for _ in range(2))
         plain = ask(server, COMPLETE, prompt=prompt, max_tokens=6, temperature=0).json()
         assert first["choices"] == second["choices"]
         assert first["choices"][0]["message"]["content"] == plain["choices"][0]["text"]
@@ -267,16 +267,16 @@ def test_a_deterministic_server_gives_templates_a_clock_that_stands(tmp_path: Pa
 def test_an_effort_reaches_templates_that_name_it(tmp_path: Path, server: Running) -> None:
     template = "{{ reasoning_effort if reasoning_effort is defined else 'medium' }} {{ messages[0].content }}"
     path = write_random_tiny(tmp_path / "effort.gguf", **{"tokenizer.chat_template": (STRING, template)})
-    wishes: dict[str, Any] = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
+    params: dict[str, Any] = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
     with running(path, is_deterministic=True) as thinking:
         for effort, said in (("high", "high"), ("none", "medium"), (None, "medium")):
             prompt = thinking.llm.tokenizer.encode(f"{said} hello hi", add_special=False)
-            chat = ask(thinking, CHAT, **wishes, reasoning_effort=effort).json()
+            chat = ask(thinking, CHAT, **params, reasoning_effort=effort).json()
             plain = ask(thinking, COMPLETE, prompt=prompt, max_tokens=6, temperature=0).json()
             assert chat["choices"][0]["message"]["content"] == plain["choices"][0]["text"]
             assert chat["usage"] == plain["usage"]
     for effort, needed in (("high", "does not read it"), ("much", "'none', 'minimal', 'low', 'medium', 'high'")):
-        error = ask(server, CHAT, **wishes, reasoning_effort=effort)
+        error = ask(server, CHAT, **params, reasoning_effort=effort)
         assert error.status_code == 400
         assert (error.json()["error"]["param"], needed in error.json()["error"]["message"]) == (
             "reasoning_effort",
@@ -336,12 +336,12 @@ def test_request_ids_and_metrics(server: Running) -> None:
 
 
 def test_a_disconnect_frees_the_pages(server: Running) -> None:
-    wishes = {"prompt": "hello", "max_tokens": 400, "ignore_eos": True, "stream": True}
-    with server.client() as client, client.stream("POST", COMPLETE, json=wishes) as reply:
+    params = {"prompt": "hello", "max_tokens": 400, "ignore_eos": True, "stream": True}
+    with server.client() as client, client.stream("POST", COMPLETE, json=params) as reply:
         next(reply.iter_lines())
     server.check_idle()
     with server.client() as client, pytest.raises(httpx.ReadTimeout):
-        client.post(COMPLETE, json={**wishes, "stream": False}, timeout=httpx.Timeout(60, read=0.05))
+        client.post(COMPLETE, json={**params, "stream": False}, timeout=httpx.Timeout(60, read=0.05))
     server.check_idle()
 
 

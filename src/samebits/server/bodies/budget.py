@@ -1,4 +1,4 @@
-"""Memory for bodies that are being read, of all connections together: so many large ones at once cannot exhaust it."""
+"""A bound on the memory of all request bodies that are being read, so that many large ones cannot exhaust it."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from samebits.server.model import ServedModel
 
 
 def text_size(given: Any) -> int:
-    """Characters to encode; the first item of a list tells whether it holds texts: token ids are not walked over."""
-    if isinstance(given, str):
-        return len(given)
-    return sum(map(len, given)) if given and isinstance(given[0], str) else 0
+    """Return the number of characters to encode and of token ids to check."""
+    if not given or isinstance(given, str) or isinstance(given[0], int):
+        return len(given or ())
+    return sum(map(len, given))
 
 
 def token_lists(
