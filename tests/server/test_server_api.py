@@ -75,7 +75,7 @@ def test_a_stream_is_the_whole_answer_in_pieces(server: Running, path: str, n: i
 @pytest.mark.parametrize("path", [CHAT, COMPLETE])
 @pytest.mark.parametrize("options", [{}, {"include_usage": True}])
 def test_usage_in_every_chunk(server: Running, path: str, options: dict[str, bool]) -> None:
-    """Each chunk counts its choice's tokens so far, as in vLLM; the last chunk counts the tokens of the whole request."""
+    """Each chunk counts its choice's tokens so far, as in vLLM, and the last chunk all tokens of the request."""
     what = {"messages": MESSAGES} if path == CHAT else {"prompt": "hello hi"}
     params = {**what, "max_tokens": 8, "seed": 5, "n": 2, "stop": ["e", "\n"], "return_token_ids": True}
     whole = ask(server, path, **params).json()
