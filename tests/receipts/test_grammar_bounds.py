@@ -163,6 +163,20 @@ def test_small_parts_add_up_and_names_are_no_parts() -> None:
     assert list(schemas_in('a: %json {"a":1} %json [2] %json x %json {"b')) == [{"a": 1}, [2]]
 
 
+def test_multiples_that_are_joined_count_together() -> None:
+    """One number's remainders by 7, by 11 and by 13 are those by 1001: each alone is little."""
+    few, many = [{"multipleOf": m} for m in (0.25, 10, 4)], [{"multipleOf": m} for m in (7, 11, 13, 17, 19)]
+    alone = sum(work_of(m) for m in few)
+    assert work_of({"anyOf": few}) == alone
+    assert work_of({"allOf": few}) == alone + work_of({"multipleOf": 20})
+    check_schema({"anyOf": many})
+    referred = {"$ref": "#/$defs/a", "multipleOf": 7, "$defs": {"a": {"multipleOf": 30_011}}}
+    check_schema({"allOf": [{"multipleOf": 1e-300}, {"multipleOf": 3}, {"multipleOf": 0}]})
+    for schema in ({"allOf": many}, {"items": [{"allOf": [{"anyOf": many}, {}]}]}, referred):
+        with pytest.raises(ValueError, match="multipleOf"):
+            check_schema(schema)
+
+
 def refusal_of(masking: Masking, grammar: Grammar) -> str:
     """Why it is not compiled; nothing if it is."""
     try:

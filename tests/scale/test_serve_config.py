@@ -26,6 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "scale.md"
 NUM_GPUS, NUM_STREAMS, SERVED_SECONDS = 2, 2, 1200
 NUM_CPUS = 4  # Ray starts a process for each: two replicas, their server and its next edition
 FIRST_LEN, NEXT_LEN = 1024, 1536  # of contexts
+DRAIN_SECONDS = 600.0  # for answers under way: the update takes most of a small machine, and none may be cut
 DEPLOY_ATTEMPTS = 3  # Ray's own clients give up early on a machine that has little time for them
 
 
@@ -47,7 +48,7 @@ class Deployed:
         config = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)[0])
         (application,) = config["applications"]
         args = {"model": str(self.model), "backend": "cpu", "threads": 1, "context_len": context_len}
-        application["args"] |= {**args, "api_key": "key"}
+        application["args"] |= {**args, "api_key": "key", "drain_seconds": DRAIN_SECONDS}
         replica, server = application["deployments"]
         del replica["autoscaling_config"]
         replica["num_replicas"], server["num_replicas"] = 2, 1
