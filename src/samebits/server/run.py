@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # an extra
     from samebits.server.kv_events.publisher import KvEventPublisher
 
 log = logging.getLogger("samebits.server")
+SWITCH_SECONDS = 0.0005  # a thread that works keeps the event loop waiting so long each time the loop comes back to it
 
 
 def check_host(door: Door) -> None:
@@ -90,6 +92,7 @@ def http_server(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        sys.setswitchinterval(SWITCH_SECONDS)
         loading = asyncio.create_task(load(metrics))
         loading.add_done_callback(lambda task: None if task.cancelled() else on_settled(served))
         watching = asyncio.create_task(guard.watch())

@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 from samebits.server.http.error_shapes import Shape, messages_error, ollama_error, openai_error
 from samebits.server.http.errors import ApiError, from_exception
 from samebits.server.http.json_output import json_text
+from samebits.server.http.threads import on_worker
 
 log = logging.getLogger("samebits.server")
 INLINE_CHUNK_CHARS = 1 << 15  # a longer chunk is written on another thread
@@ -64,7 +65,7 @@ async def _written(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire) ->
     try:
         async for chunk in chunks:
             if callable(chunk) or is_longer(chunk, INLINE_CHUNK_CHARS):
-                yield await asyncio.to_thread(_made, chunk, wire)
+                yield await on_worker(_made, chunk, wire)
             else:
                 yield wire.written(chunk)
             await asyncio.sleep(0)  # many chunks may be ready at once, and nothing else would give other clients a turn

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 INLINE_CHARS = 2000  # encoded, parsed or written in less time than it takes to wake a thread
+NUM_WORKERS = 2  # they share one interpreter with the event loop: with more of them the loop only waits longer
+_workers = ThreadPoolExecutor(NUM_WORKERS, "samebits-work")
+
+
+async def on_worker(work: Callable[..., Result], *args: Any) -> Result:
+    """Return the result of work that needs the processor; what waits for a process or a lock belongs elsewhere."""
+    return await asyncio.get_running_loop().run_in_executor(_workers, work, *args)
 
 
 async def off_loop(work: Callable[..., Result], size: int, *args: Any) -> Result:
     """Some work's result; on another thread where `size` characters would keep other clients waiting."""
-    return work(*args) if size <= INLINE_CHARS else await asyncio.to_thread(work, *args)
+    return work(*args) if size <= INLINE_CHARS else await on_worker(work, *args)
 
 
 async def on_own_thread(work: Callable[..., Result], *args: Any) -> Result:

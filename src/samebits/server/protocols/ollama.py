@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import OLLAMA, Chunk, event_stream
+from samebits.server.http.threads import on_worker
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocols.ollama_body import GenerationBody, OllamaChatBody, OllamaGenerateBody, ShowBody
 from samebits.server.protocols.turn_body import repeatable, thinking_variables
@@ -43,7 +43,7 @@ async def chat(request: Request) -> Response:
     check_model(served, body.model)
     if not body.messages:
         return JSONResponse(_head(served) | _message("", "", []) | {"done": True, "done_reason": "load"})
-    return await _answered(request, served, body, await asyncio.to_thread(body.conversation), body.offer, _message)
+    return await _answered(request, served, body, await on_worker(body.conversation), body.offer, _message)
 
 
 async def generate(request: Request) -> Response:

@@ -13,7 +13,6 @@ A route translates its body into a `Turn`, starts it, and translates what comes 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +28,7 @@ from samebits.server.bodies.prompts import last_tokens, short_enough
 from samebits.server.bodies.reading import sampling_params
 from samebits.server.engines import Answering
 from samebits.server.http.errors import of_field
+from samebits.server.http.threads import on_worker
 from samebits.server.model import ServedModel
 from samebits.server.tools.grammar import answer_format
 from samebits.server.tools.offer import NOTHING, Offer
@@ -116,7 +116,7 @@ class TurnStream:
 async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnStream:
     """The turn under way; ApiError or BadInput where it cannot be."""
     forms, offer, tokenizer = served.forms, turn.offer, served.llm.tokenizer
-    prompt = await asyncio.to_thread(_prompt, served, turn)
+    prompt = await on_worker(_prompt, served, turn)
     room = max(1, served.llm.max_len - len(prompt))
     max_tokens = room if turn.max_tokens is None else turn.max_tokens
     params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
@@ -124,7 +124,7 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
     is_open = forms.marks is not None and opens_reasoning(prompt, tokenizer, forms.marks)
     asked = turn.sampling.output_format
     told = (offer, forms.call_form, asked, forms.marks, is_open, tokenizer.control_id)
-    wanted = await asyncio.to_thread(answer_format, *told)  # schemas of many tools take their time
+    wanted = await on_worker(answer_format, *told)  # schemas of many tools take their time
     started = await start_streams(request, served, [prompt], params, turn.param, turn.sampling, wanted)
     begins_open = is_open and (wanted is None or wanted is not asked)  # a format that leaves no room for reasoning
     job = started.streams[0].job
