@@ -203,10 +203,17 @@ class Watch:
 
 async def serve(path: str, port: int) -> None:
     from samebits import LLM
+    from samebits.core.collector import leave_out_what_is_there
     from samebits.server.run import make_server
 
     watch = Watch()
-    server = make_server(lambda: LLM(path, context_len=CONTEXT_LEN), "tiny", Path(path), port=port)
+    server = make_server(
+        lambda: LLM(path, context_len=CONTEXT_LEN),
+        "tiny",
+        Path(path),
+        port=port,
+        on_settled=lambda _: leave_out_what_is_there(),  # as `samebits serve` does
+    )
     beating = asyncio.create_task(watch.beat())
     for work in (watch.look, watch.report):
         threading.Thread(target=work, daemon=True).start()

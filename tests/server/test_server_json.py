@@ -15,7 +15,7 @@ from samebits.core.json_scan import PART_BYTES, Scan, scan_part
 from samebits.server.http import json_input
 from samebits.server.http.errors import ApiError
 from samebits.server.http.json_input import CONTAINER_VALUES, ValueBudget, parse_arguments, parse_object
-from samebits.server.http.json_output import json_text
+from samebits.server.http.json_output import json_text, spaced_json_text
 from samebits.server.limits import MAX_DEPTH, MAX_VALUES
 from samebits.server.tools.offer import NOTHING
 
@@ -139,6 +139,7 @@ def test_brackets_and_commas_in_texts_are_no_values() -> None:
 @given(st.one_of(VALUES, st.lists(st.integers(), min_size=500, max_size=600)))
 def test_long_answers_are_the_json_of_the_library(value: Any) -> None:
     assert json_text(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert spaced_json_text(value) == json.dumps(value, ensure_ascii=False)
 
 
 def test_arguments_of_all_calls_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
 from samebits.cli.model_options import fetch_model, make_llm, progress_bar, settings_command
 from samebits.cli.serve_replicas import replicated
+from samebits.core.collector import leave_out_what_is_there
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.request_limits import GRAMMAR_SECONDS, MAX_STOPS
 from samebits.core.tiers import Tier
@@ -179,6 +180,7 @@ def serve(
 
     def settled(served: ServedModel) -> None:
         """The address is told when it can be used; a server without a model ends, unless it is to stay."""
+        leave_out_what_is_there()
         line.clear()
         address = f"http://{f'[{host}]' if ':' in host else host}:{own_port}"
         if served.failure is None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import uvicorn
 from starlette.applications import Starlette
 
@@ -93,6 +94,8 @@ def http_server(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         sys.setswitchinterval(SWITCH_SECONDS)
+        async with anyio.create_task_group():  # imports much, for which every client would wait at the first stream
+            pass
         loading = asyncio.create_task(load(metrics))
         loading.add_done_callback(lambda task: None if task.cancelled() else on_settled(served))
         watching = asyncio.create_task(guard.watch())

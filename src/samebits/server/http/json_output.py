@@ -15,19 +15,29 @@ from samebits.server.http.threads import off_loop
 PART_BYTES = 1 << 18
 BATCH = 256  # items that are encoded in one call
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+class JsonText:
+    """How JSON is written: `comma` stands between items, `colon` between a name and its value."""
+
+    def __init__(self, comma: str, colon: str) -> None:
+        self._comma, self._colon = comma, colon
+        self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(comma, colon)).encode
+
+    def __call__(self, value: Any) -> str:
+        """Return `value` as JSON. Raise ValueError for NaN and infinities."""
+        if isinstance(value, dict):
+            pairs = (f"{self._encode(name)}{self._colon}{self(item)}" for name, item in value.items())
+            return "{" + self._comma.join(pairs) + "}"
+        if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+            return "[" + self._comma.join(map(self, value)) + "]"
+        if isinstance(value, list):
+            parts = (self._encode(value[i : i + BATCH])[1:-1] for i in range(0, len(value), BATCH))
+            return "[" + self._comma.join(parts) + "]"
+        return self._encode(value)
 
 
-def json_text(value: Any) -> str:
-    """`value` as JSON without blanks; ValueError for NaN and infinities."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_encoder.encode(name)}:{json_text(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
-        return "[" + ",".join(map(json_text, value)) + "]"
-    if isinstance(value, list):
-        parts = (_encoder.encode(value[i : i + BATCH])[1:-1] for i in range(0, len(value), BATCH))
-        return "[" + ",".join(parts) + "]"
-    return _encoder.encode(value)
+json_text = JsonText(",", ":")  # what goes over HTTP
+spaced_json_text = JsonText(", ", ": ")  # what models are shown
 
 
 async def json_response(make: Callable[[], Any], size: int) -> Response:

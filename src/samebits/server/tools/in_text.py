@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from samebits.server.http.json_output import spaced_json_text
 from samebits.server.tools.offer import Tool
 
 SECTION = """You can call functions. Each line between <tools> and </tools> describes one, with its parameters as a \
@@ -52,6 +53,6 @@ def _with_calls(message: dict[str, Any]) -> str:
     parts = [message["content"]] if message["content"] else []
     for call in message.get("tool_calls", ()):
         function = call["function"]
-        text = json.dumps({"name": function["name"], "arguments": function["arguments"]}, ensure_ascii=False)
+        text = spaced_json_text({"name": function["name"], "arguments": function["arguments"]})
         parts.append(f"<tool_call>\n{text}\n</tool_call>")
     return "\n".join(parts)
