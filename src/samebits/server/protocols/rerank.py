@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
@@ -23,7 +24,6 @@ from samebits.server.bodies.reading import read_body
 from samebits.server.http.counting import at_most
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
-from samebits.server.http.threads import on_worker
 from samebits.server.model import ServedModel
 
 RERANKER = "rerank"  # stands in the names of models that were made for it
@@ -72,7 +72,7 @@ async def rerank(request: Request) -> Response:
     texts = body.texts()
     if len(texts) > served.limits.max_prompts:
         raise bad_request("documents", f"{len(texts)} texts", f"1 to {served.limits.max_prompts}")
-    prompts = [await on_worker(prompt_of, served, body, text) for text in texts]
+    prompts = [await asyncio.to_thread(prompt_of, served, body, text) for text in texts]
     by_verdict, num_tokens, key = [], 0, object()
     for number, token in enumerate(verdicts):  # the second finds the pages of the first
         params = SamplingParams(max_tokens=1, temperature=0, seed=0, logprobs=0, allowed_token_ids=(token,))

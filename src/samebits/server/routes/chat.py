@@ -78,7 +78,8 @@ async def chunks(
     async for step in stream.steps():
         has_receipt = step.piece.receipt is not None
         chunk_head = head | usage.of_chunk(step.choice, num_prompt_tokens, step.piece)
-        for part in await on_worker(list, shape.parts(step)) if has_receipt else shape.parts(step):
+        parts = shape.parts(step)
+        for part in await on_worker(lambda parts=parts: list(parts)) if has_receipt else parts:
             yield {**chunk_head, "choices": [part]}
     if usage.is_included:
         yield {**head, "choices": [], "usage": stream.usage()}

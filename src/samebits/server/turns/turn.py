@@ -13,6 +13,7 @@ A route translates its body into a `Turn`, starts it, and translates what comes 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,7 +117,7 @@ class TurnStream:
 async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnStream:
     """The turn under way; ApiError or BadInput where it cannot be."""
     forms, offer, tokenizer = served.forms, turn.offer, served.llm.tokenizer
-    prompt = await on_worker(_prompt, served, turn)
+    prompt = await asyncio.to_thread(_prompt, served, turn)  # it waits for the template's process
     room = max(1, served.llm.max_len - len(prompt))
     max_tokens = room if turn.max_tokens is None else turn.max_tokens
     params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
