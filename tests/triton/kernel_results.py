@@ -14,9 +14,9 @@ from samebits.core.numerics.settling import unsettled
 from samebits.core.tiers import Tier
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.record import FLOATS, Case
+from samebits.verify.bounds import Judge
 from samebits.verify.harness import execute
 from samebits.verify.locate import same_bits
-from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 TIERS = (Tier.PORTABLE, Tier.INVARIANT, Tier.FAST)
 
@@ -29,6 +29,7 @@ def differences(op: Op, case: Case) -> Iterator[str]:
     copies = {k: copy_tensor(v) if isinstance(v, (np.ndarray, Packed)) else v for k, v in inputs.items()}
     wanted = evaluate(bind(op, **copies))
     bound = bind(op, **inputs)
+    judge = Judge(bound, wanted)
     seen = set()
     for tier in TIERS:
         try:
@@ -42,11 +43,7 @@ def differences(op: Op, case: Case) -> Iterator[str]:
         outcome = execute(backend, op, inputs, tier)
         yield from (f"{case.id}: {kernel.name}: {f.check}: {f.where}" for f in outcome.findings)
         for i, (result, got, want) in enumerate(zip(op.results, outcome.results, wanted, strict=False)):
-            if tier is Tier.PORTABLE:
-                right = same_bits(got, want)
-            else:
-                steps, usual = steps_of(want, op.tolerance), usual_sizes(bound)[i]
-                right = not outside(as_numbers(got), as_numbers(want), op.tolerance, steps, usual).any()
+            right = same_bits(got, want) if tier is Tier.PORTABLE else not judge.outside(i, got).any()
             if not right:
                 yield f"{case.id}: {kernel.name}: {result.name} differs"
             if not all_settled(got):

@@ -21,6 +21,8 @@ KLASSES = (
     "experts",
     "refusals",
     "tiers",
+    "attributes",
+    "bounds",
 )
 
 

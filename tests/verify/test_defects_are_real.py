@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from defects import PLANTED
+from planted_attributes import CALLS, OF_SHAPES, TIED_TO_SHAPES
 from planted_base import Defect, play
 
 from samebits.backends.reference import ReferenceBackend
@@ -22,6 +23,8 @@ KLASSES = {
     "experts": 20,
     "refusals": 5,
     "tiers": 4,
+    "attributes": 50,
+    "bounds": 20,
 }
 
 
@@ -45,6 +48,12 @@ def test_a_defect_states_its_class_its_ops_and_what_a_kernel_would_have_done(def
 @pytest.mark.parametrize(("klass", "least"), KLASSES.items())
 def test_every_class_has_its_share(klass: str, least: int) -> None:
     assert sum(defect.klass == klass for defect in PLANTED.values()) >= least
+
+
+def test_every_attribute_has_a_defect_that_ignores_it() -> None:
+    ignored = {(op, attr) for _, op, attr, _, _ in CALLS}
+    free = {(op.name, attr.name) for op in OPS for attr in op.attrs if attr.name not in OF_SHAPES}
+    assert free == ignored | TIED_TO_SHAPES
 
 
 def test_every_op_has_a_defect_that_touches_few_others() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hunt import quick_tasks
 from hypothesis import given
@@ -19,9 +21,18 @@ from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.evaluate import evaluate
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
 from samebits.verify.coverage import stated_classes, unreached
-from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_class, large_rows
+from samebits.verify.draw import (
+    DEARER,
+    FULL_OPERATIONS,
+    MODEL_SIZES,
+    QUICK_OPERATIONS,
+    all_pairs,
+    each_class,
+    large_rows,
+)
 from samebits.verify.model import is_drawn
 from samebits.verify.select import drawn_ids, find_case, op_tasks, prefix_of
+from samebits.verify.tolerance import usual_sizes
 
 OP_NAMES = [op.name for op in OPS]
 SEEDS = st.integers(0, 2**32)
@@ -59,6 +70,58 @@ def test_rows_of_any_seed_are_legal_calls_with_the_sizes_they_name(name: str) ->
 ])  # fmt: skip
 def test_rare_rows_of_a_full_run_have_a_result(name: str, row: str) -> None:
     evaluate(bind(OPS[name], **make_inputs(OPS[name], find_case(OPS[name], row))))
+
+
+@pytest.mark.parametrize(("name", "width"), [
+    ("gemm_silu_q8", "K"), ("rms_norm", "K"), ("softmax", "K"), ("l2_norm", "K"), ("silu_and_mul", "H"),
+    ("gated_delta_rule", "V"), ("ssm_scan", "P"), ("merge_state", "D"), ("rope", "D"), ("split_heads", "D"),
+])  # fmt: skip
+def test_a_quick_run_meets_the_widths_that_models_have(name: str, width: str) -> None:
+    """Multiples of 16 that are no powers of two, between which size classes have their ends."""
+    space = OPS[name].space
+    assert space is not None
+    met = {space.parse(case)[width] for case in drawn_ids(OPS[name], full=False, seed=1)}
+    assert {size for size in MODEL_SIZES if space[width].takes(size)} <= met
+
+
+@pytest.mark.parametrize("name", ["gemm", "head_gemm", "expert_gemm"])
+def test_a_quick_run_meets_the_widths_of_dense_products(name: str) -> None:
+    dims = [find_case(OPS[name], case).dims["K"] for case in drawn_ids(OPS[name], full=False, seed=1)]
+    assert {0, *MODEL_SIZES} <= set(dims)
+
+
+@pytest.mark.parametrize("name", [op.name for op in OPS if op.space is not None and op.space.corners])
+def test_a_run_of_any_seed_plays_the_corners(name: str) -> None:
+    space = OPS[name].space
+    assert space is not None
+    assert {space.row_id(space.parse(row)) for row in space.corners} <= set(drawn_ids(OPS[name], full=False, seed=1))
+
+
+NARROW = [op.name for op in OPS if op.space is not None and any(f.name == "K" and f.takes(0) for f in op.space.factors)]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_products_without_columns_have_a_tolerance(name: str) -> None:
+    inputs = make_inputs(OPS[name], find_case(OPS[name], "K=0"))
+    assert all(np.isfinite(size).all() for size in usual_sizes(bind(OPS[name], **inputs)))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_products_without_columns_cost_their_results(name: str) -> None:
+    """Results of 4 GiB cost more than a quick run may spend, however little is summed."""
+    space = OPS[name].space
+    assert space is not None
+    row = {**space.parse("K=0"), "T": 1 << 18, "N": 1 << 12, "H": 1 << 12}
+    assert space.cost(row) > QUICK_OPERATIONS << DEARER[-1]
+
+
+def test_a_span_draws_its_ends_other_sizes_and_those_of_models() -> None:
+    span, dice = Span(65, 256), Random(0)
+    drawn = Counter(span.draw(dice) for _ in range(2000))
+    assert min(drawn[65], drawn[256]) > 300
+    assert min(drawn[n] for n in (80, 96, 112, 160, 192, 224)) > 10  # by chance alone, 5
+    assert min(sum(drawn[n] for n in drawn if n % step == step // 2) for step in (8, 16, 32, 64, 128)) > 60
+    assert len(drawn) > 150
 
 
 def toy_space(**changes: Any) -> Space:

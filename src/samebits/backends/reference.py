@@ -132,6 +132,9 @@ class ReferenceBackend(Backend):
     def alloc(self, spec: TensorSpec, layout: str = "row-major") -> HostBuffer:
         return HostBuffer(spec, host_tensor(spec))
 
+    def adopt(self, host: HostTensor) -> Buffer:
+        return HostBuffer(spec_of(host), host) if isinstance(host, np.ndarray) else super().adopt(host)
+
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
         if not isinstance(buffer, HostBuffer) or spec_of(host) != buffer.spec:
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))

@@ -29,7 +29,7 @@ def compare(
     as_json: AsJson = False,
     output: Output = None,
 ) -> None:
-    """Compare two sets of artifacts: bits first, then by each op's rule and tolerance.
+    """Compare two sets of artifacts: bits first, then by each op's rule and error bounds.
 
     Exit status: 0 if all are the same or close, 1 if something differs or is missing, 2 for artifacts that cannot be
     used or a mistake in the call.

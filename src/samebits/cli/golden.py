@@ -108,7 +108,7 @@ def check(
         "portable",
         "--tier",
         envvar="SAMEBITS_NUMERICS",
-        help="The tier: portable compares bits, fast and invariant compare within tolerance.",
+        help="The tier: portable compares bits, fast and invariant compare within error bounds.",
     ),
     as_json: AsJson = False,
     output: Output = None,

@@ -73,9 +73,8 @@ def _section(op: Op) -> list[str]:
     quick = sum(not c.full for c in op.cases)
     lines += [
         "",
-        f"Invariant along {axes}. Fast tier: within {op.tolerance.relative:g} relative plus {op.tolerance.absolute:g} "
-        f"absolute ({op.tolerance.reason}). Cases: {quick} with names, {len(op.cases) - quick} more in full; "
-        f"more are drawn from {_space(op)}.",
+        f"Invariant along {axes}. Open at `fast`: {op.freedom or 'nothing; results are exact'}. Cases: {quick} with "
+        f"names, {len(op.cases) - quick} more in full; more are drawn from {_space(op)}.",
     ]
     if op.smallest is not None:
         lines.append(f"Intermediates are 0 or of magnitude 2^{op.smallest} and more.")

@@ -9,7 +9,7 @@ from samebits.core.errors import BadInput
 
 class Tier(IntEnum):
     NONE = 0  # computes nothing: the null backend
-    FAST = 1  # within the op's tolerance of the reference
+    FAST = 1  # within bounds that follow from a call's sums
     INVARIANT = 2  # a row's bits do not depend on the rest of the batch
     PORTABLE = 3  # the reference's bits, on every backend
 

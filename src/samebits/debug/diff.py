@@ -12,6 +12,8 @@ from samebits.debug.distance import TensorDiff, tensor_diff
 from samebits.debug.stepper import StepFailed, Stepper, walk
 from samebits.debug.text import aligned, bar, number
 from samebits.graph import Graph
+from samebits.ops import OPS, bind
+from samebits.verify.bounds import Judge
 
 SHOWN_BLAMED = 12
 
@@ -26,7 +28,7 @@ class Group:
     name: str
     num_tensors: int
     num_different: int
-    num_beyond: int  # outside their op's tolerance
+    num_beyond: int  # outside their op's bounds
     max_abs: float
     max_ulp: int | None
     relative: float | None
@@ -113,8 +115,11 @@ def compare(
     """Every tensor of the graph on B against A, as it is computed; StepFailed where a node cannot be run."""
     for step in walk(graph, load, (a, b), same_inputs):
         want, got = step.results
+        judge = None
+        if same_inputs:
+            judge = Judge(bind(OPS[step.node.op.name], **step.arguments, **step.node.attrs), want)
         for i, label in enumerate(step.labels):
-            yield tensor_diff(label, step.node, i, got[i], want[i])
+            yield tensor_diff(label, step.node, i, got[i], want[i], judge)
 
 
 def collect(diffs: Iterable[TensorDiff]) -> tuple[tuple[TensorDiff, ...], str]:
@@ -154,7 +159,7 @@ def verdict(report: Report) -> list[str]:
 def _distance(t: TensorDiff) -> str:
     parts = [f"max abs {number(t.max_abs)}", f"{number(t.max_ulp)} ulp", f"relative {number(t.relative)}"]
     parts += [f"{t.one_sided} finite on one side only"] if t.one_sided else []
-    parts.append("within the op's tolerance" if t.is_close else "beyond the op's tolerance")
+    parts.append("within the op's bounds" if t.is_close else "beyond the op's bounds")
     return ", ".join(parts)
 
 
@@ -162,7 +167,7 @@ def blamed(report: Report) -> list[str]:
     """Where the ops were given the same inputs: which of them are wrong, and the tensors that show it."""
     if not report.same_inputs or report.first is None:
         return []
-    rows = [("op", "differ", "beyond tolerance", "ulp")]
+    rows = [("op", "differ", "beyond bounds", "ulp")]
     for g in report.by_op():
         if g.num_different:
             rows.append((g.name, f"{g.num_different} of {g.num_tensors}", str(g.num_beyond), number(g.max_ulp)))

@@ -27,7 +27,7 @@ def _y(relative: float | None) -> float:
 
 
 def _kind(t: TensorDiff, same_inputs: bool) -> str:
-    """A tolerance applies to results of the same inputs; a difference that was carried along is just that."""
+    """Bounds apply to results of the same inputs; a difference that was carried along is just that."""
     return "same" if t.is_same else "close" if t.is_close and same_inputs else "beyond"
 
 
@@ -75,7 +75,7 @@ def diff_page(report: Report) -> str:
     rows = "".join(map(_row, different[:SHOWN_ROWS]))
     more = f"<p>and {len(different) - SHOWN_ROWS} more</p>" if len(different) > SHOWN_ROWS else ""
     table = f"<h2>Tensors that differ</h2><table><tr>{head}</tr>{rows}</table>{more}" if different else ""
-    colours = "Yellow: within the op's tolerance. Red: beyond it" if report.same_inputs else "Red: other bits"
+    colours = "Yellow: within the op's bounds. Red: beyond them" if report.same_inputs else "Red: other bits"
     lines = "<br>".join(escape(text.strip()) for text in (*verdict(report), *blamed(report)))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>samebits diff: {escape(report.model)}</title>'

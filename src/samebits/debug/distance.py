@@ -11,9 +11,10 @@ from samebits.core.format import HostTensor
 from samebits.debug.labels import Label
 from samebits.graph import Node
 from samebits.ops import OPS
+from samebits.verify.bounds import Judge
 from samebits.verify.compare import max_ulp
 from samebits.verify.locate import axis_labels, first_difference
-from samebits.verify.tolerance import as_numbers, outside, steps_of
+from samebits.verify.tolerance import as_numbers
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class TensorDiff:
     where       the first element whose bits differ, in words; None where all are equal
     relative    norm of the difference over the norm of A; None where A is all zeros
     one_sided   places that are finite on one side only
-    is_close    whether the op's tolerance holds; it means something only for results of the same inputs
+    is_close    whether B's values are within the op's bounds, if both results are of the same inputs; else true
     """
 
     label: str
@@ -45,8 +46,13 @@ class TensorDiff:
         return asdict(self)
 
 
-def tensor_diff(label: Label, node: Node, result: int, got: HostTensor, want: HostTensor) -> TensorDiff:
-    """B's tensor `got` compared with A's `want`; there are no numbers for a wrong shape."""
+def tensor_diff(
+    label: Label, node: Node, result: int, got: HostTensor, want: HostTensor, judge: Judge | None = None
+) -> TensorDiff:
+    """Compare B's tensor `got` with A's `want`; there are no numbers for a wrong shape.
+
+    `judge` is that of the node's call, if A and B had the same inputs.
+    """
     op = OPS[node.op.name]
     active = op.active_results(node.inputs, dict(node.attrs))
     axes = axis_labels(op, op.results.index(active[result]), len(want.shape), dict(node.attrs))
@@ -67,5 +73,5 @@ def tensor_diff(label: Label, node: Node, result: int, got: HostTensor, want: Ho
         max_ulp=max_ulp(got, want, both),
         relative=(noise / signal) ** 0.5 if signal else None,
         one_sided=int((np.isfinite(x) != np.isfinite(y)).sum()),
-        is_close=not outside(x, y, op.tolerance, steps_of(want, op.tolerance), usual=0.0).any(),
+        is_close=judge is None or not judge.outside(result, got).any(),
     )

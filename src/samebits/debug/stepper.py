@@ -39,9 +39,10 @@ class Stepper:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A node that has been run: a label for each result, and the results on every backend."""
+    """A node that has been run: a label for each result, what the first backend read, and the results on every one."""
 
     node: Node
+    arguments: Mapping[str, HostTensor]
     labels: tuple[Label, ...]
     results: tuple[Results, ...]
 
@@ -64,14 +65,15 @@ def walk(
             if value.name in graph_inputs and value.name not in shared:
                 shared[value.name] = load(value.name)
         node_labels = tuple(labels[v.name] for v in node.outputs)
-        results = []
+        results, read = [], []
         for stepper, own in zip(steppers, values, strict=True):
             source = shared | (values[0] if same_inputs else own)
             arguments = {name: source[value.name] for name, value in node.inputs.items()}
+            read.append(arguments)
             results.append(_run(stepper, node, arguments, node_labels[0].text))
         for own, computed in zip(values, results, strict=True):
             own.update(zip((v.name for v in node.outputs), computed, strict=True))
-        yield Stepped(node, node_labels, tuple(results))
+        yield Stepped(node, read[0], node_labels, tuple(results))
         for held in (shared, *values):
             for name in [n for n in held if last_use.get(n, -1) <= index]:
                 del held[name]

@@ -13,7 +13,7 @@ from samebits.ops.kv_cases import filled_inputs, kv_extra
 from samebits.ops.kv_spaces import COPY_SPACE
 from samebits.ops.paged import K_CACHE, V_CACHE
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import CACHES, EXACT, INDEX, Case, Input, Op, Result, define_op
+from samebits.ops.record import CACHES, INDEX, Case, Input, Op, Result, define_op
 
 OP = "copy_kv_pages"
 
@@ -58,7 +58,6 @@ def _case(case_id: str, num_copies: int = 3, **kw: Any) -> Case:
         Result("k_cache", "", "=k_cache", alias_of="k_cache"),
         Result("v_cache", "", "=v_cache", alias_of="v_cache"),
     ],
-    tolerance=EXACT,
     cases=lambda: [
         *(_case(f"{k}-{v}", k=k, v=v) for k, v in zip(CACHES, (*CACHES[1:], CACHES[0]), strict=True)),
         _case("unified-hnd", kind="unified", layout="HND"),

@@ -6,12 +6,11 @@ import numpy as np
 
 from samebits.core.numerics.elementary import sigmoid
 from samebits.core.numerics.settling import settle
-from samebits.ops.record import EXACT, FLOATS, Attr, Case, Input, Result, Tolerance, define_op, float_format
+from samebits.ops.record import FLOATS, Attr, Case, Input, Result, define_op, float_format
 from samebits.ops.sizes import float_cases, rows
-from samebits.ops.space import choice
+from samebits.ops.space import setting
 from samebits.ops.spaces import FINITE, distinct, row_space
 
-ONE_ROUNDING = Tolerance(2.0**-7, 1e-6, "one float32 operation, then one rounding to the output type (bf16: 2^-8)")
 OTHER = ("... K", "K")
 BINARY = [
     Input("x", "... K", FLOATS, "left operand"),
@@ -26,7 +25,7 @@ BINARY_CASES = [
 BINARY_SPACE = row_space(
     inputs=("x", "y"),
     values=(*FINITE, "edges", "nan"),
-    others=(choice("y_rows", "all", "one"),),
+    others=(setting("y_rows", "all", "one"),),
     extra=lambda row: {"y_dims": int(row["y_rows"] == "one")},
 )
 
@@ -34,7 +33,7 @@ BINARY_SPACE = row_space(
 @define_op(
     inputs=BINARY,
     results=[Result("z", "... K", "=x")],
-    tolerance=ONE_ROUNDING,
+    freedom="one float32 rounding",
     cases=lambda: BINARY_CASES,
     invariant_axes=("...",),
     space=lambda: BINARY_SPACE,
@@ -48,7 +47,7 @@ def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 @define_op(
     inputs=BINARY,
     results=[Result("z", "... K", "=x")],
-    tolerance=ONE_ROUNDING,
+    freedom="one float32 rounding",
     cases=lambda: BINARY_CASES,
     invariant_axes=("...",),
     space=lambda: BINARY_SPACE,
@@ -63,7 +62,7 @@ def mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     inputs=[Input("x", "... K", FLOATS, "input")],
     attrs=[Attr("factor", float, 1.0, "rounded to float32 first")],
     results=[Result("y", "... K", "=x")],
-    tolerance=ONE_ROUNDING,
+    freedom="one float32 rounding",
     cases=lambda: [*float_cases("x", attrs={"factor": 0.125}), Case("gemma-2", rows(7, 2304), {"factor": 48.0})],
     invariant_axes=("...",),
     space=lambda: row_space(
@@ -80,7 +79,6 @@ def scale(x: np.ndarray, *, factor: float = 1.0) -> np.ndarray:
     inputs=[Input("x", "... K", FLOATS, "input")],
     attrs=[Attr("format", str, "f32", "the format to round to", float_format)],
     results=[Result("y", "... K", "@format")],
-    tolerance=EXACT,
     cases=lambda: [
         Case(f"{src}-to-{dst}", rows(3, 96), {"format": dst}, {"x": src}) for src in FLOATS for dst in FLOATS
     ],
@@ -99,7 +97,7 @@ def cast(x: np.ndarray, *, format: str = "f32") -> np.ndarray:
 @define_op(
     inputs=[Input("x", "... K", FLOATS, "what is gated"), Input("gate", "... K", FLOATS, "its sigmoid multiplies")],
     results=[Result("y", "... K", "=x")],
-    tolerance=ONE_ROUNDING,
+    freedom="the device's elementary functions",
     cases=lambda: [*float_cases("x", "gate"), Case("empty", rows(0, 64)), Case("qwen3-next", rows(5, 4096))],
     invariant_axes=("...",),
     space=lambda: row_space(inputs=("x", "gate"), values=(*FINITE, "extreme", "tails"), operations=2),

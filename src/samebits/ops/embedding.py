@@ -12,8 +12,8 @@ from samebits.core.numerics.rounding import widen
 from samebits.core.numerics.settling import settle
 from samebits.ops.cases import default_inputs
 from samebits.ops.ragged import check_index_range
-from samebits.ops.record import EXACT, FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Op, Result, define_op, float_format
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.record import FLOATS, INDEX, WEIGHTS, Attr, Case, Input, Op, Result, define_op, float_format
+from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import MAKING, WEIGHT_KINDS, number
 
 
@@ -42,8 +42,8 @@ SPACE = Space(
         size("K", 512, step=BLOCK, usual=256),
         choice("tail", "0", "1", "16", "17"),
         size("T", 70_000, least=0, usual=7),
-        choice("weight", *WEIGHTS),
-        choice("format", *FLOATS),
+        setting("weight", *WEIGHTS),
+        setting("format", *FLOATS),
         choice("ids", "random", "ends", "one"),
         choice("values", *WEIGHT_KINDS),
     ),
@@ -71,7 +71,6 @@ def _sizes(v: int, k: int, t: int) -> dict[str, Any]:
     ],
     attrs=[Attr("format", str, "f32", "the format of the result", float_format)],
     results=[Result("y", "T K", "@format")],
-    tolerance=EXACT,
     cases=lambda: [
         *(Case(f"small-{f}", _sizes(50, 256, 7), {}, {"table": f}) for f in WEIGHTS),
         Case("to-bf16", _sizes(20, 64, 5), {"format": "bf16"}, {"table": "bf16"}),

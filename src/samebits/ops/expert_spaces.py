@@ -8,8 +8,11 @@ from samebits.core.format import BLOCK
 from samebits.ops.expert_cases import CHOSEN, expert_dims
 from samebits.ops.gemm_spaces import (
     BIAS,
+    DENSE_CORNERS,
+    GATED_CORNERS,
     GATED_KINDS,
     INNER,
+    MORE_THAN_A_GRID,
     RAGGED,
     TOKENS,
     VALUES,
@@ -18,7 +21,7 @@ from samebits.ops.gemm_spaces import (
     gated_fits,
 )
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
-from samebits.ops.space import Factor, Row, Space, choice, size
+from samebits.ops.space import Factor, Row, Space, choice, setting, size
 from samebits.ops.spaces import (
     ABSENT,
     FINITE,
@@ -62,7 +65,7 @@ def _cost(outputs: str) -> Any:
 
     def cost(row: Row) -> int:
         tokens, ranks, experts = at_least_one(row, "T"), number(row, "R"), number(row, "E")
-        n, k, pairs = number(row, outputs), number(row, "K"), tokens * ranks
+        n, k, pairs = number(row, outputs), at_least_one(row, "K"), tokens * ranks
         making = MAKING * k * (pairs + min(experts * n, 257)) + 4 * experts * n * k + MAKING * tokens * experts
         return pairs * n * k + making + EXPERT_OPERATIONS * min(experts, pairs)
 
@@ -87,11 +90,12 @@ COMMON: tuple[Factor, ...] = (TOKENS, RANKS, EXPERTS, WAYS, ROWS)
 OUTPUTS = size("N", 20_000, usual=40)
 CROSSED = (("weight", "weights"), ("weight", "rows"))
 EXPERT_GEMM_SPACE = Space(
-    (*COMMON, OUTPUTS, INNER, RAGGED, choice("x", *FLOATS), *weight_factors(), BIAS, VALUES),
+    (*COMMON, OUTPUTS, INNER, RAGGED, setting("x", *FLOATS), *weight_factors(), BIAS, VALUES),
     _gemm_case,
     _cost("N"),
     lambda row: _enough(row) and dense_tail(row),
     CROSSED,
+    (*DENSE_CORNERS, f"{MORE_THAN_A_GRID},R=1,E=2"),
 )
 
 
@@ -107,6 +111,7 @@ EXPERT_Q8_SPACE = Space(
     _cost("N"),
     lambda row: _enough(row) and block_multiple(row),
     CROSSED,
+    (f"{MORE_THAN_A_GRID},R=1,E=2,weight=q8_0",),
 )
 
 ACTIVATIONS = ("silu", "gelu_tanh", "clamped")
@@ -131,14 +136,14 @@ def _gate_case(row: Row) -> dict[str, Any]:
     }
 
 
-LIMITS: dict[str, tuple[str, ...]] = {"alpha": ("1.702", "1.0", "30.0"), "limit": ("7.0", "0.5", "16777216.0")}
+LIMITS: dict[str, tuple[str, ...]] = {"alpha": ("1.702", "1.0", "30.0"), "limit": ("7.0", "0.3", "16777216.0")}
 EXPERT_GATE_SPACE = Space(
     (
         *COMMON,
         size("H", 896, step=BLOCK),
         INNER,
-        choice("activation", *ACTIVATIONS),
-        *(choice(name, *values) for name, values in LIMITS.items()),
+        setting("activation", *ACTIVATIONS),
+        *(setting(name, *values) for name, values in LIMITS.items()),
         *weight_factors(BLOCK_WEIGHTS, GATED_KINDS),
         BIAS,
         VALUES,
@@ -147,6 +152,7 @@ EXPERT_GATE_SPACE = Space(
     lambda row: int(2 * _cost("H")(row)),
     lambda row: _enough(row) and gated_fits(row) and beyond_fits(row, ("bias",)) and _is_used(row),
     (*CROSSED, ("activation", "bias"), ("activation", "alpha"), ("activation", "limit")),
+    tuple(f"{row},R=1,E=2" for row in GATED_CORNERS),
 )
 
 
@@ -161,9 +167,9 @@ COMBINE_SPACE = Space(
         size("T", MOST_ROWS, least=0, usual=3),
         RANKS,
         size("N", 16_384, usual=48),
-        choice("y", *FLOATS),
-        choice("shared", ABSENT, *FLOATS),
-        choice("shared_gate", ABSENT, *FLOATS),
+        setting("y", *FLOATS),
+        setting("shared", ABSENT, *FLOATS),
+        setting("shared_gate", ABSENT, *FLOATS),
         choice("values", *FINITE, "contrast"),
     ),
     _combine_case,

@@ -8,10 +8,11 @@ from typing import Any
 from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import BLOCK_WEIGHTS, FLOATS
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import (
     ABSENT,
     MAKING,
+    MOST_ROWS,
     WEIGHT_KINDS,
     at_least_one,
     block_multiple,
@@ -24,11 +25,14 @@ ACTIVATIONS = (
     *("normal", "mixed", "halfway", "tiny", "large", "zeros", "zero-stretches", "spikes", "code-ties", "wide"),
     *("bounds", "faint", "beyond"),
 )
-TOKENS = size("T", 5000, least=0, usual=3)
+TOKENS = size("T", 5000, least=0, usual=3, far=MOST_ROWS)
 OUTPUTS = size("N", 262_144, usual=40)
-INNER = size("K", 1792, step=BLOCK, usual=512)  # 57,344 elements: the widest of real models
-RAGGED = choice("tail", "0", "1", "17", "31")  # columns beyond whole blocks
-BIAS = choice("bias", ABSENT, *FLOATS)
+INNER = size("K", 4096, least=0, step=BLOCK, usual=512)  # 131,072 elements: more than 16 bits count
+RAGGED = choice("tail", "0", "1", "8", "16", "17", "31")  # columns beyond whole blocks
+MORE_THAN_A_GRID = "T=65537,N=1,K=32"  # 65,535 is the limit of a grid's second and third axes
+DENSE_CORNERS = tuple(f"K={k},tail=16,weight={f},weights=normal" for k in (32, 64, 96) for f in ("f16", "bf16"))
+GATED_CORNERS = ("T=65537,H=32,K=32,weight=q8_0",)
+BIAS = setting("bias", ABSENT, *FLOATS)
 VALUES = choice("values", *ACTIVATIONS)
 
 
@@ -82,11 +86,12 @@ def dense_tail(row: Row) -> bool:
 
 
 GEMM_SPACE = Space(
-    (TOKENS, OUTPUTS, INNER, RAGGED, choice("x", *FLOATS), *weight_factors(), BIAS, VALUES),
+    (TOKENS, OUTPUTS, INNER, RAGGED, setting("x", *FLOATS), *weight_factors(), BIAS, VALUES),
     _gemm_case,
     _product_cost("T", "N", "K"),
     dense_tail,
     (("weight", "weights"),),
+    (*DENSE_CORNERS, MORE_THAN_A_GRID),
 )
 
 
@@ -102,6 +107,7 @@ GEMM_Q8_SPACE = Space(
     _product_cost("T", "N", "K"),
     block_multiple,
     (("weight", "weights"),),
+    (f"{MORE_THAN_A_GRID},weight=q8_0",),
 )
 
 
@@ -116,6 +122,7 @@ GEMM_SILU_SPACE = Space(
     lambda row: 2 * _product_cost("T", "H", "K")(row),
     gated_fits,
     (("weight", "weights"),),
+    GATED_CORNERS,
 )
 
 
@@ -148,10 +155,10 @@ GROUPED_SPACE = Space(
         size("E", 300, usual=3),
         size("S", 300, usual=3),
         size("N", 20_000, usual=16),
-        size("K", 512, step=BLOCK, usual=256),
+        size("K", 512, least=0, step=BLOCK, usual=256),
         choice("segments", "scattered", "even", "one"),
-        choice("indices", "given", ABSENT),
-        choice("x", *FLOATS),
+        setting("indices", "given", ABSENT),
+        setting("x", *FLOATS),
         *weight_factors(),
         VALUES,
     ),
@@ -159,6 +166,7 @@ GROUPED_SPACE = Space(
     lambda row: _product_cost("E", "N", "K")(row) + _product_cost("T", "N", "K")(row) + 50_000 * number(row, "S"),
     product_fits,
     (("weight", "weights"),),
+    (f"{MORE_THAN_A_GRID},E=1,S=1", f"{MORE_THAN_A_GRID},E=2,S=2,weight=q8_0"),
 )
 
 
@@ -182,9 +190,9 @@ HEAD_SPACE = Space(
         TOKENS,
         size("H", 130, usual=3),
         size("N", 2000, usual=16),
-        size("K", 64, step=BLOCK, usual=128),
+        size("K", 64, least=0, step=BLOCK, usual=128),
         RAGGED,
-        choice("x", *FLOATS),
+        setting("x", *FLOATS),
         *weight_factors(),
         VALUES,
     ),
@@ -192,4 +200,5 @@ HEAD_SPACE = Space(
     _head_cost,
     dense_tail,
     (("weight", "weights"),),
+    (*DENSE_CORNERS, f"{MORE_THAN_A_GRID},H=1"),
 )

@@ -11,17 +11,13 @@ from typing import Any
 import numpy as np
 
 from samebits.core.format import HostTensor
-from samebits.ops.gemm import GEMM_TOLERANCE, check_weight, matmul, product_size
+from samebits.ops.gemm import PRODUCT_FREEDOM, check_weight, matmul
 from samebits.ops.gemm_spaces import HEAD_SPACE
 from samebits.ops.record import FLOATS, WEIGHTS, Case, Input, Result, define_op
 
 
 def _check(x: np.ndarray, weight: HostTensor) -> None:
     check_weight("head_gemm", weight)
-
-
-def _usual_size(x: np.ndarray, weight: HostTensor) -> np.ndarray:
-    return np.stack([product_size(x[:, h], weight[h]) for h in range(x.shape[1])], axis=1)
 
 
 def _case(case_id: str, t: int, h: int, n: int, k: int, fmt: str, **kw: Any) -> Case:
@@ -34,7 +30,7 @@ def _case(case_id: str, t: int, h: int, n: int, k: int, fmt: str, **kw: Any) -> 
         Input("weight", "H N K", WEIGHTS, "one matrix per head", raw=True, in_blocks=True),
     ],
     results=[Result("y", "T H N", "=x")],
-    tolerance=GEMM_TOLERANCE,
+    freedom=PRODUCT_FREEDOM,
     cases=lambda: [
         *(_case(f"small-{f}", 3, 2, 24, 256, f) for f in WEIGHTS),
         _case("odd-k-f16", 2, 3, 5, 131, "f16"),
@@ -46,7 +42,6 @@ def _case(case_id: str, t: int, h: int, n: int, k: int, fmt: str, **kw: Any) -> 
     invariant_axes=("T",),
     check=_check,
     operations=lambda x, weight: 2 * x.shape[0] * weight.shape[0] * weight.shape[1] * weight.shape[2],
-    usual_size=_usual_size,
     space=lambda: HEAD_SPACE,
     smallest=-123,
 )

@@ -7,17 +7,36 @@ from typing import Any
 from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import CACHES, FLOATS
-from samebits.ops.space import Factor, Row, Space, choice, size
-from samebits.ops.spaces import ABSENT, MAKING, number
+from samebits.ops.space import Factor, Row, Space, choice, setting, size
+from samebits.ops.spaces import ABSENT, MAKING, MOST_ROWS, number
 
-EVEN_HEADS = ("32", "8", "24", "40", "64", "80", "96", "112", "128", "192", "256", "512", "576")
+EVEN_HEADS = (
+    "32",
+    "8",
+    "24",
+    "40",
+    "48",
+    "60",
+    "64",
+    "80",
+    "96",
+    "100",
+    "112",
+    "128",
+    "160",
+    "192",
+    "256",
+    "512",
+    "576",
+)
 HEADS = (*EVEN_HEADS, "1", "33")
+WIDE_HEADS = ("584", "1032")  # beyond what kernels keep in registers, and beyond 1,024
 PAGE_SIZES = ("16", "1", "8", "17", "32", "64", "128", "256")
 STORED = ("normal", "mixed", "halfway", "zero-stretches", "spikes", "equal", "bounds", "faint", "beyond")
 V_DIMS = {"same": 0, "smaller": -1, "larger": 1}
 WINDOWS = {"off": -1, "0": 0, "1": 1, "7": 7, "255": 255, "256": 256, "300": 300, "beyond": 1 << 20}
 SCALES: dict[str, float | None] = {"default": None, "0.3": 0.3, "0": 0.0, "-0.2": -0.2, "2^-20": 2.0**-20}
-CAPS = {"off": 0.0, "30": 30.0, "2": 2.0}
+CAPS = {"off": 0.0, "30": 30.0, "2.7": 2.7}
 SINKS = {ABSENT: "normal", "normal": "normal", "minus-inf": "mostly-minus-inf", "beyond": "beyond"}
 SEQUENCE = 10_000  # operations that a sequence costs, however short it is
 DRAWN_CHUNK = 48  # the longest of drawn chunks of queries
@@ -31,19 +50,25 @@ def cache_factors(heads: tuple[str, ...] = HEADS, kinds: tuple[str, ...] = STORE
         size("B", 300, usual=3),
         size("length", 8200, usual=40),
         choice("spread", "ragged", "even", "edges"),
-        choice("kind", *kinds),
-        choice("layout", "NHD", "HND"),
+        setting("kind", *kinds),
+        setting("layout", "NHD", "HND"),
         choice("page_size", *PAGE_SIZES, least="1"),
-        choice("k", *CACHES),
-        choice("v", *CACHES),
+        setting("k", *CACHES),
+        setting("v", *CACHES),
         size("heads", 70, usual=2),
         choice("head", *heads, least=min(heads, key=int)),
-        choice("v_dim", *V_DIMS),
-        size("pool", 70_000, usual=1),
+        setting("v_dim", *V_DIMS),
+        size("pool", MOST_ROWS, usual=1, far=1 << 22),
     )
 
 
-TABLE = choice("table", "paged", "contiguous")
+_PAGES = "B=2,length=5,spread=even,heads=1"  # at the pool's end
+MANY_PAGES = f"{_PAGES},pool=1048580,page_size=1,head=1"  # ids of more than 20 bits
+FAR_CELLS = f"{_PAGES},pool=2060,page_size=256,head=32,k=f16,v=f16"  # offsets of more than 24 bits
+FAR_LATENT_CELLS = f"{FAR_CELLS},kind=mla"  # the same in one cache, for ops whose calls copy it
+FAR_ROW = "B=2,length=40,kind=mla,heads=1,head=64,page_size=256,k=f16,v=f16"
+
+TABLE = setting("table", "paged", "contiguous")
 
 
 def cache_fits(row: Row) -> bool:
@@ -161,19 +186,19 @@ def _attention_cost(row: Row) -> int:
 
 ATTENTION_SPACE = Space(
     (
-        *cache_factors(),
+        *cache_factors((*HEADS, *WIDE_HEADS)),
         TABLE,
         choice("queries", "chunks", "decode", "prompt", "beyond", least="decode"),
         size("group", 72, usual=2),
-        choice("q", *FLOATS),
-        choice("causal", "yes", "no"),
-        choice("window", *WINDOWS),
-        choice("cap", *CAPS),
-        choice("scale", *SCALES),
-        choice("alibi", ABSENT, "given"),
-        choice("sinks", ABSENT, "normal", "minus-inf", "beyond"),
-        choice("mask", ABSENT, "random", "masked-rows"),
-        choice("lse", "no", "yes"),
+        setting("q", *FLOATS),
+        setting("causal", "yes", "no"),
+        setting("window", *WINDOWS),
+        setting("cap", *CAPS),
+        setting("scale", *SCALES),
+        setting("alibi", ABSENT, "given"),
+        setting("sinks", ABSENT, "normal", "minus-inf", "beyond"),
+        setting("mask", ABSENT, "random", "masked-rows"),
+        setting("lse", "no", "yes"),
         choice("pages", "scattered", "ordered", "shared", "repeated"),
         choice("values", "normal", "mixed", "halfway", "tiny", "zeros", "spikes", "equal", "bounds", "faint", "beyond"),
         choice("stored", *STORED),
@@ -181,13 +206,15 @@ ATTENTION_SPACE = Space(
     _attention_case,
     _attention_cost,
     _attention_fits,
+    corners=(MANY_PAGES, FAR_CELLS),
+    far_row=FAR_ROW,
 )
 
 NEW_TOKENS: tuple[Factor, ...] = (
     choice("new", "chunks", "decode", "prompt"),
     choice("order", "in-order", "shuffled"),
-    choice("key", *FLOATS),
-    choice("value", *FLOATS),
+    setting("key", *FLOATS),
+    setting("value", *FLOATS),
     choice("pages", "scattered", "ordered", "shared"),
     choice("values", *STORED, "special"),
 )
@@ -206,12 +233,19 @@ def _append_cost(row: Row) -> int:
     return 2 * cache_cells(row)
 
 
-APPEND_SPACE = Space((*cache_factors(), TABLE, *NEW_TOKENS), _append_case, _append_cost, _append_fits)
+APPEND_SPACE = Space(
+    (*cache_factors(), TABLE, *NEW_TOKENS),
+    _append_case,
+    _append_cost,
+    _append_fits,
+    corners=(MANY_PAGES, FAR_LATENT_CELLS),
+    far_row=FAR_ROW,
+)
 
 MAGNITUDES = {"plain": 1.0, "magnified": 2.0**20, "reduced": 2.0**-30}  # of the table of cosines and sines
 ROPE_FACTORS: tuple[Factor, ...] = (
-    choice("rotary", "all", "half"),
-    choice("interleave", "no", "yes"),
+    setting("rotary", "all", "half"),
+    setting("interleave", "no", "yes"),
     choice("turns", "by-position", "by-others"),  # positions of rope need not be those in the cache
     choice("scaling", *MAGNITUDES),
 )
@@ -239,6 +273,8 @@ ROPE_APPEND_SPACE = Space(
     _rope_case,
     _append_cost,
     _append_fits,
+    corners=(FAR_LATENT_CELLS,),
+    far_row=FAR_ROW,
 )
 ROPE_BOTH_SPACE = Space(
     (
@@ -247,11 +283,12 @@ ROPE_BOTH_SPACE = Space(
         *NEW_TOKENS,
         *ROPE_FACTORS,
         size("group", 72, usual=2),
-        choice("query", *FLOATS),
+        setting("query", *FLOATS),
     ),
     _both_case,
     lambda row: _append_cost(row) * (1 + number(row, "group")),
     _append_fits,
+    corners=(FAR_CELLS,),
 )
 
 
@@ -268,4 +305,6 @@ COPY_SPACE = Space(
     lambda row: (
         cache_fits(row) and (not {"copies", "pool"} <= row.keys() or 2 * number(row, "copies") <= number(row, "pool"))
     ),
+    corners=(MANY_PAGES, FAR_LATENT_CELLS),
+    far_row=f"{FAR_ROW},pool=8",
 )

@@ -10,7 +10,7 @@ from samebits.core.errors import BadInput
 from samebits.core.format import BLOCK
 from samebits.ops.norm import EPS, EPS_VALUES, fused_add_rms_norm, residual_inputs
 from samebits.ops.quantize import LARGEST_AMAX, quantize_q8
-from samebits.ops.record import FLOATS, Case, Input, Result, Tolerance, define_op
+from samebits.ops.record import FLOATS, Case, Input, Result, define_op
 from samebits.ops.sizes import MODELS
 from samebits.ops.spaces import row_space
 
@@ -46,7 +46,7 @@ def _case(case_id: str, num_rows: int, width: int, formats: dict[str, str] | Non
         Result("scales", "... NB", "f32", "one per block"),
         Result("new_residual", "... 32*NB", "=residual", "residual + x", alias_of="residual"),
     ],
-    tolerance=Tolerance(2.0**-7, 1e-5, "fused_add_rms_norm's; a code may fall on the other side of a tie", steps=1),
+    freedom="order of sums in float32; a code beyond a tie",
     cases=lambda: [
         *(_case(f"small-{f}", 3, 96, dict.fromkeys(("x", "residual", "weight"), f)) for f in FLOATS),
         _case("f32-residual-bf16-x", 3, 96, {"x": "bf16"}),

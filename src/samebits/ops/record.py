@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 import samebits.formats  # noqa: F401  (fills FORMATS)
 from samebits.core.format import HostTensor
 from samebits.core.registry import Registry
@@ -112,23 +110,6 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """What `fast` may deviate, and why that much.
-
-    |got - want| <= absolute + relative * max(|want|, root mean square of want's row, the op's `usual_size`); an
-    integer result, or a code of a quantized one, may differ by `steps`.
-    """
-
-    relative: float
-    absolute: float
-    reason: str
-    steps: int = 0
-
-
-EXACT = Tolerance(0.0, 0.0, "moves, compares or selects values: there is nothing to round")
-
-
-@dataclass(frozen=True)
 class Case:
     """Sizes, formats and attrs of one conformance case. Inputs follow from it and a seed, see ops/cases.py."""
 
@@ -151,7 +132,6 @@ class Op:
     inputs: tuple[Input, ...]
     attrs: tuple[Attr, ...]
     results: tuple[Result, ...]
-    tolerance: Tolerance
     invariant_axes: tuple[str, ...]  # dimensions along which a row's bits do not depend on the others
     make_cases: Callable[[], list[Case]]  # called when they are asked for: a model runs without them
     aliases: tuple[str, ...] = ()
@@ -165,8 +145,7 @@ class Op:
     operations: Callable[..., int] | None = None  # arithmetic operations of a call; elements of the results if absent
     cache_bytes: Callable[..., int] | None = None  # bytes of its caches that a call touches; all of them if absent
     weight_bytes: Callable[..., int] | None = None  # bytes of its weights that a call reads; all of them if absent
-    # of each element of the one result, or of every result, whatever cancels in it
-    usual_size: Callable[..., np.ndarray | tuple[np.ndarray, ...]] | None = None
+    freedom: str = ""  # what `fast` leaves open, as verify/bounds has it; nothing for an op whose results are exact
     view_start: Callable[..., int] | None = None  # (**attrs), of a view: the input's column where result rows begin
 
     @cached_property
@@ -250,7 +229,6 @@ def define_op(
     *,
     inputs: list[Input],
     results: list[Result],
-    tolerance: Tolerance,
     cases: Callable[[], list[Case]],
     attrs: list[Attr] | None = None,
     aliases: tuple[str, ...] = (),
@@ -265,7 +243,7 @@ def define_op(
     operations: Callable[..., int] | None = None,
     cache_bytes: Callable[..., int] | None = None,
     weight_bytes: Callable[..., int] | None = None,
-    usual_size: Callable[..., np.ndarray | tuple[np.ndarray, ...]] | None = None,
+    freedom: str = "",
     view_start: Callable[..., int] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers the decorated reference as an op of its own name; returns the reference unchanged."""
@@ -280,7 +258,6 @@ def define_op(
             inputs=tuple(inputs),
             attrs=attr_records,
             results=tuple(results),
-            tolerance=tolerance,
             invariant_axes=invariant_axes,
             make_cases=cases,
             aliases=aliases,
@@ -294,7 +271,7 @@ def define_op(
             operations=operations,
             cache_bytes=cache_bytes,
             weight_bytes=weight_bytes,
-            usual_size=usual_size,
+            freedom=freedom,
             view_start=view_start,
         )
         OPS.add(op.name, op, aliases)

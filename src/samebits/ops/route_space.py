@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import ABSENT, FINITE, MAKING, MOST_ROWS, at_least_one, number
 
 SCORES = ("softmax", "sigmoid", "chosen")
 KEPT = ("all", "one", "half", "all-but-one")
-WEIGHTS: dict[str, dict[str, Any]] = {
-    "as-they-are": {},
-    "sum-to-one": {"normalize": True},
-    "deepseek-v3": {"normalize": True, "eps": 1e-20, "scale": 2.5},
-    "lfm2": {"normalize": True, "eps": 1e-6},
-    "scaled": {"scale": 16.0},
-    "large-eps": {"normalize": True, "eps": 1.0, "scale": 2.0**-50},
-}
+EPS = ("0.0", "1e-20", "1e-06", "0.3")
+SCALES = ("1.0", "2.5", "16.0", "8.881784197001252e-16", "0.0", "-1.3")
 ROW_OPERATIONS = 2000  # of a row, however few experts there are
 
 
@@ -44,7 +38,9 @@ def _case(row: Row) -> dict[str, Any]:
             **counts,
             "groups_kept": groups_kept(row),
             "scores": row["scores"],
-            **WEIGHTS[str(row["weights"])],
+            "normalize": row["normalize"] == "yes",
+            "eps": float(row["eps"]),
+            "scale": float(row["scale"]),
         },
         "given": () if row["bias"] == ABSENT else ("bias",),
         "extra": {"values": row["values"]},
@@ -58,18 +54,20 @@ def _cost(row: Row) -> int:
 ROUTE_SPACE = Space(
     (
         size("T", MOST_ROWS, least=0, usual=3),
-        choice("groups", "1", "2", "3", "8"),
+        setting("groups", "1", "2", "3", "8"),
         size("size", 512, usual=8),
-        choice("kept", *KEPT),
-        choice("group_best", "1", "2"),
+        setting("kept", *KEPT),
+        setting("group_best", "1", "2"),
         size("top_k", 64, usual=2),
-        choice("scores", *SCORES),
-        choice("weights", *WEIGHTS),
-        choice("bias", ABSENT, "f32"),
+        setting("scores", *SCORES),
+        setting("normalize", "no", "yes"),
+        setting("eps", *EPS),
+        setting("scale", *SCALES),
+        setting("bias", ABSENT, "f32"),
         choice("values", "normal", "plateaus", "sorted", "low", "sunken", *FINITE[1:], "up-to-2^80"),
     ),
     _case,
     _cost,
     _fits,
-    (("scores", "weights"), ("scores", "values"), ("bias", "values")),
+    (("normalize", "eps"), ("scores", "values"), ("bias", "values")),
 )

@@ -10,7 +10,7 @@ from samebits.core.format import HostTensor
 from samebits.core.numerics.counter import Stream
 from samebits.ops.cases import default_inputs
 from samebits.ops.record import FLOATS, Case, Op
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import at_least_one, number
 from samebits.ops.values import contents
 
@@ -97,9 +97,9 @@ SAMPLE_SPACE = Space(
     (
         size("B", 600, least=0, usual=64),
         size("V", 262_144, usual=100),
-        choice("logits", *FLOATS),
-        choice("rows", *ROW_KINDS),
-        choice("shaping", "none", "bias", "penalties", "both"),
+        setting("logits", *FLOATS),
+        setting("rows", *ROW_KINDS),
+        setting("shaping", "none", "bias", "penalties", "both"),
         choice("values", *VALUES),
     ),
     _case,

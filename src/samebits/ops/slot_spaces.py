@@ -6,7 +6,7 @@ from typing import Any
 
 from samebits.ops.slot_cases import BATCHES, num_tokens
 from samebits.ops.slots import CHUNK
-from samebits.ops.space import Row, Space, choice, size
+from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import MAKING, number
 
 VALUES = ("normal", "zeros", "tiny", "zero-stretches", "wide", "bounds", "faint", "equal", "mixed", "beyond")
@@ -37,7 +37,14 @@ def _head_cost(row: Row, k: str, v: str, keys: str) -> int:
     return heads * (_tokens(row) * (width * depth * 4 + CHUNK * (width + depth)) + MAKING * slots * width * depth)
 
 
-SCALES: dict[str, float | None] = {"usual": None, "1": 1.0, "0.3": 0.3, "-2": -2.0}  # usual: K^-0.5
+SCALES = {"usual": None, "1": 1.0, "0.3": 0.3, "-2": -2.0, "0": 0.0}  # usual: K^-0.5
+
+
+def _scale(row: Row) -> float:
+    given = SCALES[str(row["scale"])]
+    return number(row, "K") ** -0.5 if given is None else given
+
+
 DECAY = choice("decay", "slow", "fast")
 DELTA_SPACE = _space(
     (
@@ -45,15 +52,15 @@ DELTA_SPACE = _space(
         size("share", 4, usual=2),
         size("K", 256, usual=32),
         size("V", 256, usual=32),
-        choice("v_heads", "grouped", "tiled"),
-        choice("scale", *SCALES),
+        setting("v_heads", "grouped", "tiled"),
+        setting("scale", *SCALES),
         DECAY,
     ),
     ("Hk", "K", "V"),
     lambda row: _head_cost(row, "K", "V", "Hk"),
     lambda row, dims: {
         "dims": {**dims, "H": number(row, "Hk") * number(row, "share")},
-        "attrs": {"scale": SCALES[str(row["scale"])] or number(row, "K") ** -0.5, "v_heads": row["v_heads"]},
+        "attrs": {"scale": _scale(row), "v_heads": row["v_heads"]},
     },
 )
 LIMITS = {"dt_min": ("0.0", "0.2", "0.9"), "dt_max": ("1e+30", "0.9", "2.0")}  # within what softplus usually gives
@@ -63,8 +70,8 @@ SSM_SPACE = _space(
         size("share", 16, usual=2),
         size("S", 256, usual=32),
         size("P", 128, usual=32),
-        choice("D", "none", "given"),
-        *(choice(name, *values) for name, values in LIMITS.items()),
+        setting("D", "none", "given"),
+        *(setting(name, *values) for name, values in LIMITS.items()),
         DECAY,
     ),
     ("G", "S", "P"),
@@ -79,8 +86,8 @@ CONV_SPACE = _space(
     (
         size("C", 16_384, usual=64),
         size("taps", 9, least=2, usual=4),
-        choice("bias", "none", "given"),
-        choice("activation", "none", "silu"),
+        setting("bias", "none", "given"),
+        setting("activation", "none", "silu"),
     ),
     ("C", "taps"),
     lambda row: number(row, "C") * (_tokens(row) * (MAKING + 4 * number(row, "taps")) + MAKING * number(row, "taps")),

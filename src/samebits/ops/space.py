@@ -7,7 +7,7 @@ and is itself the name of its case: "T=33,N=16385,K=64,weight=q4_k,values=ties".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from random import Random
@@ -35,10 +35,25 @@ class Span:
     def holds(self, value: Value) -> bool:
         return isinstance(value, int) and self.low <= value <= self.high
 
+    @cached_property
+    def _units(self) -> tuple[int, ...]:
+        """Powers of two from 4 on, times `step` if that is more than 1, of which the span holds an odd multiple."""
+        units = (self.step << i for i in range(self.high.bit_length()))
+        return tuple(u for u in units if u >= 4 and self._odd_multiples(u))
+
+    def _odd_multiples(self, unit: int) -> range:
+        """Return the odd multiples of a unit, from three times on, that lie in the span."""
+        first = max(3, -(-self.low // unit) | 1)
+        return range(first * unit, self.high + 1, 2 * unit)
+
     def draw(self, dice: Random) -> int:
-        """An end as often as something between: kernels change their mind at the ends."""
+        """Return an end, any size, or a size of models: an odd multiple of 4, 8, 16 and so on, each as often.
+
+        Kernels branch at the ends, and round up to a power of two in between.
+        """
         between = dice.randrange(self.low, self.high + 1, self.step)
-        return dice.choice((self.low, self.high, between, between))
+        aligned = dice.choice(self._odd_multiples(dice.choice(self._units))) if self._units else between
+        return dice.choice((self.low, self.high, between, aligned))
 
 
 @dataclass(frozen=True)
@@ -56,12 +71,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Factor:
-    """Something a kernel may branch on; `usual` is what a row takes that does not say."""
+    """Something a kernel may branch on; `usual` is what a row takes that does not say.
+
+    is_setting  whether it is an attribute, an optional input or a format: every two classes of two settings meet in
+                a quick run if they may
+    """
 
     name: str
     classes: tuple[Span | Choice, ...]
     usual: Value
     least: Value  # the cheapest
+    is_setting: bool = False
 
     def class_of(self, value: Value) -> Span | Choice:
         """The class that holds a value; BadInput where none does."""
@@ -69,6 +89,10 @@ class Factor:
             if found.holds(value):
                 return found
         raise BadInput("case", self.name, value, " or ".join(c.label for c in self.classes))
+
+    def takes(self, number: int) -> bool:
+        """Return whether this is a size that can be that number."""
+        return any(isinstance(c, Span) and c.holds(number) and number % c.step == 0 for c in self.classes)
 
     def parse(self, text: str) -> Value:
         value: Value = int(text) if isinstance(self.classes[0], Span) and text.isdecimal() else text
@@ -78,9 +102,14 @@ class Factor:
         return value
 
 
-def size(name: str, most: int, *, least: int = 1, step: int = 1, usual: int | None = None) -> Factor:
-    """A size of least .. most steps: `least`, then a class from just above each power of two up to the next."""
-    edges = [least, *(p for p in (1 << i for i in range(32)) if least < p < most), most]
+def size(
+    name: str, most: int, *, least: int = 1, step: int = 1, usual: int | None = None, far: int | None = None
+) -> Factor:
+    """A size of least .. most steps: `least`, then a class from just above each power of two up to the next.
+
+    The last class goes on to `far` steps if that is given: for sizes that only corners of a space have.
+    """
+    edges = [least, *(p for p in (1 << i for i in range(32)) if least < p < most), far or most]
     spans = [Span(least * step, least * step, step)]
     spans += [Span((a + 1) * step, b * step, step) for a, b in pairwise(edges) if b > a]
     return Factor(name, tuple(spans), usual if usual is not None else max(least, 1) * step, least * step)
@@ -91,12 +120,19 @@ def choice(name: str, *labels: str, least: str | None = None) -> Factor:
     return Factor(name, tuple(map(Choice, labels)), labels[0], least or labels[0])
 
 
+def setting(name: str, *labels: str, least: str | None = None) -> Factor:
+    """Return a choice of an attribute's value, of an optional input or of a format."""
+    return replace(choice(name, *labels, least=least), is_setting=True)
+
+
 @dataclass(frozen=True)
 class Space:
     """`case(row)` gives a complete row's dims, attrs, formats, given and extra, as keyword arguments of `Case`;
     `crossed` names groups of factors that belong together: a quick run takes every combination of their classes;
     `cost(row)` the operations of its reference, from below for the least values; `fits(row)` is False where values
-    exclude each other, and judges partial rows too: it must not refuse one that some completion makes valid.
+    exclude each other, and judges partial rows too: it must not refuse one that some completion makes valid;
+    `corners` are rows that every run plays, because drawing reaches their sizes too rarely; `far_row` is one that a
+    full run plays on the end of a very large cache.
     """
 
     factors: tuple[Factor, ...]
@@ -104,9 +140,15 @@ class Space:
     cost: Callable[[Row], int]
     fits: Callable[[Row], bool] = lambda row: True
     crossed: tuple[tuple[str, ...], ...] = ()
+    corners: tuple[str, ...] = ()
+    far_row: str = ""
 
     def __getitem__(self, name: str) -> Factor:
         return next(f for f in self.factors if f.name == name)
+
+    @cached_property
+    def settings(self) -> tuple[Factor, ...]:
+        return tuple(f for f in self.factors if f.is_setting)
 
     def allows(self, row: Row, most_operations: int) -> bool:
         """Whether a row, complete or not, may be drawn."""

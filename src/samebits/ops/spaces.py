@@ -9,7 +9,7 @@ from typing import Any
 from samebits.core.format import FORMATS
 from samebits.ops.blocks import ANY_BYTES
 from samebits.ops.record import FLOATS, WEIGHTS
-from samebits.ops.space import Factor, Row, Space, choice, size
+from samebits.ops.space import Factor, Row, Space, choice, setting, size
 
 ABSENT = "none"
 FINITE = (
@@ -102,10 +102,10 @@ def row_space(
         size("rows", MOST_ROWS, least=0, usual=3),
         choice("axes", "1", "0", "2", "3"),
         size(width, most, usual=64),
-        *(choice(name, *FLOATS) for name in inputs),
-        *(choice(name, ABSENT, *FLOATS) for name in optional),
+        *(setting(name, *FLOATS) for name in inputs),
+        *(setting(name, ABSENT, *FLOATS) for name in optional),
         choice("values", *values),
-        *(choice(name, *labels) for name, labels in settings.items()),
+        *(setting(name, *labels) for name, labels in settings.items()),
         *others,
     )
 
@@ -134,7 +134,7 @@ def block_multiple(row: Row, weight: str = "weight", width: str = "K") -> bool:
 
 
 def weight_factors(formats: tuple[str, ...] = WEIGHTS, kinds: tuple[str, ...] = WEIGHT_KINDS) -> tuple[Factor, ...]:
-    return choice("weight", *formats), choice("weights", *kinds)
+    return setting("weight", *formats), choice("weights", *kinds)
 
 
 def distinct(values: dict[str, Any]) -> dict[str, dict[str, Any]]:

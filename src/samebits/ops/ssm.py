@@ -13,7 +13,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.numerics.elementary import softplus
 from samebits.core.numerics.settling import settle
-from samebits.ops.delta import RECURRENCE_TOLERANCE, check_decay, check_ring, key_heads
+from samebits.ops.delta import check_decay, check_ring, key_heads
 from samebits.ops.record import STATES, Attr, Input, Result, define_op
 from samebits.ops.recurrence import Chunk, ring_width, walk
 from samebits.ops.slot_cases import SSM_CASES, ssm_inputs
@@ -67,7 +67,7 @@ def _check(
         Result("state", "", "=state", alias_of="state"),
         Result("ring", "", "=ring", alias_of="ring"),
     ],
-    tolerance=RECURRENCE_TOLERANCE,
+    freedom="order of sums in float32; operands of sums over K in bfloat16; the device's elementary functions",
     cases=lambda: SSM_CASES,
     invariant_axes=("T", "B", "N"),
     check=_check,

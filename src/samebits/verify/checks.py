@@ -16,12 +16,13 @@ from samebits.core.tiers import Tier
 from samebits.ops import Op, bind, evaluate, make_inputs
 from samebits.ops.equivalents import Equivalent, row_equivalents
 from samebits.ops.record import Case
+from samebits.verify.bounds import Arranged, Judge
 from samebits.verify.harness import PATTERNS, execute, raw_bytes, same_bytes
 from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding, Result, Task, is_drawn, one_line
 from samebits.verify.refusals import Comparisons, crash
 from samebits.verify.teams import team_sizes
-from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
+from samebits.verify.tolerance import as_numbers
 from samebits.verify.verdicts import verdicts
 
 DRAWN_TEAMS, DRAWN_WAYS = 1, 2
@@ -58,7 +59,7 @@ class Examination:
         self._compared, self._dice = compared, dice
         self._backend, self._op, self._tier, self._attrs = backend, op, tier, bound.attrs
         self._inputs = {**bound.tensors, **bound.attrs}
-        self._usual = usual_sizes(bound)
+        self._bound = bound
         self._strays: list[Finding] = []  # what the memory around equivalent calls showed
 
     def findings(self) -> Iterator[Finding]:
@@ -76,22 +77,23 @@ class Examination:
             yield crash(error)
             return
         self._compared.made("guard", "input", "unwritten", "nan", "values")
+        judge = Judge(self._bound, want)
         yield from dict.fromkeys([*first.findings, *second.findings])
         unwritten = self._unwritten(first.results, second.results)
         if unwritten:
             yield unwritten
             return
-        broken = list(self._values(first.results, want))
+        broken = list(self._values(first.results, judge))
         if not broken and not all(map(same_bytes, first.results, second.results)):
-            broken = [Finding(f.check, f"again: {f.where}") for f in self._values(second.results, want)]
-        broken = broken or list(self._values_elsewhere(want))
+            broken = [Finding(f.check, f"again: {f.where}") for f in self._values(second.results, judge)]
+        broken = broken or list(self._values_elsewhere(judge))
         yield from broken
         if self._tier >= Tier.INVARIANT and not broken:
             self._compared.made("run-to-run")
             moved = list(self._same("run-to-run", "again", second.results, first.results))
             yield from moved
             if not moved:
-                yield from self._other_ways(first.results)
+                yield from self._other_ways(first.results, judge)
         if self._tier >= Tier.PORTABLE and not broken:
             yield from self._bits(first.results, want)
             yield from self._flushed(first.results)
@@ -121,34 +123,23 @@ class Examination:
                 return Finding("unwritten", where)
         return None
 
-    def _values(
-        self,
-        got: tuple[HostTensor, ...],
-        want: tuple[HostTensor, ...],
-        usual: tuple[np.ndarray | float, ...] | None = None,
-    ) -> Iterator[Finding]:
-        """What lies outside the tolerance; `usual` are the sizes of another arrangement's results."""
-        sizes = self._usual if usual is None else usual
-        for i, (a, b) in enumerate(zip(got, want, strict=True)):
+    def _values(self, got: tuple[HostTensor, ...], judge: Judge | Arranged) -> Iterator[Finding]:
+        """What lies outside the bounds of what was expected."""
+        for i, (a, b) in enumerate(zip(got, judge.want, strict=True)):
             name = self._op.results[i].name
-            numbers, truth = as_numbers(a), as_numbers(b)
             labels = axis_labels(self._op, i, len(b.shape), self._attrs)
-            if numbers.shape != truth.shape:
+            if a.shape != b.shape:
                 yield Finding("values", f"{name}: {first_difference(a, b, labels)}")
                 continue
-            leaked = np.isnan(numbers) & ~np.isnan(truth)
-            far = outside(numbers, truth, self._op.tolerance, steps_of(b, self._op.tolerance), sizes[i])
+            if same_bytes(a, b):
+                continue
+            leaked = np.isnan(as_numbers(a)) & ~np.isnan(as_numbers(b))
+            far = judge.outside(i, a)
             for check, wrong in (("nan", leaked), ("values", far & ~leaked)):
                 if wrong.any():
                     yield Finding(check, f"{name}: {first_difference(a, b, labels, wrong)}")
 
-    def _arranged(self, way: Equivalent, want: tuple[HostTensor, ...]) -> tuple[Any, Any]:
-        """(the results, their usual sizes) as an equivalent call arranges them."""
-        if self._op.usual_size is None:
-            return way.expect(want), self._usual
-        return way.expect(want), way.expect(tuple(map(np.asarray, self._usual)))
-
-    def _values_elsewhere(self, want: tuple[HostTensor, ...]) -> Iterator[Finding]:
+    def _values_elsewhere(self, judge: Judge) -> Iterator[Finding]:
         """Values on other threads and in equivalent calls, for a kernel that promises no bits.
 
         A kernel that promises bits is compared by its bits there, in `_other_ways`.
@@ -160,7 +151,7 @@ class Examination:
         others = tuple(way for way in ways if way.check != "batch-size")
         for way in chain(self._on_threads(), sizes, self._some(others, DRAWN_WAYS)):
             try:
-                found = list(self._values(way.compute(self._run), *self._arranged(way, want)))
+                found = list(self._values(way.compute(self._run), judge.arranged(way)))
             except Unsupported as error:
                 self._compared.refuse(f"{way.check}, {way.detail}", error)
                 continue
@@ -195,15 +186,15 @@ class Examination:
                 yield Finding(check, f"{self._op.results[i].name} ({detail}): {where}")
                 return
 
-    def _other_ways(self, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
+    def _other_ways(self, first: tuple[HostTensor, ...], judge: Judge) -> Iterator[Finding]:
         """Teams of threads, and every equivalent call."""
         for way in self._on_threads():
-            yield from self._equivalent(way, first)
+            yield from self._equivalent(way, first, judge)
         seen: set[str] = set()
         ways = self._op.equivalents or row_equivalents
         for way in self._some(tuple(ways(self._op, self._inputs)), DRAWN_WAYS):
             if way.check not in seen:
-                for finding in self._equivalent(way, first):
+                for finding in self._equivalent(way, first, judge):
                     seen.add(way.check)
                     yield finding
         yield from dict.fromkeys(self._strays)
@@ -214,12 +205,14 @@ class Examination:
             return list(ways)
         return [ways[i] for i in sorted(self._dice.sample(range(len(ways)), count))]
 
-    def _equivalent(self, way: Equivalent, first: tuple[HostTensor, ...]) -> Iterator[Finding]:
+    def _equivalent(
+        self, way: Equivalent, first: tuple[HostTensor, ...], judge: Judge | None = None
+    ) -> Iterator[Finding]:
         try:
             got = way.compute(self._run)
             self._compared.made(way.check)
-            if way.check == "batch-size":
-                for wrong in self._values(got, *self._arranged(way, first)):
+            if way.check == "batch-size" and judge is not None:
+                for wrong in self._values(got, judge.arranged(way)):
                     yield Finding(wrong.check, f"{way.detail}: {wrong.where}")
             for finding in self._same(way.check, way.detail, got, way.expect(first)):
                 # a difference that does not repeat is not the arrangement's fault

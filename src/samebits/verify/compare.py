@@ -14,9 +14,10 @@ from samebits.core.format import HostTensor, Packed, format_of
 from samebits.ops import Op, bind
 from samebits.ops.record import FLOATS
 from samebits.verify.artifacts import Artifact, find_artifacts, read_artifact
+from samebits.verify.bounds import Judge
 from samebits.verify.harness import raw_bytes
 from samebits.verify.locate import axis_labels, first_difference, untouched_rows
-from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
+from samebits.verify.tolerance import as_numbers
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def compare_artifacts(a: Artifact, b: Artifact) -> Comparison:
         return Comparison(name, case, "same", distances=tuple(Distance(n) for n in b.outputs))
     a, b = _without_poison(a, b)
     distances = tuple(_distance(a, b, n) for n in b.outputs)
-    broken = RULES.get(name, _within_tolerance)(a, b)
+    broken = RULES.get(name, _within_bounds)(a, b)
     first = next((f"{d.result}: {d.where}" for d in distances if d.where), "NaN poison of cells nobody wrote")
     return Comparison(name, case, "different" if broken else "close", broken or first, distances)
 
@@ -93,11 +94,13 @@ def difference(of: Artifact, name: str, got: HostTensor, wrong: np.ndarray | Non
     return first_difference(got, want, _labels(of.op, name, len(want.shape), of.attrs), wrong, untouched)
 
 
-def beyond_tolerance(of: Artifact, name: str, got: HostTensor) -> str | None:
-    """The first element of a result that is further from the artifact's than the op's tolerance, in words."""
-    want, tolerance = of.outputs[name], of.op.tolerance
-    usual = usual_sizes(bind(of.op, **of.inputs, **of.attrs))[[r.name for r in of.op.results].index(name)]
-    wrong = outside(as_numbers(got), as_numbers(want), tolerance, steps_of(want, tolerance), usual)
+def beyond_bounds(of: Artifact, name: str, got: HostTensor) -> str | None:
+    """Return the first element that differs where a result, or the artifact's, is not what `fast` allows, in words."""
+    want = of.outputs[name]
+    if got.shape != want.shape:
+        return difference(of, name, got)
+    judge, index = Judge(bind(of.op, **of.inputs, **of.attrs), tuple(of.outputs.values())), list(of.outputs).index(name)
+    wrong = (judge.outside(index, got) | judge.outside(index, want)) & (as_numbers(got) != as_numbers(want))
     return difference(of, name, got, wrong) if wrong.any() else None
 
 
@@ -190,8 +193,8 @@ def _ordered(x: np.ndarray) -> np.ndarray:
 Rule = Callable[[Artifact, Artifact], str]  # what breaks the rule, or nothing
 
 
-def _within_tolerance(a: Artifact, b: Artifact) -> str:
-    found = ((name, beyond_tolerance(b, name, a.outputs[name])) for name in b.outputs)
+def _within_bounds(a: Artifact, b: Artifact) -> str:
+    found = ((name, beyond_bounds(b, name, a.outputs[name])) for name in b.outputs)
     return next((f"{name}: {where}" for name, where in found if where), "")
 
 
@@ -221,7 +224,7 @@ def _same_survivors(a: Artifact, b: Artifact) -> str:
     """top_k_mask_logits: the same positions are finite, then their values."""
     kept = [np.isfinite(as_numbers(side.outputs["y"])) for side in (a, b)]
     where = first_difference(kept[0], kept[1], _labels(b.op, "y", kept[1].ndim, b.attrs))
-    return f"finite positions: {where}" if where else _within_tolerance(a, b)
+    return f"finite positions: {where}" if where else _within_bounds(a, b)
 
 
 RULES: dict[str, Rule] = {"top_k": _same_choice, "top_k_mask_logits": _same_survivors}

@@ -16,6 +16,7 @@ FULL_OPERATIONS = 1 << 28
 DEARER = (0, 2, 4, 6)  # powers of two by which a class may cost more where no cheaper row holds it
 USUALLY = 0.8  # how often a factor is as usual beside a class that is drawn alone
 TRIES = 16  # of a value within a class, and of a row
+MODEL_SIZES = (48, 80, 96, 112, 160, 192)  # of heads and narrow layers; kernels round them up to powers of two
 
 # (factor, one of its classes, labels of the row so far) -> how much the class is preferred
 Preference = Callable[[Factor, Span | Choice, dict[str, str]], float]
@@ -59,6 +60,36 @@ def each_alone(space: Space, most_operations: int, dice: Random) -> Iterator[Row
             yield row
 
 
+def model_sizes(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
+    """Yield a row for each entry of MODEL_SIZES: it is the last size of the space, its width, if that can be it.
+
+    The other sizes are other entries as far as the cost allows, else as usual, and so are most choices.
+    """
+    entries = {f.name: [n for n in MODEL_SIZES if f.takes(n)] for f in space.factors}
+    names = [name for name in entries if entries[name]]
+    for turn in range(len(MODEL_SIZES) if names else 0):
+        given = {name: entries[name][(turn + i) % len(entries[name])] for i, name in enumerate(names)}
+        rows = (_with_sizes(space, given, most_operations, dice) for _ in range(TRIES))
+        row = next((row for row in rows if row), None)
+        if row:
+            yield row
+
+
+def _with_sizes(space: Space, given: dict[str, int], most_operations: int, dice: Random) -> Row | None:
+    """Return a row with as many given sizes as it can have, the last ones first, or None if it gets too expensive."""
+    row: Row = {}
+    rest = [f for f in space.factors if f.name not in given]
+    for factor in (*(space[name] for name in reversed(given)), *dice.sample(rest, len(rest))):
+        unusual = dice.choice(factor.classes).draw(dice) if dice.random() >= USUALLY else factor.usual
+        for value in (given.get(factor.name, unusual), factor.usual, factor.least):
+            row[factor.name] = value
+            if space.allows(row, most_operations):
+                break
+        else:
+            return None
+    return {f.name: row[f.name] for f in space.factors}
+
+
 def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]:
     """Rows that together hold every pair of classes that a row of this cost can hold, cheaper ones where they can."""
     wanted: set[Pair] = {
@@ -82,6 +113,35 @@ def all_pairs(space: Space, most_operations: int, dice: Random) -> Iterator[Row]
         wanted -= {*(space.pairs_of(row) if row else ()), pair}
         if row:
             yield row
+
+
+def pairs_of_settings(space: Space, rows: Iterable[Row], most_operations: int, dice: Random) -> Iterator[Row]:
+    """Yield rows until every two classes of two settings have met, in these rows or in `rows`.
+
+    Other factors are as usual where they can be. Pairs that exclude each other are left out.
+    """
+    pairs = combinations(space.settings, 2)
+    possible = (((a.name, x), (b.name, y)) for a, b in pairs for x in a.classes for y in b.classes)
+    wanted = {frozenset(((a, x.label), (b, y.label))) for (a, x), (b, y) in possible}
+    wanted -= {pair for row in rows for pair in _met_settings(space, row)}
+
+    def num_new(factor: Factor, found: Span | Choice, present: dict[str, str]) -> float:
+        new = sum(frozenset(((factor.name, found.label), item)) in wanted for item in present.items())
+        return new + found.holds(factor.usual) / 2
+
+    for pair in sorted(wanted, key=sorted):
+        if pair not in wanted or not space.fits(dict(pair)):
+            continue
+        row = _cheapest(space, dict(pair), num_new, _prices(most_operations), dice)
+        if row:
+            wanted -= _met_settings(space, row)
+            yield row
+
+
+def _met_settings(space: Space, row: Row) -> set[frozenset[tuple[str, str]]]:
+    """Return every pair of classes of settings in a row."""
+    labels = space.classes_of({f.name: row[f.name] for f in space.settings})
+    return {frozenset(pair) for pair in combinations(labels.items(), 2)}
 
 
 def large_rows(space: Space, most_operations: int, count: int, dice: Random) -> Iterator[Row]:

@@ -9,10 +9,11 @@ from samebits.core.tiers import Tier
 from samebits.ops import OPS, Op, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.checks import verify_case
+from samebits.verify.far import FarExamination
 from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.graphs import verify_graph
 from samebits.verify.input_sets import calls_of, many_rows
-from samebits.verify.model import GRAPH, RERUNS, SOAK, Finding, Result, Task
+from samebits.verify.model import FAR, GRAPH, RERUNS, SOAK, Finding, Result, Task
 from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings, shared_buffer_findings
 from samebits.verify.select import case_of
@@ -34,6 +35,8 @@ def examine(backend: Backend, caps: Caps, task: Task) -> list[Result]:
         return _reruns(backend, caps, op, chosen, task)
     if task.case.startswith(SOAK):
         return _soak(backend, caps, op, chosen, task)
+    if task.case.startswith(FAR):
+        return _far(backend, caps, op, chosen, task)
     return verify_case(backend, caps, op, chosen, task)
 
 
@@ -45,6 +48,15 @@ def _reruns(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> lis
         yield from shared_buffer_findings(backend, op, calls["first"], tier, compared)
 
     return verdicts(backend, caps, op, calls["first"], task, find)
+
+
+def _far(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> list[Result]:
+    inputs = make_inputs(op, case, task.seed)
+
+    def find(tier: Tier, compared: Comparisons) -> Iterator[Finding]:
+        return FarExamination(backend, op, inputs, tier, compared).findings()
+
+    return verdicts(backend, caps, op, inputs, task, find)
 
 
 def _soak(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> list[Result]:

@@ -23,7 +23,7 @@ from samebits.core.tiers import Tier
 from samebits.ops import OPS, Op, bind, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.artifacts import ARTIFACT_VERSION, META, SIDES, Artifact, as_little, read_artifact
-from samebits.verify.compare import beyond_tolerance, difference
+from samebits.verify.compare import beyond_bounds, difference
 from samebits.verify.harness import Outcome, execute, raw_bytes
 from samebits.verify.select import find_case
 
@@ -253,10 +253,10 @@ def check_folder(found: Found, folder: Path, key: tuple[str, str], tier: Tier) -
 
 
 def _difference(artifact: Artifact, outcome: Outcome, tier: Tier) -> str:
-    """The first finding, or the first result that differs: in bits at portable, beyond tolerance elsewhere."""
+    """The first finding, or the first result that differs: in bits at portable, beyond its bounds elsewhere."""
     for finding in outcome.findings:
         return f"{finding.check}: {finding.where}"
-    check, find = ("bits", difference) if tier is Tier.PORTABLE else ("values", beyond_tolerance)
+    check, find = ("bits", difference) if tier is Tier.PORTABLE else ("values", beyond_bounds)
     with np.errstate(all="ignore"):
         found = ((name, find(artifact, name, got)) for name, got in zip(artifact.outputs, outcome.results, strict=True))
         return next((f"{check}: {name}: {where}" for name, where in found if where), "")

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 GRAPH = "graph"  # what graphs of several nodes are listed under, in place of an op
-RERUNS, SOAK = "reruns:", "soak:"  # before a case's name: its executable runs several times, or very often
+# before a case's name: its executable runs several times, or very often, or on the end of a large cache
+RERUNS, SOAK, FAR = "reruns:", "soak:", "far:"
 Status = Literal["pass", "fail", "unsupported", "unfinished"]
 
 # Every check, in the order in which a failure is blamed: the first that fails names the defect.
@@ -18,7 +19,7 @@ CHECKS = {
     "input": "an input that is not updated in place was changed",
     "unwritten": "a part of the output was never written",
     "nan": "NaN where the reference has a number",
-    "values": "outside the tolerance of the reference",
+    "values": "outside the error bounds of the op",
     "reruns": "a run of an executable that had run before gave other values",
     "soak": "one of many equal launches gave other values",
     "graph": "nodes that run together gave other values than one by one",
@@ -34,7 +35,7 @@ CHECKS = {
     "layout": "another cache layout gave other bits",
     "fusion": "the unfused ops gave other bits",
     "flush": "subnormals flushed to zero gave other bits",
-    "bits": "within tolerance, but not the reference's bits",
+    "bits": "within bounds, but not the reference's bits",
 }
 
 

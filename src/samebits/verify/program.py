@@ -10,11 +10,11 @@ import numpy as np
 from samebits.backends.interface import Backend, Buffer, View
 from samebits.core.format import HostTensor, Packed
 from samebits.core.shapes import TensorSpec
-from samebits.ops import Bound, Op
+from samebits.ops import Bound
+from samebits.verify.bounds import Judge
 from samebits.verify.harness import GUARD_ROWS, filled, same_bytes
 from samebits.verify.locate import axis_labels, first_difference, untouched_rows
 from samebits.verify.model import Finding
-from samebits.verify.tolerance import as_numbers, outside, steps_of, usual_sizes
 
 
 class Memory:
@@ -78,10 +78,9 @@ def num_rows(tensor: HostTensor) -> int:
     return int(tensor.shape[0]) if tensor.ndim else 1
 
 
-def difference(
-    op: Op, bound: Bound, index: int, got: HostTensor, want: HostTensor, check: str
-) -> tuple[Finding | None, bool]:
-    """(a finding of `check` for values outside the op's tolerance of `want`, whether all bits agree)."""
+def difference(bound: Bound, judge: Judge, index: int, got: HostTensor, check: str) -> tuple[Finding | None, bool]:
+    """Return (a finding of `check` for values that are not as expected, whether all bits are the definition's)."""
+    op, want = bound.op, judge.want[index]
     result = op.active_results(bound.tensors, bound.attrs)[index]
     labels = axis_labels(op, op.results.index(result), len(want.shape), bound.attrs)
     untouched = untouched_rows(result, bound.tensors.get(result.alias_of or ""), want)
@@ -89,9 +88,7 @@ def difference(
     if where is None:
         return None, True
     if got.shape == want.shape:
-        far = outside(
-            as_numbers(got), as_numbers(want), op.tolerance, steps_of(want, op.tolerance), usual_sizes(bound)[index]
-        )
+        far = judge.outside(index, got)
         if not far.any():
             return None, False
         where = first_difference(got, want, labels, far)

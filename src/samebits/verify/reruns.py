@@ -21,6 +21,7 @@ from samebits.core.tiers import Tier
 from samebits.graph import InputKind
 from samebits.ops import Bound, Op, bind, evaluate
 from samebits.ops.evaluate import spec_of
+from samebits.verify.bounds import Judge
 from samebits.verify.harness import PATTERNS, execute
 from samebits.verify.input_sets import Inputs, Signature, constant_names, fixed_specs, signature_of
 from samebits.verify.locate import same_bits
@@ -67,6 +68,10 @@ class Call:
         """The reference's results, computed on copies."""
         copies = {k: copy_tensor(v) if isinstance(v, (np.ndarray, Packed)) else v for k, v in self.inputs.items()}
         return evaluate(bind(self.bound.op, **copies))
+
+    @cached_property
+    def judge(self) -> Judge:
+        return Judge(self.bound, self.want)
 
     @cached_property
     def fresh(self) -> Results:
@@ -253,7 +258,7 @@ class Replay:
         return max(map(num_rows, sized))
 
     def _judge(self, call: Call, index: int, got: HostTensor) -> Iterator[Finding]:
-        finding, is_same = difference(self._op, call.bound, index, got, call.want[index], "reruns")
+        finding, is_same = difference(call.bound, call.judge, index, got, "reruns")
         if is_same or (finding is None and self._tier < Tier.INVARIANT):
             return
         name = self._op.active_results(call.bound.tensors, call.bound.attrs)[index].name

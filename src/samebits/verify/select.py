@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 from typing import Any
 
@@ -12,9 +12,18 @@ from samebits.core.errors import BadInput, UnknownName
 from samebits.ops import OPS, Op
 from samebits.ops.record import Case
 from samebits.ops.space import Row
-from samebits.verify.draw import FULL_OPERATIONS, QUICK_OPERATIONS, all_pairs, each_alone, each_class, large_rows
+from samebits.verify.draw import (
+    FULL_OPERATIONS,
+    QUICK_OPERATIONS,
+    all_pairs,
+    each_alone,
+    each_class,
+    large_rows,
+    model_sizes,
+    pairs_of_settings,
+)
 from samebits.verify.graph_cases import GRAPH_CASES
-from samebits.verify.model import GRAPH, RERUNS, SOAK, Task, is_drawn
+from samebits.verify.model import FAR, GRAPH, RERUNS, SOAK, Task, is_drawn
 from samebits.verify.soak import soak_case
 
 # what the source documents call a dimension -> the names ops use for it; the first that the op has is meant
@@ -76,12 +85,13 @@ def graph_tasks(backend: str, tiers: tuple[str, ...], case: str | None, full: bo
 
 
 def op_tasks(backend: str, tiers: tuple[str, ...], op: Op, full: bool, seed: int) -> list[Task]:
-    """Named cases, then drawn ones: every class alone and among others, in a full run all pairs of classes too;
-    executables that run several times on some of both, and one that runs very often."""
+    """Named cases, then drawn ones: every class alone and among others, every pair of settings, in a full run all
+    pairs of classes too; executables that run several times on some of both, and one that runs very often."""
     named = [c.id for c in op.cases if full or not c.full]
     again = [c.id for c in op.cases if c is op.cases[0] or c.id == DECODE]
     small = _small_ids(op, FULL_RERUNS if full else QUICK_RERUNS, seed)
-    cases = [*named, *drawn_ids(op, full, seed), *(RERUNS + case for case in (*again, *small))]
+    far = far_ids(op) if full else []
+    cases = [*named, *drawn_ids(op, full, seed), *far, *(RERUNS + case for case in (*again, *small))]
     long = [SOAK + case for case in (soak_case(op).id, *(small if full else ()))]
     tasks = [Task(backend, op.name, case, tiers, seed) for case in cases]
     return [*tasks, *(Task(backend, op.name, case, tiers, seed, is_long=full) for case in long)]
@@ -98,15 +108,23 @@ def _small_ids(op: Op, count: int, seed: int) -> list[str]:
 
 
 def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
-    """Names of the rows that a seed draws."""
+    """Return the names of the rows that a seed draws, and of the op's corners."""
     if op.space is None:
         return []
+    corners = map(op.space.parse, op.space.corners)
     dice = Random(f"{seed}/{op.name}")
     rounds: list[Iterator[Row]] = []
     if full:
         rounds = [large_rows(op.space, FULL_OPERATIONS, LARGE_ROWS, dice), all_pairs(op.space, FULL_OPERATIONS, dice)]
-    rounds += [each_class(op.space, QUICK_OPERATIONS, dice), each_alone(op.space, QUICK_OPERATIONS, dice)]
-    return list(dict.fromkeys(op.space.row_id(row) for rows in rounds for row in rows))
+    rounds += [draw(op.space, QUICK_OPERATIONS, dice) for draw in (each_class, each_alone, model_sizes)]
+    drawn = [*chain(*rounds), *corners]
+    drawn += pairs_of_settings(op.space, tuple(drawn), QUICK_OPERATIONS, dice)
+    return list(dict.fromkeys(op.space.row_id(row) for row in drawn))
+
+
+def far_ids(op: Op) -> list[str]:
+    """Return the names of the cases of an op on a large cache."""
+    return [FAR + find_case(op, op.space.far_row).id] if op.space and op.space.far_row else []
 
 
 def preset_tasks(backend: str, tiers: tuple[str, ...], preset: str, seed: int) -> list[Task]:
@@ -123,8 +141,8 @@ def _size(name: str, text: str) -> int:
 
 
 def prefix_of(case_id: str) -> str:
-    """RERUNS, SOAK, or nothing."""
-    return next((prefix for prefix in (RERUNS, SOAK) if case_id.startswith(prefix)), "")
+    """Return RERUNS, SOAK, FAR, or nothing."""
+    return next((prefix for prefix in (RERUNS, SOAK, FAR) if case_id.startswith(prefix)), "")
 
 
 def find_case(op: Op, case_id: str) -> Case:

@@ -17,8 +17,10 @@ from samebits.core.tiers import Tier
 from samebits.ops import Bound, Op, bind, evaluate, make_inputs
 from samebits.ops.evaluate import spec_of
 from samebits.ops.record import Case
+from samebits.verify.bounds import Judge
 from samebits.verify.harness import PATTERNS, same_bytes
 from samebits.verify.input_sets import Inputs, fewer_rows
+from samebits.verify.locate import same_bits
 from samebits.verify.model import Finding
 from samebits.verify.program import Memory, difference, num_rows
 from samebits.verify.refusals import Comparisons, crash, held_to_claims, never_refused
@@ -33,7 +35,7 @@ NUM_THREADS = 2  # a race needs two
 def soak_case(op: Op, seed: int = 0) -> Case:
     """A small case of the op, so that many launches cost little, but one with more than a few elements.
 
-    Never a case of special values: with very large ones around, a tolerance lets anything pass.
+    Never a case of special values: with very large ones around, a bound lets anything pass.
     """
 
     def cost(case: Case) -> tuple[bool, int]:
@@ -51,8 +53,8 @@ def soak_findings(
     """Yield the first launch of `num_runs` that is wrong, if there is any.
 
     The first launch is compared with the definition: "values" or, where the tier promises them, "bits". A later one is
-    compared with the first: "soak" if it is outside the op's tolerance, "run-to-run" if only bits differ and the tier
-    promises them. "guard", "input", "error" and "refused" mean what they mean everywhere. Raise Unsupported if a
+    compared with the first: if its bits differ, "soak" if its values are not as expected, else "run-to-run" if the tier
+    promises bits. "guard", "input", "error" and "refused" mean what they mean everywhere. Raise Unsupported if a
     kernel is missing.
     """
     backend.set_threads(NUM_THREADS)
@@ -126,9 +128,9 @@ class Launches:
     def _compared_with_definition(self) -> Finding | None:
         """Return what is wrong with the first launch's results."""
         copies = {name: copy_tensor(tensor) for name, tensor in self._bound.tensors.items()}
-        wanted = evaluate(bind(self._op, **copies, **self._bound.attrs))
-        for i, want in enumerate(wanted):
-            finding, is_same = difference(self._op, self._bound, i, self._first[i], want, "values")
+        self._definition = Judge(self._bound, evaluate(bind(self._op, **copies, **self._bound.attrs)))
+        for i, first in self._first.items():
+            finding, is_same = difference(self._bound, self._definition, i, first, "values")
             if finding is not None:
                 return finding
             if not is_same and self._tier >= Tier.PORTABLE:
@@ -166,10 +168,11 @@ class Launches:
         return same_bytes(self._backend.peek(buffer), self._wanted[index])
 
     def _judge(self, index: int) -> Finding | None:
-        finding, is_same = difference(self._op, self._bound, index, self._result(index), self._first[index], "soak")
-        if is_same:  # then it is the memory around it that differs
+        got = self._result(index)
+        if same_bits(got, self._first[index]):  # then it is the memory around it that differs
             strays = list(self.strays())
             return strays[0] if strays else None
+        finding, _ = difference(self._bound, self._definition, index, got, "soak")
         if finding is None and self._tier >= Tier.INVARIANT:
             name = self._op.active_results(self._bound.tensors, self._bound.attrs)[index].name
             return Finding("run-to-run", f"{name}: other bits than the first launch's")

@@ -107,6 +107,11 @@ class CpuBackend(Backend):
             raise BadInput("copy_in", "host", spec_of(host), str(buffer.spec))
         buffer.write(host)
 
+    def adopt(self, host: HostTensor) -> Buffer:
+        if isinstance(host, Packed) or not host.flags.c_contiguous:
+            return super().adopt(host)
+        return CpuBuffer(spec_of(host), host.reshape(-1).view(np.uint8))
+
     def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> CpuBuffer:
         packed = packer(host)
         buffer = CpuBuffer(spec_of(packed), packed)
