@@ -27,6 +27,7 @@ BINARY_SPACE = row_space(
     values=(*FINITE, "edges", "nan"),
     others=(setting("y_rows", "all", "one"),),
     extra=lambda row: {"y_dims": int(row["y_rows"] == "one")},
+    corners=("rows=2,axes=3,K=32768,x=f32,y=f16,values=spikes,y_rows=all",),  # more rows make a million elements of it
 )
 
 

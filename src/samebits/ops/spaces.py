@@ -88,6 +88,7 @@ def row_space(
     given: Callable[[Row], tuple[str, ...]] = lambda row: (),
     fits: Callable[[Row], bool] = lambda row: True,
     crossed: tuple[tuple[str, ...], ...] = (),
+    corners: tuple[str, ...] = (),
     operations: int = 1,
     padded: int = 0,
 ) -> Space:
@@ -125,6 +126,7 @@ def row_space(
         lambda row: at_least_one(row, "rows") * (MAKING * len(inputs) * number(row, width) * operations + padded),
         lambda row: rows_fit(row) and beyond_fits(row, (*inputs, *optional)) and fits(row),
         crossed,
+        corners,
     )
 
 
