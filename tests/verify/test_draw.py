@@ -20,6 +20,7 @@ from samebits.core.errors import BadInput
 from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.evaluate import evaluate
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
+from samebits.verify.bounds import Judge
 from samebits.verify.coverage import stated_classes, unreached
 from samebits.verify.draw import (
     DEARER,
@@ -32,7 +33,6 @@ from samebits.verify.draw import (
 )
 from samebits.verify.model import is_drawn
 from samebits.verify.select import drawn_ids, find_case, op_tasks, prefix_of
-from samebits.verify.tolerance import usual_sizes
 
 OP_NAMES = [op.name for op in OPS]
 SEEDS = st.integers(0, 2**32)
@@ -101,9 +101,9 @@ NARROW = [op.name for op in OPS if op.space is not None and any(f.name == "K" an
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_products_without_columns_have_a_tolerance(name: str) -> None:
-    inputs = make_inputs(OPS[name], find_case(OPS[name], "K=0"))
-    assert all(np.isfinite(size).all() for size in usual_sizes(bind(OPS[name], **inputs)))
+def test_products_without_columns_have_bounds(name: str) -> None:
+    bound = bind(OPS[name], **make_inputs(OPS[name], find_case(OPS[name], "K=0")))
+    assert all(np.isfinite(expected.error).all() for expected in Judge(bound, evaluate(bound)).expected)
 
 
 @pytest.mark.parametrize("name", NARROW)

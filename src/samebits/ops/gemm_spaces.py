@@ -107,7 +107,7 @@ GEMM_Q8_SPACE = Space(
     _product_cost("T", "N", "K"),
     block_multiple,
     (("weight", "weights"),),
-    (f"{MORE_THAN_A_GRID},weight=q8_0",),
+    (f"{MORE_THAN_A_GRID},weight=q8_0", "T=3,N=40,K=96,weight=q4_0,weights=normal,bias=f32,values=beyond"),
 )
 
 

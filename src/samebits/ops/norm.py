@@ -72,7 +72,12 @@ def normalized(
     freedom="order of sums in float32",
     cases=lambda: NORM_CASES,
     invariant_axes=("...",),
-    space=lambda: row_space(optional=ALL, attrs=EPS_VALUES, padded=512),
+    space=lambda: row_space(
+        optional=ALL,
+        attrs=EPS_VALUES,
+        corners=("rows=3,axes=1,K=64,x=f32,weight=none,bias=bf16,values=tiny,eps=1e-05",),
+        padded=512,
+    ),
     smallest=-114,
 )
 def rms_norm(

@@ -51,6 +51,10 @@ def _cost(row: Row) -> int:
     return at_least_one(row, "T") * (ROW_OPERATIONS + 2 * MAKING * number(row, "groups") * number(row, "size"))
 
 
+FAINT_BIAS = (
+    "T=3,groups=1,size=8,kept=all,group_best=1,top_k=2,scores=softmax,normalize=no,eps=0.0,scale=1.0,bias=f32,"
+    "values=wide"
+)
 ROUTE_SPACE = Space(
     (
         size("T", MOST_ROWS, least=0, usual=3),
@@ -70,4 +74,5 @@ ROUTE_SPACE = Space(
     _cost,
     _fits,
     (("normalize", "eps"), ("scores", "values"), ("bias", "values")),
+    (FAINT_BIAS,),
 )

@@ -104,4 +104,8 @@ SAMPLE_SPACE = Space(
     ),
     _case,
     lambda row: at_least_one(row, "B") * (ROW_OPERATIONS + 10 * number(row, "V")),
+    corners=(
+        "B=3,V=55,logits=bf16,rows=first-greedy,shaping=bias,values=tiny",  # a bias that float16 rounds to zero
+        "B=64,V=100,logits=f16,rows=mixed,shaping=penalties,values=up-to-2^80",  # temperatures beyond float16
+    ),
 )

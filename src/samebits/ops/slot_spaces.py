@@ -17,7 +17,12 @@ def _tokens(row: Row) -> int:
 
 
 def _space(
-    factors: tuple[Any, ...], names: tuple[str, ...], cost: Any, case: Any, fits: Any = lambda row: True
+    factors: tuple[Any, ...],
+    names: tuple[str, ...],
+    cost: Any,
+    case: Any,
+    fits: Any = lambda row: True,
+    corners: tuple[str, ...] = (),
 ) -> Space:
     batch = choice("batch", *BATCHES, least="first")
     values = choice("values", *VALUES)
@@ -27,7 +32,7 @@ def _space(
         extra = {"batch": row["batch"], "values": row["values"], "decay": 20.0 if row.get("decay") == "fast" else 1.0}
         return {"dims": dims, "attrs": {}, "formats": {}, "given": (), "extra": extra} | case(row, dims)
 
-    return Space((batch, *factors, values), whole, cost, fits)
+    return Space((batch, *factors, values), whole, cost, fits, corners=corners)
 
 
 def _head_cost(row: Row, k: str, v: str, keys: str) -> int:
@@ -81,6 +86,7 @@ SSM_SPACE = _space(
         "attrs": {name: float(row[name]) for name in LIMITS},
         "given": ("D",) if row["D"] == "given" else (),
     },
+    corners=("batch=idle,G=5,share=1,S=2,P=17,D=given,dt_min=0.2,dt_max=0.9,decay=slow,values=beyond",),
 )
 CONV_SPACE = _space(
     (

@@ -45,7 +45,7 @@ def quantize_q8(x: np.ndarray) -> tuple[Expected, Expected]:
 
 def add_rms_norm_q8(x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, eps: float) -> tuple[Any, ...]:
     y, total = fused_add_rms_norm(x, residual, weight, eps=eps)
-    return *in_blocks(y), total
+    return *in_blocks(y.settled()), total
 
 
 def gemm_silu_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> tuple[Expected, Expected]:
