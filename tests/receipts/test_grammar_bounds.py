@@ -171,10 +171,77 @@ def test_multiples_that_are_joined_count_together() -> None:
     assert work_of({"allOf": few}) == alone + work_of({"multipleOf": 20})
     check_schema({"anyOf": many})
     referred = {"$ref": "#/$defs/a", "multipleOf": 7, "$defs": {"a": {"multipleOf": 30_011}}}
-    check_schema({"allOf": [{"multipleOf": 1e-300}, {"multipleOf": 3}, {"multipleOf": 0}]})
-    for schema in ({"allOf": many}, {"items": [{"allOf": [{"anyOf": many}, {}]}]}, referred):
+    check_schema({"items": [{"allOf": [{"anyOf": many}, {}]}], "allOf": [{"multipleOf": 3}, {"multipleOf": 0}]})
+    for schema in ({"allOf": many}, {"items": [{"allOf": [{"anyOf": many}, {"multipleOf": 3}]}]}, referred):
         with pytest.raises(ValueError, match="multipleOf"):
             check_schema(schema)
+
+
+A, B = {"type": "integer", "multipleOf": 2001}, {"type": "integer", "multipleOf": 1999}
+ENDLESS = {
+    "anyOf beside a multiple": {**A, "anyOf": [B]},
+    "oneOf beside a multiple": {**A, "oneOf": [{}, B]},
+    "alternatives of alternatives": {"anyOf": [{"anyOf": [A, {"type": "null"}], "oneOf": [B]}]},
+    "properties of two schemas": {"properties": {"p": A}, "required": ["p"], "anyOf": [{"properties": {"p": B}}]},
+    "properties of a reference": {
+        "$ref": "#/$defs/a~1b%20c",
+        "properties": {"p": A},
+        "$defs": {"a/b c": {"properties": {"p": {"$ref": "#/$defs/d/0"}}}, "d": [B]},
+    },
+    "a reference by name": {"$ref": "#b", **A, "$defs": {"b": {"$anchor": "b", **B}}},
+    "a pattern of names": {"properties": {"p": A}, "required": ["p"], "patternProperties": {"^p": B}},
+    "additional names": {"properties": {"p": A}, "required": ["p"], "anyOf": [{"additionalProperties": B}]},
+    "items": {"type": "array", "minItems": 1, "prefixItems": [A], "anyOf": [{"items": B}]},
+    "a reference to itself": {
+        "$ref": "#/$defs/a",
+        "properties": {"n": {"properties": {"p": A}}},
+        "$defs": {"a": {"properties": {"p": B, "n": {"$ref": "#/$defs/a"}}}},
+    },
+    "a product beyond 32 bits": {"allOf": [{"type": "integer", "multipleOf": 9}, {"multipleOf": 1e-9}]},
+    "digits beyond 32 bits": {"allOf": [{"type": "integer", "multipleOf": 99.9}, {"multipleOf": 5e-07}]},
+}
+
+
+@pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
+def test_every_way_to_join_multiples_counts(schema: Any) -> None:
+    with pytest.raises(ValueError, match="multipleOf"):
+        check_schema(schema)
+
+
+def test_multiples_of_different_numbers_are_not_joined(masking: Masking) -> None:
+    """A form as pydantic writes it, whose fields have little to do with each other."""
+    steps = {"memory": 4096, "timeout_ms": 1000, "seconds": 60, "dozens": 12, "weekly": 7, "price": 0.01}
+    fields = {name: {"type": "number", "multipleOf": step} for name, step in steps.items()}
+    part = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    optional = {"anyOf": [{"$ref": "#/$defs/Part"}, {"type": "null"}], "default": None}
+    whole = {
+        "$defs": {"Part": part},
+        "type": "object",
+        "properties": {
+            "first": {"$ref": "#/$defs/Part", "description": "the first"},
+            "second": {"allOf": [{"$ref": "#/$defs/Part"}], "title": "Second"},
+            "third": optional,
+            "rest": {"type": "array", "items": {"$ref": "#/$defs/Part"}},
+            "divisor": {"type": "integer", "multipleOf": 11},
+        },
+        "required": ["first", "second", "third", "rest", "divisor"],
+    }
+    check_schema(whole)
+    assert masking.maker(Grammar("json_schema", json.dumps(whole)))
+
+
+def nested_joins(num_levels: int) -> Any:
+    """Return a schema that joins two parts at each level."""
+    found: Any = {"multipleOf": 2001}
+    for i in range(num_levels):
+        found = {"properties": {f"p{i}": found}, "allOf": [{}, {"required": []}]}
+    return {"anyOf": [found, {"multipleOf": 1999}]}
+
+
+def test_a_schema_too_large_to_follow_joins_all_its_multiples() -> None:
+    check_schema(nested_joins(100))
+    with pytest.raises(ValueError, match="multipleOf"):
+        check_schema(nested_joins(1000))
 
 
 def refusal_of(masking: Masking, grammar: Grammar) -> str:

@@ -15,9 +15,10 @@ from samebits.core.json_scan import PART_BYTES, Scan, scan_part
 from samebits.server.http import json_input
 from samebits.server.http.errors import ApiError
 from samebits.server.http.json_input import CONTAINER_VALUES, ValueBudget, parse_arguments, parse_object
-from samebits.server.http.json_output import json_text, spaced_json_text
+from samebits.server.http.json_output import BATCH, JsonText, json_text, spaced_json_text
 from samebits.server.limits import MAX_DEPTH, MAX_VALUES
 from samebits.server.tools.offer import NOTHING
+from samebits.server.tools.reading import parse_json
 
 REFUSALS = [
     (b'{"prompt": NaN}', "got NaN; needs a number that JSON has"),
@@ -140,6 +141,30 @@ def test_brackets_and_commas_in_texts_are_no_values() -> None:
 def test_long_answers_are_the_json_of_the_library(value: Any) -> None:
     assert json_text(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     assert spaced_json_text(value) == json.dumps(value, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("opening", ['{"a":', "[", '[1,{"":'])
+def test_what_a_model_nested_is_written_as_deep_as_it_was_read(opening: str) -> None:
+    closing = "".join({"{": "}", "[": "]"}.get(c, "") for c in reversed(opening))
+    text = opening * 400 + "1" + closing * 400
+    assert json_text(parse_json(text)) == text
+
+
+def test_no_large_part_is_written_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call holds the interpreter, and every client waits."""
+    text, longest = JsonText(",", ":"), 0
+    encode = text._encode
+
+    def noted(value: Any) -> str:
+        nonlocal longest
+        longest = max(longest, len(found := encode(value)))
+        return found
+
+    monkeypatch.setattr(text, "_encode", noted)
+    large = [0.5] * 10_000
+    for value in (large, [0, large], {"a": [None, {"b": large}]}, [[], "", large], [1] * 300 + [{"a": large}]):
+        assert json.loads(text(value)) == value
+    assert longest <= BATCH * len("0.5,") + 1
 
 
 def test_arguments_of_all_calls_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from decimal import Decimal
-from fractions import Fraction
-from math import gcd, lcm
+from itertools import accumulate
+from math import inf, lcm
 from typing import Any
+
+from samebits.grammar.multiples import joined_multiples, multiples_of, objects_in
 
 MAX_WORK = 400_000
 PROPERTY_PAIR_WORK = 0.1  # each property's name is excluded from the others' and from additional names
 PATTERN_PAIR_WORK = 40  # each pattern of names is intersected with the others and with the properties' names
-MULTIPLE_WORK = 10  # for each remainder of a `multipleOf`, and of the least common multiple of those that may be joined
-JOINING = ("allOf", "$ref")  # names by which one number gets several multiples
+MULTIPLE_WORK = 10  # for each remainder of a `multipleOf`, and of the least common multiple of those that are joined
+MAX_PRODUCT = (1 << 32) - 1  # of two multiples, without their points: the compiler multiplies them in 32 bits
 SCHEMA_IN_LARK = re.compile(r"%json\s*(?=[{\[])")
 TOO_LARGE = "a schema with too many properties in an object, patterns of their names, or too large a multipleOf"
 
@@ -32,48 +34,37 @@ def check_schema(schema: Any) -> None:
 
 def work_of(schema: Any) -> float:
     """Return the units of work for a schema and everything in it, whether it is referred to or not."""
-    work, left = 0.0, [schema]
-    multiples: set[Decimal] = set()
-    is_joining = False
-    while left:
-        value = left.pop()
-        if isinstance(value, dict):
-            work += _object_work(value)
-            multiples |= _multiple(value)
-            is_joining = is_joining or any(name in value for name in JOINING)
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
-    return work + (_multiple_work(_common_multiple(multiples)) if is_joining and len(multiples) > 1 else 0)
+    work = sum(map(_object_work, objects_in(schema)), 0.0)
+    return work + sum(map(_joined_work, joined_multiples(schema)))
 
 
 def _object_work(schema: dict[str, Any]) -> float:
     properties, patterns = (_size(schema.get(name)) for name in ("properties", "patternProperties"))
     pairs = properties**2 * PROPERTY_PAIR_WORK + patterns * (patterns + properties) * PATTERN_PAIR_WORK
-    return pairs + sum(map(_multiple_work, _multiple(schema)))
+    return pairs + sum(map(_multiple_work, multiples_of(schema)))
 
 
 def _size(value: Any) -> int:
     return len(value) if isinstance(value, dict) else 0
 
 
-def _multiple(schema: dict[str, Any]) -> set[Decimal]:
-    """Return the object's `multipleOf`, or nothing if it has none that is a positive number."""
-    value = schema.get("multipleOf")
-    if type(value) not in (int, float):
-        return set()
-    exact = Decimal(repr(value))
-    return {exact} if exact.is_finite() and exact > 0 else set()
+def _joined_work(multiples: Collection[Decimal]) -> float:
+    """Return the work for the least common multiple, which is infinite if computing it may exceed MAX_PRODUCT."""
+    places = max(0, *(-int(multiple.normalize().as_tuple().exponent) for multiple in multiples))
+    if max(multiple.adjusted() for multiple in multiples) + places >= len(str(MAX_PRODUCT)):
+        return inf
+    numbers = [int(multiple.scaleb(places)) for multiple in multiples]
+    *before, common = accumulate(numbers, _bounded_lcm, initial=1)
+    *after, _ = accumulate(reversed(numbers), _bounded_lcm, initial=1)
+    for number, *others in zip(numbers, before, reversed(after), strict=True):
+        if _bounded_lcm(*others) * number > MAX_PRODUCT:
+            return inf  # if this number is the last to be joined
+    return _multiple_work(Decimal(common).scaleb(-places))
 
 
-def _common_multiple(multiples: set[Decimal]) -> Decimal:
-    """Return the least common multiple, or some multiple of a few that is more than MAX_WORK already."""
-    top, bottom = 1, 0
-    for fraction in map(Fraction, multiples):
-        top, bottom = lcm(top, fraction.numerator), gcd(bottom, fraction.denominator)
-        if top > MAX_WORK:
-            break
-    return Decimal(top) / bottom
+def _bounded_lcm(a: int, b: int) -> int:
+    """Return the least common multiple of two numbers, or a number above MAX_PRODUCT if it is above that."""
+    return min(lcm(a, b), MAX_PRODUCT + 1)
 
 
 def _multiple_work(multiple: Decimal) -> int:

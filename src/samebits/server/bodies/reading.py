@@ -23,7 +23,7 @@ SEED_BITS = (1 << 64) - 1
 
 
 async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> AnyBody:
-    """Return the checked body.
+    """Return the checked body, and note its size in `request.state.body_bytes`.
 
     Raise ApiError if the body is too long, not JSON, wrong, or has fields that are not honoured, and if the bodies of
     all connections are too long together.
@@ -35,6 +35,7 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
                 raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
             budget.add(body, chunk)
         budget.complete(body)
+        request.state.body_bytes = len(body.data)
         return await off_loop(checked_body, len(body.data), body.data, kind)
 
 

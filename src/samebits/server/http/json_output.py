@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 from samebits.server.http.threads import off_loop
 
 PART_BYTES = 1 << 18
-BATCH = 256  # items that are encoded in one call
+BATCH = 256  # numbers and texts that are encoded in one call
+CONTAINERS = {dict, list, tuple}  # each item of these is encoded by itself
 
 
 class JsonText:
@@ -25,15 +26,27 @@ class JsonText:
 
     def __call__(self, value: Any) -> str:
         """Return `value` as JSON. Raise ValueError for NaN and infinities."""
+        return self._text(value)
+
+    def _text(self, value: Any) -> str:
+        """Return `value` as JSON. A level of nesting takes one frame, so what `json.loads` has read can be written."""
+        parts = []
         if isinstance(value, dict):
-            pairs = (f"{self._encode(name)}{self._colon}{self(item)}" for name, item in value.items())
-            return "{" + self._comma.join(pairs) + "}"
-        if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
-            return "[" + self._comma.join(map(self, value)) + "]"
-        if isinstance(value, list):
-            parts = (self._encode(value[i : i + BATCH])[1:-1] for i in range(0, len(value), BATCH))
-            return "[" + self._comma.join(parts) + "]"
-        return self._encode(value)
+            for name, item in value.items():
+                text = self._text(item)
+                parts.append(f"{self._encode(name)}{self._colon}{text}")
+            return "{" + self._comma.join(parts) + "}"
+        if not isinstance(value, (list, tuple)):
+            return self._encode(value)
+        for start in range(0, len(value), BATCH):
+            batch = value[start : start + BATCH]
+            if CONTAINERS.isdisjoint(map(type, batch)):
+                parts.append(self._encode(batch)[1:-1])
+                continue
+            for item in batch:
+                text = self._text(item)
+                parts.append(text)
+        return "[" + self._comma.join(parts) + "]"
 
 
 json_text = JsonText(",", ":")  # what goes over HTTP

@@ -15,7 +15,7 @@ from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import MESSAGES, Chunk, event_stream
-from samebits.server.http.threads import on_worker
+from samebits.server.http.threads import off_loop
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Grown, Opened, blocks_of
 from samebits.server.protocols.messages_body import MessagesBody
@@ -35,7 +35,8 @@ async def messages(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, MessagesBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    stream = await start_turn(request, served, await on_worker(turn_of, served, body))
+    turn = await off_loop(turn_of, request.state.body_bytes, served, body)
+    stream = await start_turn(request, served, turn)
     head = {
         "id": MESSAGE + request.state.request_id,
         "type": "message",

@@ -16,7 +16,7 @@ from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import OLLAMA, Chunk, event_stream
-from samebits.server.http.threads import on_worker
+from samebits.server.http.threads import off_loop
 from samebits.server.model import READY, ServedModel
 from samebits.server.protocols.ollama_body import GenerationBody, OllamaChatBody, OllamaGenerateBody, ShowBody
 from samebits.server.protocols.turn_body import repeatable, thinking_variables
@@ -43,7 +43,8 @@ async def chat(request: Request) -> Response:
     check_model(served, body.model)
     if not body.messages:
         return JSONResponse(_head(served) | _message("", "", []) | {"done": True, "done_reason": "load"})
-    return await _answered(request, served, body, await on_worker(body.conversation), body.offer, _message)
+    told = await off_loop(body.conversation, request.state.body_bytes)
+    return await _answered(request, served, body, told, body.offer, _message)
 
 
 async def generate(request: Request) -> Response:

@@ -17,7 +17,7 @@ from samebits.server.answers.common import answer_size
 from samebits.server.bodies.reading import read_body
 from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import RESPONSES, Chunk, event_stream
-from samebits.server.http.threads import off_loop, on_worker
+from samebits.server.http.threads import off_loop
 from samebits.server.model import ServedModel
 from samebits.server.protocols.blocks import Block, BlockEvent, BlockWriter, Closed, Grown, Opened, blocks_of
 from samebits.server.protocols.responses_body import LOGPROBS, ResponsesBody
@@ -35,7 +35,7 @@ async def responses(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, ResponsesBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    stream = await start_turn(request, served, await on_worker(turn_of, body))
+    stream = await start_turn(request, served, await off_loop(turn_of, request.state.body_bytes, body))
     shape = ResponseShape(served, body, request.state.request_id)
     if body.stream:
         return event_stream(shape.events(stream), request.state.request_id, RESPONSES)

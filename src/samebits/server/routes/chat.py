@@ -18,7 +18,7 @@ from samebits.server.bodies.reading import read_body
 from samebits.server.http.errors import bad_request
 from samebits.server.http.json_output import json_response
 from samebits.server.http.server_events import Chunk, event_stream
-from samebits.server.http.threads import on_worker
+from samebits.server.http.threads import off_loop, on_worker
 from samebits.server.limits import MAX_NAME_CHARS
 from samebits.server.model import ServedModel
 from samebits.server.turns.turn import Turn, TurnStream, start_turn
@@ -29,7 +29,7 @@ async def chat_completions(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     body = await read_body(request, ChatBody, served.limits.max_body_bytes)
     served.check_name(body.model)
-    stream = await start_turn(request, served, await on_worker(turn_of, body))
+    stream = await start_turn(request, served, await off_loop(turn_of, request.state.body_bytes, body))
     desk = served.desk if body.receipt else None
     shape = ChatShape(served.llm.tokenizer, bool(body.logprobs), bool(body.return_token_ids), desk)
     request_id = request.state.request_id

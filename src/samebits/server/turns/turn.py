@@ -29,7 +29,7 @@ from samebits.server.bodies.prompts import last_tokens, short_enough
 from samebits.server.bodies.reading import sampling_params
 from samebits.server.engines import Answering
 from samebits.server.http.errors import of_field
-from samebits.server.http.threads import on_worker
+from samebits.server.http.threads import off_loop
 from samebits.server.model import ServedModel
 from samebits.server.tools.grammar import answer_format
 from samebits.server.tools.offer import NOTHING, Offer
@@ -125,7 +125,7 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
     is_open = forms.marks is not None and opens_reasoning(prompt, tokenizer, forms.marks)
     asked = turn.sampling.output_format
     told = (offer, forms.call_form, asked, forms.marks, is_open, tokenizer.control_id)
-    wanted = await on_worker(answer_format, *told)  # schemas of many tools take their time
+    wanted = await off_loop(answer_format, request.state.body_bytes, *told)  # schemas of many tools take their time
     started = await start_streams(request, served, [prompt], params, turn.param, turn.sampling, wanted)
     begins_open = is_open and (wanted is None or wanted is not asked)  # a format that leaves no room for reasoning
     job = started.streams[0].job
