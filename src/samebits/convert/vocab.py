@@ -19,6 +19,7 @@ from samebits.loaders.byte_level import byte_token_value
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
 from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.ids_beyond import without_ids_beyond
 from samebits.loaders.source import read_json
 from samebits.loaders.texts import texts_of
 from samebits.loaders.tokenizer import Tokenizer
@@ -46,9 +47,10 @@ def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
     """
     if not has_tokenizer(folder):
         return {f"{PREFIX}model": string("no_vocab")}
-    tokenizer = tokenizer_from_folder(folder)
+    tokenizer = tokenizer_from_folder(folder, num_ids)
     tokenizer.fit_model(num_ids)
-    source = read_json(folder / "tokenizer.json", MAX_TOKENIZER_BYTES)
+    path = folder / "tokenizer.json"
+    source, _ = without_ids_beyond(read_json(path, MAX_TOKENIZER_BYTES), num_ids, str(path))
     values = _values(source, tokenizer, num_ids, str(folder))
     _check(values, tokenizer, str(folder))
     template = read_hf_template(folder)
@@ -62,12 +64,10 @@ def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where
     texts = [f"[PAD{i}]" for i in range(num_ids)]
     types = np.full(num_ids, UNUSED)
     for text, i in model["vocab"].items():
-        if i < num_ids:
-            texts[i], types[i] = text, NORMAL
+        texts[i], types[i] = text, NORMAL
     for token in added:
-        if token["id"] < num_ids:
-            texts[token["id"]] = token["content"]
-            types[token["id"]] = CONTROL if token.get("special") else USER_DEFINED
+        texts[token["id"]] = token["content"]
+        types[token["id"]] = CONTROL if token.get("special") else USER_DEFINED
     merges = [" ".join(merge) if isinstance(merge, list) else merge for merge in model["merges"]]
     is_scored = bool(model.get("byte_fallback"))
     values: dict[str, Any] = {"model": "llama" if is_scored else "gpt2"}

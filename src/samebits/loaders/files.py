@@ -77,12 +77,12 @@ def with_quantized(file: ModelFile, config: Fields) -> ModelFile:
 
 def read_tokenizer(file: ModelFile, num_ids: int) -> Tokenizer:
     """The tokenizer that comes with the weights of a model of so many ids, or what stands for one where none does."""
-    tokenizer = _tokenizer(file)
+    tokenizer = _tokenizer(file, num_ids)
     tokenizer.fit_model(num_ids)
     return tokenizer
 
 
-def _tokenizer(file: ModelFile) -> Tokenizer:
+def _tokenizer(file: ModelFile, num_ids: int) -> Tokenizer:
     if isinstance(file, GgufFile):
         if any(key.startswith("tokenizer.ggml.") for key in file.metadata):
             return tokenizer_from_gguf(file.metadata, str(file.path))
@@ -91,7 +91,7 @@ def _tokenizer(file: ModelFile) -> Tokenizer:
 
     folder = folder_of(file.path)
     return (
-        tokenizer_from_folder(folder)
+        tokenizer_from_folder(folder, num_ids)
         if has_tokenizer(folder)
         else NoTokenizer(str(folder), end_ids(configuration(file)))
     )
