@@ -53,9 +53,10 @@ def byte_level(pre: Any, ignore_merges: bool = False) -> tokenizers.Tokenizer:
     return library
 
 
-def split(pattern: str) -> Any:
+def split(*patterns: str) -> Any:
     bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), bytes_only])
+    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    return pre_tokenizers.Sequence([*steps, bytes_only])
 
 
 GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -67,11 +68,19 @@ WAYS = {
     "qwen2": byte_level(split(QWEN2)),
     "qwen35": byte_level(split(split_patterns.QWEN35)),
     "gpt-4o": byte_level(split(split_patterns.GPT4O)),
+    "tekken": byte_level(split(split_patterns.TEKKEN), ignore_merges=True),
+    "deepseek-v3": byte_level(split(*split_patterns.DEEPSEEK_V3)),
 }
 
 
 def test_every_way_that_we_read_can_be_written() -> None:
     assert set(WAYS) == set(PATTERNS)
+
+
+def test_line_ends_in_a_pattern_may_stand_as_themselves(tmp_path: Path) -> None:
+    library = byte_level(split(*(pattern.replace(r"\r\n", "\r\n") for pattern in split_patterns.DEEPSEEK_V3)))
+    metadata = vocab_metadata(write_folder(tmp_path / "m", library), 300)
+    assert metadata["tokenizer.ggml.pre"][12:].decode() == "deepseek-v3"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -138,9 +147,10 @@ def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Pat
 
 
 def test_ways_without_a_name_are_refused(tmp_path: Path) -> None:
-    odd = byte_level(split(r"\s+"))
-    with pytest.raises(BadInput, match=r"pre_tokenizer: got .*; needs one that GGUF files have a name for"):
-        vocab_metadata(write_folder(tmp_path / "m", odd), 300)
+    several = (split(*split_patterns.DEEPSEEK_V3[:2]), split(LLAMA3, QWEN2))
+    for odd in (split(r"\s+"), split(split_patterns.TEKKEN), *several):
+        with pytest.raises(BadInput, match=r"pre_tokenizer: got .*; needs one that GGUF files have a name for"):
+            vocab_metadata(write_folder(tmp_path / "m", byte_level(odd)), 300)
     with pytest.raises(BadInput):
         pre_tokenizer({"model": {}, "pre_tokenizer": None}, "x")
 

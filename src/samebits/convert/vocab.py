@@ -117,14 +117,17 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
     if not patterns and uses_gpt2:
         return "smollm" if has_digits else "gpt-2"
     known = {
-        split_patterns.words(r"\p{N}{1,3}"): "llama-bpe" if takes_whole else "glm4",
-        split_patterns.words(r"\p{N}"): "qwen2",
-        split_patterns.QWEN35: "qwen35",
-        split_patterns.GPT4O: "gpt-4o",
+        (split_patterns.words(r"\p{N}{1,3}"),): "llama-bpe" if takes_whole else "glm4",
+        (split_patterns.words(r"\p{N}"),): "qwen2",
+        (split_patterns.QWEN35,): "qwen35",
+        (split_patterns.GPT4O,): "gpt-4o",
+        (split_patterns.TEKKEN,): "tekken" if takes_whole else None,
+        split_patterns.DEEPSEEK_V3: "deepseek-v3",
     }
-    if len(patterns) != 1 or patterns[0] not in known or uses_gpt2 or has_digits:
+    name = known.get(tuple(pattern.replace("\r\n", r"\r\n") for pattern in patterns))
+    if name is None or uses_gpt2 or has_digits:
         raise BadInput(where, "pre_tokenizer", patterns[:2] or part.get("type"), "one that GGUF files have a name for")
-    return known[patterns[0]]
+    return name
 
 
 def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
