@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors
 
 from samebits.convert.gguf_bytes import header
@@ -144,6 +147,38 @@ def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Pat
     metadata = vocab_metadata(folder, len(texts))
     for key in ("model", "pre", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"):
         assert metadata[f"tokenizer.ggml.{key}"] == raw[f"tokenizer.ggml.{key}"], key
+
+
+SPECIAL = ("<s>", "</s>", "<|endoftext|>", "<|user|>", "<|observation|>", "<|end|>", "<|x|>", "<|y|>")
+UNUSUAL = {"<s>", "<|user|>", "<|observation|>", "<|x|>", "<|y|>"}  # ends that are known by no text
+
+
+@given(st.sets(st.sampled_from(SPECIAL)), st.sampled_from([None, *SPECIAL[1:3]]))
+def test_no_end_of_an_answer_is_lost(ends: set[str], eos: str | None) -> None:
+    """A file ends answers wherever its folder does, or it is not written: GGUF has keys for three ends, of which this
+    vocabulary takes eot for its "<|end|>"."""
+    library = byte_level(split(LLAMA3))
+    library.add_special_tokens(list(SPECIAL))
+    stated = {"eos_token_id": [library.token_to_id(text) for text in sorted(ends)]}
+    with TemporaryDirectory() as path:
+        folder = write_folder(Path(path), library, **({} if eos is None else {"eos_token": eos}))
+        (folder / "generation_config.json").write_text(json.dumps(stated))
+        needed = tokenizer_from_folder(folder).special.end_ids
+        if len(ends & UNUSUAL) > (2 if eos is None else 1):
+            with pytest.raises(BadInput, match="ids without a usual text; needs at most"):
+                vocab_metadata(folder, 300)
+        else:
+            assert read_back(vocab_metadata(folder, 300)).special.end_ids == needed
+
+
+def test_the_ends_of_glm_are_named_as_in_llama_cpps_files(tmp_path: Path) -> None:
+    library = byte_level(split(LLAMA3))
+    library.add_special_tokens(list(SPECIAL[2:5]))
+    ids = [library.token_to_id(text) for text in SPECIAL[2:5]]
+    folder = write_folder(tmp_path / "m", library, eos_token="<|endoftext|>")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
+    file = parse_gguf(header(vocab_metadata(folder, 300), []), Path("x.gguf"))
+    assert [file.metadata[f"tokenizer.ggml.{key}_token_id"] for key in ("eos", "eot", "eom")] == ids
 
 
 def test_ways_without_a_name_are_refused(tmp_path: Path) -> None:

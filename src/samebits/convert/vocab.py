@@ -22,7 +22,7 @@ from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, re
 from samebits.loaders.ids_beyond import without_ids_beyond
 from samebits.loaders.source import read_json
 from samebits.loaders.texts import texts_of
-from samebits.loaders.tokenizer import Tokenizer
+from samebits.loaders.tokenizer import Tokenizer, find_special
 
 PROBES = (
     "Hello, world! It's a test; don't you think they'LL agree? I'd SAY so.",
@@ -80,7 +80,7 @@ def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where
         values |= {"scores": _scores(texts, merges), "add_space_prefix": _adds_space(tokenizer)}
     else:
         values |= {"pre": pre_tokenizer(source, where), "merges": merges}
-    return {**values, "tokens": texts, "token_type": types, **_special(tokenizer)}
+    return {**values, "tokens": texts, "token_type": types, **_special(tokenizer, where)}
 
 
 def _adds_space(tokenizer: Tokenizer) -> bool:
@@ -96,14 +96,32 @@ def _scores(texts: list[str], merges: list[str]) -> np.ndarray:
     return np.array([-float(ranks[text] + 1) if text in ranks else -1e6 for text in texts], np.float32)
 
 
-def _special(tokenizer: Tokenizer) -> dict[str, Any]:
+def _special(tokenizer: Tokenizer, where: str) -> dict[str, Any]:
     special = tokenizer.special
-    ids = {"bos": special.bos, "eos": special.eos, "eot": special.eot, "padding": special.pad, "unknown": special.unk}
+    ids = {"bos": special.bos, "padding": special.pad, "unknown": special.unk, **_ends(tokenizer, where)}
     found: dict[str, Any] = {f"{name}_token_id": i for name, i in ids.items() if i is not None}
     fenced = tokenizer.encode("a")
     found["add_bos_token"] = special.bos is not None and fenced[:1] == [special.bos]
     found["add_eos_token"] = special.eos is not None and fenced[-1:] == [special.eos]
     return found
+
+
+def _ends(tokenizer: Tokenizer, where: str) -> dict[str, int | None]:
+    """Return the ids of GGUF's three keys for ends: eos, eot and eom. Readers know further ends by their texts alone.
+
+    An eot that only repeats the eos gives way to another end, as in llama.cpp's files of GLM. Raise BadInput for more
+    ends than the keys hold.
+    """
+    special = tokenizer.special
+    by_text = {tokenizer.token_text(i): i for i in tokenizer.control_ids}
+    named = {"eos": special.eos, "eot": special.eot}
+    known = find_special(by_text, tokenizer.control_ids, named).end_ids
+    missing, found = sorted(special.end_ids - known), {**named, "eom": None}
+    free = [name for name, i in found.items() if i is None or (name == "eot" and i == special.eos)]
+    if len(missing) > len(free):
+        needed = f"at most {len(free)}: a GGUF file has keys for eos, eot and eom"
+        raise BadInput(where, "eos_token_id", f"{len(missing)} ids without a usual text", needed)
+    return {**found, **dict(zip(free, missing, strict=False))}
 
 
 def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
@@ -138,6 +156,8 @@ def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
     for text in PROBES:
         if ours.encode(text) != tokenizer.encode(text):
             raise BadInput(where, "tokenizer", f"other tokens for {text[:40]!r}", "one that a GGUF file can hold")
+    if lost := sorted(tokenizer.special.end_ids - ours.special.end_ids):
+        raise BadInput(where, "eos_token_id", f"{lost[:8]}, no ends there", "ends that a GGUF file can hold")
 
 
 def _as_bytes(value: Any) -> bytes:

@@ -14,6 +14,7 @@ import tokenizers
 
 from samebits.core.errors import BadInput
 from samebits.loaders.byte_level import byte_level_piece, sentence_piece
+from samebits.loaders.end_ids import stated_end_ids
 from samebits.loaders.fields import Fields
 from samebits.loaders.ids_beyond import check_ids_kept, without_ids_beyond
 from samebits.loaders.limits import MAX_VOCAB
@@ -58,7 +59,8 @@ class JsonTokenizer(Tokenizer):
         added = self._library.get_added_tokens_decoder()
         controls = frozenset(i for i, token in added.items() if token.special)
         longest = max(map(len, pieces))
-        super().__init__(where, pieces, controls, names.find(vocab, controls, size, where, beyond), longest)
+        num_ends = size if num_ids == MAX_VOCAB else max(size, num_ids)  # the model may have rows beyond the tokens
+        super().__init__(where, pieces, controls, names.find(vocab, controls, num_ends, where, beyond), longest)
 
     @cached_property
     def _literal(self) -> tokenizers.Tokenizer:
@@ -73,30 +75,26 @@ class JsonTokenizer(Tokenizer):
 
 
 class SpecialNames:
-    """Which tokens begin, end and pad a text, from tokenizer_config.json and generation_config.json."""
+    """Which tokens begin, end and pad a text, from tokenizer_config.json and what states the end ids."""
 
     def __init__(self, folder: Path) -> None:
         self.config = _optional_json(folder / "tokenizer_config.json")
-        self.generation = _optional_json(folder / "generation_config.json")
         self.folder = folder
 
     def find(
         self, vocab: dict[str, int], controls: frozenset[int], size: int, where: str, beyond: Mapping[str, int]
     ) -> SpecialTokens:
-        """Return the special tokens among `vocab`. Those named from `beyond`, which the model lacks, are left out."""
+        """Return the special tokens among `vocab`. Those named from `beyond`, which the model lacks, are left out.
+
+        `size`: what end ids must be below.
+        """
         named: dict[str, int | None] = {}
         for name in ("bos", "eos", "pad", "unk"):
             text = self._text(f"{name}_token")
             if text is not None and text not in vocab and text not in beyond:
                 raise BadInput(where, f"{name}_token", repr(text[:80]), "a token of the vocabulary")
             named[name] = vocab.get(text) if text is not None else None
-        ends, lacking = self.generation.get("eos_token_id"), frozenset(beyond.values())
-        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-        ends = [end for end in ends if type(end) is not int or end not in lacking]
-        for end in ends:
-            if not isinstance(end, int) or isinstance(end, bool) or not 0 <= end < size:
-                where = str(self.folder / "generation_config.json")
-                raise BadInput(where, "eos_token_id", repr(end)[:80], f"ids from 0 to {size - 1}")
+        ends = stated_end_ids(self.folder, size, frozenset(beyond.values()))
         return find_special(vocab, controls, named, ends)
 
     def _text(self, key: str) -> str | None:
