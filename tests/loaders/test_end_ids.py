@@ -17,6 +17,7 @@ from samebits.loaders.end_ids import stated_end_ids
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_tokenizer import tokenizer_from_folder
+from samebits.loaders.tokenizer import END_TEXTS
 
 GLM = ["<eos>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
 
@@ -46,6 +47,29 @@ def test_every_key_of_an_end_is_read(key: str) -> None:
     tokenizer, ids = gguf_with(["<|stop|>", "<|other|>"], **{key: "<|stop|>"})
     assert ids["<|stop|>"] in tokenizer.special.end_ids
     assert ids["<|other|>"] not in tokenizer.special.end_ids
+
+
+USER_DEFINED, CONTROL = 4, 3
+KNOWN = byte_level_vocab()["tokenizer.ggml.tokens"][1]
+
+
+@pytest.mark.parametrize("text", [text for text in END_TEXTS if text not in KNOWN])
+@pytest.mark.parametrize("kind", [USER_DEFINED, CONTROL])
+def test_a_tag_of_html_ends_no_answer_where_it_is_no_control_token(text: str, kind: int) -> None:
+    """llama.cpp takes texts such as <|im_end|> for control tokens whatever their type; Gemma's </s> is a tag of HTML,
+    which its files mark as user-defined, and its transformers folder ends at <eos> and <end_of_turn> alone."""
+    tokenizer, ids = gguf_with(["<s>", text, "<|stop|>"], kind, eos="<|stop|>")
+    assert (ids[text] in tokenizer.special.end_ids) is (text != "</s>" or kind == CONTROL)
+    if text == "</s>" and kind == USER_DEFINED:
+        written = tokenizer.encode("<s>hi</s> <s>x</s>")
+        assert tokenizer.special.end_ids.isdisjoint(written)
+        assert tokenizer.decode(written, skip_special=True) == "<s>hi</s> <s>x</s>"
+
+
+def test_a_tag_that_the_file_names_as_an_end_is_one() -> None:
+    for key in ("eos", "eot", "eom"):
+        tokenizer, ids = gguf_with(["<s>", "</s>"], USER_DEFINED, **{key: "</s>"})
+        assert ids["</s>"] in tokenizer.special.end_ids
 
 
 def folder_with(path: Path, **configs: dict[str, Any] | None) -> Path:
