@@ -130,6 +130,66 @@ def test_sentence_piece_tokenizers(tmp_path: Path) -> None:
         assert ours.encode(text) == theirs.encode(text)
 
 
+def gemma_shaped(added: list[str], is_normalized: bool = False) -> tokenizers.Tokenizer:
+    """SentencePiece without a space in front, whose runs of spaces and of line ends are added tokens, not special."""
+    pairs = [("\n", "\n"), ("▁", "▁"), ("▁▁", "▁"), ("▁▁", "▁▁"), ("▁", "a"), ("l", "l"), ("▁a", "ll")]
+    letters = dict.fromkeys(["▁", "\n", *"ehlloab,.!123<>/s"])
+    texts = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{b:02X}>" for b in range(256)), *letters]
+    texts = [*texts, *(a + b for a, b in pairs)]
+    texts += [text for text in added if text not in texts]
+    ids = {text: i for i, text in enumerate(texts)}
+    library = tokenizers.Tokenizer(models.BPE(ids, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    library.normalizer = tokenizers.normalizers.Replace(" ", "▁")
+    library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    library.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    library.add_special_tokens(["<pad>", "<eos>", "<bos>", "<unk>"])
+    library.add_tokens([tokenizers.AddedToken(text, normalized=is_normalized) for text in added])
+    library.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 2)])
+    return library
+
+
+@pytest.mark.parametrize("added", [["▁▁"], ["▁▁", "▁▁▁", "\n\n"], ["▁▁▁▁", "<s>", "</s>", "▁tag▁"]])
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_added_tokens_are_decoded_as_others_are(added: list[str], is_normalized: bool, tmp_path: Path) -> None:
+    """Gemma has its runs of spaces as added tokens: they are spaces again in an answer, in folders and in files."""
+    library = gemma_shaped(added, is_normalized)
+    names = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    folder = write_folder(tmp_path / "m", library, **names)
+    theirs, ours = tokenizer_from_folder(folder), read_back(vocab_metadata(folder, library.get_vocab_size()))
+    for text in added:
+        token = library.token_to_id(text)
+        needed = library.decode([token])
+        assert "▁" not in needed
+        for tokenizer in (theirs, ours):
+            assert tokenizer.decode([token]) == tokenizer.stream().push(token) == needed
+            assert tokenizer.decode([token], skip_special=True) == needed
+    for text in ("a  all   a    l\n\n\na", "</s> <s>", "  a"):
+        for tokenizer in (theirs, ours):
+            assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
+        assert ours.encode(text) == theirs.encode(text) == library.encode(text).ids
+    assert theirs.encode("▁▁▁▁" * 20, add_special=False, max_tokens=80)
+
+
+@given(st.lists(st.sampled_from(["▁▁", "▁", "a", "é", "<tag>", "\n", "▁x▁"]), min_size=1, max_size=3))
+def test_any_added_token_is_what_the_library_decodes(parts: list[str]) -> None:
+    text = "".join(parts)
+    library = gemma_shaped([text])
+    with TemporaryDirectory() as path:
+        tokenizer = tokenizer_from_folder(write_folder(Path(path), library))
+    token = library.token_to_id(text)
+    assert tokenizer.decode([token]) == library.decode([token])
+
+
+def test_special_tokens_keep_the_texts_that_templates_name(tmp_path: Path) -> None:
+    library = gemma_shaped([])
+    library.add_special_tokens(["<turn▁of>"])
+    folder = write_folder(tmp_path / "m", library, bos_token="<bos>", eos_token="<turn▁of>")
+    for tokenizer in (tokenizer_from_folder(folder), read_back(vocab_metadata(folder, library.get_vocab_size()))):
+        text = tokenizer.token_text(tokenizer.special.eos)
+        assert text == "<turn▁of>"
+        assert tokenizer.encode(text, add_special=False) == [tokenizer.special.eos]
+
+
 def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Path) -> None:
     try:
         path = resolve(DEFAULT_MODEL)

@@ -6,7 +6,7 @@ GGUF cannot hold is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, strings, u32
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
-from samebits.loaders.byte_level import byte_token_value
+from samebits.loaders.byte_level import SPACE_MARK, byte_token_value
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
 from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
@@ -72,6 +72,7 @@ def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where
     is_scored = bool(model.get("byte_fallback"))
     values: dict[str, Any] = {"model": "llama" if is_scored else "gpt2"}
     if is_scored:
+        _mark_spaces(added, merges, texts, types)
         for i, text in enumerate(texts):
             if types[i] == NORMAL and byte_token_value(text) is not None:
                 types[i] = BYTE
@@ -81,6 +82,23 @@ def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where
     else:
         values |= {"pre": pre_tokenizer(source, where), "merges": merges}
     return {**values, "tokens": texts, "token_type": types, **_special(tokenizer, where)}
+
+
+def _mark_spaces(added: Sequence[Mapping[str, Any]], merges: list[str], texts: list[str], types: np.ndarray) -> None:
+    """Change texts and types of added tokens such as Gemma's "▁▁" so that they are read as the spaces they stand for.
+
+    Readers show a user-defined token as it stands, and a normal one with spaces. A token that merges give for spaces is
+    a normal one, unless the folder finds it before merges; any other is written with spaces, as in llama.cpp.
+    """
+    joins = {merge.replace(" ", "") for merge in merges}
+    for token in added:
+        i, text = token["id"], token["content"]
+        if types[i] != USER_DEFINED or SPACE_MARK not in text:
+            continue
+        if text in joins and not token.get("normalized"):
+            types[i] = NORMAL
+        else:
+            texts[i] = text.replace(SPACE_MARK, " ")
 
 
 def _adds_space(tokenizer: Tokenizer) -> bool:

@@ -58,7 +58,7 @@ class JsonTokenizer(Tokenizer):
         self.adds_space_prefix = bool(kinds & TAKES_SPACE_OFF)
         added = self._library.get_added_tokens_decoder()
         controls = frozenset(i for i, token in added.items() if token.special)
-        longest = max(map(len, pieces))
+        longest = max(map(len, [*pieces, *(token.content.encode("utf-8") for token in added.values())]))
         num_ends = size if num_ids == MAX_VOCAB else max(size, num_ids)  # the model may have rows beyond the tokens
         super().__init__(where, pieces, controls, names.find(vocab, controls, num_ends, where, beyond), longest)
 
@@ -159,11 +159,17 @@ def _check_fence(library: tokenizers.Tokenizer, num_ids: int, where: str) -> Non
 def _pieces(
     library: tokenizers.Tokenizer, vocab: dict[str, int], size: int, of_text: Callable[[str], bytes]
 ) -> list[bytes]:
+    """Return the bytes of every id. Special tokens keep their own texts, by which templates name them.
+
+    The library decodes other added tokens as it does those of the vocabulary. Where that is ByteLevel, which would take
+    characters such as "é" for single bytes, they keep their texts too, as in llama.cpp.
+    """
     pieces = [b""] * size
     for text, i in vocab.items():
         pieces[i] = of_text(text)
     for i, token in library.get_added_tokens_decoder().items():
-        pieces[i] = token.content.encode("utf-8")
+        keeps_text = token.special or of_text is byte_level_piece
+        pieces[i] = token.content.encode("utf-8") if keeps_text else of_text(token.content)
     return pieces
 
 
