@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors
 
@@ -170,6 +170,7 @@ def test_added_tokens_are_decoded_as_others_are(added: list[str], is_normalized:
     assert theirs.encode("▁▁▁▁" * 20, add_special=False, max_tokens=80)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(["▁▁", "▁", "a", "é", "<tag>", "\n", "▁x▁"]), min_size=1, max_size=3))
 def test_any_added_token_is_what_the_library_decodes(parts: list[str]) -> None:
     text = "".join(parts)
@@ -213,6 +214,7 @@ SPECIAL = ("<s>", "</s>", "<|endoftext|>", "<|user|>", "<|observation|>", "<|end
 UNUSUAL = {"<s>", "<|user|>", "<|observation|>", "<|x|>", "<|y|>"}  # ends that are known by no text
 
 
+@settings(max_examples=40)
 @given(st.sets(st.sampled_from(SPECIAL)), st.sampled_from([None, *SPECIAL[1:3]]))
 def test_no_end_of_an_answer_is_lost(ends: set[str], eos: str | None) -> None:
     """A file ends answers wherever its folder does, or it is not written: GGUF has keys for three ends, of which this
