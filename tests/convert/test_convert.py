@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from checkpoint_runs import expected, make_runner, run_prompt
 from convert_samples import FACTS, FOLDERS, MODELS, convert_sample, prepared
 
 from samebits.cli.main import main
+from samebits.convert.from_folder import agree_in_float32
 from samebits.convert.metadata import CONVERTED
 from samebits.convert.quantize import converted
+from samebits.convert.writing import write
 from samebits.core.errors import BadInput
 from samebits.models import ARCHITECTURES
 from samebits.models.checkpoint import open_checkpoint
@@ -88,6 +92,64 @@ def test_what_no_gguf_file_can_say_is_refused(name: str, changes: dict[str, Any]
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
     with pytest.raises(BadInput, match=refused):
         converted(folder)
+
+
+GRANITE = {  # the numbers of published Granite models
+    "residual_multiplier": 0.22,
+    "embedding_multiplier": 12.1,
+    "attention_multiplier": 0.0078125,
+    "logits_scaling": 6.3,
+    "rms_norm_eps": 1e-05,
+}
+OF_YARN = {"rope_scaling": None, "rope_parameters": {**YARN, "rope_theta": 500.1, "attention_factor": 1.1386294}}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("granitemoe", GRANITE),
+        ("granitehybrid", GRANITE),
+        ("granitehybrid_moe", GRANITE),
+        ("glm4moe", {"routed_scaling_factor": 1.8, "rms_norm_eps": 1.3e-5}),
+        ("gemma2", {"attn_logit_softcapping": 50.1, "final_logit_softcapping": 30.1, "rms_norm_eps": 1.3e-6}),
+        ("yarn", OF_YARN),
+    ],
+)
+def test_numbers_that_float32_rounds_are_converted(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """A GGUF file stores float32. llama.cpp's converter rounds such numbers too, and refuses none."""
+    folder = prepared(name, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    write(converted(folder), tmp_path / "x.gguf", lambda *_: None)
+    before, after = open_checkpoint(folder).config, open_checkpoint(tmp_path / "x.gguf").config
+    for field in ("factors", "rms_eps", "logit_scale", "embed_scale", "attn_soft_cap", "final_soft_cap"):
+        assert agree_in_float32(getattr(before, field), getattr(after, field))
+    if before.mixture and after.mixture:
+        assert before.mixture.scale == pytest.approx(after.mixture.scale, rel=1e-6)
+
+
+FLOATS = (0.22, 1e-5, 1.8, 0.1, 3.0, 1e30)
+
+
+@pytest.mark.parametrize("x", FLOATS)
+def test_floats_are_the_same_wherever_they_stand_if_float32_is(x: float) -> None:
+    """Every kind of value that a configuration holds, with a float that is rounded and with one that is another."""
+    near, far = float(np.float32(x)), x * 1.001
+    mixture = open_checkpoint(MODELS / "glm4moe").config.mixture
+    assert mixture is not None
+    kinds: list[Callable[[float], Any]] = [
+        lambda v: v,
+        lambda v: {"residual": v, "n": 3},
+        lambda v: (1, (v, None)),
+        lambda v: replace(mixture, scale=v),
+        lambda v: {"a": (replace(mixture, alpha=v),)},
+    ]
+    for kind in kinds:
+        assert agree_in_float32(kind(x), kind(near))
+        assert not agree_in_float32(kind(x), kind(far))
+    assert not agree_in_float32({"a": x}, {"b": x})
+    assert not agree_in_float32((x,), (x, x))
+    assert not agree_in_float32(x, None)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

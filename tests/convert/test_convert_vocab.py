@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors
 
 from samebits.convert.gguf_bytes import header
@@ -53,9 +56,10 @@ def byte_level(pre: Any, ignore_merges: bool = False) -> tokenizers.Tokenizer:
     return library
 
 
-def split(pattern: str) -> Any:
+def split(*patterns: str) -> Any:
     bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), bytes_only])
+    steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    return pre_tokenizers.Sequence([*steps, bytes_only])
 
 
 GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -67,11 +71,19 @@ WAYS = {
     "qwen2": byte_level(split(QWEN2)),
     "qwen35": byte_level(split(split_patterns.QWEN35)),
     "gpt-4o": byte_level(split(split_patterns.GPT4O)),
+    "tekken": byte_level(split(split_patterns.TEKKEN), ignore_merges=True),
+    "deepseek-v3": byte_level(split(*split_patterns.DEEPSEEK_V3)),
 }
 
 
 def test_every_way_that_we_read_can_be_written() -> None:
     assert set(WAYS) == set(PATTERNS)
+
+
+def test_line_ends_in_a_pattern_may_stand_as_themselves(tmp_path: Path) -> None:
+    library = byte_level(split(*(pattern.replace(r"\r\n", "\r\n") for pattern in split_patterns.DEEPSEEK_V3)))
+    metadata = vocab_metadata(write_folder(tmp_path / "m", library), 300)
+    assert metadata["tokenizer.ggml.pre"][12:].decode() == "deepseek-v3"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -118,6 +130,67 @@ def test_sentence_piece_tokenizers(tmp_path: Path) -> None:
         assert ours.encode(text) == theirs.encode(text)
 
 
+def gemma_shaped(added: list[str], is_normalized: bool = False) -> tokenizers.Tokenizer:
+    """SentencePiece without a space in front, whose runs of spaces and of line ends are added tokens, not special."""
+    pairs = [("\n", "\n"), ("▁", "▁"), ("▁▁", "▁"), ("▁▁", "▁▁"), ("▁", "a"), ("l", "l"), ("▁a", "ll")]
+    letters = dict.fromkeys(["▁", "\n", *"ehlloab,.!123<>/s"])
+    texts = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{b:02X}>" for b in range(256)), *letters]
+    texts = [*texts, *(a + b for a, b in pairs)]
+    texts += [text for text in added if text not in texts]
+    ids = {text: i for i, text in enumerate(texts)}
+    library = tokenizers.Tokenizer(models.BPE(ids, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    library.normalizer = tokenizers.normalizers.Replace(" ", "▁")
+    library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    library.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    library.add_special_tokens(["<pad>", "<eos>", "<bos>", "<unk>"])
+    library.add_tokens([tokenizers.AddedToken(text, normalized=is_normalized) for text in added])
+    library.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 2)])
+    return library
+
+
+@pytest.mark.parametrize("added", [["▁▁"], ["▁▁", "▁▁▁", "\n\n"], ["▁▁▁▁", "<s>", "</s>", "▁tag▁"]])
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_added_tokens_are_decoded_as_others_are(added: list[str], is_normalized: bool, tmp_path: Path) -> None:
+    """Gemma has its runs of spaces as added tokens: they are spaces again in an answer, in folders and in files."""
+    library = gemma_shaped(added, is_normalized)
+    names = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    folder = write_folder(tmp_path / "m", library, **names)
+    theirs, ours = tokenizer_from_folder(folder), read_back(vocab_metadata(folder, library.get_vocab_size()))
+    for text in added:
+        token = library.token_to_id(text)
+        needed = library.decode([token])
+        assert "▁" not in needed
+        for tokenizer in (theirs, ours):
+            assert tokenizer.decode([token]) == tokenizer.stream().push(token) == needed
+            assert tokenizer.decode([token], skip_special=True) == needed
+    for text in ("a  all   a    l\n\n\na", "</s> <s>", "  a"):
+        for tokenizer in (theirs, ours):
+            assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
+        assert ours.encode(text) == theirs.encode(text) == library.encode(text).ids
+    assert theirs.encode("▁▁▁▁" * 20, add_special=False, max_tokens=80)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(["▁▁", "▁", "a", "é", "<tag>", "\n", "▁x▁"]), min_size=1, max_size=3))
+def test_any_added_token_is_what_the_library_decodes(parts: list[str]) -> None:
+    text = "".join(parts)
+    library = gemma_shaped([text])
+    with TemporaryDirectory() as path:
+        tokenizer = tokenizer_from_folder(write_folder(Path(path), library))
+    token = library.token_to_id(text)
+    assert tokenizer.decode([token]) == library.decode([token])
+
+
+def test_special_tokens_keep_the_texts_that_templates_name(tmp_path: Path) -> None:
+    library = gemma_shaped([])
+    library.add_special_tokens(["<turn▁of>"])
+    folder = write_folder(tmp_path / "m", library, bos_token="<bos>", eos_token="<turn▁of>")
+    for tokenizer in (tokenizer_from_folder(folder), read_back(vocab_metadata(folder, library.get_vocab_size()))):
+        text = tokenizer.token_text(tokenizer.special.eos)
+        assert text == "<turn▁of>"
+        assert tokenizer.encode(text, add_special=False) == [tokenizer.special.eos]
+
+
 def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Path) -> None:
     try:
         path = resolve(DEFAULT_MODEL)
@@ -137,10 +210,44 @@ def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Pat
         assert metadata[f"tokenizer.ggml.{key}"] == raw[f"tokenizer.ggml.{key}"], key
 
 
+SPECIAL = ("<s>", "</s>", "<|endoftext|>", "<|user|>", "<|observation|>", "<|end|>", "<|x|>", "<|y|>")
+UNUSUAL = {"<s>", "<|user|>", "<|observation|>", "<|x|>", "<|y|>"}  # ends that are known by no text
+
+
+@settings(max_examples=40)
+@given(st.sets(st.sampled_from(SPECIAL)), st.sampled_from([None, *SPECIAL[1:3]]))
+def test_no_end_of_an_answer_is_lost(ends: set[str], eos: str | None) -> None:
+    """A file ends answers wherever its folder does, or it is not written: GGUF has keys for three ends, of which this
+    vocabulary takes eot for its "<|end|>"."""
+    library = byte_level(split(LLAMA3))
+    library.add_special_tokens(list(SPECIAL))
+    stated = {"eos_token_id": [library.token_to_id(text) for text in sorted(ends)]}
+    with TemporaryDirectory() as path:
+        folder = write_folder(Path(path), library, **({} if eos is None else {"eos_token": eos}))
+        (folder / "generation_config.json").write_text(json.dumps(stated))
+        needed = tokenizer_from_folder(folder).special.end_ids
+        if len(ends & UNUSUAL) > (2 if eos is None else 1):
+            with pytest.raises(BadInput, match="ids without a usual text; needs at most"):
+                vocab_metadata(folder, 300)
+        else:
+            assert read_back(vocab_metadata(folder, 300)).special.end_ids == needed
+
+
+def test_the_ends_of_glm_are_named_as_in_llama_cpps_files(tmp_path: Path) -> None:
+    library = byte_level(split(LLAMA3))
+    library.add_special_tokens(list(SPECIAL[2:5]))
+    ids = [library.token_to_id(text) for text in SPECIAL[2:5]]
+    folder = write_folder(tmp_path / "m", library, eos_token="<|endoftext|>")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
+    file = parse_gguf(header(vocab_metadata(folder, 300), []), Path("x.gguf"))
+    assert [file.metadata[f"tokenizer.ggml.{key}_token_id"] for key in ("eos", "eot", "eom")] == ids
+
+
 def test_ways_without_a_name_are_refused(tmp_path: Path) -> None:
-    odd = byte_level(split(r"\s+"))
-    with pytest.raises(BadInput, match=r"pre_tokenizer: got .*; needs one that GGUF files have a name for"):
-        vocab_metadata(write_folder(tmp_path / "m", odd), 300)
+    several = (split(*split_patterns.DEEPSEEK_V3[:2]), split(LLAMA3, QWEN2))
+    for odd in (split(r"\s+"), split(split_patterns.TEKKEN), *several):
+        with pytest.raises(BadInput, match=r"pre_tokenizer: got .*; needs one that GGUF files have a name for"):
+            vocab_metadata(write_folder(tmp_path / "m", byte_level(odd)), 300)
     with pytest.raises(BadInput):
         pre_tokenizer({"model": {}, "pre_tokenizer": None}, "x")
 

@@ -163,6 +163,7 @@ def test_a_name_that_nobody_has(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_does_not_match_the_weights(tmp_path: Path) -> None:
+    """llama.cpp refuses such a GGUF file too: its embedding must have a row for every token."""
     file = tiny_model()
     file.tensors[0] = tensor("token_embd.weight", (100, 64))
     with pytest.raises(BadInput, match="tokenizer: got 265 tokens; needs at most the 100 rows"):

@@ -150,6 +150,16 @@ def test_shards_are_those_of_the_index(hub: Hub) -> None:
         pull("hf:a/shards@refs/pr/1", quiet)
 
 
+def test_of_one_file_and_shards_the_one_file_is_fetched(hub: Hub) -> None:
+    """As transformers does it, which is not run here: it reads the index only where there is no model.safetensors."""
+    index = {"weight_map": {"lm_head.weight": "s1.safetensors"}}
+    more = {"model.safetensors.index.json": json.dumps(index).encode(), "s1.safetensors": bytes(5000)}
+    hub.files["a/both"] = {**hub.files["a/folder"], **more}
+    path = pull("hf:a/both", quiet)
+    assert open_checkpoint(path).architecture.name == "llama"
+    assert {p.name for p in path.iterdir()}.isdisjoint(more)
+
+
 def test_revisions(hub: Hub) -> None:
     assert pull("hf:one/model-GGUF@v1", quiet) != pull("hf:one/model-GGUF", quiet)
     assert pull("one/model-GGUF:Q4_0@refs/pr/1", quiet).read_bytes() == GGUF

@@ -121,6 +121,27 @@ def test_shards(tmp_path: Path) -> None:
             open_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize("index", ["whole", "of a missing shard", "no JSON"])
+def test_a_folder_with_one_file_and_an_index_is_the_one_file(tmp_path: Path, index: str) -> None:
+    """transformers looks for model.safetensors first, and reads no index then. It is not run here."""
+    single, other = weights(), {name: array + 1 for name, array in weights().items()}
+    save_file(single, tmp_path / "model.safetensors")
+    save_file(other, tmp_path / "shard.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    shard = "shard.safetensors" if index == "whole" else "gone.safetensors"
+    text = "{" if index == "no JSON" else json.dumps({"weight_map": dict.fromkeys(other, shard)})
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    checkpoint = open_checkpoint(tmp_path)
+    for ours, stored in checkpoint.tensors.items():
+        assert np.array_equal(checkpoint.tensor(ours), single[stored.name])
+    (tmp_path / "model.safetensors").unlink()
+    if index == "whole":
+        assert np.array_equal(open_checkpoint(tmp_path).tensor("norm"), other["model.norm.weight"])
+    else:
+        with pytest.raises(BadInput):
+            open_checkpoint(tmp_path)
+
+
 def test_gemma2(tmp_path: Path) -> None:
     config = CONFIG | {"model_type": "gemma2", "query_pre_attn_scalar": 224, "sliding_window": 32, "head_dim": 16}
     config |= {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "tie_word_embeddings": True}

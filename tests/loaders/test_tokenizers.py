@@ -71,6 +71,7 @@ def test_every_pre_tokenizer_cuts_as_stated() -> None:
     words["qwen35"] = words["qwen2"]
     words["glm4"] = words["llama-bpe"]
     words["gpt-4o"] = ["I'm", *words["llama-bpe"][2:]]
+    words["tekken"], words["deepseek-v3"] = words["qwen2"], words["llama-bpe"]
     words["gpt-2"][2:4] = ["\u01201234"]
     assert words.keys() == pre_tokenizers.PATTERNS.keys()
     for name, expected in words.items():
@@ -92,6 +93,53 @@ def test_gpt_4o_cuts_before_capitals() -> None:
         *("Hello", "World'S", "\u0120HTTPServer", "\u0120a", "/b", "//\u010a", "123", "45"),
         "\u0120e\u00cc\u0123",
     ]
+
+
+def test_tekken_cuts_before_capitals_and_between_digits() -> None:
+    """The regex of Mistral Nemo's tokenizer.json, which llama.cpp's `tekken` stands for."""
+    cut = pre_tokenizers.build("tekken").pre_tokenize_str("HelloWorld'S HTTPServer a/b//\n123 e\u0301")
+    assert [word for word, _ in cut] == [
+        *("Hello", "World", "'S", "\u0120HTTPServer", "\u0120a", "/b", "//\u010a", "1", "2", "3"),
+        "\u0120e\u00cc\u0123",
+    ]
+
+
+def test_deepseek_v3_cuts_digits_then_han_and_kana_then_words() -> None:
+    """The three regexes of DeepSeek-V3's tokenizer.json, which llama.cpp's `deepseek-v3` stands for."""
+    text = "ab12345c \u4e2d\u6587\u3042x_id (a) $x!!\r\n  e\u0301\n y"
+    cut = pre_tokenizers.build("deepseek-v3").pre_tokenize_str(text)
+    assert [pre_tokenizer_text(word) for word, _ in cut] == [
+        *("ab", "123", "45", "c", " ", "\u4e2d\u6587\u3042", "x", "_id", " (", "a", ")", " $", "x"),
+        *("!!\r\n", " ", " e\u0301", "\n", " y"),
+    ]
+
+
+def pre_tokenizer_text(word: str) -> str:
+    return bytes(BYTE_OF_CHAR[char] for char in word).decode()
+
+
+ALIKE = {  # names of GGUF files that mean the same, and what they say of whole words and of the first token
+    "dbrx": ("glm4", False, False),  # Granite 4
+    "glm4": ("glm4", False, False),
+    "falcon3": ("llama-bpe", True, True),
+    "llama-bpe": ("llama-bpe", True, True),
+    "llama4": ("gpt-4o", False, False),
+    "tekken": ("tekken", True, True),
+    "deepseek-v3": ("deepseek-v3", False, False),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_names_of_ways_to_cut_words(name: str) -> None:
+    """As llama.cpp's llama-vocab.cpp has them: the regexes, `ignore_merges` and `add_bos`."""
+    pattern, takes_whole, adds_bos = ALIKE[name]
+    vocab = byte_level_vocab()
+    texts = [*vocab["tokenizer.ggml.tokens"][1], "whole"]
+    more = {"tokens": ((ARRAY, STRING), texts), "token_type": ((ARRAY, I32), [1] * len(texts)), "pre": (STRING, name)}
+    tokenizer = build(vocab, **more, add_bos_token=None)
+    assert tokenizer.pre_tokenizer == pattern  # type: ignore[attr-defined]
+    assert (tokenizer.encode("whole", add_special=False) == [len(texts) - 1]) is takes_whole
+    assert (tokenizer.encode("")[:1] == [tokenizer.special.bos]) is adds_bos
 
 
 def test_scored() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from checkpoint_runs import DATA
 
+from samebits.core.errors import BadInput
 from samebits.models import ARCHITECTURES
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts.decoder import Layer
@@ -54,3 +55,36 @@ def test_null_switches_a_soft_cap_off(tmp_path: Path, key: str) -> None:
 
 def test_architectures_are_listed_by_their_own_names() -> None:
     assert {name: architecture.name for name, architecture in ARCHITECTURES.items()} == {n: n for n in ARCHITECTURES}
+
+
+YARN_FACTOR = {"rope_type": "yarn", "rope_theta": 500.0, "original_max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("yarn", {}),
+        ("yarn", {"attention_factor": None, "beta_fast": None}),
+        ("yarn", {"mscale": 0.7, "mscale_all_dim": 0.5}),
+        ("gpt_oss", {"truncate": False}),
+    ],
+)
+def test_a_null_factor_of_yarn_is_the_ratio_of_the_contexts(tmp_path: Path, name: str, more: dict[str, Any]) -> None:
+    """transformers takes max_position_embeddings / original_max_position_embeddings where the factor is None. It is
+    not run here: this is what its `_compute_yarn_parameters` does."""
+    context_len = open_checkpoint(DATA / name).config.context_len
+    found = []
+    for folder, factor in (("stated", context_len / 64), ("null", None)):
+        (tmp_path / folder).mkdir()
+        parameters = {"rope_parameters": {**YARN_FACTOR, **more, "factor": factor}}
+        found.append(open_checkpoint(config_with(tmp_path / folder, name, parameters)).config)
+    assert found[0] == found[1]
+    assert found[1].ropes[ROPE_TABLE].scaling.factor == context_len / 64
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("linear", {"factor": None}), ("yarn", {}), ("linear", {})])
+def test_other_factors_must_be_there(tmp_path: Path, kind: str, factor: dict[str, Any]) -> None:
+    """transformers divides by a linear factor as it is, and needs the key of a yarn's."""
+    parameters = {**YARN_FACTOR, "rope_type": kind, **factor}
+    with pytest.raises(BadInput, match="factor: got nothing; needs a number"):
+        open_checkpoint(config_with(tmp_path, "yarn", {"rope_parameters": parameters}))

@@ -26,6 +26,10 @@ from samebits.models.checkpoint import open_checkpoint
 GRANITE_TYPES = {"layer_types": ["mamba", "attention", "mamba"], "position_embedding_type": "nope"}
 SAME: list[tuple[str, dict[str, Any], str]] = [  # what is stated otherwise, and what is left out
     ("granitehybrid", GRANITE_TYPES, "time_step_limit"),
+    ("granitehybrid", {"mamba_d_head": "auto"}, ""),
+    ("granitehybrid", {}, "mamba_d_head"),
+    ("granitehybrid", {"mamba_d_head": "auto"}, "mamba_expand"),
+    ("granitehybrid_moe", {"mamba_d_head": "auto"}, ""),
     ("qwen3next", {"layer_types": None, "full_attention_interval": 2}, "tie_word_embeddings"),
     ("qwen3next", {"num_experts": 8, "mlp_only_layers": [0, 1, 2]}, ""),
     ("qwen3next", {"num_experts": 8, "decoder_sparse_step": 4}, ""),
@@ -91,6 +95,10 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "(layers.0.ffn.router): got nothing",
         "8x32",
     ),
+    ("granitehybrid", {"mamba_d_head": 16}, "mamba_d_head: got 16", "8 or auto: 8 heads have"),
+    ("granitehybrid", {"mamba_d_head": "wide"}, "mamba_d_head: got 'wide'", "an integer from 1"),
+    ("granitehybrid", {"mamba_d_head": "auto", "mamba_n_heads": 7}, "width of a state space: got 64", "the 7 heads"),
+    ("granitehybrid", {"mamba_d_head": "auto", "mamba_expand": 3}, "(layers.0.ssm.in): got shape", "shape 224x32"),
     ("granitehybrid", {"mamba_proj_bias": True}, "mamba_proj_bias: got True", "biases of projections"),
     ("granitehybrid", {"position_embedding_type": "alibi"}, "position_embedding_type: got 'alibi'", "rope, nope"),
     ("falcon_h1", {"ssm_multipliers": [1.0] * 4}, "ssm_multipliers: got a list of 4", "5 numbers from 1e-06 to 1e+06"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_con
 from samebits.models.parts.decoder import Decoder
 
 STATED_ELSEWHERE = ("hf_root", "rope_is_interleaved")  # of names, and of rows that are laid out for it
+FLOAT32_TOLERANCE = 1e-6  # relative, some roundings of float32
 ROTATED = (".attn.q", ".attn.k", ".attn.q_bias", ".attn.k_bias")
 
 
@@ -67,10 +69,24 @@ def _check_config(config: Decoder, metadata: dict[str, bytes], tensors: list[Out
         ours, theirs = getattr(config, field.name), getattr(after, field.name)
         if field.name == "ropes":
             ours, theirs = ([(n, r.dims) for n, r in sorted(ropes.items())] for ropes in (ours, theirs))
-        is_same = math.isclose(ours, theirs, rel_tol=1e-6) if isinstance(ours, float) and theirs else ours == theirs
         is_unused = field.name == "ffn_size" and all(layer.ffn == "experts" for layer in config.layers)
-        if not is_same and not is_unused and field.name not in STATED_ELSEWHERE:
+        if not agree_in_float32(ours, theirs) and not is_unused and field.name not in STATED_ELSEWHERE:
             raise BadInput("convert", field.name, str(ours)[:80], f"{str(theirs)[:80]}, as a GGUF file would be read")
+
+
+def agree_in_float32(ours: Any, theirs: Any) -> bool:
+    """Return whether two values of a configuration are equal, where every float may have been rounded to float32."""
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return math.isclose(ours, theirs, rel_tol=FLOAT32_TOLERANCE)
+    if type(ours) is not type(theirs):
+        return bool(ours == theirs)
+    if is_dataclass(ours):
+        return all(agree_in_float32(getattr(ours, f.name), getattr(theirs, f.name)) for f in fields(ours))
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(agree_in_float32(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, tuple):
+        return len(ours) == len(theirs) and all(map(agree_in_float32, ours, theirs))
+    return bool(ours == theirs)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -176,7 +177,7 @@ def _scaling(rope: Rope) -> dict[str, bytes]:
     if s.kind == "linear":
         return {"rope.scaling.type": string("linear"), "rope.scaling.factor": f32(s.factor)}
     if s.kind == "yarn":
-        if not s.is_truncated or s.magnitude != yarn_magnitude(s.factor):
+        if not s.is_truncated or not math.isclose(s.magnitude, yarn_magnitude(s.factor), rel_tol=1e-6):
             raise BadInput("convert", "rope_scaling", "a yarn of its own", "truncated bounds and the usual magnitude")
         return {
             "rope.scaling.type": string("yarn"),

@@ -6,7 +6,7 @@ GGUF cannot hold is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ import numpy as np
 from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, strings, u32
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
-from samebits.loaders.byte_level import byte_token_value
+from samebits.loaders.byte_level import SPACE_MARK, byte_token_value
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
 from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.ids_beyond import without_ids_beyond
 from samebits.loaders.source import read_json
 from samebits.loaders.texts import texts_of
-from samebits.loaders.tokenizer import Tokenizer
+from samebits.loaders.tokenizer import Tokenizer, find_special
 
 PROBES = (
     "Hello, world! It's a test; don't you think they'LL agree? I'd SAY so.",
@@ -46,9 +47,10 @@ def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
     """
     if not has_tokenizer(folder):
         return {f"{PREFIX}model": string("no_vocab")}
-    tokenizer = tokenizer_from_folder(folder)
+    tokenizer = tokenizer_from_folder(folder, num_ids)
     tokenizer.fit_model(num_ids)
-    source = read_json(folder / "tokenizer.json", MAX_TOKENIZER_BYTES)
+    path = folder / "tokenizer.json"
+    source, _ = without_ids_beyond(read_json(path, MAX_TOKENIZER_BYTES), num_ids, str(path))
     values = _values(source, tokenizer, num_ids, str(folder))
     _check(values, tokenizer, str(folder))
     template = read_hf_template(folder)
@@ -62,16 +64,15 @@ def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where
     texts = [f"[PAD{i}]" for i in range(num_ids)]
     types = np.full(num_ids, UNUSED)
     for text, i in model["vocab"].items():
-        if i < num_ids:
-            texts[i], types[i] = text, NORMAL
+        texts[i], types[i] = text, NORMAL
     for token in added:
-        if token["id"] < num_ids:
-            texts[token["id"]] = token["content"]
-            types[token["id"]] = CONTROL if token.get("special") else USER_DEFINED
+        texts[token["id"]] = token["content"]
+        types[token["id"]] = CONTROL if token.get("special") else USER_DEFINED
     merges = [" ".join(merge) if isinstance(merge, list) else merge for merge in model["merges"]]
     is_scored = bool(model.get("byte_fallback"))
     values: dict[str, Any] = {"model": "llama" if is_scored else "gpt2"}
     if is_scored:
+        _mark_spaces(added, merges, texts, types)
         for i, text in enumerate(texts):
             if types[i] == NORMAL and byte_token_value(text) is not None:
                 types[i] = BYTE
@@ -80,7 +81,24 @@ def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where
         values |= {"scores": _scores(texts, merges), "add_space_prefix": _adds_space(tokenizer)}
     else:
         values |= {"pre": pre_tokenizer(source, where), "merges": merges}
-    return {**values, "tokens": texts, "token_type": types, **_special(tokenizer)}
+    return {**values, "tokens": texts, "token_type": types, **_special(tokenizer, where)}
+
+
+def _mark_spaces(added: Sequence[Mapping[str, Any]], merges: list[str], texts: list[str], types: np.ndarray) -> None:
+    """Change texts and types of added tokens such as Gemma's "▁▁" so that they are read as the spaces they stand for.
+
+    Readers show a user-defined token as it stands, and a normal one with spaces. A token that merges give for spaces is
+    a normal one, unless the folder finds it before merges; any other is written with spaces, as in llama.cpp.
+    """
+    joins = {merge.replace(" ", "") for merge in merges}
+    for token in added:
+        i, text = token["id"], token["content"]
+        if types[i] != USER_DEFINED or SPACE_MARK not in text:
+            continue
+        if text in joins and not token.get("normalized"):
+            types[i] = NORMAL
+        else:
+            texts[i] = text.replace(SPACE_MARK, " ")
 
 
 def _adds_space(tokenizer: Tokenizer) -> bool:
@@ -96,14 +114,32 @@ def _scores(texts: list[str], merges: list[str]) -> np.ndarray:
     return np.array([-float(ranks[text] + 1) if text in ranks else -1e6 for text in texts], np.float32)
 
 
-def _special(tokenizer: Tokenizer) -> dict[str, Any]:
+def _special(tokenizer: Tokenizer, where: str) -> dict[str, Any]:
     special = tokenizer.special
-    ids = {"bos": special.bos, "eos": special.eos, "eot": special.eot, "padding": special.pad, "unknown": special.unk}
+    ids = {"bos": special.bos, "padding": special.pad, "unknown": special.unk, **_ends(tokenizer, where)}
     found: dict[str, Any] = {f"{name}_token_id": i for name, i in ids.items() if i is not None}
     fenced = tokenizer.encode("a")
     found["add_bos_token"] = special.bos is not None and fenced[:1] == [special.bos]
     found["add_eos_token"] = special.eos is not None and fenced[-1:] == [special.eos]
     return found
+
+
+def _ends(tokenizer: Tokenizer, where: str) -> dict[str, int | None]:
+    """Return the ids of GGUF's three keys for ends: eos, eot and eom. Readers know further ends by their texts alone.
+
+    An eot that only repeats the eos gives way to another end, as in llama.cpp's files of GLM. Raise BadInput for more
+    ends than the keys hold.
+    """
+    special = tokenizer.special
+    by_text = {tokenizer.token_text(i): i for i in tokenizer.control_ids}
+    named = {"eos": special.eos, "eot": special.eot}
+    known = find_special(by_text, tokenizer.control_ids, named).end_ids
+    missing, found = sorted(special.end_ids - known), {**named, "eom": None}
+    free = [name for name, i in found.items() if i is None or (name == "eot" and i == special.eos)]
+    if len(missing) > len(free):
+        needed = f"at most {len(free)}: a GGUF file has keys for eos, eot and eom"
+        raise BadInput(where, "eos_token_id", f"{len(missing)} ids without a usual text", needed)
+    return {**found, **dict(zip(free, missing, strict=False))}
 
 
 def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
@@ -117,14 +153,17 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
     if not patterns and uses_gpt2:
         return "smollm" if has_digits else "gpt-2"
     known = {
-        split_patterns.words(r"\p{N}{1,3}"): "llama-bpe" if takes_whole else "glm4",
-        split_patterns.words(r"\p{N}"): "qwen2",
-        split_patterns.QWEN35: "qwen35",
-        split_patterns.GPT4O: "gpt-4o",
+        (split_patterns.words(r"\p{N}{1,3}"),): "llama-bpe" if takes_whole else "glm4",
+        (split_patterns.words(r"\p{N}"),): "qwen2",
+        (split_patterns.QWEN35,): "qwen35",
+        (split_patterns.GPT4O,): "gpt-4o",
+        (split_patterns.TEKKEN,): "tekken" if takes_whole else None,
+        split_patterns.DEEPSEEK_V3: "deepseek-v3",
     }
-    if len(patterns) != 1 or patterns[0] not in known or uses_gpt2 or has_digits:
+    name = known.get(tuple(pattern.replace("\r\n", r"\r\n") for pattern in patterns))
+    if name is None or uses_gpt2 or has_digits:
         raise BadInput(where, "pre_tokenizer", patterns[:2] or part.get("type"), "one that GGUF files have a name for")
-    return known[patterns[0]]
+    return name
 
 
 def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
@@ -135,6 +174,8 @@ def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
     for text in PROBES:
         if ours.encode(text) != tokenizer.encode(text):
             raise BadInput(where, "tokenizer", f"other tokens for {text[:40]!r}", "one that a GGUF file can hold")
+    if lost := sorted(tokenizer.special.end_ids - ours.special.end_ids):
+        raise BadInput(where, "eos_token_id", f"{lost[:8]}, no ends there", "ends that a GGUF file can hold")
 
 
 def _as_bytes(value: Any) -> bytes:

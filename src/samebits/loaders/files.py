@@ -9,11 +9,12 @@ from typing import Any
 
 from samebits.core.errors import BadInput
 from samebits.loaders.chat import ChatTemplate
+from samebits.loaders.end_ids import stated_end_ids
 from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import GgufFile, is_gguf
 from samebits.loaders.gguf_parts import open_gguf_model, part_names
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
-from samebits.loaders.no_tokenizer import NoTokenizer, end_ids
+from samebits.loaders.no_tokenizer import NoTokenizer, special_of
 from samebits.loaders.quantization import QUANT_FILE, quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import INDEX, SINGLE, SafetensorsDir, open_safetensors
 from samebits.loaders.source import read_json
@@ -77,12 +78,12 @@ def with_quantized(file: ModelFile, config: Fields) -> ModelFile:
 
 def read_tokenizer(file: ModelFile, num_ids: int) -> Tokenizer:
     """The tokenizer that comes with the weights of a model of so many ids, or what stands for one where none does."""
-    tokenizer = _tokenizer(file)
+    tokenizer = _tokenizer(file, num_ids)
     tokenizer.fit_model(num_ids)
     return tokenizer
 
 
-def _tokenizer(file: ModelFile) -> Tokenizer:
+def _tokenizer(file: ModelFile, num_ids: int) -> Tokenizer:
     if isinstance(file, GgufFile):
         if any(key.startswith("tokenizer.ggml.") for key in file.metadata):
             return tokenizer_from_gguf(file.metadata, str(file.path))
@@ -91,9 +92,9 @@ def _tokenizer(file: ModelFile) -> Tokenizer:
 
     folder = folder_of(file.path)
     return (
-        tokenizer_from_folder(folder)
+        tokenizer_from_folder(folder, num_ids)
         if has_tokenizer(folder)
-        else NoTokenizer(str(folder), end_ids(configuration(file)))
+        else NoTokenizer(str(folder), special_of(stated_end_ids(folder)))
     )
 
 

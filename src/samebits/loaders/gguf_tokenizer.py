@@ -20,13 +20,16 @@ from samebits.loaders.special_parts import special_cutter
 from samebits.loaders.token_ids import TokenIds, token_ids
 from samebits.loaders.tokenizer import Tokenizer, find_special
 
+# Gemma's vocabulary has them for HTML, with <eos> for ends: they end answers as control tokens or by their ids alone.
+HTML_TAGS = ("</s>",)
+
 
 class GgufTokenizer(Tokenizer):
     """Special tokens are cut out of the text first; the rest goes to `_encode_text`."""
 
     def __init__(self, vocab: Vocab, of_text: Callable[[str], bytes], adds_bos: bool) -> None:
         controls = vocab.controls
-        candidates = controls | vocab.user_defined
+        candidates = controls | frozenset(i for i in vocab.user_defined if vocab.text(i) not in HTML_TAGS)
         special = find_special({vocab.text(i): i for i in candidates}, candidates, vocab.named)
         super().__init__(vocab.fields.where, Pieces(vocab, of_text), controls, special, vocab.max_token_bytes(of_text))
         parsed = vocab.parsed()

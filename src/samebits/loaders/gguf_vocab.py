@@ -16,7 +16,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 PARSED_TYPES = (UNKNOWN, CONTROL, USER_DEFINED)
 PREFIX = "tokenizer.ggml."
 ID_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "pad": "padding_token_id"}
-ID_KEYS["unk"] = "unknown_token_id"
+ID_KEYS |= {"eom": "eom_token_id", "unk": "unknown_token_id"}
 MAX_PARSED = 1 << 14  # every encode looks for each of them
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ import tokenizers
 
 from samebits.core.errors import BadInput
 from samebits.loaders.byte_level import byte_level_piece, sentence_piece
+from samebits.loaders.end_ids import stated_end_ids
 from samebits.loaders.fields import Fields
+from samebits.loaders.ids_beyond import check_ids_kept, without_ids_beyond
 from samebits.loaders.limits import MAX_VOCAB
 from samebits.loaders.source import parse_json, read_bounded, read_json
 from samebits.loaders.tokenizer import SpecialTokens, Tokenizer, find_special, library_guard, library_ids
 from samebits.loaders.tokenizer_json import check_tokenizer_json
 
+log = logging.getLogger("samebits.loaders")
 MAX_TOKENIZER_BYTES = 64 << 20
 MAX_CONFIG_BYTES = 4 << 20
 MAX_TEXT_BYTES = 1 << 20  # the library takes about a second and 200 MB for it
@@ -33,12 +37,19 @@ class JsonTokenizer(Tokenizer):
 
     kind = "tokenizer.json"
 
-    def __init__(self, data: bytes, where: str, names: SpecialNames) -> None:
-        growth = check_tokenizer_json(parse_json(data, where), where)
+    def __init__(self, data: bytes, where: str, names: SpecialNames, num_ids: int = MAX_VOCAB) -> None:
+        """`num_ids`: rows of the model's embedding. Tokens beyond them are left out; BadInput if texts need one."""
+        content = parse_json(data, where)
+        growth = check_tokenizer_json(content, where)
         self.max_text_bytes = int(MAX_TEXT_BYTES * USUAL_GROWTH / max(USUAL_GROWTH, growth))
-        self._source = source = _decoded(data, where)
+        content, beyond = without_ids_beyond(content, num_ids, where)
+        self._source = source = json.dumps(content) if beyond else _decoded(data, where)
         self._library = _build(source, where)
         vocab = self._library.get_vocab(with_added_tokens=True)
+        if beyond:
+            log.warning("%s: left out %d tokens with ids beyond the model's %d", where, len(beyond), num_ids)
+            check_ids_kept(content, vocab, where)
+            _check_fence(self._library, num_ids, where)
         size = max(vocab.values(), default=-1) + 1
         if not 1 <= size <= MAX_VOCAB:
             raise BadInput(where, "vocabulary", f"ids up to {size - 1}", f"1 to {MAX_VOCAB} tokens")
@@ -47,8 +58,9 @@ class JsonTokenizer(Tokenizer):
         self.adds_space_prefix = bool(kinds & TAKES_SPACE_OFF)
         added = self._library.get_added_tokens_decoder()
         controls = frozenset(i for i, token in added.items() if token.special)
-        longest = max(map(len, pieces))
-        super().__init__(where, pieces, controls, names.find(vocab, controls, size, where), longest)
+        longest = max(map(len, [*pieces, *(token.content.encode("utf-8") for token in added.values())]))
+        num_ends = size if num_ids == MAX_VOCAB else max(size, num_ids)  # the model may have rows beyond the tokens
+        super().__init__(where, pieces, controls, names.find(vocab, controls, num_ends, where, beyond), longest)
 
     @cached_property
     def _literal(self) -> tokenizers.Tokenizer:
@@ -63,26 +75,26 @@ class JsonTokenizer(Tokenizer):
 
 
 class SpecialNames:
-    """Which tokens begin, end and pad a text, from tokenizer_config.json and generation_config.json."""
+    """Which tokens begin, end and pad a text, from tokenizer_config.json and what states the end ids."""
 
     def __init__(self, folder: Path) -> None:
         self.config = _optional_json(folder / "tokenizer_config.json")
-        self.generation = _optional_json(folder / "generation_config.json")
         self.folder = folder
 
-    def find(self, vocab: dict[str, int], controls: frozenset[int], size: int, where: str) -> SpecialTokens:
+    def find(
+        self, vocab: dict[str, int], controls: frozenset[int], size: int, where: str, beyond: Mapping[str, int]
+    ) -> SpecialTokens:
+        """Return the special tokens among `vocab`. Those named from `beyond`, which the model lacks, are left out.
+
+        `size`: what end ids must be below.
+        """
         named: dict[str, int | None] = {}
         for name in ("bos", "eos", "pad", "unk"):
             text = self._text(f"{name}_token")
-            if text is not None and text not in vocab:
+            if text is not None and text not in vocab and text not in beyond:
                 raise BadInput(where, f"{name}_token", repr(text[:80]), "a token of the vocabulary")
-            named[name] = vocab[text] if text is not None else None
-        ends = self.generation.get("eos_token_id")
-        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-        for end in ends:
-            if not isinstance(end, int) or isinstance(end, bool) or not 0 <= end < size:
-                where = str(self.folder / "generation_config.json")
-                raise BadInput(where, "eos_token_id", repr(end)[:80], f"ids from 0 to {size - 1}")
+            named[name] = vocab.get(text) if text is not None else None
+        ends = stated_end_ids(self.folder, size, frozenset(beyond.values()))
         return find_special(vocab, controls, named, ends)
 
     def _text(self, key: str) -> str | None:
@@ -99,10 +111,10 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json"))
 
 
-def tokenizer_from_folder(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder with tokenizer.json."""
+def tokenizer_from_folder(folder: Path, num_ids: int = MAX_VOCAB) -> Tokenizer:
+    """The tokenizer of a folder with tokenizer.json, for a model of so many ids: tokens beyond them are left out."""
     path = folder / "tokenizer.json"
-    return JsonTokenizer(read_bounded(path, MAX_TOKENIZER_BYTES), str(path), SpecialNames(folder))
+    return JsonTokenizer(read_bounded(path, MAX_TOKENIZER_BYTES), str(path), SpecialNames(folder), num_ids)
 
 
 def read_hf_template(folder: Path) -> str | None:
@@ -138,14 +150,26 @@ def _build(source: str, where: str) -> tokenizers.Tokenizer:
     return library
 
 
+def _check_fence(library: tokenizers.Tokenizer, num_ids: int, where: str) -> None:
+    """Raise BadInput if the tokens put around every text include one that the model lacks."""
+    if (last := max(library.encode("a", add_special_tokens=True).ids, default=0)) >= num_ids:
+        raise BadInput(where, "post_processor", f"the token {last}", f"ids from 0 to {num_ids - 1}")
+
+
 def _pieces(
     library: tokenizers.Tokenizer, vocab: dict[str, int], size: int, of_text: Callable[[str], bytes]
 ) -> list[bytes]:
+    """Return the bytes of every id. Special tokens keep their own texts, by which templates name them.
+
+    The library decodes other added tokens as it does those of the vocabulary. Where that is ByteLevel, which would take
+    characters such as "é" for single bytes, they keep their texts too, as in llama.cpp.
+    """
     pieces = [b""] * size
     for text, i in vocab.items():
         pieces[i] = of_text(text)
     for i, token in library.get_added_tokens_decoder().items():
-        pieces[i] = token.content.encode("utf-8")
+        keeps_text = token.special or of_text is byte_level_piece
+        pieces[i] = token.content.encode("utf-8") if keeps_text else of_text(token.content)
     return pieces
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from array import array
 
 from samebits.core.errors import BadInput
-from samebits.loaders.fields import Fields
-from samebits.loaders.limits import MAX_VOCAB
 from samebits.loaders.tokenizer import SpecialTokens, Tokenizer
 
 
@@ -25,10 +23,6 @@ class NoTokenizer(Tokenizer):
         raise BadInput("encode", "text", "a text", f"token ids: {self.where} has no tokenizer")
 
 
-def end_ids(config: Fields) -> SpecialTokens:
-    """The ids at which a config.json ends an answer: eos_token_id, a number or several."""
-    stated = config.get("eos_token_id")
-    ids = stated if isinstance(stated, list) else [] if stated is None else [stated]
-    if len(ids) > 64 or any(type(i) is not int or not 0 <= i < MAX_VOCAB for i in ids):
-        raise config.fail("eos_token_id", stated, "a token id, or at most 64 of them")
-    return SpecialTokens(eos=ids[0] if ids else None, end_ids=frozenset(ids))
+def special_of(end_ids: list[int]) -> SpecialTokens:
+    """Return the special tokens of a model without a tokenizer: `end_ids`, the first of which is its eos."""
+    return SpecialTokens(eos=end_ids[0] if end_ids else None, end_ids=frozenset(end_ids))

@@ -21,6 +21,15 @@ _GPT4O = (  # a word ends where capitals begin again, and keeps its contraction
     rf"{_BEFORE}{_CAPITALS}*{_SMALL}+{_CONTRACTIONS}?|{_BEFORE}{_CAPITALS}+{_SMALL}*{_CONTRACTIONS}?"
     rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*{_SPACES}"
 )
+_TEKKEN = (  # GPT-4o's without contractions, digits one by one
+    rf"{_BEFORE}{_CAPITALS}*{_SMALL}+|{_BEFORE}{_CAPITALS}+{_SMALL}*|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*{_SPACES}"
+)
+_DEEPSEEK_V3 = (  # digits, then stretches of Chinese and Japanese, then words
+    r"\p{N}{1,3}",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*{_SPACES}",
+)
 _DIGITS = r"\p{N}"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -31,11 +40,16 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "qwen35": (_QWEN35,),
     "glm4": (_LLAMA3,),
     "gpt-4o": (_GPT4O,),
+    "tekken": (_TEKKEN,),
+    "deepseek-v3": _DEEPSEEK_V3,
 }
 ALIASES = {
     "chatglm-bpe": "glm4",
+    "dbrx": "glm4",
+    "llama4": "gpt-4o",
     "llama3": "llama-bpe",
     "llama-v3": "llama-bpe",
+    "falcon3": "llama-bpe",
     "falcon-h1": "llama-bpe",
     "lfm2": "llama-bpe",
     "pixtral": "llama-bpe",
@@ -47,8 +61,8 @@ ALIASES = {
     "command-r": "smollm",
     "deepseek-r1-qwen": "qwen2",
 }
-WHOLE_WORDS_FIRST = frozenset(("llama-bpe",))  # a word that is a token is taken whole, without merges
-BEGINS_WITH_BOS = frozenset(("llama-bpe",))  # unless the file says otherwise
+WHOLE_WORDS_FIRST = frozenset(("llama-bpe", "tekken"))  # a word that is a token is taken whole, without merges
+BEGINS_WITH_BOS = frozenset(("llama-bpe", "tekken"))  # unless the file says otherwise
 
 
 def canonical(name: str) -> str | None:

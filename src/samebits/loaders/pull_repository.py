@@ -68,9 +68,10 @@ def _fetch(name: HubName, folder: Path, progress: Progress) -> Manifest:
         wanted = gguf_files(name, files)
         fetcher.fetch([files[path] for path in wanted])
         return Manifest(name.text, commit, wanted[0], tuple(files[path] for path in wanted))
-    small = [files[path] for path in (*beside(files), INDEX) if path in files]
+    is_single = SINGLE in files  # a loader does not read the index then
+    small = [files[path] for path in (*beside(files), *([] if is_single else [INDEX])) if path in files]
     fetcher.fetch(small)
-    shards = shard_names(folder) if INDEX in files else [SINGLE]
+    shards = [SINGLE] if is_single else shard_names(folder)
     if absent := next((shard for shard in shards if shard not in files), None):
         raise BadInput(name.text, INDEX, f"the shard {absent[:80]!r}", "shards that the repository has")
     weights = [files[shard] for shard in shards]

@@ -54,13 +54,16 @@ class SafetensorsDir:
 
 
 def open_safetensors(path: Path) -> SafetensorsDir:
-    """The tensors of a .safetensors file, or of a folder with one or with an index of shards."""
+    """Return the tensors of a .safetensors file, or of a folder with one or with an index of shards.
+
+    In a folder with both the index is not read, as in transformers.
+    """
     if path.is_file():
         return SafetensorsDir(path, _entries(path))
-    if (path / INDEX).is_file():
-        return SafetensorsDir(path, _sharded(path))
     if (path / SINGLE).is_file():
         return SafetensorsDir(path, _entries(path / SINGLE))
+    if (path / INDEX).is_file():
+        return SafetensorsDir(path, _sharded(path))
     raise BadInput(str(path), "weights", "nothing", f"{SINGLE} or {INDEX} in the folder")
 
 

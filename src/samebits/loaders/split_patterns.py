@@ -23,14 +23,17 @@ def words(numbers: str) -> str:
 
 QWEN35 = words(r"\p{N}").replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"\s\p{L}", r"\s\p{L}\p{M}")
 GPT4O = _CASED.replace("{0}", f"{_CONTRACTIONS}?") + rf"|\p{{N}}{{1,3}}|{_MARKS_SLASH}{_SPACES}"
+TEKKEN = _CASED.replace("{0}", "") + rf"|\p{{N}}|{_MARKS_SLASH}{_SPACES}"
+DEEPSEEK_V3 = pre_tokenizers.PATTERNS["deepseek-v3"]
 SPLIT_PATTERNS = frozenset(
     [
         words(r"\p{N}{1,3}"),  # Llama 3, GPT-4
         words(r"\p{N}"),  # Qwen 2 and 3
         QWEN35,
-        _CASED.replace("{0}", "") + rf"|\p{{N}}|{_MARKS_SLASH}{_SPACES}",  # Mistral Nemo
+        TEKKEN,  # Mistral Nemo and Small
         GPT4O,
         *(pattern for patterns in pre_tokenizers.PATTERNS.values() for pattern in patterns),
+        *(pattern.replace(r"\r\n", "\r\n") for pattern in DEEPSEEK_V3),  # line ends may stand there as themselves
         r"\p{N}{1,3}",
         r"\d",
         r"[0-9]",

@@ -83,7 +83,7 @@ def find_special(
         eot = vocab[TURN_ENDS[0]]
     if eot is None:
         eot = next((i for text, i in by_text.items() if text not in NOT_EOT), None)
-    ends = {*by_text.values(), *more_ends, named.get("eos"), eot}
+    ends = {*by_text.values(), *more_ends, named.get("eos"), named.get("eom"), eot}
     return SpecialTokens(
         named.get("bos"),
         named.get("eos"),

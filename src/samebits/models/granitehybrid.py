@@ -25,6 +25,7 @@ from samebits.models.parts.keys import (
     number,
     whole,
 )
+from samebits.models.parts.recurrence import Ssm
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
 
 #                            GGUF                         Hugging Face                bounds          where absent
@@ -42,11 +43,11 @@ GRANITE_KEYS = KEYS | {
 } | MULTIPLIERS  # fmt: skip
 SSM_KEYS = {
     "num_heads":      whole(None,                         "mamba_n_heads",            1, MAX_HEADS, 128),
-    "head_size":      whole(None,                         "mamba_d_head",             1, MAX_HEAD_SIZE),
     "state_size":     whole(None,                         "mamba_d_state",            1, MAX_HEAD_SIZE, 256),
     "num_groups":     whole(None,                         "mamba_n_groups",           1, MAX_HEADS, 1),
     "num_taps":       whole(None,                         "mamba_d_conv",             2, MAX_TAPS, 4),
 }  # fmt: skip
+EXPAND = {"expand": whole(None,                           "mamba_expand",             1, MAX_WIDTH, 2)}  # fmt: skip
 MIXTURE_KEYS = {
     "num_experts":    whole("expert_count",               "num_local_experts",        0, MAX_EXPERTS, 8,
                             gguf_default=0),
@@ -87,7 +88,7 @@ def read(source: Source) -> Decoder:
         source,
         values,
         layers,
-        recurrence=ssm.read_ssm(source, SSM_KEYS, "mamba_conv_bias", **ssm.time_step_limits(source)),
+        recurrence=_ssm(source, values["hidden_size"]),
     )
 
 
@@ -119,6 +120,19 @@ def _kinds(source: Source, values: dict[str, Any]) -> list[str]:
     heads = by_layer(source, "attention.head_count_kv", values["num_layers"], MAX_HEADS)
     values["num_kv_heads"] = max(*heads, 1)
     return ["attention" if n else "recurrence" for n in heads]
+
+
+def _ssm(source: Source, hidden_size: int) -> Ssm:
+    """The state space. A config.json states the width of all heads, and that of one as a number, as "auto" or not."""
+    width = 0 if source.is_gguf else source.values(EXPAND)["expand"] * hidden_size
+    keys = SSM_KEYS | {"inner_size": whole(None, None, 1, MAX_WIDTH, width)}
+    found = ssm.read_ssm(source, keys, "mamba_conv_bias", **ssm.time_step_limits(source))
+    if not source.is_gguf and source.fields.get("mamba_d_head") != "auto":
+        stated = source.fields.integer("mamba_d_head", 1, MAX_HEAD_SIZE, found.head_size)
+        if stated != found.head_size:
+            needed = f"{found.head_size} or auto: {found.num_heads} heads have mamba_expand * hidden_size = {width}"
+            raise source.fields.fail("mamba_d_head", stated, needed)
+    return found
 
 
 def _has_rope(source: Source) -> bool:

@@ -170,7 +170,8 @@ def _hf_scaling(rope: Fields, fields: Fields, dims: int, context_len: int) -> Sc
         magnitude = rope.number("attention_factor", 1e-3, 1e6, longrope_magnitude(factor, original))
         short, long = (_factors(rope, key, dims) for key in ("short_factor", "long_factor"))
         return Scaling(kind, original_len=original, magnitude=magnitude, short=short, long=long)
-    factor = rope.number("factor", 1e-3, 1e4)
+    is_derived = kind == "yarn" and "factor" in rope.values  # and null
+    factor = rope.number("factor", 1e-3, 1e4, *([context_len / original] if is_derived else []))
     if kind == "linear":
         return Scaling(kind, factor)
     if kind == "llama3":
