@@ -104,4 +104,5 @@ SAMPLE_SPACE = Space(
     ),
     _case,
     lambda row: at_least_one(row, "B") * (ROW_OPERATIONS + 10 * number(row, "V")),
+    corners=("B=2,V=262144,rows=plain,values=equal",),  # draws noise for more tokens than 17 bits count
 )
