@@ -20,6 +20,7 @@ from samebits.core.errors import BadInput
 from samebits.ops import OPS, bind, make_inputs
 from samebits.ops.evaluate import evaluate
 from samebits.ops.space import Choice, Row, Space, Span, choice, size
+from samebits.verify.bounds import Judge
 from samebits.verify.coverage import stated_classes, unreached
 from samebits.verify.draw import (
     DEARER,
@@ -29,10 +30,10 @@ from samebits.verify.draw import (
     all_pairs,
     each_class,
     large_rows,
+    not_empty,
 )
 from samebits.verify.model import is_drawn
 from samebits.verify.select import drawn_ids, find_case, op_tasks, prefix_of
-from samebits.verify.tolerance import usual_sizes
 
 OP_NAMES = [op.name for op in OPS]
 SEEDS = st.integers(0, 2**32)
@@ -103,7 +104,17 @@ NARROW = [op.name for op in OPS if op.space is not None and any(f.name == "K" an
 @pytest.mark.parametrize("name", NARROW)
 def test_products_without_columns_have_a_tolerance(name: str) -> None:
     inputs = make_inputs(OPS[name], find_case(OPS[name], "K=0"))
-    assert all(np.isfinite(size).all() for size in usual_sizes(bind(OPS[name], **inputs)))
+    bound = bind(OPS[name], **inputs)
+    assert all(np.isfinite(result.error).all() for result in Judge(bound, evaluate(bound)).expected)
+
+
+def test_a_class_is_drawn_with_sizes_that_are_not_empty() -> None:
+    space = Space((size("T", 8, least=0), size("K", 4)), lambda row: {}, lambda row: 0)
+    rows: list[Row] = [{"T": 0, "K": 4}, {"T": 2, "K": 1}]
+    assert space.classes_of(rows[0])["K"] == "3..4"
+    added = list(not_empty(space, rows, 1, Random(0)))
+    assert [space.classes_of(row)["K"] for row in added] == ["3..4"]
+    assert all(row["T"] for row in added)
 
 
 @pytest.mark.parametrize("name", NARROW)
