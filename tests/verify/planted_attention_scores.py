@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from planted import F, Results, defined
@@ -13,6 +14,7 @@ from planted_scenes import attention, call, f32, floats
 
 from samebits.core.format import Packed
 from samebits.core.numerics.rounding import widen
+from samebits.ops.attention import attend
 from samebits.ops.softmax import soft_capped
 
 
@@ -103,6 +105,41 @@ class AlibiOfNegativeSlopes(Attention):
 
     def change(self, a: Arguments) -> Arguments:
         return {"alibi_slopes": np.abs(a["alibi_slopes"])} if "alibi_slopes" in a else {}
+
+
+class AlibiDistanceInHalf(Attention):
+    """Keeps the distance that a slope multiplies in float16, which rounds distances beyond 2,048."""
+
+    witness = shown_by(attention, (2051,), page_size=512, head=4, alibi_slopes=f32(-0.5))
+    twin = shown_by(attention, (2048,), page_size=512, head=4, alibi_slopes=f32(-0.5))
+
+    def kernel(self, op_name: str, arguments: Arguments) -> Results:
+        def attended(*call: Any, slope: F | None, **attrs: Any) -> tuple[np.ndarray, np.ndarray]:
+            positions, keep = call[3:]
+            distance = (np.arange(keep.shape[1]) - positions[:, None]).astype(F)
+            lost = F(0) if slope is None else slope * (distance.astype(np.float16).astype(F) - distance)
+            with patch("samebits.ops.attention.soft_capped", lambda s, cap: soft_capped(s, cap) + lost):
+                return attend(*call, slope=slope, **attrs)
+
+        with patch("samebits.ops.attention.attend", attended):
+            return super().kernel(op_name, arguments)
+
+
+class SlopesOfTheFirstTile(Attention):
+    """Adds slopes to the scores of a sequence's first 128 queries, a tile, and to no others."""
+
+    witness = shown_by(attention, (130,), (129,), page_size=64, head=4, alibi_slopes=f32(0.5))
+    twin = shown_by(attention, (130,), (128,), page_size=64, head=4, alibi_slopes=f32(0.5))
+
+    def kernel(self, op_name: str, arguments: Arguments) -> Results:
+        results = super().kernel(op_name, arguments)
+        if "alibi_slopes" in arguments:
+            plain = defined(op_name, {**arguments, "alibi_slopes": None})
+            counts = np.diff(arguments["qo_indptr"])
+            row = np.arange(counts.sum()) - np.repeat(arguments["qo_indptr"][:-1], counts)
+            for result, other in zip(results, plain, strict=True):
+                result[row >= 128] = other[row >= 128]
+        return results
 
 
 class CapLostWithSlopes(Attention):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from planted import Results
 from planted_base import Arguments, Defect, shown_by
 from planted_scenes import call, floats, rows_of
 
@@ -27,6 +28,29 @@ class OneGroupForAll(Defect):
 
     def change(self, a: Arguments) -> Arguments:
         return {"groups": 1}
+
+
+class GroupsByShift(Defect):
+    """Finds a group's width by a shift, so that three groups are taken for two."""
+
+    ops = ("gated_rms_norm",)
+    witness = shown_by(call, "gated_rms_norm", x=floats(2, 12), gate=floats(2, 12), weight=floats(12), groups=3)
+    twin = shown_by(call, "gated_rms_norm", x=floats(2, 12), gate=floats(2, 12), weight=floats(12), groups=2)
+
+    def change(self, a: Arguments) -> Arguments:
+        power = 1 << (a["groups"].bit_length() - 1)
+        return {"groups": power} if a["x"].shape[-1] % power == 0 else {}
+
+
+class GatedRowsBeyond8192(Defect):
+    """Has registers for 8,192 columns of a row, and stores zeros beyond."""
+
+    ops = ("gated_rms_norm",)
+    witness = shown_by(call, "gated_rms_norm", x=floats(1, 8193), gate=floats(1, 8193), weight=floats(8193))
+    twin = shown_by(call, "gated_rms_norm", x=floats(1, 8192), gate=floats(1, 8192), weight=floats(8192))
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        results[0][..., 8192:] = 0
 
 
 class GateOfFirstRow(Defect):

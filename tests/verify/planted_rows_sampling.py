@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
-from planted import F
+from planted import F, Results
 from planted_base import Arguments, Defect, Scene, shown_by
 from planted_scenes import call, floats
 
-from samebits.ops.sampling import filtered, penalized
+from samebits.ops.sampling import filtered, gumbel, penalized
 
 ROW_PARAMETERS = ("temperature", "top_k", "top_p", "min_p")
 PENALTIES = ("counts", "repetition", "presence", "frequency")
@@ -129,6 +130,20 @@ class PositionIn16Bits(Sampling):
 
     def change(self, a: Arguments) -> Arguments:
         return {"position": a["position"] & 0xFFFF}
+
+
+class NoiseIn17Bits(Sampling):
+    """Counts tokens in 17 bits for the noise: from token 131,072 on, the first tokens' noise comes again."""
+
+    witness = shown_by(draws, num_rows=4, logits=np.ones((4, 1 << 18), np.float32))
+    twin = shown_by(draws, num_rows=4, logits=np.ones((4, 1 << 17), np.float32))
+
+    def kernel(self, op_name: str, arguments: Arguments) -> Results:
+        def wrapped(*row: Any) -> np.ndarray:
+            return gumbel(*row)[np.arange(row[-1]) & 0x1FFFF]
+
+        with patch("samebits.ops.sampling.gumbel", wrapped):
+            return super().kernel(op_name, arguments)
 
 
 class BiasBeyond1024Ignored(Sampling):

@@ -23,6 +23,17 @@ class ConcatByWholeLanes(Defect):
             results[0][..., left + 1 :] = results[0][..., left:-1].copy()
 
 
+class MaskedIn16Bits(Defect):
+    """Keeps the columns to keep in 16 bits: those from 65,536 on are masked."""
+
+    ops = ("top_k_mask_logits",)
+    witness = shown_by(call, "top_k_mask_logits", x=floats(1, 65537), k=65537)
+    twin = shown_by(call, "top_k_mask_logits", x=floats(1, 65536), k=65536)
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        results[0][..., 65536:] = -np.inf
+
+
 class SliceFromWholeLanes(Defect):
     """Starts at the multiple of 4 below the first column."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from planted import Results, stored
+from planted_attention import mask_of, masked
 from planted_base import Arguments, Defect, Scene, shown_by
 from planted_paged import attention_cache
 from planted_scenes import append, attention, call, floats, ints
@@ -106,6 +107,44 @@ class PositionsBeyond4096(Defect):
 
     def change(self, a: Arguments) -> Arguments:
         return {"window_left": 4095} if a["causal"] and not 0 <= a["window_left"] < 4096 else {}
+
+
+class WindowInTenBits(Defect):
+    """Keeps the width of a window in ten bits: one beyond 1,023 sees 1,023 positions to its left."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (1025,), page_size=256, head=4, window_left=5000)
+    twin = shown_by(attention, (1024,), page_size=256, head=4, window_left=5000)
+
+    def change(self, a: Arguments) -> Arguments:
+        return {"window_left": min(a["window_left"], 1023)}
+
+
+class MaskOffsetsIn16Bits(Defect):
+    """Keeps the number of a mask's entry in 16 bits, which wrap in a batch of long prompts."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (257,), (256,), page_size=64, head=4, custom_mask=mask_of(256 * 257))
+    twin = shown_by(attention, (256,), (256,), page_size=64, head=4, custom_mask=mask_of(256 * 256))
+
+    def change(self, a: Arguments) -> Arguments:
+        mask = a.get("custom_mask")
+        return {} if mask is None else {"custom_mask": mask[np.arange(len(mask)) & 0xFFFF]}
+
+
+class ResumedBeyond128Queries(Defect):
+    """Forgets the positions before a chunk for its queries from the 129th on, which are in the second tile."""
+
+    ops = ("paged_attention",)
+    witness = shown_by(attention, (140,), (130,), page_size=64, head=4)
+    twin = shown_by(attention, (140,), (128,), page_size=64, head=4)
+
+    def change(self, a: Arguments) -> Arguments:
+        def rule(b: int, q: np.ndarray, kv: np.ndarray) -> Any:
+            row = np.arange(len(q))[:, None]
+            return (row < 128) | (kv <= row)
+
+        return masked(a, rule) if a["causal"] else {}
 
 
 class AppendBeyond64Tokens(Defect):

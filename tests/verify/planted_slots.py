@@ -96,6 +96,20 @@ class StartsFromMemory(Defect):
         return {"positions": positions}
 
 
+class OnlyTheFirstNewStateIsCleared(Defect):
+    """Starts the first new sequence of a batch from zeros, and each further one from what its slot held before."""
+
+    ops = IN_SLOTS
+    witness = shown_by(batch, "causal_conv", "page", positions=np.tile(np.arange(16, dtype=np.int32), 2))
+    twin = shown_by(batch, "causal_conv", "mixed")
+
+    def change(self, a: Arguments) -> Arguments:
+        positions = a["positions"].copy()
+        for run in [run for run in runs_of(a) if run.first == 0][1:]:
+            positions[run.rows] += CHUNK
+        return {"positions": positions}
+
+
 class SlotsInOrder(Defect):
     """Uses a sequence's number in the batch as the number of its slot."""
 

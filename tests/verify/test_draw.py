@@ -30,6 +30,7 @@ from samebits.verify.draw import (
     all_pairs,
     each_class,
     large_rows,
+    not_empty,
 )
 from samebits.verify.model import is_drawn
 from samebits.verify.select import drawn_ids, find_case, op_tasks, prefix_of
@@ -104,6 +105,15 @@ NARROW = [op.name for op in OPS if op.space is not None and any(f.name == "K" an
 def test_products_without_columns_have_bounds(name: str) -> None:
     bound = bind(OPS[name], **make_inputs(OPS[name], find_case(OPS[name], "K=0")))
     assert all(np.isfinite(expected.error).all() for expected in Judge(bound, evaluate(bound)).expected)
+
+
+def test_a_class_is_drawn_with_sizes_that_are_not_empty() -> None:
+    space = Space((size("T", 8, least=0), size("K", 4)), lambda row: {}, lambda row: 0)
+    rows: list[Row] = [{"T": 0, "K": 4}, {"T": 2, "K": 1}]
+    assert space.classes_of(rows[0])["K"] == "3..4"
+    added = list(not_empty(space, rows, 1, Random(0)))
+    assert [space.classes_of(row)["K"] for row in added] == ["3..4"]
+    assert all(row["T"] for row in added)
 
 
 @pytest.mark.parametrize("name", NARROW)

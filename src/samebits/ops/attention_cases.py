@@ -223,6 +223,7 @@ def attention_cases() -> list[Case]:
         *_prompt_cases(),
         *_decode_cases(),
         *_beyond_cases(),
+        attention_case("resumed-tiles", k="f16", v="f16", heads=1, lengths=(190, 5), queries=(150, 3)),
         attention_case("window-0", attrs={"window_left": 0}),
         attention_case("scale", attrs={"sm_scale": 0.3}),
         attention_case("lse", attrs={"return_lse": True}),

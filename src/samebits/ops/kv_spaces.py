@@ -66,6 +66,10 @@ _PAGES = "B=2,length=5,spread=even,heads=1"  # at the pool's end
 MANY_PAGES = f"{_PAGES},pool=1048580,page_size=1,head=1"  # ids of more than 20 bits
 FAR_CELLS = f"{_PAGES},pool=2060,page_size=256,head=32,k=f16,v=f16"  # offsets of more than 24 bits
 FAR_LATENT_CELLS = f"{FAR_CELLS},kind=mla"  # the same in one cache, for ops whose calls copy it
+# What drawn rows do not reach: several tiles of queries beside a soft cap, slopes and a mask of more than 2^16 entries;
+# slopes at distances of more than 11 bits, in a window as large.
+LONG_PROMPT = "B=2,length=200,spread=even,heads=1,head=8,group=1,queries=prompt,cap=2.7,alibi=given,mask=random"
+LONG_SLOPES = "B=1,length=2100,heads=1,head=8,queries=decode,window=beyond,alibi=given"
 FAR_ROW = "B=2,length=40,kind=mla,heads=1,head=64,page_size=256,k=f16,v=f16"
 
 TABLE = setting("table", "paged", "contiguous")
@@ -206,7 +210,7 @@ ATTENTION_SPACE = Space(
     _attention_case,
     _attention_cost,
     _attention_fits,
-    corners=(MANY_PAGES, FAR_CELLS),
+    corners=(MANY_PAGES, FAR_CELLS, LONG_PROMPT, LONG_SLOPES),
     far_row=FAR_ROW,
 )
 

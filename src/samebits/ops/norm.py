@@ -214,7 +214,7 @@ def _check_groups(x: np.ndarray, groups: int, **_: Any) -> None:
     check=_check_groups,
     space=lambda: row_space(
         inputs=("x", "gate", "weight"),
-        attrs={**EPS_VALUES, **distinct({"gate_first": (False, True), "groups": (1, 2, 8)})},
+        attrs={**EPS_VALUES, **distinct({"gate_first": (False, True), "groups": (1, 3, 8)})},
         fits=_gated_fits,
         operations=2,
         padded=512,

@@ -107,5 +107,6 @@ SAMPLE_SPACE = Space(
     corners=(
         "B=3,V=55,logits=bf16,rows=first-greedy,shaping=bias,values=tiny",  # a bias that float16 rounds to zero
         "B=64,V=100,logits=f16,rows=mixed,shaping=penalties,values=up-to-2^80",  # temperatures beyond float16
+        "B=2,V=262144,rows=plain,values=equal",  # draws noise for more tokens than 17 bits count
     ),
 )

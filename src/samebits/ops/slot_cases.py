@@ -23,7 +23,7 @@ BATCHES: dict[str, Batch] = {
     "ends": ((13, 3), (14, 3), (15, 33), (1, 15), (1, 14)),
     "idle": ((3, 0), (7, 1), (0, 0)),
     "long": ((0, 145), (9, 200)),
-    "many": tuple((i, 1 + i % 3) for i in range(33)),
+    "many": tuple((i % 32, 1 + i % 3) for i in range(33)),  # the last one is new, as is the first
     "crowd": tuple((7 * i, 1) for i in range(300)),
     "book": ((0, 1500),),
     "far": ((1 << 30, 20), ((1 << 24) + 13, 5)),

@@ -138,6 +138,28 @@ def pairs_of_settings(space: Space, rows: Iterable[Row], most_operations: int, d
             yield row
 
 
+def not_empty(space: Space, rows: Iterable[Row], most_operations: int, dice: Random) -> Iterator[Row]:
+    """Yield a row without an empty size for every class that `rows` have beside empty sizes alone.
+
+    An empty size costs what a size of 1 does, so it is often drawn beside a large one, of which it shows nothing. A
+    class that no row can have without is left out.
+    """
+    sizes = [f.name for f in space.factors if f.least == 0]
+    met, shown = set[tuple[str, str]](), set[tuple[str, str]]()
+    for row in rows:
+        empty = {name for name in sizes if row[name] == 0}
+        for item in space.classes_of(row).items():
+            (shown if empty <= {item[0]} else met).add(item)
+
+    def is_usual(factor: Factor, found: Span | Choice, _: dict[str, str]) -> float:
+        return -1.0 if factor.least == 0 and found.holds(0) else found.holds(factor.usual)
+
+    for name, label in sorted(met - shown):
+        row_or_none = _cheapest(space, {name: label}, is_usual, _prices(most_operations), dice)
+        if row_or_none and not any(row_or_none[n] == 0 for n in sizes if n != name):
+            yield row_or_none
+
+
 def _met_settings(space: Space, row: Row) -> set[frozenset[tuple[str, str]]]:
     """Return every pair of classes of settings in a row."""
     labels = space.classes_of({f.name: row[f.name] for f in space.settings})

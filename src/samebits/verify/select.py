@@ -20,6 +20,7 @@ from samebits.verify.draw import (
     each_class,
     large_rows,
     model_sizes,
+    not_empty,
     pairs_of_settings,
 )
 from samebits.verify.graph_cases import GRAPH_CASES
@@ -119,6 +120,7 @@ def drawn_ids(op: Op, full: bool, seed: int) -> list[str]:
     rounds += [draw(op.space, QUICK_OPERATIONS, dice) for draw in (each_class, each_alone, model_sizes)]
     drawn = [*chain(*rounds), *corners]
     drawn += pairs_of_settings(op.space, tuple(drawn), QUICK_OPERATIONS, dice)
+    drawn += not_empty(op.space, tuple(drawn), QUICK_OPERATIONS, Random(f"{seed}/{op.name}/not empty"))
     return list(dict.fromkeys(op.space.row_id(row) for row in drawn))
 
 
