@@ -13,7 +13,7 @@ from samebits.core.printable import one_line
 from samebits.engine.sampling import FOLLOW, SAMPLE
 from samebits.grammar.wire import ASK, MASK, OPEN, REFUSED, TOKEN, receive_frame
 
-MASK_WAIT_SECONDS = 2.0  # wall time for a mask that takes its process a tenth of that
+MASK_WAIT_SECONDS = 5.0  # wall time for a mask, whose process may take 0.2 s of processor time for it
 
 
 class Follower:

@@ -20,9 +20,11 @@ REFUSED = ("x", "NaN, Inf or a magnitude above 2^80", "finite values")
 
 
 def block_weight(call: OpCall) -> str | None:
-    """Serves the block formats that have a snippet."""
-    name = call.inputs["weight"].format
-    return None if name in PARTS else f"wgsl has products on {', '.join(PARTS)}, not on {name}"
+    """Serves the block formats that have a snippet, and weights that have columns."""
+    weight = call.inputs["weight"]
+    if weight.format not in PARTS:
+        return f"wgsl has products on {', '.join(PARTS)}, not on {weight.format}"
+    return None if weight.shape[1] != 0 else "wgsl has no products without columns"
 
 
 def _block_gemm(call: OpCall) -> str | None:
