@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from samebits.cli.main import COMMANDS, app
+from samebits.cli.commands import COMMANDS
+from samebits.cli.main import app
 from samebits.cli.man_page import man_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "samebits.1"
@@ -34,8 +35,8 @@ def completed(words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("samebits s", ["score", "support", "serve", "shader"]),
-        ("samebits chat --max", ["--max-tokens", "--max-sequences", "--max-batch-tokens"]),
+        ("samebits s", ["score", "serve", "support", "shader"]),
+        ("samebits chat --max", ["--max-tokens", "--max-model-len", "--max-sequences", "--max-batch-tokens"]),
         ("samebits bench sch", ["schedule"]),
         ("samebits bench model --dec", ["--decode-tokens"]),
     ],

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import samebits
-from samebits.cli.main import COMMANDS, app, build_app, main
+from samebits.cli.commands import whole_command_line
+from samebits.cli.main import app, main
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 GOLDEN = Path(__file__).parents[2] / "golden"  # all of them: hashes are compared, nothing is run
@@ -24,7 +25,7 @@ def commands(found: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tupl
         yield from commands(child, (*path, name))
 
 
-ALL = dict(commands(build_app(COMMANDS), ()))
+ALL = dict(commands(whole_command_line(), ()))
 
 
 @pytest.fixture(scope="module")

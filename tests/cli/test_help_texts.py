@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from samebits.cli.commands import COMMANDS, whole_command_line
 from samebits.cli.flags import ShownArgument
-from samebits.cli.main import COMMANDS, build_app
 
 LEAST_WORDS = 3
 BEGINS_WITHOUT_NOUN = re.compile(r"(Of|That|For|In|From|So many|After|Only) ")
@@ -27,7 +27,7 @@ def commands(found: click.Command, path: str) -> Iterator[tuple[str, click.Comma
 def lines() -> dict[str, str]:
     """Where a help text stands -> the text, of commands and of all their parameters."""
     found = {}
-    for path, command in commands(build_app(COMMANDS), "samebits"):
+    for path, command in commands(whole_command_line(), "samebits"):
         found[path] = (command.help or "").split("\n\n")[0]
         for parameter in command.params:
             if parameter.name != "help":

@@ -20,7 +20,7 @@ import click
 import pytest
 from pages import PAGES, ROOT, SAMEBITS, SERVE, Block, blocks, commands, words
 
-from samebits.cli.main import COMMANDS, build_app
+from samebits.cli.commands import COMMANDS, CommandLine
 
 SERVER = "http://127.0.0.1:8000"
 LANGUAGES = {"sh", "console", "text", "python", "wgsl", "yaml", "toml", "json"}
@@ -69,7 +69,7 @@ def reason_not_to_run(command: str) -> str | None:
 
 def context_of(given: list[str]) -> click.Context:
     """Read a command line as the real one is read, to its last flag, and run nothing."""
-    group: click.Command = build_app([given[0]] if given[0] in COMMANDS else [])
+    group: click.Command = CommandLine()
     context = group.make_context("samebits", list(given), resilient_parsing=False)
     rest = given
     while isinstance(group, click.Group):

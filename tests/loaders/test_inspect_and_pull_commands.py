@@ -45,6 +45,11 @@ def test_inspect_a_gguf_file(cli: Any, tmp_path: Path) -> None:
     assert found["tokenizer"]["special_texts"]["eos"] == "<|im_end|>"
     status, out, _ = cli("inspect", path)
     assert status == 0
+    assert "blk.1.ffn_down.weight" not in out
+    for text in ("llama", "with a chat template", "per 1,000 tokens"):
+        assert text in out
+    assert cli("show", path) == (status, out, "")
+    status, out, _ = cli("inspect", path, "--tensors")
     for text in ("blk.1.ffn_down.weight", "64 x 96", "model: llama", "kv_bytes_per_1k_tokens_f16", "byte-level BPE"):
         assert text in out
 
@@ -60,7 +65,7 @@ def test_inspect_a_folder(cli: Any, tmp_path: Path) -> None:
 
 def test_inspect_tells_of_layers_and_rotations_in_a_line(cli: Any) -> None:
     data = Path(__file__).parents[1] / "models" / "data"
-    _, out, _ = cli("inspect", str(data / "gemma3"))
+    _, out, _ = cli("inspect", str(data / "gemma3"), "--tensors")
     told = " ".join(out.replace("│", " ").split())
     assert "3 over 9 positions, rope_table.local; 1 over all positions, rope_table" in told
     assert 'rope_table: theta 100000, 8 elements, kind "linear", factor 4.0; rope_table.local: theta 100, 8' in told
@@ -72,7 +77,7 @@ def test_inspect_tells_of_layers_and_rotations_in_a_line(cli: Any) -> None:
 def test_inspect_tells_of_hybrids(cli: Any) -> None:
     """Only layers with attention keep keys and values; the others keep states of one size."""
     folder = str(Path(__file__).parents[1] / "models" / "data" / "nemotron_h")
-    _, out, _ = cli("inspect", folder)
+    _, out, _ = cli("inspect", folder, "--tensors")
     told = " ".join(out.replace("│", " ").split())
     assert "2 recurrence; 2 ffn; 1 over all positions, no rotation" in told
     _, out, _ = cli("inspect", folder, "--json")
@@ -90,7 +95,7 @@ def test_inspect_counts_the_rows_of_a_latent_cache(cli: Any) -> None:
 
 def test_inspect_tells_of_mixtures(cli: Any) -> None:
     folder = str(Path(__file__).parents[1] / "models" / "data" / "glm4moe")
-    _, out, _ = cli("inspect", folder)
+    _, out, _ = cli("inspect", folder, "--tensors")
     told = " ".join(out.replace("│", " ").split())
     assert "1 over all positions, rope_table; 2 over all positions, rope_table, experts" in told
     mixture = "3 of 8 experts of 8, sigmoid, of 2 of 4 groups, divided by their sum, times 1.5; a shared one of 16"
@@ -109,7 +114,7 @@ def test_inspect_shows_what_it_can_and_says_what_is_wrong(cli: Any, tmp_path: Pa
     assert status == 2
     assert "\x1b" not in out
     assert "a\\x1b[31mb[red]" in out
-    assert "nvfp4 (unsupported)" in out
+    assert "nvfp4" in out
     assert err.count("\n") == 1
     assert "general.architecture: got 'mamba'" in err
 

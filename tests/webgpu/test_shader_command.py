@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from samebits.cli.main import build_app
+from samebits.cli.main import app
 from samebits.core.errors import BadInput, UnknownName, Unsupported
 
 pytest.importorskip("wgpu", reason="the webgpu extra is not installed")
@@ -15,7 +15,7 @@ LLAMA = str(Path(__file__).parents[1] / "models" / "data" / "llama")
 
 
 def printed(*arguments: str) -> str:
-    result = CliRunner().invoke(build_app(["shader"]), ["shader", *arguments])
+    result = CliRunner().invoke(app, ["shader", *arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0

@@ -42,7 +42,7 @@ def _as_json(found: Found) -> dict[str, Any]:
 def print_devices(console: Console) -> None:
     table = Table(title="backends")
     for column in ("backend", "origin", "device", "languages", "notes"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for found in discover():
         facts = _as_json(found)
         refuted = [f"cannot keep {Tier[t.upper()].label}: {why}" for t, why in facts["refuted_tiers"].items()]

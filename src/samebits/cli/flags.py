@@ -89,6 +89,9 @@ class ShownOption(click.Option):
 
     panel: str | None = None
 
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        return f"'{self.opts[0]}'"  # its first name; others are accepted for people who know them
+
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         names = " / ".join(", ".join(part) for part in (self.opts, self.secondary_opts) if part)
         value = "" if self.is_flag else " " + (self.metavar or METAVARS.get(self.type.name, self.type.name.upper()))

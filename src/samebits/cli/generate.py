@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from samebits.cli import flags
 from samebits.cli.model_options import Loader, sampling_command
+from samebits.cli.model_words import only_message
 from samebits.cli.output import AsJson, Output, emit
 from samebits.cli.receipt_file import ReceiptFile, ReceiptPath, SignKey, receipt_file
 from samebits.core.errors import BadInput
@@ -75,7 +76,10 @@ def answer(
 def generate(
     load: Loader,
     params: SamplingParams,
-    prompt: Annotated[str | None, flags.Argument(help="The text to continue; - reads standard input.")] = None,
+    text: Annotated[
+        str | None, flags.Argument(metavar="[PROMPT]", help="The text to continue; - reads standard input.")
+    ] = None,
+    prompt: Annotated[str | None, flags.Option("--prompt", "-p", help="The text, in place of the argument.")] = None,
     tokens: Annotated[
         str | None, flags.Option("--tokens", help="Token ids to continue instead, such as 504,3575,282.")
     ] = None,
@@ -88,11 +92,12 @@ def generate(
     from samebits.debug.prepare import parse_tokens
 
     check_target("generate", "--output", output)
+    prompt = only_message("generate", text, prompt)
     if (prompt is None) == (tokens is None):
         given = "none of them" if prompt is None else "both"
         raise BadInput("generate", "PROMPT and --tokens", given, "one of them")
     receipts = receipt_file(receipt, sign_key)
     ids = None if tokens is None else parse_tokens("generate", tokens)
-    text = sys.stdin.read() if prompt == "-" else prompt or ""
+    content = sys.stdin.read() if prompt == "-" else prompt or ""
     llm = load()
-    answer(llm, llm.encode(text) if ids is None else ids, params, as_json, output, receipts)
+    answer(llm, llm.encode(content) if ids is None else ids, params, as_json, output, receipts)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from samebits.cli import flags
+from samebits.cli.inspect_report import print_everything, print_summary
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import SamebitsError
-from samebits.debug.text import size_text
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
@@ -28,7 +23,6 @@ from samebits.loaders.texts import Texts
 from samebits.models.checkpoint import FileCheckpoint, build_step, describe
 from samebits.models.parts import Limits
 from samebits.models.parts.decoder import Decoder
-from samebits.models.parts.rope import PLAIN
 from samebits.models.parts.state import Slot
 from samebits.models.reading import reading
 
@@ -137,90 +131,26 @@ def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
     return found
 
 
-def _safe(text: str) -> str:
-    """A file's text for the terminal: no markup, no control characters."""
-    return escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
-
-
-def _pairs(title: str, values: dict[str, Any]) -> Table:
-    table = Table("name", "value", title=title)
-    for name, value in values.items():
-        table.add_row(_safe(name), _safe(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
-    return table
-
-
-def _layers(layers: Sequence[dict[str, Any]]) -> str:
-    """How many there are of each kind."""
-    return "; ".join(f"{count} {kind}" for kind, count in Counter(map(_layer, layers)).items())
-
-
-def _layer(layer: dict[str, Any]) -> str:
-    ffn = ", experts" if layer["ffn"] == "experts" else ""
-    if layer["kind"] != "attention":
-        return f"{layer['kind']}{ffn}"
-    reach = f"over {layer['window']} positions" if layer["window"] else "over all positions"
-    return f"{reach}, {layer['rope'] or 'no rotation'}{ffn}"
-
-
-def _mixture(mixture: dict[str, Any] | None) -> str:
-    """Experts, and how a token chooses among them."""
-    if mixture is None:
-        return "none"
-    text = f"{mixture['top_k']} of {mixture['num_experts']} experts of {mixture['expert_size']}, {mixture['scores']}"
-    if mixture["num_groups"] > 1:
-        text += f", of {mixture['num_groups_kept']} of {mixture['num_groups']} groups"
-    text += ", divided by their sum" if mixture["is_normalized"] else ""
-    text += f", times {mixture['scale']:g}" if mixture["scale"] != 1 else ""
-    gate = " with a gate" if mixture["has_shared_gate"] else ""
-    return text + (f"; a shared one of {mixture['shared_size']}{gate}" if mixture["shared_size"] else "")
-
-
-def _ropes(ropes: dict[str, dict[str, Any]]) -> str:
-    """Each rotation, with what its scaling changes from none."""
-    parts = []
-    for name, rope in ropes.items():
-        usual = asdict(PLAIN)
-        changed = {k: v for k, v in rope["scaling"].items() if v != usual[k]}
-        scaling = "".join(f", {k} {json.dumps(v)}" for k, v in changed.items())
-        parts.append(f"{name}: theta {rope['theta']:g}, {rope['dims']} elements{scaling}")
-    return "; ".join(parts)
-
-
-def print_facts(console: Console, found: dict[str, Any]) -> None:
-    """Tables for people."""
-    console.print(f"{_safe(found['path'])}: {found['kind']}", highlight=False)
-    if found["metadata"]:
-        console.print(_pairs("metadata", found["metadata"]))
-    table = Table("tensor", "shape", "format", "bytes", title="tensors")
-    for tensor in found["tensors"]:
-        note = "" if tensor["supported"] else " [red](unsupported)[/]"
-        shape = " x ".join(map(str, tensor["shape"]))
-        table.add_row(_safe(tensor["name"]), shape, tensor["format"] + note, f"{tensor['bytes']:,}")
-    console.print(table)
-    totals = {k: f"{v['tensors']} tensors, {size_text(v['bytes'])}" for k, v in found["totals"].items()}
-    console.print(_pairs("by format", totals))
-    if model := found["model"]:
-        told = {"ropes": _ropes(model["config"]["ropes"]), "layers": _layers(model["config"]["layers"])}
-        told["mixture"] = _mixture(model["config"]["mixture"])
-        console.print(_pairs(f"model: {model['architecture']}", model["config"] | told))
-        console.print(_pairs("memory", {k: size_text(v) for k, v in model["memory"].items()}))
-    if found["tokenizer"]:
-        console.print(_pairs("tokenizer", found["tokenizer"]))
-
-
 def inspect(
     model: str = flags.Argument(
         DEFAULT_MODEL, help="The model: a short name, a GGUF file, a safetensors file or folder, or an address."
     ),
+    tensors: Annotated[
+        bool, flags.Option("--tensors", help="List the metadata, the whole configuration and every tensor too.")
+    ] = False,
     as_json: AsJson = False,
     output: Output = None,
 ) -> None:
-    """Show what a model file holds: metadata, tensors, configuration, tokenizer, and the memory it needs."""
+    """Show what a model is and the memory it needs. --json prints everything in the file."""
     console = console_for("inspect", as_json, output=output)
     path: Path = obtain(model)
     found = facts(open_file(path))
     emit(found, as_json, output)
     if not as_json:
-        print_facts(console, found)
+        print_summary(console, found)
+        if tensors:
+            print_everything(console, found)
+        else:
+            console.print("--tensors lists the metadata and the tensors", style="dim", highlight=False)
     if found["problems"]:
         raise SamebitsError(found["problems"][0])

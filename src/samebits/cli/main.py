@@ -1,82 +1,29 @@
-"""`samebits`: the commands, and the one place where an error becomes a line and an exit status.
-
-A command's module is imported when it is called: the first token should not wait for other commands' imports.
-"""
+"""`samebits`: the entry point, and the one place where an error becomes a line and an exit status."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.core.collector import collector_paused
 from samebits.core.errors import SamebitsError
 
-if TYPE_CHECKING:
-    import click
-
-# command -> its module and function there; a function named "app" holds commands of its own
-COMMANDS = {
-    "chat": ("chat.command", "chat"),
-    "generate": ("generate", "generate"),
-    "score": ("score", "score"),
-    "replay": ("replay", "replay"),
-    "audit": ("audit", "audit"),
-    "devices": ("devices", "devices"),
-    "support": ("support", "support"),
-    "compare": ("compare", "compare"),
-    "serve": ("serve", "serve"),
-    "warm": ("warm", "warm"),
-    "bench": ("bench", "app"),
-    "golden": ("golden", "app"),
-    "pull": ("pull", "pull"),
-    "list": ("pull", "list_models"),
-    "remove": ("pull", "remove"),
-    "inspect": ("inspect", "inspect"),
-    "convert": ("convert", "convert"),
-    "quantize": ("convert", "quantize"),
-    "tour": ("tour", "tour"),
-    "explain": ("explain", "explain"),
-    "trace": ("trace", "trace"),
-    "shader": ("shader", "shader"),
-    "diff": ("diff", "diff"),
-    "verify": ("verify", "verify"),
-    "completions": ("completions", "completions"),
-}
 COMPLETE_VARIABLE = "_SAMEBITS_COMPLETE"  # in which a shell asks for completions, with its line in COMP_WORDS
-
-
-HELP = "LLM inference with the same bits under any load."
 
 
 def version_line() -> str:
     return f"samebits {__version__}, numerics version {NUMERICS_VERSION}"
 
 
-def build_app(names: Iterable[str]) -> click.Group:
-    """The command line with these commands."""
-    from samebits.cli.flags import Group, make_command
-
-    app = Group("samebits", help=HELP)
-    for name in names:
-        module_name, function_name = COMMANDS[name]
-        module = import_module(f"samebits.cli.{module_name}")
-        found = getattr(module, function_name)
-        is_group = function_name == "app"
-        app.add_command(
-            found if is_group else make_command(found, name, getattr(module, "CONTEXT_SETTINGS", None)), name
-        )
-    return app
-
-
 def __getattr__(name: str) -> Any:
     if name == "app":
-        return build_app(COMMANDS)
+        from samebits.cli.commands import CommandLine
+
+        return CommandLine()
     raise AttributeError(name)
 
 
@@ -114,15 +61,11 @@ def _run(arguments: list[str]) -> int:
     """Runs the command line; its exit status. A mistake in it is one line, with the command whose help would help."""
     import click
 
-    is_completing = COMPLETE_VARIABLE in os.environ
-    words = os.environ.get("COMP_WORDS", "").split()[1:] if is_completing else arguments
-    called = words[0] if words else ""
     with collector_paused():  # imports drop nothing
-        app = build_app([called] if called in COMMANDS else () if is_completing else COMMANDS)
-        for name in COMMANDS if is_completing else ():  # their names are all that is asked for
-            app.add_command(app.commands.get(name) or click.Command(name), name)
+        from samebits.cli.commands import CommandLine
+
     try:
-        return int(app.main(arguments, prog_name="samebits", standalone_mode=False) or 0)
+        return int(CommandLine().main(arguments, prog_name="samebits", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.ctx.get_help())
         return 2

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from samebits import __version__
+from samebits.cli.commands import HELP, whole_command_line
 from samebits.cli.flags import ShownArgument
-from samebits.cli.main import COMMANDS, HELP, build_app
 
 TAIL = """.SH ENVIRONMENT
 An option that names a variable, such as $SAMEBITS_MODEL, takes its value from there unless it is given.
@@ -57,7 +57,7 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
 
 def man_page() -> str:
     """The whole page, in roff's man macros."""
-    app = build_app(COMMANDS)
+    app = whole_command_line()
     lines = [
         f'.TH SAMEBITS 1 "" "samebits {__version__}"',
         ".SH NAME",

@@ -7,7 +7,7 @@ where the command line finds it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
+from samebits.core.errors import BadInput, Unavailable
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.cache import cached_path, pulled_path
 from samebits.loaders.catalog import DEFAULT_MODEL
@@ -32,8 +33,11 @@ Loader = Callable[..., "LLM"]  # of the options, or load(name) for another model
 MAX_SHOWN = 5  # fallbacks that are printed one by one
 
 
-def _option(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
-    return Annotated[kind, flags.Option(flag, help=text, **limits)], default
+def _option(
+    kind: Any, default: Any, flag: str, text: str, also: tuple[str, ...] = (), **limits: Any
+) -> tuple[Any, Any]:
+    """Return an option. `also` are its names in llama.cpp and vLLM."""
+    return Annotated[kind, flags.Option(flag, *also, help=text, **limits)], default
 
 
 def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
@@ -48,7 +52,9 @@ def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tup
 
 
 MODEL_OPTIONS = {
-    "model": _setting(str, DEFAULT_MODEL, "--model", "The model: a short name, a path, hf:owner/repo or an address."),
+    "model": _setting(
+        str, DEFAULT_MODEL, "--model", "The model: a short name, a path, hf:owner/repo or an address.", also=("-m",)
+    ),
     "backend": _setting(
         str | None,
         None,
@@ -63,9 +69,25 @@ MODEL_OPTIONS = {
         None,
         "--threads",
         "Use at most this many host threads, fewer while that is faster; all processors if absent.",
+        also=("-t",),
         min=1,
     ),
-    "context_len": _setting(int, 2048, "--context-len", "The most tokens that a sequence may have.", min=1),
+    "gpu_layers": _option(
+        str | None,
+        None,
+        "-ngl",
+        "Run all layers on the first GPU backend (all) or none (0). Layers cannot be split between devices.",
+        also=("--gpu-layers",),
+        metavar="all|0",
+    ),
+    "context_len": _setting(
+        int,
+        2048,
+        "--context-len",
+        "The most tokens that a sequence may have.",
+        also=("-c", "--ctx-size", "--max-model-len"),
+        min=1,
+    ),
     "k_format": _setting(str, "f16", "--k-format", "The format of cached keys."),
     "v_format": _setting(str, "f16", "--v-format", "The format of cached values."),
     "max_sequences": _engine(
@@ -97,9 +119,14 @@ MODEL_OPTIONS = {
     ),
 }
 SAMPLING_OPTIONS = {
-    "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", min=1),
+    "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", also=("-n", "--n-predict"), min=1),
     "temperature": _option(
-        float, 0.0, "--temperature", "How freely tokens are drawn; 0 always takes the likeliest one.", min=0
+        float,
+        0.0,
+        "--temperature",
+        "How freely tokens are drawn; 0 always takes the likeliest one.",
+        also=("--temp",),
+        min=0,
     ),
     "top_k": _option(int, 0, "--top-k", "Draw from this many of the likeliest tokens; 0 turns it off.", min=0),
     "top_p": _option(
@@ -141,12 +168,39 @@ def _with_options(
     return call
 
 
+def _pop_settings(given: dict[str, Any], options: Iterable[str]) -> dict[str, Any]:
+    """Remove the options from `given` and return them as settings of the engine: -ngl has become a backend."""
+    chosen = {name: given.pop(name) for name in options}
+    chosen["backend"] = backend_for_layers(chosen.pop("gpu_layers"), chosen["backend"])
+    return chosen
+
+
+def backend_for_layers(gpu_layers: str | None, backend: str | None) -> str | None:
+    """Return the backend that -ngl means beside --backend. Raise BadInput if the two disagree."""
+    if gpu_layers is None:
+        return backend
+    if gpu_layers not in ("0", "all"):
+        raise BadInput("model", "-ngl", repr(gpu_layers), "0 or all: layers cannot be split between devices yet")
+    from samebits.backends.discovery import ON_GPU, get
+
+    if backend is not None:
+        if (backend in ON_GPU) != (gpu_layers == "all"):
+            raise BadInput("model", "-ngl", gpu_layers, f"to agree with --backend {backend}")
+        return backend
+    if gpu_layers == "0":
+        return None
+    found = [get(name) for name in ON_GPU]
+    here = next((f.name for f in found if f.backend is not None), None)
+    if here is None:
+        raise Unavailable("-ngl all: no GPU backend can run here; samebits devices shows the reasons")
+    return here
+
+
 def model_command(command: Callable[..., None]) -> Callable[..., None]:
     """Gives `command(load=...)` the model options; load() fetches, loads and announces the model."""
 
     def call(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
-        command(**given, load=_loader(chosen))
+        command(load=_loader(_pop_settings(given, MODEL_OPTIONS)), **given)
 
     return _with_options(command, MODEL_OPTIONS, {"load"}, call)
 
@@ -155,7 +209,7 @@ def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
     """Gives `command(load=..., params=...)` the model options and the sampling options."""
 
     def call(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in MODEL_OPTIONS}
+        chosen = _pop_settings(given, MODEL_OPTIONS)
         wishes = {name: given.pop(name) for name in SAMPLING_OPTIONS}
         params = SamplingParams(**{**wishes, "stop": tuple(wishes["stop"])}, hash_logits=True).with_seed()
         command(**given, load=_loader(chosen), params=params)
@@ -182,8 +236,7 @@ def settings_command(command: Callable[..., None], without: Sequence[str] = ()) 
     options = {name: option for name, option in MODEL_OPTIONS.items() if name not in without}
 
     def call(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in options}
-        command(**given, settings=SimpleNamespace(**chosen))
+        command(settings=SimpleNamespace(**_pop_settings(given, options)), **given)
 
     return _with_options(command, options, {"settings"}, call)
 

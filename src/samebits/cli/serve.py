@@ -19,7 +19,9 @@ from rich.console import Console
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
 from samebits.cli.model_options import fetch_model, make_llm, progress_bar, settings_command
+from samebits.cli.model_words import model_named_once
 from samebits.cli.serve_replicas import replicated
+from samebits.cli.server_notes import noted
 from samebits.core.collector import leave_out_what_is_there
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.request_limits import GRAMMAR_SECONDS, MAX_STOPS
@@ -42,6 +44,9 @@ def _limit(text: str, **bounds: Any) -> Any:
 @settings_command
 def serve(
     settings: SimpleNamespace,
+    model_word: Annotated[
+        str | None, flags.Argument(metavar="[MODEL]", help="The model to serve, in place of --model.")
+    ] = None,
     host: Annotated[str, flags.Option(envvar="SAMEBITS_HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, flags.Option(envvar="SAMEBITS_PORT", help="The port; 0 takes a free one.", min=0, max=65535)
@@ -141,6 +146,7 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
     flags = dict(locals())  # those of the panel have the names of Limits' fields
+    settings.model = model_named_once("serve", model_word)
     try:
         from samebits.server.http.security import Door
         from samebits.server.limits import Limits
@@ -172,6 +178,7 @@ def serve(
     name = served_name or Path(settings.model).name
     listening = click.get_current_context().with_resource(_listen(host, port))  # closed whatever goes wrong
     own_port = listening.getsockname()[1]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{own_port}"
     publisher = None
     if kv_events is not None:
         topic = kv_events_topic or f"kv@{socket.gethostname()}:{own_port}@{name}"
@@ -182,7 +189,6 @@ def serve(
         """The address is told when it can be used; a server without a model ends, unless it is to stay."""
         leave_out_what_is_there()
         line.clear()
-        address = f"http://{f'[{host}]' if ':' in host else host}:{own_port}"
         if served.failure is None:
             console.print(f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False)
         elif stay:
@@ -233,7 +239,8 @@ def serve(
     console.print(f"loading {name}", style="dim", highlight=False)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn drains at a signal, then raises it again for us
         signal.signal(number, lambda *_: None)
-    server.run(sockets=[listening])
+    with noted(name, address):
+        server.run(sockets=[listening])
     if failures:
         raise Unavailable(f"serve: {name} cannot be served: {failures[0]}")
     if is_loading.is_set():  # Python would wait for all threads that load the model

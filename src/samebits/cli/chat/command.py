@@ -1,11 +1,11 @@
-"""The command `samebits chat`: one message, lines from a program, or a conversation at a terminal."""
+"""`samebits chat` and `samebits run`: one message, lines from a program, or a conversation at a terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,7 @@ from samebits.cli.chat.conversation import Conversation
 from samebits.cli.chat.lines import answer, answer_lines
 from samebits.cli.chat.talk import Figures, Talk
 from samebits.cli.model_options import Loader, given_wishes, sampling_command
+from samebits.cli.model_words import model_and_message, model_named_once, only_message
 from samebits.cli.receipt_file import ReceiptPath, SignKey, receipt_file
 from samebits.core.errors import BadInput
 from samebits.engine.sampling import SamplingParams
@@ -29,21 +30,45 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+System = Annotated[str | None, flags.Option("--system", help="A system message in place of the template's.")]
+ConversationFile = Annotated[
+    Path | None, flags.Option("--load", help="Continue a conversation that /save wrote to this file.")
+]
+Prompt = Annotated[str | None, flags.Option("--prompt", "-p", help="The message, in place of the argument.")]
+JsonLines = Annotated[bool, flags.Option("--json", help="Print JSON for programs, an object per answer.")]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Options that `chat` and `run` share."""
+
+    system: str | None
+    load_file: Path | None
+    receipt: Path | None
+    sign_key: Path | None
+    as_json: bool
+
+
 @sampling_command
 def chat(
     load: Loader,
     params: SamplingParams,
-    message: Annotated[
+    first: Annotated[
         str | None,
-        flags.Argument(help="The message; without one, chat at the terminal, or answer a pipe line by line."),
+        flags.Argument(metavar="[MODEL]", help="The name of a model, or its file or folder; anything else is MESSAGE."),
     ] = None,
-    system: Annotated[str | None, flags.Option("--system", help="A system message in place of the template's.")] = None,
-    load_file: Annotated[
-        Path | None, flags.Option("--load", help="Continue a conversation that /save wrote to this file.")
+    second: Annotated[
+        str | None,
+        flags.Argument(
+            metavar="[MESSAGE]", help="The message; without one, chat at the terminal, or answer a pipe line by line."
+        ),
     ] = None,
+    prompt: Prompt = None,
+    system: System = None,
+    load_file: ConversationFile = None,
     receipt: ReceiptPath = None,
     sign_key: SignKey = None,
-    as_json: Annotated[bool, flags.Option("--json", help="Print JSON for programs, an object per answer.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Talk to the model through its own chat template.
 
@@ -52,31 +77,65 @@ def chat(
 
     Exit status: 0, 1 if some of several lines were too long to be answered, 2 for a mistake in the call.
     """
+    model, message = model_and_message(first, second)
+    call = Call(system, load_file, receipt, sign_key, as_json)
+    _talk(load, params, model_named_once("chat", model), only_message("chat", message, prompt), call)
+
+
+@sampling_command
+def run(
+    load: Loader,
+    params: SamplingParams,
+    name: Annotated[
+        str | None,
+        flags.Argument(metavar="MODEL", help="The model: a short name, a path, hf:owner/repo or an address."),
+    ] = None,
+    message: Annotated[
+        str | None,
+        flags.Argument(help="The message; without one, chat at the terminal, or answer a pipe line by line."),
+    ] = None,
+    prompt: Prompt = None,
+    system: System = None,
+    load_file: ConversationFile = None,
+    receipt: ReceiptPath = None,
+    sign_key: SignKey = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Talk to a model. The model is downloaded first if needed; `samebits chat` has the same options.
+
+    Exit status: 0, 1 if some of several lines were too long to be answered, 2 for a mistake in the call.
+    """
+    call = Call(system, load_file, receipt, sign_key, as_json)
+    _talk(load, params, model_named_once("run", name), only_message("run", message, prompt), call)
+
+
+def _talk(load: Loader, params: SamplingParams, model: str, message: str | None, call: Call) -> None:
+    """Answer one message, lines from a pipe, or hold a conversation at a terminal."""
     if message is not None and not message.strip():
         raise BadInput("chat", "message", "nothing", "some text")
-    is_shown = not as_json and _is_terminal()
+    is_shown = not call.as_json and _is_terminal()
     if message is None and is_shown and params.n > 1:
         raise BadInput("chat", "--samples", params.n, "1 in a conversation at a terminal")
-    receipts = receipt_file(receipt, sign_key)
+    receipts = receipt_file(call.receipt, call.sign_key)
     conversation = Conversation()
-    if load_file is not None:
-        conversation, settings = conversations.load(load_file)
+    if call.load_file is not None:
+        conversation, settings = conversations.load(call.load_file)
         params = replace(conversations.sampling_of(settings, params), **given_wishes(params))
-    if system is not None:
-        conversation.set_system(system)
+    if call.system is not None:
+        conversation.set_system(call.system)
     start_renderer()
     if is_shown:  # imports that take their time, beside the loading of weights
         needed = "samebits.cli.chat.screen" if message else "samebits.cli.chat.session"
         threading.Thread(target=import_module, args=(needed,), daemon=True).start()
-    talk = Talk(load(), params, conversation, receipts)
+    talk = Talk(load(model), params, conversation, receipts)
     if message is None and is_shown:
-        _converse(talk, load)
+        _converse(talk, model, load)
     elif message is None:
-        sys.exit(1 if answer_lines(talk, sys.stdin, as_json) else 0)
+        sys.exit(1 if answer_lines(talk, sys.stdin, call.as_json) else 0)
     elif is_shown and params.n == 1:
         _show(talk, talk.prompt(message))
     else:
-        answer(talk, talk.prompt(message), as_json, indent=1)
+        answer(talk, talk.prompt(message), call.as_json, indent=1)
 
 
 def _show(talk: Talk, prompt: list[int]) -> None:
@@ -91,10 +150,10 @@ def _show(talk: Talk, prompt: list[int]) -> None:
     click.echo(click.style(figures.line + seed, dim=True), err=True)
 
 
-def _converse(talk: Talk, load: Loader) -> None:
+def _converse(talk: Talk, model: str, load: Loader) -> None:
     """A conversation at a terminal."""
     from rich.console import Console
 
     from samebits.cli.chat.session import Session
 
-    Session(talk, str(click.get_current_context().params["model"]), load, Console()).run()
+    Session(talk, model, load, Console()).run()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
@@ -13,15 +11,10 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+from samebits.cli.state import state_dir
+
 MARK, FURTHER_MARK = "> ", ". "
 WITH_FILES = ("/save", "/load", "/model")
-
-
-def state_dir() -> Path:
-    """Where the history is kept: samebits in the user's state folder. Not created."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "samebits"
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "samebits"
 
 
 def open_history() -> History:

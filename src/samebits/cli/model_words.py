@@ -1,0 +1,48 @@
+"""Words of a command line that may name a model: `chat MODEL`, `serve MODEL`, `run MODEL MESSAGE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from samebits.core.errors import BadInput
+from samebits.loaders.catalog import MODELS
+
+MODEL_ENDINGS = (".gguf", ".safetensors")
+
+
+def names_a_model(word: str) -> bool:
+    """Return whether the word is a short name, a model file that exists, or a folder with a config.json."""
+    if word in MODELS:
+        return True
+    try:
+        path = Path(word).expanduser()
+        return (path.is_file() and path.name.endswith(MODEL_ENDINGS)) or (path / "config.json").is_file()
+    except (OSError, ValueError, RuntimeError):  # a message, too long or too odd for a path
+        return False
+
+
+def model_and_message(first: str | None, second: str | None) -> tuple[str | None, str | None]:
+    """Return (model, message) of `chat [MODEL] [MESSAGE]`: one word alone is a model only if it names one."""
+    if first is None or second is not None:
+        return first, second
+    return (first, None) if names_a_model(first) else (None, first)
+
+
+def model_named_once(command: str, word: str | None) -> str:
+    """Return the model: the argument, or --model or its variable. Raise BadInput if both are given on the line."""
+    context = click.get_current_context()
+    if word is None:
+        return str(context.params["model"])
+    if context.get_parameter_source("model") is ParameterSource.COMMANDLINE:
+        raise BadInput(command, "MODEL and --model", "both", "one of them")
+    return word
+
+
+def only_message(command: str, message: str | None, prompt: str | None) -> str | None:
+    """Return the message: the argument or --prompt, or None. Raise BadInput for both."""
+    if message is not None and prompt is not None:
+        raise BadInput(command, "MESSAGE and --prompt", "both", "one of them")
+    return prompt if message is None else message

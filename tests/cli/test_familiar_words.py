@@ -1,0 +1,148 @@
+"""Commands and flags that people know from Ollama, llama.cpp and vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from samebits.cli.commands import ALIASES, COMMANDS, MAX_SUMMARY_CHARS, SECTIONS, CommandLine
+from samebits.cli.main import app
+from samebits.cli.model_options import backend_for_layers
+from samebits.cli.model_words import model_and_message, names_a_model
+from samebits.core.errors import BadInput, Unavailable
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from gguf_writer import tiny_model
+
+    return str(tiny_model().write(tmp_path_factory.mktemp("familiar") / "tiny.gguf"))
+
+
+def answer(*words: str) -> str:
+    result = CliRunner().invoke(app, [*words, "--json", "-n", "3"])
+    assert result.exit_code == 0, result.output + str(result.exception)
+    return str(json.loads(result.stdout)["answers"][0]["logits_sha256"])
+
+
+def test_every_way_to_name_the_model_and_the_message_gives_the_same_answer(model: str) -> None:
+    spellings = [
+        ("chat", "hi", "--model", model),
+        ("chat", model, "hi"),
+        ("run", model, "hi"),
+        ("run", model, "--prompt", "hi"),
+        ("chat", "-m", model, "-p", "hi", "-t", "1", "-c", "2048", "--temp", "0"),
+        ("chat", "-m", model, "-p", "hi", "--ctx-size", "2048", "-ngl", "0"),
+        ("chat", "-m", model, "-p", "hi", "--max-model-len", "2048"),
+    ]
+    assert len({answer(*words) for words in spellings}) == 1
+    assert answer("generate", "-m", model, "-p", "hi") == answer("generate", "hi", "--model", model)
+
+
+def test_one_word_is_a_model_only_if_it_names_one(model: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert not names_a_model(str(folder))
+    (folder / "config.json").write_text("{}")
+    assert all(map(names_a_model, (model, "smollm2", str(folder))))
+    for message in ("hi", "smollm", str(tmp_path / "notes.txt"), str(tmp_path), "x" * 5000, "a\0b", ""):
+        assert model_and_message(message, None) == (None, message)
+    assert model_and_message("smollm2", None) == ("smollm2", None)
+    assert model_and_message("anything", "hi") == ("anything", "hi")
+    assert model_and_message(None, None) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["chat", "smollm2", "hi", "--model", "x"], "chat: MODEL and --model: got both; needs one of them"),
+        (["run", "smollm2", "hi", "-p", "x"], "run: MESSAGE and --prompt: got both; needs one of them"),
+        (["generate", "hi", "-p", "x"], "generate: MESSAGE and --prompt: got both; needs one of them"),
+        (["serve", "smollm2", "-m", "x"], "serve: MODEL and --model: got both; needs one of them"),
+        (["chat", "hi", "-ngl", "12"], "model: -ngl: got '12'; needs 0 or all: layers cannot be split between devices"),
+        (["chat", "hi", "-ngl", "0", "--backend", "cuda"], "model: -ngl: got 0; needs to agree with --backend cuda"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_in_a_line(words: list[str], line: str) -> None:
+    assert line in str(CliRunner().invoke(app, words).exception)
+
+
+def test_all_layers_need_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from samebits.backends import discovery
+
+    here = {"rocm": discovery.Found("rocm", "built in", object(), None)}  # type: ignore[arg-type]
+    absent = discovery.Found("x", "built in", None, None, "not here")
+    monkeypatch.setattr(discovery, "get", lambda name: here.get(name, absent))
+    assert backend_for_layers("all", None) == "rocm"
+    assert backend_for_layers("all", "cuda") == "cuda"
+    assert backend_for_layers("0", None) is None
+    assert backend_for_layers("0", "reference") == "reference"
+    assert backend_for_layers(None, "cuda") == "cuda"
+    here.clear()
+    with pytest.raises(Unavailable, match="no GPU backend can run here"):
+        backend_for_layers("all", None)
+    with pytest.raises(BadInput):
+        backend_for_layers("all", "cpu")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("srve", "serve"), ("chta", "chat"), ("quantise", "quantize")])
+def test_a_typo_suggests_the_right_command(word: str, meant: str) -> None:
+    result = CliRunner().invoke(app, [word])
+    assert f"no such command '{word}' (did you mean '{meant}'?)" in result.output
+
+
+def test_the_help_has_every_command_once_and_no_summary_is_cut() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    lines = [line.strip() for line in shown.splitlines()]
+    for section, entries in SECTIONS.items():
+        assert f"{section}:" in lines
+        for name, entry in entries.items():
+            assert [line for line in lines if line.startswith(name) and line.endswith(entry.summary)] != [], name
+            assert len(entry.summary) <= MAX_SUMMARY_CHARS
+    assert "..." not in shown.replace("[ARGS]...", "")
+
+
+def test_aliases_are_the_commands_themselves() -> None:
+    line = CommandLine()
+    context = click.Context(line)
+    assert not set(ALIASES) & set(COMMANDS)
+    assert all(line.get_command(context, a) is line.get_command(context, n) for a, n in ALIASES.items())
+
+
+def test_help_prints_what_a_commands_help_prints() -> None:
+    assert CliRunner().invoke(app, ["help", "bench", "serve"]).stdout == (
+        CliRunner().invoke(app, ["bench", "serve", "--help"]).stdout
+    )
+    assert CliRunner().invoke(app, ["help"]).stdout == CliRunner().invoke(app, ["--help"]).stdout
+    assert "no such command 'sreve' (did you mean 'serve'?)" in CliRunner().invoke(app, ["help", "sreve"]).output
+    assert "samebits chat has no command 'x'" in CliRunner().invoke(app, ["help", "chat", "x"]).output
+
+
+def test_ps_lists_servers_that_run_and_forgets_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from samebits.cli.server_notes import ServerNote, all_notes, noted, notes_dir
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert "no server is running" in CliRunner().invoke(app, ["ps"]).stdout
+    with noted("tiny", "http://127.0.0.1:9"), noted("other", "http://[::1]:9"):
+        (notes_dir() / "broken.json").write_text('{"model": 1}')
+        (notes_dir() / "gone.json").write_text(
+            json.dumps({"model": "x", "address": "gone", "pid": 2**22 + 1, "started": 1.0})
+        )
+        rows = json.loads(CliRunner().invoke(app, ["ps", "--json"]).stdout)
+        assert [(row["model"], row["pid"], row["state"]) for row in rows] == [
+            ("tiny", os.getpid(), "does not answer"),
+            ("other", os.getpid(), "does not answer"),
+        ]
+        assert not (notes_dir() / "gone.json").exists()
+        later = ServerNote("later", "http://127.0.0.1:9", os.getpid(), 2.0)
+        (notes_dir() / "http_127.0.0.1_9.json").write_text(json.dumps(later.__dict__))
+    assert all_notes() == [later], "a server removes its own note alone"
