@@ -110,7 +110,7 @@ def test_commands_have_their_flags_targets_and_files(page: str) -> None:
         elif given[0] == "python" and given[1].endswith(".py"):
             source = (ROOT / given[1]).read_text() + (ROOT / "tests/fuzz/fuzz_driver.py").read_text()
             assert [flag for flag in given if flag.startswith("--") and f'"{flag}"' not in source] == [], command
-        for extra in re.findall(r"samebits\[([\w,-]+)\]", command):
+        for extra in re.findall(r"(?:samebits|\.)\[([\w,-]+)\]", command):
             assert set(extra.split(",")) <= set(extras), command
         for name in re.findall(r"(?<!/)\b((?:packaging|examples|benchmarks|tests)/[\w./-]+)", command):
             assert (ROOT / name).exists(), command

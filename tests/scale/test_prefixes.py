@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.installing import install_command
 from samebits.scale import needs
 from samebits.scale.prefixes import BLOCK_TOKENS, Prefixes
 from samebits.scale.settings import Settings, from_args
@@ -74,5 +77,5 @@ def test_arguments_that_cannot_be_meant(args: dict[str, object], message: str) -
 
 def test_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=r"ray is not installed; needs pip install 'samebits\[ray,server\]'"):
+    with pytest.raises(Unavailable, match=re.escape(f"ray is not installed; needs {install_command('ray,server')}")):
         needs.need_ray()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="needs pip install 'samebits[scale]'")
+pytest.importorskip("ray", reason="needs pip install 'samebits[dev]'")
 
 from random_tiny import write_random_tiny
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="needs pip install 'samebits[scale]'")
+pytest.importorskip("ray", reason="needs pip install 'samebits[dev]'")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, when it is imported
 

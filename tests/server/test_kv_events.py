@@ -20,6 +20,7 @@ from random_tiny import write_random_tiny
 from test_server_process import called, process, wait_healthy
 
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.installing import install_command
 from samebits.server.kv_events.publisher import KvEventPublisher
 from samebits.server.kv_events.sockets import EventSockets
 from samebits.server.kv_events.wire import BlockRemoved, BlockStored, Naming, Removed, Stored
@@ -240,5 +241,5 @@ def test_without_the_extra_a_line_says_what_to_install(model_path: Path) -> None
     code = "import sys; sys.modules['msgspec'] = None; from samebits.cli.main import main; main()"
     call = [sys.executable, "-c", code, "serve", "--model", str(model_path), "--port", "0", "--kv-events", ANY]
     done = subprocess.run(call, capture_output=True, text=True, timeout=60)
-    assert "msgspec is not installed; needs pip install 'samebits[kv-events]'" in done.stderr
+    assert f"msgspec is not installed; needs {install_command('kv-events')}" in done.stderr
     assert done.returncode != 0

@@ -24,6 +24,7 @@ from samebits.cli.serve_replicas import replicated
 from samebits.cli.server_notes import noted
 from samebits.core.collector import leave_out_what_is_there
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.installing import install_command
 from samebits.core.request_limits import GRAMMAR_SECONDS, MAX_STOPS
 from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
@@ -158,7 +159,7 @@ def serve(
         from samebits.server.turns.model_forms import FormChoice
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
-        raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[server]'") from None
+        raise Unavailable(f"serve: {missing} is not installed; needs {install_command('server')}") from None
     console = Console(stderr=True)
     if deterministic and settings.numerics == Tier.FAST.label:
         raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
@@ -256,7 +257,7 @@ def _publisher(address: str, replay_address: str | None, topic: str) -> tuple[Kv
         from samebits.server.kv_events.sockets import EventSockets
     except ModuleNotFoundError as error:
         missing = {"zmq": "pyzmq"}.get(str(error.name), error.name)
-        raise Unavailable(f"serve: {missing} is not installed; needs pip install 'samebits[kv-events]'") from None
+        raise Unavailable(f"serve: {missing} is not installed; needs {install_command('kv-events')}") from None
     sockets = EventSockets(address, replay_address, topic)
     return KvEventPublisher(sockets), sockets.description
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from types import TracebackType
 
 from samebits.core.errors import BadInput, SamebitsError, Unavailable
+from samebits.core.installing import install_command
 from samebits.core.printable import one_line
 from samebits.core.request_limits import GRAMMAR_SECONDS
 from samebits.engine.sampling import TokenMask
@@ -58,7 +59,7 @@ class Masking:
         if self._vocabulary is None or self._nursery is None:
             raise Unavailable("grammars need a system with fork, and a model with an end-of-text token")
         if find_spec("llguidance") is None:
-            raise Unavailable("grammars need llguidance: pip install 'samebits[receipts]'")
+            raise Unavailable(f"grammars need llguidance: {install_command('receipts')}")
         key = grammar.kind, grammar.source
         if key not in self._compiled:
             try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from samebits.core.installing import install_command
+
 if find_spec("lm_eval") is None:
-    sys.exit("error: lm-eval is not installed; needs pip install 'samebits[lm-eval]'")
+    sys.exit(f"error: lm-eval is not installed; needs {install_command('lm-eval')}")
 
 from lm_eval.__main__ import cli_evaluate
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.installing import install_command
 from samebits.loaders.source import read_bounded
 from samebits.receipts.record import Receipt
 
@@ -73,7 +74,7 @@ def _require() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        raise Unavailable("signatures need cryptography: pip install 'samebits[receipts]'") from None
+        raise Unavailable(f"signatures need cryptography: {install_command('receipts')}") from None
 
 
 def _no_key(path: Path, given: str, which: str) -> BadInput:

@@ -9,6 +9,7 @@ import torch
 
 from samebits.backends.arithmetic import judged, operands
 from samebits.core.errors import Unavailable
+from samebits.core.installing import install_command
 from samebits.core.tiers import Tier
 from samebits.kernels.triton.lib.probing import multiply_add
 
@@ -17,7 +18,7 @@ def require_gpu(name: str) -> torch.device:
     """The first device that torch reaches under this name, "cuda" or "rocm"; Unavailable with the reason."""
     built_for = "rocm" if torch.version.hip else "cuda" if torch.version.cuda else "no GPU"
     if built_for != name:
-        raise Unavailable(f"torch {torch.__version__} is built for {built_for}; `pip install samebits[{name}]`")
+        raise Unavailable(f"torch {torch.__version__} is built for {built_for}; `{install_command(name)}`")
     try:
         torch.cuda.init()  # says why, where is_available() only says no
     except (RuntimeError, AssertionError) as error:

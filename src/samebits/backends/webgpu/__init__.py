@@ -6,6 +6,7 @@ from importlib import import_module
 
 from samebits.backends.interface import Backend
 from samebits.core.errors import Unavailable
+from samebits.core.installing import install_command
 
 
 def webgpu() -> Backend:
@@ -13,7 +14,7 @@ def webgpu() -> Backend:
     try:
         import_module("wgpu")
     except ImportError as error:
-        raise Unavailable(f"wgpu is not installed ({error}); `pip install samebits[webgpu]`") from None
+        raise Unavailable(f"wgpu is not installed ({error}); `{install_command('webgpu')}`") from None
     from samebits.backends.webgpu.backend import WebGpuBackend
 
     return WebGpuBackend()

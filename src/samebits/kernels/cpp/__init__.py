@@ -15,7 +15,9 @@ def native() -> Any:
     try:
         return import_module("samebits.kernels.cpp._native")
     except ImportError as error:
-        raise Unavailable(f"native kernels are not built ({error}); `pip install .` builds them") from None
+        from samebits.core.installing import install_command  # a model that runs need not wait for it
+
+        raise Unavailable(f"native kernels are not built ({error}); `{install_command()}` builds them") from None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 from samebits.core.errors import Unavailable
+from samebits.core.installing import install_command
 
 
 def toolchain(extra: str = "cuda") -> None:
@@ -28,7 +29,7 @@ def toolchain(extra: str = "cuda") -> None:
         try:
             import_module(name)
         except ImportError as error:
-            raise Unavailable(f"{name} is not installed ({error}); `pip install samebits[{extra}]`") from None
+            raise Unavailable(f"{name} is not installed ({error}); `{install_command(extra)}`") from None
 
 
 def cache_folder() -> Path:

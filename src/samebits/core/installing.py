@@ -1,0 +1,40 @@
+"""The command that adds a part to this installation, for hints in errors: no package index has Samebits yet."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+def install_command(extra: str = "") -> str:
+    """Return the pip command that installs Samebits with an extra in the way in which it was installed here."""
+    try:
+        return command_for(distribution("samebits"), extra)
+    except PackageNotFoundError:  # the source tree runs as it is
+        root = Path(__file__).parents[3]
+        return _pip(str(root) if (root / "pyproject.toml").is_file() else "samebits", extra)
+
+
+def command_for(installed: Distribution, extra: str) -> str:
+    """Return the pip command for a distribution: from its checkout, its wheel, or the index it came from."""
+    try:
+        origin = json.loads(installed.read_text("direct_url.json") or "{}")
+        address = str(origin["url"])
+    except (ValueError, KeyError, TypeError, OSError):  # pip writes no such file for a package of an index
+        return _pip("samebits", extra)
+    is_folder = isinstance(origin.get("dir_info"), dict)
+    if is_folder and urlsplit(address).scheme == "file":
+        is_editable = origin["dir_info"].get("editable") is True
+        return _pip(unquote(urlsplit(address).path), extra, ("-e",) if is_editable else ())
+    return shlex.join(["pip", "install", f"samebits{_bracketed(extra)} @ {address}"])
+
+
+def _pip(target: str, extra: str, options: tuple[str, ...] = ()) -> str:
+    return shlex.join(["pip", "install", *options, target + _bracketed(extra)])
+
+
+def _bracketed(extra: str) -> str:
+    return f"[{extra}]" if extra else ""
