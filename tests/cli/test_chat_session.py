@@ -93,7 +93,7 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
         ("/sing", "unknown command /sing; needs one of /help"),
         ("/save", "/save: file: got none; needs /save FILE"),
         (f"/load {tmp_path}/none", "No such file or directory"),
-        ("/model /no/such/file.gguf", "model: path or name: got '/no/such/file.gguf'"),
+        ("/model /no/such/file.gguf", "no such file or folder: /no/such/file.gguf"),
         (f"/model {model}", "tiny.gguf, a context of 128 tokens"),
     ):
         terminal.send(line + ENTER)

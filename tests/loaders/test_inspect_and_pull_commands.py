@@ -127,7 +127,9 @@ def test_mistakes_are_one_line_and_status_2(cli: Any, tmp_path: Path, monkeypatc
     short.tensors = [tensor("token_embd.weight", (265, 64))]
     cases = {
         ("inspect", str(half)): "half.gguf: ",
-        ("inspect", str(tmp_path / "none.gguf")): "path or name",
+        ("inspect", str(tmp_path / "none.gguf")): f"no such file or folder: {tmp_path / 'none.gguf'}",
+        ("inspect", "qwen2.5:0.5b"): "no model 'qwen2.5:0.5b'; did you mean qwen2.5-0.5b?",
+        ("inspect", "nonsense"): "no model 'nonsense'; `samebits list --names` shows the short names",
         ("inspect", "hf:a/b"): "is the network there",
         ("inspect", "hf:a/b/../c"): "needs hf:owner/repo, hf:owner/repo:Q4_K_M or hf:owner/repo/file",
         (

@@ -65,3 +65,12 @@ def test_mistakes_are_found_before_a_model_is_loaded(tmp_path: Path, keys: tuple
         for command in ("generate", "chat"):
             with pytest.raises(BadInput, match=r"key|--receipt"):
                 invoke(command, "hi", *model, *wrong)
+
+
+def test_a_text_file_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "notes.md"
+    file.write_text("# Notes\n\nhello\nworld\n")
+    result = CliRunner().invoke(app, ["replay", str(file)])
+    assert result.exit_code == 1
+    assert result.output.count("\n") == 1
+    assert "no receipt that can be read: none of its 3 lines; the first: receipt: JSON" in result.output

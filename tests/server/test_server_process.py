@@ -148,7 +148,7 @@ def test_a_port_that_is_taken(model_path: Path) -> None:
         options = ["--model", str(model_path), "--port", str(taken.getsockname()[1])]
         done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "cannot listen on 127.0.0.1" in done.stderr
+    assert "of 127.0.0.1 is in use; choose another with --port" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -8,9 +8,8 @@ import click
 from click.core import ParameterSource
 
 from samebits.core.errors import BadInput
+from samebits.loaders.cache import MODEL_ENDINGS
 from samebits.loaders.catalog import MODELS
-
-MODEL_ENDINGS = (".gguf", ".safetensors")
 
 
 def names_a_model(word: str) -> bool:

@@ -88,7 +88,7 @@ def replay(
 
     check_target("replay", "--output", output)
     backend = get(backend or default_name()).name
-    entries = [entry for file in files for entry in read_entries(file)]
+    entries = [entry for file in files for entry in _entries_of_file(file)]
     if public_key is not None:
         from samebits.receipts.signing import read_public_key
 
@@ -158,6 +158,18 @@ def read_entries(file: Path) -> Iterator[Entry]:
     for number, line in enumerate([data] if is_one else lines, 1):
         if line.strip() or is_one:
             yield _entry(str(file) if is_one else f"{file}:{number}", line)
+
+
+def _entries_of_file(file: Path) -> list[Entry]:
+    """Return the receipts of a file. A file of several lines without any receipt is one unreadable entry."""
+    from samebits.receipts.verdict import Cause, Verdict
+
+    entries = list(read_entries(file))
+    verdicts = [entry.verdict for entry in entries if entry.verdict is not None]
+    if len(entries) > 1 and len(verdicts) == len(entries) and all(v.cause is Cause.UNREADABLE for v in verdicts):
+        text = f"none of its {len(entries)} lines; the first: {verdicts[0].detail}"
+        return [Entry(str(file), None, Verdict(0, Cause.UNREADABLE, detail=text))]
+    return entries
 
 
 def _entry(where: str, data: bytes) -> Entry:

@@ -18,6 +18,14 @@ class BadInput(SamebitsError, ValueError):
         self.argument = argument
 
 
+class NotFound(BadInput):
+    """A file or a model that does not exist. The message is a sentence of its own."""
+
+    def __init__(self, where: str, argument: str, message: str) -> None:
+        SamebitsError.__init__(self, message)
+        self.where, self.argument = where, argument
+
+
 class UnknownName(SamebitsError, KeyError):
     """A name that no registry entry carries."""
 

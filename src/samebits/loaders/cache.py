@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, NotFound
 from samebits.loaders.catalog import MODELS, long_name, package_of
 from samebits.loaders.gguf_parts import part_names
 from samebits.loaders.hub_names import HubName, endpoint, hub_name, is_here
 from samebits.loaders.manifest import read_manifest
 
 ALLOWED_SCHEMES = frozenset(("https",))
+MODEL_ENDINGS = (".gguf", ".safetensors")
 
 
 def cache_dir() -> Path:
@@ -104,5 +105,15 @@ def resolve(model: str | Path) -> Path:
         raise BadInput("model", "path", repr(text[:120]), f"a path of this system: {error}") from None
     if cached is not None:
         raise BadInput("model", text[:200], "nothing in the cache", f"`samebits pull {text[:200]}` once")
-    needed = "a file, a folder, an address, hf:owner/repo, or a name that `samebits list --names` shows"
-    raise BadInput("model", "path or name", repr(text[:200]), needed)
+    raise NotFound("model", "path or name", _not_found(text[:200]))
+
+
+def _not_found(text: str) -> str:
+    """Return what is wrong with a text that names no model, with a similar short name if there is one."""
+    if any(mark in text for mark in ("/", "\\")) or Path(text).suffix in MODEL_ENDINGS:
+        return f"no such file or folder: {text!r}" if not text.isprintable() else f"no such file or folder: {text}"
+    from difflib import get_close_matches  # no model that is found needs it
+
+    near = get_close_matches(text.lower().replace(":", "-"), MODELS, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"no model {text!r}; {hint}`samebits list --names` shows the short names"
