@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from samebits.api.requests import (
     Message,
     Params,
     Prompt,
+    is_list_of_conversations,
     one_params,
     one_prompt,
     params_for,
     several_prompts,
     single,
 )
+from samebits.api.structured import masks_of
 from samebits.api.texts import Texts
 from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
@@ -27,16 +31,19 @@ from samebits.loaders.catalog import DEFAULT_MODEL
 if TYPE_CHECKING:  # what a model needs is imported for a model
     import numpy as np
 
+    from samebits.api.outputs import RequestOutput
     from samebits.backends.interface import CompileProgress
     from samebits.engine.answer import Completion, Piece
-    from samebits.engine.job import Generation
+    from samebits.engine.job import Generation, Job
     from samebits.engine.text_jobs import Score
     from samebits.engine.weights import Progress
     from samebits.loaders.files import Facts
+    from samebits.loaders.tokenizer import Tokenizer
     from samebits.receipts.record import Model, Receipt
     from samebits.receipts.verdict import Verdict
 
 MAX_SIZE = 2**31 - 1
+AnyJob = TypeVar("AnyJob", bound="Job")
 __all__ = ["LLM", "SamplingParams"]
 
 
@@ -49,7 +56,8 @@ class LLM(Texts):
     numerics    "fast", "invariant" or "portable"; if absent, the strongest of the last two that every op has here
     threads     the most host threads that kernels may use: fewer run while that is faster, which changes no bit. If
                 absent, one per processor that this process may use
-    context_len the most tokens that a sequence may have; the model's own limit if absent
+    context_len the most tokens that a sequence may have; the model's own limit if absent. `max_model_len` is its name
+                in vLLM
 
     For many requests at once:
     max_sequences    requests that run at once; others wait in the queue
@@ -84,9 +92,14 @@ class LLM(Texts):
         speculate: str | None = None,
         k_format: str = "f16",
         v_format: str = "f16",
+        max_model_len: int | None = None,
         progress: Progress | None = None,
         compile_progress: CompileProgress | None = None,
     ) -> None:
+        if max_model_len is not None:
+            if context_len is not None:
+                raise BadInput("LLM", "context_len and max_model_len", "both", "one of them: they mean the same")
+            context_len = max_model_len
         sizes = {"page_size": page_size, "max_sequences": max_sequences}
         optional = {"threads": threads, "context_len": context_len, "num_pages": num_pages}
         optional["max_batch_tokens"] = max_batch_tokens
@@ -133,6 +146,7 @@ class LLM(Texts):
             self.tokenizer = checkpoint.tokenizer()
             self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
         self.numerics = self.runner.tier.label
+        self._is_closed = False
         del checkpoint  # with its metadata, a vocabulary of text
         drafter = make_drafter(speculate, self.runner, self.tokenizer) if speculate is not None else None
         self.engine = Engine(
@@ -142,48 +156,190 @@ class LLM(Texts):
         self.max_len, self.vocab_size = self.engine.max_len, self.runner.vocab_size
         self.runner.backend.trim()
 
-    def generate(
-        self, prompts: Prompt | Sequence[Prompt], params: Params | Sequence[Params] | None = None
-    ) -> list[Completion]:
-        """`params.n` answers to each prompt, in order. A prompt is a text or token ids.
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return f"LLM({self.path.name!r}, closed)"
+        return f"LLM({self.path.name!r}, backend={self.runner.backend.name!r}, numerics={self.numerics!r})"
 
-        params   for all prompts, as SamplingParams or a dict of its fields, or a list with one for each prompt
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("engine", "runner") and vars(self).get("_is_closed"):
+            raise BadInput("LLM", "model", "an LLM that was closed", "an open one")
+        raise AttributeError(f"LLM has no attribute {name!r}")
+
+    def close(self) -> None:
+        """Cancel all requests and free the model's memory. Later calls raise BadInput; a second close does nothing."""
+        if self._is_closed:
+            return
+        backend = self.runner.backend
+        self.engine.cancel_all()
+        self._is_closed = True
+        del self.engine, self.runner
+        gc.collect()
+        backend.trim()
+
+    def get_tokenizer(self) -> Tokenizer:
+        """Return the model's tokenizer, which has `encode` and `decode`."""
+        return self.tokenizer
+
+    @overload
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: Params | Sequence[Params] | None = None,
+        *,
+        sampling_params: None = None,
+        response_format: Any = None,
+    ) -> list[Completion]: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: None = None,
+        *,
+        sampling_params: Params | Sequence[Params],
+        response_format: Any = None,
+    ) -> list[RequestOutput]: ...
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: Params | Sequence[Params] | None = None,
+        *,
+        sampling_params: Params | Sequence[Params] | None = None,
+        response_format: Any = None,
+    ) -> list[Completion] | list[RequestOutput]:
+        """Return `params.n` answers to each prompt, in order. A prompt is a text or token ids.
+
+        params           for all prompts, as SamplingParams or a dict of its fields, or a list with one for each prompt
+        sampling_params  the same under vLLM's name: the result then has a RequestOutput for each prompt, as vLLM's has
+        response_format  the form of the answers: OpenAI's response_format, or one of vLLM's structured outputs
         """
+        if sampling_params is None:
+            jobs, _ = self._completed(prompts, params, response_format)
+            return [answer for job in jobs for answer in job.completions()]
+        if params is not None:
+            raise BadInput("generate", "params and sampling_params", "both", "one of them: they mean the same")
+        from samebits.api.outputs import (
+            RequestOutput,  # it imports the engine, which `import samebits` does not wait for
+        )
+
+        jobs, ids = self._completed(prompts, sampling_params, response_format)
+        texts = several_prompts("generate", prompts, self.tokenizer.num_ids)[0]
+        return [
+            RequestOutput(str(i), text if isinstance(text, str) else None, tuple(tokens), tuple(job.completions()))
+            for i, (text, tokens, job) in enumerate(zip(texts, ids, jobs, strict=True))
+        ]
+
+    def _completed(
+        self, prompts: Prompt | Sequence[Prompt], params: Params | Sequence[Params] | None, response_format: Any
+    ) -> tuple[list[Generation], list[list[int]]]:
+        """Return the finished job of each prompt, and each prompt's token ids."""
         ids = self._several_ids("generate", prompts)[0]
-        wishes = params_for("generate", params, len(ids))
-        jobs: list[Generation] = []
+        chosen = params_for("generate", params, len(ids))
+        with masks_of(self, "generate", response_format) as masks:
+            jobs = self._queued(partial(self.engine.generate, ids[i], chosen[i], **masks) for i in range(len(ids)))
+            with collector_paused():  # answers have no cycles, and a search of everything may take many steps' time
+                self.engine.complete(*jobs)
+        return jobs, ids
+
+    def _queued(self, starts: Iterable[Callable[[], AnyJob]]) -> list[AnyJob]:
+        """Queue jobs. If one cannot start, or at an interrupt, cancel the others before raising."""
+        jobs: list[AnyJob] = []
         try:
-            for prompt, wish in zip(ids, wishes, strict=True):
-                jobs.append(self.engine.generate(prompt, wish))
-        except BaseException:  # BadInput in one of the prompts, or an interrupt: none is run
+            for start in starts:
+                jobs.append(start())
+        except BaseException:
             for job in jobs:
                 self.engine.cancel(job)
             raise
-        with collector_paused():  # answers have no cycles, and a search of everything may take as long as many steps
-            self.engine.complete(*jobs)
-        return [answer for job in jobs for answer in job.completions()]
+        return jobs
 
-    def stream(self, prompt: Prompt, params: Params | None = None) -> Iterator[Piece]:
-        """One answer as it comes. BadInput, at the call, for several prompts or a wish for several answers."""
-        wish = single("stream", one_params("stream", params), "generate gives several answers")
-        return self._pieces(self._ids("stream", prompt), wish)
+    def stream(self, prompt: Prompt, params: Params | None = None, *, response_format: Any = None) -> Iterator[Piece]:
+        """Stream one answer piece by piece. Raise BadInput immediately if given several prompts or n > 1."""
+        chosen = single("stream", one_params("stream", params), "generate gives several answers")
+        return self._pieces(self._ids("stream", prompt), chosen, response_format)
 
-    def _pieces(self, prompt: list[int], params: SamplingParams) -> Iterator[Piece]:
-        """Nothing is queued before the first piece is asked for."""
-        job = self.engine.generate(prompt, params)
-        try:
-            while not job.is_done or job.events:
-                while not job.events:
-                    self.engine.step()
-                yield job.events.popleft()[1]
-            job.check()
-        finally:
-            self.engine.cancel(job)
+    def _pieces(self, prompt: list[int], params: SamplingParams, response_format: Any) -> Iterator[Piece]:
+        """Yield an answer's pieces. Nothing is queued before the first piece is asked for."""
+        with masks_of(self, "stream", response_format) as masks:
+            job = self.engine.generate(prompt, params, **masks)
+            try:
+                while not job.is_done or job.events:
+                    while not job.events:
+                        self.engine.step()
+                    yield job.events.popleft()[1]
+                job.check()
+            finally:
+                self.engine.cancel(job)
 
-    def chat(self, messages: str | Message | Sequence[Message], params: Params | None = None) -> Completion:
-        """The model's answer to a conversation, or to a text that the user says."""
-        wish = single("chat", one_params("chat", params), "generate gives several answers to what chat_prompt returns")
-        return self.generate([self.chat_prompt(messages)], wish)[0]
+    @overload
+    def chat(
+        self,
+        messages: str | Message | Sequence[Message],
+        params: Params | None = None,
+        *,
+        stream: Literal[False] = False,
+        response_format: Any = None,
+    ) -> Completion: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Sequence[Message]],
+        params: Params | Sequence[Params] | None = None,
+        *,
+        stream: Literal[False] = False,
+        response_format: Any = None,
+    ) -> list[Completion]: ...
+
+    @overload
+    def chat(
+        self,
+        messages: str | Message | Sequence[Message],
+        params: Params | None = None,
+        *,
+        stream: Literal[True],
+        response_format: Any = None,
+    ) -> Iterator[Piece]: ...
+
+    def chat(
+        self,
+        messages: str | Message | Sequence[Message] | Sequence[Sequence[Message]],
+        params: Params | Sequence[Params] | None = None,
+        *,
+        stream: bool = False,
+        response_format: Any = None,
+    ) -> Completion | list[Completion] | Iterator[Piece]:
+        """Answer a conversation, a single user message given as a string, or each of a list of conversations.
+
+        stream           yield the answer of one conversation piece by piece
+        response_format  as for `generate`
+        """
+        flag("chat", "stream", stream)
+        if is_list_of_conversations(messages):
+            if stream:
+                raise BadInput("chat", "stream", "several conversations", "one")
+            prompts = [self.chat_prompt(one) for one in messages]
+            every = [single("chat", one, "one answer each") for one in params_for("chat", params, len(prompts))]
+            return self.generate(prompts, every, response_format=response_format)
+        prompt = self.chat_prompt(messages)  # type: ignore[arg-type]
+        chosen = single(
+            "chat",
+            one_params("chat", params),  # type: ignore[arg-type]
+            "generate gives several answers to what chat_prompt returns",
+        )
+        if stream:
+            return self._pieces(prompt, chosen, response_format)
+        return self.generate([prompt], chosen, response_format=response_format)[0]
 
     def score(self, text: Prompt, *, top_k: int = 0, logits: bool = False) -> Score:
         """Log-likelihood of a text or of token ids, position by position."""
@@ -227,14 +383,7 @@ class LLM(Texts):
         ids, is_alone = self._several_ids("embed", texts)
         if not ids:
             raise BadInput("embed", "texts", "none", "a text, or several")
-        jobs = []
-        try:
-            for text in ids:
-                jobs.append(self.engine.embed(text, pooling))
-        except BaseException:  # BadInput in one of the texts, or an interrupt: none is run
-            for job in jobs:
-                self.engine.cancel(job)
-            raise
+        jobs = self._queued(partial(self.engine.embed, text, pooling) for text in ids)
         self.engine.complete(*jobs)
         vectors = np.stack([job.vector() for job in jobs])
         return vectors[0] if is_alone else vectors

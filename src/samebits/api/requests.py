@@ -55,7 +55,7 @@ def one_params(where: str, given: Params | None) -> SamplingParams:
         return given
     if not isinstance(given, Mapping):
         raise BadInput(where, "params", type(given).__name__, "SamplingParams, or a dict of its fields")
-    names = [field.name for field in fields(SamplingParams)]
+    names = [*(field.name for field in fields(SamplingParams)), "skip_special_tokens", "include_stop_str_in_output"]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
         raise BadInput(where, "params", repr(unknown), f"names among {', '.join(names)}")
@@ -76,6 +76,11 @@ def single(where: str, params: SamplingParams, instead: str) -> SamplingParams:
     if params.n != 1:
         raise BadInput(where, "n", params.n, f"1; {instead}")
     return params
+
+
+def is_list_of_conversations(given: Any) -> bool:
+    """Return whether `given` is a list of lists of messages."""
+    return isinstance(given, (list, tuple)) and bool(given) and all(isinstance(one, (list, tuple)) for one in given)
 
 
 def messages_of(given: Any) -> list[Message]:

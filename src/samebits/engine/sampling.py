@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from samebits.core.arguments import flag, real_number, texts, whole_number, whole_numbers
@@ -74,8 +74,14 @@ class SamplingParams:
     bad_words: tuple[str, ...] = ()
     prompt_logprobs: int | None = None
     shown_ids: frozenset[int] = frozenset()  # control tokens whose text is part of the answer
+    skip_special_tokens: InitVar[bool | None] = None  # vLLM's name of skip_special
+    include_stop_str_in_output: InitVar[bool | None] = None  # vLLM's name of include_stop
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, skip_special_tokens: bool | None, include_stop_str_in_output: bool | None) -> None:
+        if skip_special_tokens is not None:
+            self._set("skip_special", skip_special_tokens)
+        if include_stop_str_in_output is not None:
+            self._set("include_stop", include_stop_str_in_output)
         for name, (low, high) in WHOLE.items():
             self._set(name, whole_number("sampling", name, getattr(self, name), low, high))
         for name, (low, high) in WHOLE_OR_NONE.items():
