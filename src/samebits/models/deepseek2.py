@@ -78,6 +78,8 @@ def read_v2(source: Source) -> Decoder:
 
 
 def read_v3(source: Source) -> Decoder:
+    if source.is_gguf:
+        return read_v2(source)
     more = {"is_normalized": source.flag("norm_topk_prob", True), "eps": EPS, "has_choice_bias": True}
     shared_size = _shared_size(source, V3_EXPERTS, 1)
     return _read(source, V3_KEYS, mixture.read_mixture(source, V3_EXPERTS, "sigmoid", shared_size=shared_size, **more))
