@@ -175,6 +175,8 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
         "lfm2",
         {
             "block_dim": 2048,
+            "block_ffn_te_autocast": True,
+            "block_ffn_use_quantized_params": False,
             "block_mlp_init_scale": 1.0,
             "block_norm_eps": 1e-05,
             "block_out_init_scale": 1.0,

@@ -7,7 +7,7 @@ from samebits.models.parts import conv
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
 from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
-from samebits.models.parts.ignored import ON, Ignored, words
+from samebits.models.parts.ignored import OFF, ON, Ignored, words
 from samebits.models.parts.keys import MAX_HEADS, MAX_TAPS, MAX_WIDTH, REQUIRED, Source, number, whole
 from samebits.models.parts.recurrence import ShortConv
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
@@ -110,11 +110,17 @@ LFM2 = Architecture(
     ignored=Ignored(
         hf=words(
             """
-            block_dim block_ffn_dim_multiplier block_mlp_init_scale block_multiple_of block_norm_eps
-            block_out_init_scale block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init full_attn_idxs
-            num_heads
+            block_dim block_ffn_dim_multiplier block_ffn_te_autocast block_mlp_init_scale block_multiple_of
+            block_norm_eps block_out_init_scale block_sequence_parallel_norm_across_tp block_use_xavier_init conv_dim
+            conv_dim_out conv_use_xavier_init ffn_te_autocast full_attn_idxs num_heads
+            sequence_parallel_norm_across_tp
             """
         ),
-        hf_only={"block_use_swiglu": ON, "use_pos_enc": ON},
+        hf_only={
+            "block_ffn_use_quantized_params": OFF,
+            "block_use_swiglu": ON,
+            "ffn_use_quantized_params": OFF,
+            "use_pos_enc": ON,
+        },
     ),
 )
