@@ -63,7 +63,7 @@ def test_llm_alone_waits_for_no_engine() -> None:
 
 def test_llm_imports_what_a_model_needs(model: str) -> None:
     found = modules_after(f"import samebits; samebits.LLM({model!r})")
-    check(found, 480, 244)
+    check(found, 482, 244)
     assert "samebits.models.gemma3" not in found  # an architecture is imported for a model of its kind
     assert "tokenizers" not in found
 

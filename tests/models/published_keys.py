@@ -114,7 +114,16 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
         "gemma2",
         {"cache_implementation": "hybrid", "hidden_act": "gelu_pytorch_tanh", "sliding_window_size": 4096},
     ),
-    "gemma3": ("gemma3", {**ROPE, "_sliding_window_pattern": 6, "cache_implementation": "hybrid"}),
+    "gemma3": (
+        "gemma3",
+        {
+            **ROPE,
+            "_sliding_window_pattern": 6,
+            "cache_implementation": "hybrid",
+            "rope_local_base_freq": 100.0,
+            "sliding_window_pattern": 6,
+        },
+    ),
     "phi3": (
         "phi3",
         {
@@ -124,11 +133,15 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
             "interpolate_factor": 1,
             "lm_head_bias": False,
             "mlp_bias": False,
+            "partial_rotary_factor": 1.0,
             "resid_pdrop": 0.0,
         },
     ),
     "mixtral": ("mixtral", {**ROUTER, "router_jitter_noise": 0.0}),
-    "qwen3moe": ("qwen3moe", {**ROPE, **ROUTER, "max_window_layers": 48, "use_sliding_window": False}),
+    "qwen3moe": (
+        "qwen3moe",
+        {**ROPE, **ROUTER, "max_window_layers": 48, "num_experts": 8, "use_sliding_window": False},
+    ),
     "granitemoe": (
         "granitemoe",
         {
@@ -139,7 +152,7 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
             "position_embedding_type": "rope",
         },
     ),
-    "glm4moe": ("glm4moe", {**ROPE, "num_nextn_predict_layers": 1}),
+    "glm4moe": ("glm4moe", {**ROPE, "num_nextn_predict_layers": 1, "partial_rotary_factor": 0.5}),
     "gpt-oss": (
         "gpt_oss",
         {**ROUTER, "experts_per_token": 4, "hidden_act": "silu", "initial_context_length": 4096},
@@ -155,7 +168,7 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
             "topk_method": "noaux_tc",
         },
     ),
-    "qwen3next": ("qwen3next_moe", {**ROPE, **ROUTER, "use_sliding_window": False}),
+    "qwen3next": ("qwen3next_moe", {**ROPE, **ROUTER, "partial_rotary_factor": 0.25, "use_sliding_window": False}),
     "qwen35": ("qwen35", QWEN35),
     "qwen35moe": ("qwen35moe", {**ROUTER, **QWEN35}),
     "mamba2": (

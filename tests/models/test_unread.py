@@ -48,7 +48,10 @@ def folder(architecture: str) -> tuple[SafetensorsDir, dict[str, Any]]:
     name, published = FOLDERS[architecture]
     file = open_checkpoint(DATA / name).file
     assert isinstance(file, SafetensorsDir)
-    return file, SAVED | published | json.loads((DATA / name / "config.json").read_text())
+    own = json.loads((DATA / name / "config.json").read_text())
+    rotation = own.get("rope_parameters", {})
+    theta = rotation.get("full_attention", rotation).get("rope_theta", 10000.0)  # which transformers 4 keeps outside
+    return file, SAVED | {"rope_theta": theta} | published | own
 
 
 def gguf(architecture: str) -> tuple[GgufFile, dict[str, Any]]:
