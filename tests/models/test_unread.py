@@ -150,6 +150,10 @@ OTHER_VALUES: list[tuple[str, str, Any, str]] = [
     ("phi3", "full_attn_mod", 2, "needs 1"),
     ("llama", "is_encoder_decoder", True, "needs false"),
     ("llama", "num_experts_per_tok", 2, "needs no such key"),
+    ("mistral", "attention_bias", True, "needs false"),
+    ("mixtral", "attention_bias", True, "needs false"),
+    ("phi3", "attention_bias", True, "needs false"),
+    ("lfm2", "attention_bias", True, "needs false"),
     ("qwen35", "num_experts", 8, "needs no such key"),
     ("llama", "partial_rotary_factor", "half", "needs a number"),
 ]

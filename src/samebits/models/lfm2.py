@@ -7,7 +7,7 @@ from samebits.models.parts import conv
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
 from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
-from samebits.models.parts.ignored import OFF, ON, Ignored, words
+from samebits.models.parts.ignored import OFF, ON, WITHOUT_BIASES, Ignored, words
 from samebits.models.parts.keys import MAX_HEADS, MAX_TAPS, MAX_WIDTH, REQUIRED, Source, number, whole
 from samebits.models.parts.recurrence import ShortConv
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
@@ -117,6 +117,7 @@ LFM2 = Architecture(
             """
         ),
         hf_only={
+            **WITHOUT_BIASES,
             "block_ffn_use_quantized_params": OFF,
             "block_use_swiglu": ON,
             "ffn_use_quantized_params": OFF,

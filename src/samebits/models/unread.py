@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
 
@@ -30,8 +30,10 @@ def check_keys(architecture: Architecture, fields: Fields, is_gguf: bool) -> Non
     """
     own = architecture.ignored
     ignored = COMMON.gguf | own.gguf if is_gguf else COMMON.hf | own.hf
-    only = {**COMMON.gguf_only, **own.gguf_only} if is_gguf else {**COMMON.hf_only, **own.hf_only}
-    found = _unread(fields, ignored, only)
+    own_only = own.gguf_only if is_gguf else own.hf_only
+    only = {**(COMMON.gguf_only if is_gguf else COMMON.hf_only), **own_only}
+    read = fields.asked - {fields.prefix + key for key in own_only}  # which a shared table may have asked for
+    found = _unread(fields, read, ignored, only)
     if is_gguf:
         found = {key: value for key, value in found.items() if not key.startswith(OTHER_MODELS)}
     _refuse_keys(architecture, fields, found, only)
@@ -42,16 +44,18 @@ def check_keys(architecture: Architecture, fields: Fields, is_gguf: bool) -> Non
 
 def check_whole(architecture: Architecture, fields: Fields) -> None:
     """Raise BadInput for a key beside "text_config" that could say something of the text model."""
-    only = COMMON.hf_only
-    _refuse_keys(architecture, fields, _unread(fields, COMMON.hf | architecture.ignored.hf_whole, only), only)
+    ignored, only = COMMON.hf | architecture.ignored.hf_whole, COMMON.hf_only
+    _refuse_keys(architecture, fields, _unread(fields, fields.asked, ignored, only), only)
 
 
-def _unread(fields: Fields, ignored: frozenset[str], only: Mapping[str, tuple[Value, ...]]) -> dict[str, object]:
+def _unread(
+    fields: Fields, read: Set[str], ignored: frozenset[str], only: Mapping[str, tuple[Value, ...]]
+) -> dict[str, object]:
     """Return the keys, without their prefix, that were not read and that may change an answer."""
     prefix, found = fields.prefix, {}
     for name, value in fields.values.items():
         key = name.removeprefix(prefix)
-        if not name.startswith(prefix) or name in fields.asked or key in ignored or _is_empty(value):
+        if not name.startswith(prefix) or name in read or key in ignored or _is_empty(value):
             continue
         if not _is_one_of(value, only.get(key, ())):
             found[key] = value
@@ -81,7 +85,7 @@ def _check_rotation(architecture: Architecture, fields: Fields, name: str) -> No
     own = {key: value for key, value in stated.items() if key not in parts}
     for where, part in {name: own, **{f"{name}: {kind}": part for kind, part in parts.items()}}.items():
         inner = Fields(part, f"{fields.where}: {where}")
-        _refuse_keys(architecture, inner, _unread(inner, known, {}), {})
+        _refuse_keys(architecture, inner, _unread(inner, set(), known, {}), {})
 
 
 def check_tensors(

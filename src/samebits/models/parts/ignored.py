@@ -18,7 +18,8 @@ class Ignored:
     """What files of one architecture hold that its tables do not read, beside what all architectures ignore.
 
     hf         keys of a config.json that change no answer, whatever their value
-    hf_only    keys of a config.json with the values that say what the model does anyway; other values are refused
+    hf_only    keys of a config.json with the values that say what the model does anyway; other values are refused, also
+               where a table that several architectures share reads the key
     hf_whole   keys beside "text_config" in the config.json of a model for images and text
     gguf       keys of GGUF metadata, without the architecture's prefix, that change no answer
     gguf_only  the same as `hf_only`, of GGUF metadata
@@ -119,3 +120,4 @@ COMMON = Ignored(
         """
     ),
 )
+WITHOUT_BIASES = {"attention_bias": OFF}  # `hf_only` of an architecture whose attention has none in transformers
