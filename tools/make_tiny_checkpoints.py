@@ -68,6 +68,7 @@ RECIPES = {
         dict(rope_parameters=LLAMA31, tie_word_embeddings=True, attention_bias=True, head_dim=12, rms_norm_eps=1e-5),
         gguf_types=("f32",),
     ),
+    "llama_biases": Recipe("Llama", dict(attention_bias=True, mlp_bias=True, head_dim=12), gguf_types=("f32",)),
     "mistral": Recipe("Mistral", dict(sliding_window=WINDOW, head_dim=12, num_hidden_layers=3)),
     "qwen2": Recipe(
         "Qwen2", dict(rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.0)), gguf_types=("f32", "f16")
@@ -155,7 +156,7 @@ SEEDS = dict(llama=1, llama31=2, mistral=3, qwen2=4, qwen3=5, qwen3_bf16=6, gemm
 SEEDS |= dict(yarn=11, qwen3next=12, qwen35=13, mamba2=14, lfm2=15, granitehybrid=16, falcon_h1=17, falcon_h1_norm=18)
 SEEDS |= dict(nemotron_h=19, mixtral=20, qwen3moe=21, qwen3moe_mixed=22, granitemoe=23, glm4moe=24, gpt_oss=25)
 SEEDS |= dict(qwen3next_moe=26, qwen35moe=27, granitehybrid_moe=28, nemotron_h_moe=29, nemotron_h_latent=30)
-SEEDS |= dict(deepseek_dense=30, deepseek2=31, deepseek3=32)
+SEEDS |= dict(deepseek_dense=30, deepseek2=31, deepseek3=32, llama_biases=33)
 
 
 def drawn_model(recipe: Recipe, seed: int) -> Any:

@@ -131,6 +131,16 @@ def test_numbers_that_float32_rounds_are_converted(name: str, changes: dict[str,
 FLOATS = (0.22, 1e-5, 1.8, 0.1, 3.0, 1e30)
 
 
+def test_biases_of_feed_forward_parts_are_converted(tmp_path: Path) -> None:
+    out = tmp_path / "m.gguf"
+    write(converted(MODELS / "llama_biases"), out, lambda *_: None)
+    before, after = open_checkpoint(MODELS / "llama_biases"), open_checkpoint(out)
+    assert after.config.has_ffn_bias
+    biases = [name for name in before.tensors if ".ffn." in name and name.endswith("_bias")]
+    assert len(biases) == 6
+    assert all(np.array_equal(before.tensor(name), after.tensor(name)) for name in biases)
+
+
 @pytest.mark.parametrize("x", FLOATS)
 def test_floats_are_the_same_wherever_they_stand_if_float32_is(x: float) -> None:
     """Every kind of value that a configuration holds, with a float that is rounded and with one that is another."""

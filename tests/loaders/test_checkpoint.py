@@ -148,7 +148,7 @@ def test_missing_and_misshapen_tensors(tmp_path: Path) -> None:
 
 def test_an_unsupported_format_is_an_error_only_when_needed(tmp_path: Path) -> None:
     file = tiny_model()
-    extra = tensor("unused", (16,))
+    extra = tensor("blk.2.unused", (16,))  # the model has two layers
     extra.kind, extra.dims, extra.data = 24, (64,), bytes(64)
     opened(tmp_path, replace(file, tensors=[*file.tensors, extra]))
     norm = next(t for t in file.tensors if t.name == "output_norm.weight")

@@ -88,10 +88,14 @@ def quantized(weights: Tensors, method: str) -> Tensors:
             tensors[name] = codes
             tensors[f"{layer}.weight_scale_2"] = np.full((), packed.scale, np.float32)
             tensors[f"{layer}.input_scale"] = np.full((), 0.01, np.float32)
+            if layer.endswith("k_proj"):  # of keys in 8 bits
+                tensors[f"{layer}.k_scale"] = np.full((), 0.5, np.float32)
         else:
             tensors[f"{layer}.weight_packed"] = codes
             tensors[f"{layer}.weight_global_scale"] = np.full(1, np.float32(1) / packed.scale, np.float32)
             tensors[f"{layer}.input_global_scale"] = np.full(1, 100.0, np.float32)
+            if layer.endswith("v_proj"):
+                tensors[f"{layer.removesuffix('.v_proj')}.v_scale"] = np.full(1, 0.5, np.float32)
     return tensors
 
 

@@ -194,7 +194,7 @@ def test_windows_and_biases() -> None:
         ({"num_key_value_heads": 3}, "a divisor of the 4"),
         ({"vocab_size": None}, "vocab_size: got nothing"),
         ({"hidden_act": "relu"}, "hidden_act: got 'relu'"),
-        ({"mlp_bias": True}, "mlp_bias"),
+        ({"model_type": "mistral", "mlp_bias": True}, "mlp_bias"),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, "rope_type: got 'dynamic'"),
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": 0.5}}, "high_freq_factor: got 0.5"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "one rotation for all layers"),

@@ -69,7 +69,8 @@ FOLDERS: list[tuple[str, dict[str, Any], dict[str, np.ndarray | None], str, str]
         "default, linear, llama3, yarn or longrope",
     ),
     ("llama", {"rope_parameters": {"rope_type": "llama3"}}, {}, "rope_parameters: factor: got nothing", "a number"),
-    ("llama", {"mlp_bias": True}, {}, "mlp_bias: got True", "not supported"),
+    ("qwen3", {"mlp_bias": True}, {}, "mlp_bias: got True", "not supported"),
+    ("llama", {"mlp_bias": True}, {}, "mlp.gate_proj.bias (layers.0.ffn.gate_bias): got nothing", "shape 48"),
 ]
 
 

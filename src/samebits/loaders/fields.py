@@ -14,13 +14,15 @@ _REQUIRED: Any = object()
 class Fields:
     """A mapping whose values are checked as they are read. A null counts as absent.
 
-    `where` is the file, `prefix` goes before every key. Without a default a key is required.
+    `where` is the file, `prefix` goes before every key. Without a default a key is required. `asked` holds the full
+    names of the keys that were looked for: other keys of the file have had no effect.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str, prefix: str = "") -> None:
         self.values = values
         self.where = where
         self.prefix = prefix
+        self.asked: set[str] = set()
 
     def fail(self, key: str, given: object, needed: str) -> BadInput:
         text = str(given)
@@ -28,6 +30,7 @@ class Fields:
 
     def get(self, key: str) -> Any:
         """The raw value, or None."""
+        self.asked.add(self.prefix + key)
         return self.values.get(self.prefix + key)
 
     def has(self, key: str) -> bool:

@@ -26,6 +26,8 @@ from samebits.loaders.quantization import GROUP, MODELOPT, Nvfp4Layout
 from samebits.loaders.safetensors_dir import MAX_HEADER_BYTES, SafetensorsDir
 from samebits.loaders.source import TensorEntry
 
+SCALES = ("weight_scale", "input_scale", "input_global_scale")  # of a quantized layer, beside the layout's own
+CACHE_SCALES = ("k_scale", "v_scale", "q_scale", "prob_scale", "output_scale")  # of keys and values in 8 bits
 LARGEST_SCALE = 2.0**115  # with which every decoded weight is finite
 # Tensors beside a weight that would change what it means.
 REFUSED = ("pre_quant_scale", "weight_zero_point", "weight_g_idx", "svdquant_lora_a")
@@ -63,6 +65,10 @@ class Nvfp4Dir(SafetensorsDir):
 
     def read_at(self, name: str, index: int) -> HostTensor:
         return self.read(name)[index] if name in self.parts else super().read_at(name, index)
+
+    def is_scale(self, name: str) -> bool:
+        layer, _, part = name.rpartition(".")
+        return part in CACHE_SCALES or (part in (*SCALES, self.layout.scale) and f"{layer}.weight" in self.parts)
 
     def _scale(self, entry: TensorEntry) -> np.float32:
         value = self._array(entry, None).reshape(())

@@ -49,6 +49,10 @@ class SafetensorsDir:
             raise BadInput(entry.file, f"tensor {name}", "other bytes than before", "a file that does not change")
         return np.asarray(array)
 
+    def is_scale(self, name: str) -> bool:
+        """Return whether a tensor only says how others, or activations, are quantized."""
+        return False
+
     def release(self, name: str) -> None:
         """Nothing to do: `read` gives arrays of their own."""
 

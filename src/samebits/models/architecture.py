@@ -11,6 +11,7 @@ import numpy as np
 
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.ignored import Ignored
 from samebits.models.parts.keys import Source
 
 Shape = tuple[int, ...]
@@ -156,6 +157,7 @@ class Architecture:
     layer      tensors of every layer; their names stand behind "layers.0.", "blk.0." and "model.layers.0."
     build      the graph of a step
     kinds      tensors that only layers of a kind have beside those, by `Layer.kind` and by `Layer.ffn`
+    ignored    keys and tensors that files of this architecture hold and that change no answer
     hf_whole   (model_type, root) where a config.json holds this one as its text_config, beside models of pictures or
                sounds: names start with the root in place of "model"
     """
@@ -168,6 +170,7 @@ class Architecture:
     build: Callable[[ModelParts], StepGraph]
     kinds: Mapping[str, tuple[Weight, ...]] = field(default_factory=dict)
     hf_whole: tuple[str, str] | None = None
+    ignored: Ignored = Ignored()
 
     def tensors(self, config: Decoder, is_gguf: bool) -> dict[str, Stored]:
         """Every tensor that the model needs, by our names."""

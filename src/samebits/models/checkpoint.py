@@ -27,6 +27,7 @@ from samebits.models.parts.builder import Limits, ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
 from samebits.models.stacking import shaped, stacked
+from samebits.models.unread import check_keys, check_tensors, check_whole
 from samebits.ops.record import FLOATS
 
 
@@ -124,11 +125,12 @@ class FileCheckpoint:
             self.file.release(entry.name)
 
     def check(self) -> None:
-        """BadInput for the first tensor that is missing, in a wrong shape or in a format that is not ours."""
+        """Raise BadInput for the first tensor that is missing, misshapen, in an unsupported format or not read."""
         for name in self.tensors:
             for entry in self.entries(name):
                 if not entry.is_supported:
                     self.file.read(entry.name)
+        check_tensors(self.architecture, self.config, self.file, self.tensors.values())
 
     def num_bytes(self, name: str) -> int:
         """Of a tensor, in the file."""
@@ -157,13 +159,20 @@ def read_config(fields: Fields, is_gguf: bool, tensors: Mapping[str, TensorEntry
     if is_gguf:
         architecture = _gguf_architecture(fields)
         below = Fields(fields.values, fields.where, f"{architecture.name}.")
-        return architecture, architecture.read(Source(below, True, tensors))
+        config = architecture.read(Source(below, True, tensors))
+        check_keys(architecture, below, is_gguf)
+        return architecture, config
     for architecture in ARCHITECTURES.values():
         if architecture.hf_whole and architecture.hf_whole[0] == fields.get("model_type"):
-            config = architecture.read(Source(_text_part(fields), False, tensors))
+            text = _text_part(fields)
+            config = architecture.read(Source(text, False, tensors))
+            check_keys(architecture, text, is_gguf)
+            check_whole(architecture, fields)
             return architecture, replace(config, hf_root=architecture.hf_whole[1])
     architecture = _hf_architecture(fields)
-    return architecture, architecture.read(Source(fields, False, tensors))
+    config = architecture.read(Source(fields, False, tensors))
+    check_keys(architecture, fields, is_gguf)
+    return architecture, config
 
 
 def _text_part(fields: Fields) -> Fields:

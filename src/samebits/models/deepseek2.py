@@ -20,13 +20,14 @@ from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder
 from samebits.models.parts.experts import Mixture
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, REQUIRED, Key, Source, number, whole
 from samebits.models.parts.latent import Latent, read_latent
 from samebits.models.parts.latent_attention import TENSORS, latent_attention
 from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope, yarn_magnitude
 
 LOG_SHARE = 0.1  # of a logarithm in YaRN's magnitude; GGUF stores the product of both factors
-BY_GROUPS = "group_limited_greedy"
+GREEDY, BY_GROUPS = "greedy", "group_limited_greedy"
 
 
 def _keys(num_dense: int) -> dict[str, Key]:
@@ -67,13 +68,18 @@ def read_v2(source: Source) -> Decoder:
     if source.is_gguf:
         return _read(source, V2_KEYS, _gguf_experts(source))
     source.refuse(None, "norm_topk_prob", "false: files disagree on the factor of normed weights")
-    by_groups = source.fields.text("topk_method", "greedy") == BY_GROUPS
+    method = source.fields.text("topk_method", GREEDY)
+    if method not in (GREEDY, BY_GROUPS):
+        raise source.fields.fail("topk_method", repr(method), f"{GREEDY} or {BY_GROUPS}")
+    by_groups = method == BY_GROUPS
     groups = {} if by_groups else {"num_groups": 1, "num_groups_kept": 1}
     more = {"is_normalized": False, "group_best": 1, "shared_size": _shared_size(source, V2_EXPERTS, 2)}
     return _read(source, V2_KEYS, mixture.read_mixture(source, V2_EXPERTS, "softmax", **more, **groups))
 
 
 def read_v3(source: Source) -> Decoder:
+    if source.is_gguf:
+        return read_v2(source)
     more = {"is_normalized": source.flag("norm_topk_prob", True), "eps": EPS, "has_choice_bias": True}
     shared_size = _shared_size(source, V3_EXPERTS, 1)
     return _read(source, V3_KEYS, mixture.read_mixture(source, V3_EXPERTS, "sigmoid", shared_size=shared_size, **more))
@@ -110,6 +116,7 @@ def _read(source: Source, keys: Mapping[str, Key], experts: Mixture | None) -> D
     latent, values = read_latent(source), source.values(keys)
     values["num_layers"] -= values.pop("num_more")
     num_dense, num_layers = values.pop("num_dense"), values["num_layers"]
+    source.refuse(None, "num_key_value_heads", f"num_attention_heads, {values['num_heads']}", values["num_heads"])
     if num_layers < 1:
         raise source.fail("layers", num_layers, "at least 1 besides those that predict more tokens")
     rope, score_factor = _rotation(source, latent, values["context_len"])
@@ -159,5 +166,31 @@ def build(m: ModelParts) -> StepGraph:
 
 
 LAYER, KINDS = (*t.NORMS, *TENSORS), {"dense": t.FFN, "experts": EXPERTS}
-DEEPSEEK2 = Architecture("deepseek2", ("deepseek_v2", "DeepseekV2ForCausalLM"), read_v2, t.TOP, LAYER, build, KINDS)
-DEEPSEEK3 = Architecture("deepseek3", ("deepseek_v3", "DeepseekV3ForCausalLM"), read_v3, t.TOP, LAYER, build, KINDS)
+V2_IGNORED = Ignored(
+    hf=words("head_dim qk_head_dim"),  # derived from other sizes
+    hf_only={"scoring_func": ("softmax",)},
+    gguf=words("attention.head_count_kv"),  # 1, or the number of heads: it depends on the version of the converter
+    tensors=(r"blk\.\d+\.attn_kv_b\.weight",),  # where a file has keys and values apart too
+)
+V3_IGNORED = replace(
+    V2_IGNORED,
+    hf=V2_IGNORED.hf | words("num_mtp_layers num_nextn_predict_layers"),
+    hf_only={"scoring_func": ("sigmoid",), "topk_method": ("noaux_tc",)},
+)
+DEEPSEEK2 = Architecture(
+    "deepseek2",
+    ("deepseek_v2", "DeepseekV2ForCausalLM"),
+    read_v2,
+    t.TOP,
+    LAYER,
+    build,
+    KINDS,
+    ignored=V2_IGNORED,
+)
+DEEPSEEK3 = replace(
+    DEEPSEEK2,
+    name="deepseek3",
+    hf=("deepseek_v3", "DeepseekV3ForCausalLM"),
+    read=read_v3,
+    ignored=V3_IGNORED,
+)

@@ -9,6 +9,7 @@ from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_CONTEXT, Source, number, whole
 
 WIDE_LAYERS = 46  # of the 27B, the one Gemma 2 whose query scalar is not its head size; GGUF does not store it
@@ -68,4 +69,5 @@ def less_one(weights: tuple[Weight, ...]) -> tuple[Weight, ...]:
 
 TOP = less_one(t.TOP)
 LAYER = (*NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS, *t.FFN)
-GEMMA2 = Architecture("gemma2", ("gemma2", "Gemma2ForCausalLM"), read, TOP, LAYER, build)
+IGNORED = Ignored(hf=words("_sliding_window_pattern hidden_act sliding_window_size"))
+GEMMA2 = Architecture("gemma2", ("gemma2", "Gemma2ForCausalLM"), read, TOP, LAYER, build, ignored=IGNORED)

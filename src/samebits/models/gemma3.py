@@ -60,4 +60,6 @@ def _ropes(source: Source, dims: int, context_len: int, local_theta: float) -> d
 
 
 LAYER = (*gemma2.NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS, *gemma2.less_one(t.HEAD_NORMS), *t.FFN)
-GEMMA3 = Architecture("gemma3", ("gemma3_text", "Gemma3ForCausalLM"), read, gemma2.TOP, LAYER, gemma2.build)
+GEMMA3 = Architecture(
+    "gemma3", ("gemma3_text", "Gemma3ForCausalLM"), read, gemma2.TOP, LAYER, gemma2.build, ignored=gemma2.IGNORED
+)

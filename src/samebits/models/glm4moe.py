@@ -13,6 +13,7 @@ from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
 from samebits.models.parts.experts import Mixture
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, REQUIRED, Source, number, whole
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
 
@@ -105,4 +106,5 @@ GLM4MOE = Architecture(
     LAYER,
     llama.build,
     kinds={"dense": t.FFN, "experts": EXPERTS},
+    ignored=Ignored(hf=words("num_mtp_layers num_nextn_predict_layers")),
 )

@@ -18,6 +18,7 @@ from samebits.models.architecture import Architecture, Rows, Weight
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder, rotary_dims, windows
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import (
     MAX_CONTEXT,
     MAX_EXPERTS,
@@ -106,5 +107,16 @@ def _rope(source: Source, dims: int, context_len: int) -> Rope:
 
 LAYER = (*NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS)
 GPT_OSS = Architecture(
-    "gpt-oss", ("gpt_oss", "GptOssForCausalLM"), read, t.TOP, LAYER, llama.build, kinds={"experts": EXPERTS}
+    "gpt-oss",
+    ("gpt_oss", "GptOssForCausalLM"),
+    read,
+    t.TOP,
+    LAYER,
+    llama.build,
+    kinds={"experts": EXPERTS},
+    ignored=Ignored(
+        hf=words("experts_per_token initial_context_length"),
+        hf_only={"hidden_act": ("silu",)},
+        gguf=words("feed_forward_length"),  # that of an expert, once more
+    ),
 )

@@ -14,6 +14,7 @@ from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
 from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import (
     MAX_EXPERTS,
     MAX_HEAD_SIZE,
@@ -164,4 +165,8 @@ GRANITEHYBRID = Architecture(
     t.NORMS,
     build,
     kinds={"attention": (*t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS), "recurrence": ssm.tensors("mamba"), **FFNS},
+    ignored=Ignored(
+        hf=words("init_method mamba_chunk_size"),
+        hf_only={"normalization_function": ("rmsnorm",)},
+    ),
 )

@@ -10,6 +10,7 @@ from samebits.models import granitehybrid as hybrid
 from samebits.models.architecture import Architecture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, Layer
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import Source
 
 
@@ -20,5 +21,15 @@ def read(source: Source) -> Decoder:
 
 LAYER = (*t.NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS)
 GRANITEMOE = Architecture(
-    "granitemoe", ("granitemoe", "GraniteMoeForCausalLM"), read, t.TOP, LAYER, hybrid.build, kinds=hybrid.FFNS
+    "granitemoe",
+    ("granitemoe", "GraniteMoeForCausalLM"),
+    read,
+    t.TOP,
+    LAYER,
+    hybrid.build,
+    kinds=hybrid.FFNS,
+    ignored=Ignored(
+        hf=words("init_method"),
+        hf_only={"normalization_function": ("rmsnorm",), "position_embedding_type": ("rope",)},
+    ),
 )

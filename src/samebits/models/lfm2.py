@@ -7,6 +7,7 @@ from samebits.models.parts import conv
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
 from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
+from samebits.models.parts.ignored import OFF, ON, WITHOUT_BIASES, Ignored, words
 from samebits.models.parts.keys import MAX_HEADS, MAX_TAPS, MAX_WIDTH, REQUIRED, Source, number, whole
 from samebits.models.parts.recurrence import ShortConv
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
@@ -48,6 +49,7 @@ def read(source: Source) -> Decoder:
     source.refuse(None, "conv_bias", "false: biases of convolutions are not supported")
     source.refuse("attention.sliding_window", None, "0: windows are not supported in this architecture")
     values = source.values(LFM2_KEYS)
+    source.refuse("rope.dimension_count", None, f"the head size, {values['head_size']}", values["head_size"])
     taps, num_layers, head_size = values.pop("num_taps"), values["num_layers"], values["head_size"]
     if source.is_gguf:
         heads = by_layer(source, "attention.head_count_kv", num_layers, MAX_HEADS)
@@ -105,4 +107,21 @@ LFM2 = Architecture(
     LAYER,
     build,
     kinds={"attention": ATTENTION, "recurrence": conv.SHORT_CONV},
+    ignored=Ignored(
+        hf=words(
+            """
+            block_dim block_ffn_dim_multiplier block_ffn_te_autocast block_mlp_init_scale block_multiple_of
+            block_norm_eps block_out_init_scale block_sequence_parallel_norm_across_tp block_use_xavier_init conv_dim
+            conv_dim_out conv_use_xavier_init ffn_te_autocast full_attn_idxs num_heads
+            sequence_parallel_norm_across_tp
+            """
+        ),
+        hf_only={
+            **WITHOUT_BIASES,
+            "block_ffn_use_quantized_params": OFF,
+            "block_use_swiglu": ON,
+            "ffn_use_quantized_params": OFF,
+            "use_pos_enc": ON,
+        },
+    ),
 )

@@ -7,7 +7,8 @@ from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
+from samebits.models.parts.decoder import KEYS, Decoder, activation, has_ffn_bias, read_decoder, windows
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_WIDTH, REQUIRED, Source, whole
 
 #                            GGUF                        Hugging Face   bounds            where it is absent
@@ -31,12 +32,15 @@ def read(source: Source) -> Decoder:
     values = source.values(LLAMA_KEYS)
     layers = windows(source, values.pop("window"), [True] * values["num_layers"])
     experts = mixture.read_mixture(source, MIXTRAL_KEYS, "softmax") if source.is_gguf else None
+    size = values["ffn_size"]
+    source.refuse("expert_feed_forward_length", None, f"feed_forward_length, {size}", size)
     return read_decoder(
         source,
         values,
         layers=mixture.with_experts(layers, experts),
         activation=activation(source, "hidden_act", default="silu"),
         rope_is_interleaved=source.is_gguf,
+        has_ffn_bias=has_ffn_bias(source),
         mixture=experts,
     )
 
@@ -53,4 +57,13 @@ def build(m: ModelParts) -> StepGraph:
 BLOCK = (*t.NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS)
 FFNS = {"dense": t.FFN, "experts": EXPERTS}
 LAYER = (*BLOCK, *t.FFN)
-LLAMA = Architecture("llama", ("llama", "LlamaForCausalLM"), read, t.TOP, BLOCK, build, kinds=FFNS)
+LLAMA = Architecture(
+    "llama",
+    ("llama", "LlamaForCausalLM"),
+    read,
+    t.TOP,
+    BLOCK,
+    build,
+    kinds=FFNS | {"dense": (*t.FFN, *t.FFN_BIASES)},
+    ignored=Ignored(hf=words("is_llama_config sliding_window")),
+)

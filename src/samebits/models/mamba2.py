@@ -7,6 +7,7 @@ from samebits.models.parts import ssm
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder
 from samebits.models.parts.hybrid import layers_of
+from samebits.models.parts.ignored import ON, Ignored, words
 from samebits.models.parts.keys import (
     MAX_CONTEXT,
     MAX_HEAD_SIZE,
@@ -58,4 +59,15 @@ def build(m: ModelParts) -> StepGraph:
 
 
 LAYER = (*NORM, *ssm.tensors("mixer"))
-MAMBA2 = Architecture("mamba2", ("mamba2", "Mamba2ForCausalLM"), read, TOP, LAYER, build)
+IGNORED = Ignored(
+    hf=words(
+        """
+        chunk_size expand intermediate_size max_position_embeddings norm_before_gate rescale_prenorm_residual
+        residual_in_fp32 time_step_floor time_step_init_scheme time_step_max time_step_min time_step_rank
+        time_step_scale
+        """
+    ),
+    hf_only={"rms_norm": ON},
+    gguf=words("attention.head_count attention.head_count_kv feed_forward_length"),
+)
+MAMBA2 = Architecture("mamba2", ("mamba2", "Mamba2ForCausalLM"), read, TOP, LAYER, build, ignored=IGNORED)

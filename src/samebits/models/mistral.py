@@ -6,6 +6,7 @@ from samebits.models import llama
 from samebits.models.architecture import Architecture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
+from samebits.models.parts.ignored import WITHOUT_BIASES, Ignored
 from samebits.models.parts.keys import MAX_CONTEXT, Source, whole
 
 #                            GGUF                        Hugging Face       bounds         where it is absent
@@ -20,4 +21,7 @@ def read(source: Source) -> Decoder:
     return read_decoder(source, values, layers=layers, activation=activation(source, "hidden_act", default="silu"))
 
 
-MISTRAL = Architecture("mistral", ("mistral", "MistralForCausalLM"), read, t.TOP, llama.LAYER, llama.build)
+IGNORED = Ignored(hf_only=WITHOUT_BIASES)
+MISTRAL = Architecture(
+    "mistral", ("mistral", "MistralForCausalLM"), read, t.TOP, llama.LAYER, llama.build, ignored=IGNORED
+)

@@ -11,6 +11,7 @@ from samebits.models.architecture import Architecture
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, rotary_dims, windows
+from samebits.models.parts.ignored import WITHOUT_BIASES, Ignored
 from samebits.models.parts.keys import MAX_CONTEXT, REQUIRED, Source, number, whole
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
 
@@ -41,5 +42,12 @@ def read(source: Source) -> Decoder:
 
 
 MIXTRAL = Architecture(
-    "mixtral", ("mixtral", "MixtralForCausalLM"), read, t.TOP, llama.BLOCK, llama.build, kinds=llama.FFNS
+    "mixtral",
+    ("mixtral", "MixtralForCausalLM"),
+    read,
+    t.TOP,
+    llama.BLOCK,
+    llama.build,
+    kinds=llama.FFNS,
+    ignored=Ignored(hf_only=WITHOUT_BIASES),
 )

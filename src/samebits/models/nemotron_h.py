@@ -20,6 +20,7 @@ from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
 from samebits.models.parts.experts import Mixture
 from samebits.models.parts.hybrid import KINDS, by_layer, layers_of, stated_kinds
+from samebits.models.parts.ignored import OFF, Ignored, words
 from samebits.models.parts.keys import (
     MAX_EXPERTS,
     MAX_HEAD_SIZE,
@@ -109,6 +110,8 @@ def read(source: Source) -> Decoder:
     values = source.values(NEMOTRON_KEYS)
     values.pop("old_head_size")
     kinds = _gguf_kinds(source, values) if source.is_gguf else _hf_kinds(source, values)
+    if "experts" not in kinds:
+        source.skip(MIXTURE_KEYS)
     return read_decoder(
         source,
         values,
@@ -176,5 +179,18 @@ NEMOTRON_H = Architecture(
     mamba2.NORM,
     build,
     kinds={"attention": ATTENTION, "ffn": FFN, "experts": EXPERTS, "recurrence": ssm.tensors("mixer")},
+    ignored=Ignored(
+        hf=words(
+            """
+            chunk_size expand mamba_chunk_size mamba_dt_init_floor mamba_dt_limit mamba_dt_max mamba_expand
+            mamba_ssm_cache_dtype moe_shared_expert_overlap mtp_hybrid_override_pattern mtp_layers_block_type
+            n_shared_experts norm_eps norm_topk_prob num_nextn_predict_layers num_query_groups partial_rotary_factor
+            rescale_prenorm_residual residual_in_fp32 rms_norm_eps time_step_floor time_step_limit time_step_max
+            time_step_rank use_mamba_kernels
+            """
+        ),
+        hf_only={"mamba_hidden_act": ("silu",), "mamba_proj_bias": OFF},
+        gguf=words("expert_shared_count expert_weights_norm"),
+    ),
 )
 NEMOTRON_H_MOE = replace(NEMOTRON_H, name="nemotron_h_moe")

@@ -6,6 +6,7 @@ from samebits.models import llama
 from samebits.models.architecture import Architecture, Rows, Weight
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
+from samebits.models.parts.ignored import WITHOUT_BIASES, Ignored
 from samebits.models.parts.keys import MAX_CONTEXT, REQUIRED, Source, number, whole
 
 #                            GGUF                               Hugging Face      bounds            where it is absent
@@ -34,4 +35,5 @@ def read(source: Source) -> Decoder:
     return read_decoder(source, values, layers=layers, activation=activation(source, "hidden_act", default="silu"))
 
 
-PHI3 = Architecture("phi3", ("phi3", "Phi3ForCausalLM"), read, t.TOP, LAYER, llama.build)
+IGNORED = Ignored(hf_only={**WITHOUT_BIASES, "full_attn_mod": (1,), "interpolate_factor": (1,)})
+PHI3 = Architecture("phi3", ("phi3", "Phi3ForCausalLM"), read, t.TOP, LAYER, llama.build, ignored=IGNORED)

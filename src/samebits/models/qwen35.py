@@ -15,6 +15,7 @@ from samebits.models.parts import delta_net as delta
 from samebits.models.parts import mixture
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.experts import Mixture
+from samebits.models.parts.ignored import ON, Ignored, words
 from samebits.models.parts.keys import MAX_EXPERTS, REQUIRED, Source, whole
 
 #                            GGUF                         Hugging Face           bounds          where it is absent
@@ -45,6 +46,19 @@ def _read_experts(source: Source) -> Mixture | None:
     return mixture.read_mixture(source, MIXTURE_KEYS, "softmax", has_shared_gate=True)
 
 
+IGNORED = Ignored(
+    hf=words("mamba_ssm_dtype mtp_num_hidden_layers mtp_use_dedicated_embeddings"),
+    hf_only={"attn_output_gate": ON},
+    hf_whole=words(
+        """
+        image_token_id language_model_only text_config video_token_id vision_config vision_end_token_id
+        vision_start_token_id
+        """
+    ),
+    gguf=words("rope.dimension_sections"),  # text has one position for all of them
+    rope=words("mrope_interleaved mrope_section"),
+    tensors=(r"(model\.)?visual\..*",),
+)
 QWEN35 = Architecture(
     "qwen35",
     ("qwen3_5_text", "Qwen3_5ForCausalLM"),
@@ -54,6 +68,7 @@ QWEN35 = Architecture(
     next_.build,
     kinds={"attention": next_.FULL, "recurrence": (*DELTA, *delta.TENSORS), **next_.FFNS},
     hf_whole=("qwen3_5", "model.language_model"),
+    ignored=IGNORED,
 )
 QWEN35MOE = replace(
     QWEN35,

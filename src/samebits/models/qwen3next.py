@@ -18,6 +18,7 @@ from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, rotary_dims
 from samebits.models.parts.experts import Mixture
 from samebits.models.parts.hybrid import layers_of, stated_kinds
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_HEAD_SIZE, MAX_LAYERS, MAX_WIDTH, REQUIRED, Source, whole
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
 
@@ -97,6 +98,8 @@ def read_hybrid(source: Source, is_tiled: bool, read_experts: Callable[[Source],
     usual = ["recurrence" if (i + 1) % period else "attention" for i in range(num_layers)]
     dims = rotary_dims(source, values["head_size"], ROTARY_SHARE)
     is_sparse = mixture.sparse_layers(source, num_layers)
+    if not any(is_sparse):
+        source.skip(MIXTURE_KEYS)
     experts = read_experts(source) if any(is_sparse) else None
     return read_decoder(
         source,
@@ -133,4 +136,5 @@ QWEN3NEXT = Architecture(
     LAYER,
     build,
     kinds={"attention": FULL, "recurrence": (*DELTA, *delta.TENSORS), **FFNS},
+    ignored=Ignored(hf=words("norm_topk_prob")),  # read where there are experts
 )

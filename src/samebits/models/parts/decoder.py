@@ -63,6 +63,7 @@ class Decoder(ModelSize):
     query_scalar         attention logits are multiplied by query_scalar ** -0.5
     embed_scale          embeddings are multiplied by it
     logit_scale          logits are multiplied by it
+    has_ffn_bias         gate, up and down of a dense feed-forward part have biases
     has_head_norms       queries and keys are normed head by head, where the files of an architecture differ in it
     factors              what an architecture of its own multiplies by, by name; 1 where it names none
     recurrence           what layers are that keep a state in place of keys and values
@@ -89,6 +90,7 @@ class Decoder(ModelSize):
     is_tied: bool = False
     has_qkv_bias: bool = False
     has_out_bias: bool = False
+    has_ffn_bias: bool = False
     has_head_norms: bool = False
     factors: Mapping[str, float] = field(default_factory=dict)
     recurrence: Recurrence | None = None
@@ -147,7 +149,8 @@ def read_decoder(source: Source, values: dict[str, Any], **given: Any) -> Decode
         source.refuse("expert_count", "num_local_experts", "0: this architecture has no mixtures of experts")
     if "latent" not in given:
         source.refuse("attention.value_length", None, f"key_length, {head_size}", head_size)
-    source.refuse(None, "mlp_bias", "false: biases in the feed-forward part are not supported")
+    if "has_ffn_bias" not in given:
+        source.refuse(None, "mlp_bias", "false: biases in the feed-forward part are not supported")
     is_tied = _is_tied(source, given.pop("is_tied", False))
     usual = {"query_scalar": float(head_size), "layers": (Layer(),) * num_layers, **_biases(source)}
     if "ropes" not in values | given:
@@ -189,6 +192,13 @@ def rotary_dims(source: Source, head_size: int, usual: float = 1.0) -> int:
 
 def _is_tied(source: Source, default: bool) -> bool:
     return "output.weight" not in source.tensors if source.is_gguf else source.flag("tie_word_embeddings", default)
+
+
+def has_ffn_bias(source: Source) -> bool:
+    """Return whether gate, up and down of a dense feed-forward part have biases."""
+    if source.is_gguf:
+        return any(source.has_tensor(f".ffn_{part}.bias") for part in ("gate", "up", "down"))
+    return source.flag("mlp_bias", False)
 
 
 def _biases(source: Source) -> dict[str, bool]:

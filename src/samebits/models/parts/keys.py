@@ -97,6 +97,13 @@ class Source:
             raise fields.fail(other, shown(fields.get(other)), f"the {value} of {name}")
         return value
 
+    def skip(self, keys: Mapping[str, Key]) -> None:
+        """Note that a table's keys say nothing here, since the model lacks what they describe."""
+        for key in keys.values():
+            for name in (key.gguf,) if self.is_gguf else (key.hf, key.hf_too):
+                if name is not None:
+                    self.fields.asked.add(self.fields.prefix + name)
+
     def vocab_size(self) -> int:
         """Of a config.json, or the rows of a GGUF file's embedding, which are the truth there."""
         if not self.is_gguf:

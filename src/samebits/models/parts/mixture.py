@@ -66,6 +66,7 @@ def read_mixture(source: Source, keys: Mapping[str, Key], scores: str, **given: 
     """
     values = source.values({"num_experts": keys["num_experts"]})
     if not values["num_experts"]:
+        source.skip(keys)
         return None
     joined = ".ffn_gate_up_exps.weight" if source.is_gguf else ".experts.gate_up_proj"
     more: dict[str, Any] = {"scores": _scores(source, scores), "is_joined": source.has_tensor(joined)}

@@ -40,3 +40,8 @@ FFN = (
     Weight("ffn.up",            "F H", "ffn_up",               "mlp.up_proj"),
     Weight("ffn.down",          "H F", "ffn_down",             "mlp.down_proj"),
 )  # fmt: skip
+FFN_BIASES = (
+    Weight("ffn.gate_bias",     "F",   "ffn_gate.bias",        "mlp.gate_proj.bias",   when="has_ffn_bias"),
+    Weight("ffn.up_bias",       "F",   "ffn_up.bias",          "mlp.up_proj.bias",     when="has_ffn_bias"),
+    Weight("ffn.down_bias",     "H",   "ffn_down.bias",        "mlp.down_proj.bias",   when="has_ffn_bias"),
+)  # fmt: skip

@@ -1,0 +1,137 @@
+"""Refuses a file that states or stores something that the model would not read: its answers could be wrong ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Set
+
+import numpy as np
+
+from samebits.core.errors import BadInput
+from samebits.loaders.fields import Fields, shown
+from samebits.loaders.files import ModelFile
+from samebits.loaders.gguf import GgufFile
+from samebits.models.architecture import Architecture, Stored
+from samebits.models.parts.decoder import Decoder
+from samebits.models.parts.ignored import COMMON, Value
+
+MAX_LISTED = 4  # names in a message
+OTHER_MODELS = ("vision.", "mm.", "audio.")  # GGUF keys of the parts for images and sounds, which text does not pass
+OTHER_TENSORS = r"(v|mm|a)\..*"  # their tensors
+ROTATIONS = ("rope_parameters", "rope_scaling")
+# What transformers saved with its first Llamas, and layers that predict more tokens, which are left out.
+HF_TENSORS = (r".*\brotary_emb\.inv_freq", r"mtp\..*")
+
+
+def check_keys(architecture: Architecture, fields: Fields, is_gguf: bool) -> None:
+    """Raise BadInput for a key of the model's configuration that the architecture has not read.
+
+    `fields` is what the architecture read its configuration from. Keys that change no answer are let through.
+    """
+    own = architecture.ignored
+    ignored = COMMON.gguf | own.gguf if is_gguf else COMMON.hf | own.hf
+    own_only = own.gguf_only if is_gguf else own.hf_only
+    only = {**(COMMON.gguf_only if is_gguf else COMMON.hf_only), **own_only}
+    read = fields.asked - {fields.prefix + key for key in own_only}  # which a shared table may have asked for
+    found = _unread(fields, read, ignored, only)
+    if is_gguf:
+        found = {key: value for key, value in found.items() if not key.startswith(OTHER_MODELS)}
+    _refuse_keys(architecture, fields, found, only)
+    if not is_gguf:
+        for name in ROTATIONS:
+            _check_rotation(architecture, fields, name)
+
+
+def check_whole(architecture: Architecture, fields: Fields) -> None:
+    """Raise BadInput for a key beside "text_config" that could say something of the text model."""
+    ignored, only = COMMON.hf | architecture.ignored.hf_whole, COMMON.hf_only
+    _refuse_keys(architecture, fields, _unread(fields, fields.asked, ignored, only), only)
+
+
+def _unread(
+    fields: Fields, read: Set[str], ignored: frozenset[str], only: Mapping[str, tuple[Value, ...]]
+) -> dict[str, object]:
+    """Return the keys, without their prefix, that were not read and that may change an answer."""
+    prefix, found = fields.prefix, {}
+    for name, value in fields.values.items():
+        key = name.removeprefix(prefix)
+        if not name.startswith(prefix) or name in read or key in ignored or _is_empty(value):
+            continue
+        if not _is_one_of(value, only.get(key, ())):
+            found[key] = value
+    return found
+
+
+def _refuse_keys(
+    architecture: Architecture, fields: Fields, found: Mapping[str, object], only: Mapping[str, tuple[Value, ...]]
+) -> None:
+    if not found:
+        return
+    name, (key, *others) = architecture.name, found
+    if key in only:
+        meant = shown(only[key][0]).lower()
+        raise fields.fail(key, shown(found[key]), f"{meant}: this version supports no other value in {name} models")
+    needed = _none("key", name) + _also(fields.prefix + other for other in others)
+    raise fields.fail(key, shown(found[key]), needed)
+
+
+def _check_rotation(architecture: Architecture, fields: Fields, name: str) -> None:
+    """Check the keys of the object that describes a rotation, or of one such object for each kind of layer."""
+    stated = fields.get(name)
+    if not isinstance(stated, dict):
+        return
+    known = COMMON.rope | architecture.ignored.rope
+    parts = {kind: part for kind, part in stated.items() if isinstance(part, dict) and kind not in known}
+    own = {key: value for key, value in stated.items() if key not in parts}
+    for where, part in {name: own, **{f"{name}: {kind}": part for kind, part in parts.items()}}.items():
+        inner = Fields(part, f"{fields.where}: {where}")
+        _refuse_keys(architecture, inner, _unread(inner, set(), known, {}), {})
+
+
+def check_tensors(
+    architecture: Architecture,
+    config: Decoder,
+    file: ModelFile,
+    stored: Iterable[Stored],
+) -> None:
+    """Raise BadInput for a tensor that no part of the model reads; layers that do not run may have any."""
+    is_gguf = isinstance(file, GgufFile)
+    read = {name for tensor in stored for name in tensor.names}
+    patterns = [*architecture.ignored.tensors, *([OTHER_TENSORS] if is_gguf else HF_TENSORS)]
+    if not is_gguf and config.is_tied:
+        patterns.append(r"lm_head\.weight")
+    ignored = re.compile("|".join(patterns))
+    layer = re.compile(r"blk\.(\d{1,9})\." if is_gguf else rf"{re.escape(config.hf_root)}\.layers\.(\d{{1,9}})\.")
+    found = []
+    for name, entry in file.tensors.items():
+        if name in read or ignored.fullmatch(name) or (not isinstance(file, GgufFile) and file.is_scale(name)):
+            continue
+        number = layer.match(name)
+        if number is None or int(number[1]) < config.num_layers:
+            found.append(entry)
+    if found:
+        first, *others = found
+        needed = _none("tensor", architecture.name) + _also(entry.name for entry in others)
+        shape = "x".join(map(str, first.shape)) or "of one number"
+        raise BadInput(first.file, f"tensor {first.name}", f"shape {shape}", needed)
+
+
+def _none(what: str, name: str) -> str:
+    return f"no such {what}: this version does not read it in {name} models, and it may change answers"
+
+
+def _also(others: Iterable[str]) -> str:
+    listed = list(others)
+    if not listed:
+        return ""
+    more = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
+    return f"; nor does it read {', '.join(listed[:MAX_LISTED])}{more}"
+
+
+def _is_empty(value: object) -> bool:
+    """Return whether a value says nothing: null, an empty text, list or object."""
+    return value is None or (isinstance(value, str | list | dict | np.ndarray) and len(value) == 0)
+
+
+def _is_one_of(value: object, accepted: tuple[Value, ...]) -> bool:
+    return isinstance(value, str | int | float) and value in accepted
