@@ -18,12 +18,12 @@ from samebits.models.glm4moe import EPS, EXPERTS
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder
+from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
 from samebits.models.parts.experts import Mixture
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, REQUIRED, Key, Source, number, whole
 from samebits.models.parts.latent import Latent, read_latent
 from samebits.models.parts.latent_attention import TENSORS, latent_attention
-from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope, yarn_magnitude
+from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope, stated_rotation, yarn_magnitude
 
 LOG_SHARE = 0.1  # of a logarithm in YaRN's magnitude; GGUF stores the product of both factors
 BY_GROUPS = "group_limited_greedy"
@@ -131,8 +131,8 @@ def _read(source: Source, keys: Mapping[str, Key], experts: Mixture | None) -> D
 def _rotation(source: Source, latent: Latent, context_len: int) -> tuple[Rope, float]:
     """The rotation, and what scores are multiplied by beside it: YaRN's magnitude acts on all of a head, not only on
     its rotated part. GGUF files state that one alone; the rotated part has no other then."""
-    rope = read_rope(source, latent.rotary_size, context_len)
-    weight = _score_weight(source) if rope.scaling.kind == "yarn" else 0.0
+    rope = read_rope(source, rotary_dims(source, latent.rotary_size), context_len)
+    weight = _score_weight(source, rope.scaling.kind)
     if not weight:
         return rope, 1.0
     if source.is_gguf:
@@ -140,13 +140,20 @@ def _rotation(source: Source, latent: Latent, context_len: int) -> tuple[Rope, f
     return rope, yarn_magnitude(rope.scaling.factor, weight) ** 2
 
 
-def _score_weight(source: Source) -> float:
-    """Of the logarithm in the magnitude of scores; 0 where a file has none."""
+def _score_weight(source: Source, kind: str) -> float:
+    """Return the weight of the logarithm in the magnitude of scores; 0 where a file has none.
+
+    transformers multiplies scores in every kind of scaling whose file states the weight.
+    """
     fields = source.fields
     if source.is_gguf:
-        return float(fields.number("rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0)) / LOG_SHARE
-    rope = fields.mapping("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
-    return float(rope.number("mscale_all_dim", 0.0, 1e3, 0.0))
+        stated = float(fields.number("rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0))
+        return stated / LOG_SHARE if kind == "yarn" else 0.0
+    rope = stated_rotation(fields)
+    weight = float(rope.number("mscale_all_dim", 0.0, 1e3, 0.0))
+    if weight and kind == "longrope":
+        raise rope.fail("mscale_all_dim", weight, "0 beside longrope")
+    return weight if kind != "none" else 0.0
 
 
 def build(m: ModelParts) -> StepGraph:
