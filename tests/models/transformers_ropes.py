@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from drawn_ropes import Keys, config_of
 
 INFINITY = {"__float__": "Infinity"}  # as transformers writes it
 
 
+@contextmanager
+def without_our_folders() -> Iterator[None]:
+    """Keep torch from taking `tests/triton` for the package of that name."""
+    tests = Path(__file__).parents[1]
+    with patch.object(sys, "path", [path for path in sys.path if Path(path) != tests]):
+        yield
+
+
+def config_class(kind: str) -> Any:
+    """Return transformers' class of configurations for a model_type."""
+    with without_our_folders():
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+        return CONFIG_MAPPING[kind]
+
+
 def transformers_rotations(name: str, keys: Keys) -> Keys | None:
     """Return transformers' rotations in the shape of `our_rotations`; None if it refuses the keys or fails."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    logging.getLogger("transformers").setLevel(logging.CRITICAL)
     stated = {key: _decoded(value) for key, value in config_of(name, keys).items()}
+    kind = config_class(stated["model_type"])
+    with without_our_folders():
+        module = import_module(kind.__module__.replace(".configuration_", ".modeling_"))
+    logging.getLogger("transformers").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            config = CONFIG_MAPPING[stated["model_type"]].from_dict(stated)
-            module = import_module(type(config).__module__.replace(".configuration_", ".modeling_"))
-            found = _found(module, config)
+            return _found(module, kind.from_dict(stated))
         except Exception:
             return None  # whatever it raises: it has no answer to compare with
-    return found
 
 
 def _decoded(value: Any) -> Any:

@@ -40,11 +40,14 @@ def _keys(num_dense: int) -> dict[str, Key]:
     }  # fmt: skip
 
 
-def _expert_keys(count: int, top_k: Any, size: int, groups: int, kept: int, scale: float) -> dict[str, Key]:
-    """A mixture's keys, and what a config.json means that states none."""
+def _expert_keys(
+    count: int, top_k: Any, size: int, groups: int, kept: int, scale: float, count_too: str
+) -> dict[str, Key]:
+    """Return a mixture's keys with what a config.json means that states none; `count_too`: another spelling of the
+    number of experts."""
     return {
         "num_experts":     whole("expert_count",               "n_routed_experts",      0, MAX_EXPERTS, count,
-                                 gguf_default=0),
+                                 gguf_default=0, hf_too=count_too),
         "top_k":           whole("expert_used_count",          "num_experts_per_tok",   1, MAX_EXPERTS, top_k,
                                  gguf_default=REQUIRED),
         "expert_size":     whole("expert_feed_forward_length", "moe_intermediate_size", 1, MAX_WIDTH, size,
@@ -58,8 +61,8 @@ def _expert_keys(count: int, top_k: Any, size: int, groups: int, kept: int, scal
     }  # fmt: skip
 
 
-V2_KEYS, V2_EXPERTS = _keys(0), _expert_keys(64, REQUIRED, 1407, 1, 1, 1.0)
-V3_KEYS, V3_EXPERTS = _keys(3), _expert_keys(256, 8, 2048, 8, 4, 2.5)
+V2_KEYS, V2_EXPERTS = _keys(0), _expert_keys(64, REQUIRED, 1407, 1, 1, 1.0, "num_experts")
+V3_KEYS, V3_EXPERTS = _keys(3), _expert_keys(256, 8, 2048, 8, 4, 2.5, "num_local_experts")
 
 
 def read_v2(source: Source) -> Decoder:
@@ -106,6 +109,7 @@ def _shared_size(source: Source, keys: Mapping[str, Key], usual: int) -> int:
 def _read(source: Source, keys: Mapping[str, Key], experts: Mixture | None) -> Decoder:
     """Heads share one row per token, so that there is one head of keys."""
     source.refuse(None, "attention_bias", "false: biases of projections are not supported")
+    source.refuse("attention.temperature_scale", None, "0: scores that grow with the position are not supported")
     source.refuse(None, "moe_layer_freq", "1: every layer behind the dense ones has experts", 1)
     latent, values = read_latent(source), source.values(keys)
     values["num_layers"] -= values.pop("num_more")
