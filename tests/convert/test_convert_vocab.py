@@ -72,7 +72,7 @@ WAYS = {
     "qwen35": byte_level(split(split_patterns.QWEN35)),
     "gpt-4o": byte_level(split(split_patterns.GPT4O)),
     "tekken": byte_level(split(split_patterns.TEKKEN), ignore_merges=True),
-    "deepseek-v3": byte_level(split(*split_patterns.DEEPSEEK_V3)),
+    **{name: byte_level(split(*PATTERNS[name])) for name in ("deepseek-v3", "deepseek-llm", "kimi-k2")},
 }
 
 

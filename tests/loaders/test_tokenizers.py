@@ -72,6 +72,8 @@ def test_every_pre_tokenizer_cuts_as_stated() -> None:
     words["glm4"] = words["llama-bpe"]
     words["gpt-4o"] = ["I'm", *words["llama-bpe"][2:]]
     words["tekken"], words["deepseek-v3"] = words["qwen2"], words["llama-bpe"]
+    words["deepseek-llm"] = ["I", "'", "m", "\u0120", "1234", "\u0120\u0120", "\u0120x", "\u010a"]
+    words["kimi-k2"] = words["gpt-4o"]
     words["gpt-2"][2:4] = ["\u01201234"]
     assert words.keys() == pre_tokenizers.PATTERNS.keys()
     for name, expected in words.items():
@@ -114,6 +116,23 @@ def test_deepseek_v3_cuts_digits_then_han_and_kana_then_words() -> None:
     ]
 
 
+def test_deepseek_llm_cuts_line_ends_words_signs_han_and_numbers() -> None:
+    """The regexes that llama.cpp's `deepseek-llm` stands for: DeepSeek-V2's."""
+    cut = pre_tokenizers.build("deepseek-llm").pre_tokenize_str("ab c12345 \u4e2d\u6587\uac00, x!!\r\n \u00e9\u0436   ")
+    assert [pre_tokenizer_text(word) for word, _ in cut] == [
+        *("ab", " c", "12345", " ", "\u4e2d\u6587\uac00", ",", " x", "!!", "\r", "\n", " \u00e9\u0436", "   "),
+    ]
+
+
+def test_kimi_k2_cuts_before_capitals_and_around_han() -> None:
+    """The regex of Kimi K2's own tokenizer, which llama.cpp's `kimi-k2` stands for."""
+    text = "Hello\u4e2d\u6587abcWorld's 12345 \u6f22\u304b !!\n  y"
+    cut = pre_tokenizers.build("kimi-k2").pre_tokenize_str(text)
+    assert [pre_tokenizer_text(word) for word, _ in cut] == [
+        *("Hello", "\u4e2d\u6587", "abc", "World's", " ", "123", "45", " ", "\u6f22", "\u304b", " !!\n", " ", " y"),
+    ]
+
+
 def pre_tokenizer_text(word: str) -> str:
     return bytes(BYTE_OF_CHAR[char] for char in word).decode()
 
@@ -126,6 +145,8 @@ ALIKE = {  # names of GGUF files that mean the same, and what they say of whole 
     "llama4": ("gpt-4o", False, False),
     "tekken": ("tekken", True, True),
     "deepseek-v3": ("deepseek-v3", False, False),
+    "deepseek-llm": ("deepseek-llm", False, False),
+    "kimi-k2": ("kimi-k2", False, False),
 }
 
 

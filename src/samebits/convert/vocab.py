@@ -20,6 +20,7 @@ from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
 from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
 from samebits.loaders.ids_beyond import without_ids_beyond
+from samebits.loaders.pre_tokenizers import PATTERNS
 from samebits.loaders.source import read_json
 from samebits.loaders.texts import texts_of
 from samebits.loaders.tokenizer import Tokenizer, find_special
@@ -158,7 +159,7 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
         (split_patterns.QWEN35,): "qwen35",
         (split_patterns.GPT4O,): "gpt-4o",
         (split_patterns.TEKKEN,): "tekken" if takes_whole else None,
-        split_patterns.DEEPSEEK_V3: "deepseek-v3",
+        **{PATTERNS[name]: name for name in ("deepseek-v3", "deepseek-llm", "kimi-k2")},
     }
     name = known.get(tuple(pattern.replace("\r\n", r"\r\n") for pattern in patterns))
     if name is None or uses_gpt2 or has_digits:
