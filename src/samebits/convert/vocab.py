@@ -6,12 +6,13 @@ GGUF cannot hold is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from samebits.convert.added import name_for_readers, strip_metadata, texts_with
 from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, strings, u32
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
@@ -42,20 +43,21 @@ PROBES = (
 
 
 def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
-    """The keys below tokenizer., for a model of so many ids; BadInput for a tokenizer that GGUF cannot hold.
-
-    A folder that holds none gets "no_vocab".
-    """
+    """Return the keys below tokenizer. for a model of `num_ids`, and the model's name, by which llama.cpp knows some
+    tokenizers. Raise BadInput for a tokenizer that GGUF cannot hold. A folder that holds none gets "no_vocab"."""
     if not has_tokenizer(folder):
         return {f"{PREFIX}model": string("no_vocab")}
     tokenizer = tokenizer_from_folder(folder, num_ids)
     tokenizer.fit_model(num_ids)
     path = folder / "tokenizer.json"
     source, _ = without_ids_beyond(read_json(path, MAX_TOKENIZER_BYTES), num_ids, str(path))
-    values = _values(source, tokenizer, num_ids, str(folder))
-    _check(values, tokenizer, str(folder))
+    added = source.get("added_tokens") or []
+    values = {PREFIX + key: value for key, value in _values(source, tokenizer, num_ids, str(folder)).items()}
+    values |= strip_metadata(added, str(folder))
+    values["general.name"] = name_for_readers(folder.resolve().name, added)
+    _check(values, tokenizer, (*PROBES, *texts_with(added, values[f"{PREFIX}model"] == "llama")), str(folder))
     template = read_hf_template(folder)
-    found = {PREFIX + key: _as_bytes(value) for key, value in values.items()}
+    found = {key: _as_bytes(value) for key, value in values.items()}
     return found | ({"tokenizer.chat_template": string(template)} if template else {})
 
 
@@ -167,12 +169,11 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
     return name
 
 
-def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
-    """BadInput unless the metadata's tokenizer gives the folder's tokens."""
-    read = {PREFIX + key: value for key, value in values.items()}
-    read |= {PREFIX + key: texts_of(values[key]) for key in ("tokens", "merges") if key in values}
-    ours = tokenizer_from_gguf(read, where)
-    for text in PROBES:
+def _check(values: Mapping[str, Any], tokenizer: Tokenizer, probes: Iterable[str], where: str) -> None:
+    """Raise BadInput unless the metadata's tokenizer gives the folder's tokens for the probes."""
+    keys = (f"{PREFIX}tokens", f"{PREFIX}merges")
+    ours = tokenizer_from_gguf({**values, **{key: texts_of(values[key]) for key in keys if key in values}}, where)
+    for text in probes:
         if ours.encode(text) != tokenizer.encode(text):
             raise BadInput(where, "tokenizer", f"other tokens for {text[:40]!r}", "one that a GGUF file can hold")
     if lost := sorted(tokenizer.special.end_ids - ours.special.end_ids):
