@@ -21,6 +21,7 @@ from samebits.loaders import split_patterns
 from samebits.loaders.byte_level import BYTE_OF_CHAR
 from samebits.loaders.cache import resolve
 from samebits.loaders.catalog import DEFAULT_MODEL
+from samebits.loaders.files import read_template
 from samebits.loaders.gguf import open_gguf, parse_gguf, raw_metadata
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_tokenizer import tokenizer_from_folder
@@ -315,6 +316,41 @@ def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Pat
     metadata = vocab_metadata(folder, len(texts))
     for key in ("model", "pre", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"):
         assert metadata[f"tokenizer.ggml.{key}"] == raw[f"tokenizer.ggml.{key}"], key
+
+
+def test_every_template_is_kept(tmp_path: Path) -> None:
+    """Under the keys that gguf-py writes, and read from there by their names."""
+    named = {"default": "D {{ bos_token }}", "tool_use": "T {{ tools }}", "my rag": "R"}
+    stated = [{"name": name, "template": source} for name, source in named.items()]
+    folder = write_folder(tmp_path / "m", WAYS["qwen2"], bos_token="<s>", eos_token="</s>", chat_template=stated)
+    metadata = vocab_metadata(folder, 300)
+    file = parse_gguf(header(metadata, []), Path("x.gguf"))
+    assert file.metadata["tokenizer.chat_template"] == "D {{ bos_token }}"
+    assert list(file.metadata["tokenizer.chat_templates"]) == ["my_rag", "tool_use"]
+    assert file.metadata["tokenizer.chat_template.my_rag"] == "R"
+    template = read_template(file)
+    assert template is not None
+    assert (template.source, template.for_tools.source) == ("D {{ bos_token }}", "T {{ tools }}")
+    file.metadata["tokenizer.chat_template.tool_use"] = 3
+    with pytest.raises(BadInput, match=r"x.gguf: tokenizer.chat_template.tool_use: got int; needs a string"):
+        read_template(file)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (
+            [{"name": "a b", "template": "x"}, {"name": "a-b", "template": "y"}],
+            "got the names 'a-b' and 'a b'; needs one",
+        ),
+        ("{{ image_token }}", "chat_template: got one that reads image_token; needs bos_token, eos_token"),
+    ],
+)
+def test_templates_that_a_file_cannot_hold_are_refused(tmp_path: Path, template: Any, message: str) -> None:
+    names = {"bos_token": "<s>", "eos_token": "</s>", "image_token": "<tool>"}
+    folder = write_folder(tmp_path / "m", WAYS["qwen2"], **names, chat_template=template)
+    with pytest.raises(BadInput, match=message):
+        vocab_metadata(folder, 300)
 
 
 SPECIAL = ("<s>", "</s>", "<|endoftext|>", "<|user|>", "<|observation|>", "<|end|>", "<|x|>", "<|y|>")

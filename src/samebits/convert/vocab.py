@@ -14,12 +14,13 @@ import numpy as np
 
 from samebits.convert.added import name_for_readers, strip_metadata, texts_with
 from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, strings, u32
+from samebits.convert.templates import template_metadata
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
 from samebits.loaders.byte_level import SPACE_MARK, byte_token_value
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
-from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_templates, tokenizer_from_folder
 from samebits.loaders.ids_beyond import without_ids_beyond
 from samebits.loaders.pre_tokenizers import PATTERNS
 from samebits.loaders.source import read_json
@@ -55,10 +56,9 @@ def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
     values = {PREFIX + key: value for key, value in _values(source, tokenizer, num_ids, str(folder)).items()}
     values |= strip_metadata(added, str(folder))
     values["general.name"] = name_for_readers(folder.resolve().name, added)
-    _check(values, tokenizer, (*PROBES, *texts_with(added, values[f"{PREFIX}model"] == "llama")), str(folder))
-    template = read_hf_template(folder)
-    found = {key: _as_bytes(value) for key, value in values.items()}
-    return found | ({"tokenizer.chat_template": string(template)} if template else {})
+    ours = _check(values, tokenizer, (*PROBES, *texts_with(added, values[f"{PREFIX}model"] == "llama")), str(folder))
+    values |= template_metadata(read_hf_templates(folder), tokenizer, ours, str(folder))
+    return {key: _as_bytes(value) for key, value in values.items()}
 
 
 def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where: str) -> dict[str, Any]:
@@ -169,8 +169,8 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
     return name
 
 
-def _check(values: Mapping[str, Any], tokenizer: Tokenizer, probes: Iterable[str], where: str) -> None:
-    """Raise BadInput unless the metadata's tokenizer gives the folder's tokens for the probes."""
+def _check(values: Mapping[str, Any], tokenizer: Tokenizer, probes: Iterable[str], where: str) -> Tokenizer:
+    """Return the metadata's tokenizer. Raise BadInput unless it gives the folder's tokens for the probes."""
     keys = (f"{PREFIX}tokens", f"{PREFIX}merges")
     ours = tokenizer_from_gguf({**values, **{key: texts_of(values[key]) for key in keys if key in values}}, where)
     for text in probes:
@@ -178,6 +178,7 @@ def _check(values: Mapping[str, Any], tokenizer: Tokenizer, probes: Iterable[str
             raise BadInput(where, "tokenizer", f"other tokens for {text[:40]!r}", "one that a GGUF file can hold")
     if lost := sorted(tokenizer.special.end_ids - ours.special.end_ids):
         raise BadInput(where, "eos_token_id", f"{lost[:8]}, no ends there", "ends that a GGUF file can hold")
+    return ours
 
 
 def _as_bytes(value: Any) -> bytes:
