@@ -71,6 +71,17 @@ def test_an_older_key_beside_the_newer_one_replaces_it() -> None:
     assert our_rotations("llama", {"rope_parameters": LINEAR, "rope_scaling": {}}) == scaled
 
 
+@pytest.mark.parametrize("stated", [{}, {"sliding_attention": None}, {"sliding_attention": {"rope_type": "default"}}])
+def test_gemma_3s_base_for_layers_in_a_window_stands_beside_the_rotations(stated: Keys) -> None:
+    full = {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0}
+    found = our_rotations(
+        "gemma3", {"rope_local_base_freq": 77.0, "rope_parameters": {"full_attention": full, **stated}}
+    )
+    whole = {"full_attention": full, "sliding_attention": {"rope_theta": 77.0}}
+    assert found == our_rotations("gemma3", {"rope_parameters": whole})
+    assert found != our_rotations("gemma3", {"rope_parameters": {"full_attention": full}})
+
+
 @pytest.mark.parametrize("name", ["llama", "deepseek3", "gpt_oss", "phi3"])
 def test_a_base_that_an_older_key_would_drop_is_refused(name: str) -> None:
     scaling = {"rope_type": "default"} if name == "phi3" else YARN

@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.loaders.byte_level import SPACE_MARK
-from samebits.loaders.strips import LEFT_KEY, PHI3_NAMES, PHI3_NEEDS, RIGHT_KEY, is_phi3, phi3_right
+from samebits.loaders.special_parts import LEFT_KEY, PHI3_NAMES, PHI3_NEEDS, RIGHT_KEY, is_phi3, phi3_right
 
 Added = Sequence[Mapping[str, Any]]
 

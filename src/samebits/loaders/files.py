@@ -23,7 +23,7 @@ MAX_CONFIG_BYTES = 4 << 20
 MAX_SHOWN = 8
 ModelFile = GgufFile | SafetensorsDir
 CONFIG_FILES = ("config.json", QUANT_FILE)
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 MORE_TEMPLATES = "additional_chat_templates/*.jinja"  # each named by its file
 TEMPLATE_KEY = "tokenizer.chat_template"
 Facts = dict[str, list[int]]  # by the file's name in its folder: its size in bytes, and when it was written, in ns
@@ -127,8 +127,12 @@ def read_templates(file: ModelFile) -> dict[str, str]:
 
 
 def template_files(folder: Path) -> list[str]:
-    """Return the names of files that hold nothing but a chat template, those that a folder may have beside others."""
-    return ["chat_template.jinja", *sorted(str(path.relative_to(folder)) for path in folder.glob(MORE_TEMPLATES))]
+    """Return the names of files that only chat templates need, whether the folder has them or not."""
+    return [
+        "chat_template.jinja",
+        "special_tokens_map.json",
+        *sorted(str(path.relative_to(folder)) for path in folder.glob(MORE_TEMPLATES)),
+    ]
 
 
 def facts_of(file: ModelFile) -> Facts:

@@ -16,8 +16,7 @@ from samebits.loaders.fields import shown
 from samebits.loaders.gguf_vocab import BYTE, Pieces, Vocab, numbers, read_vocab, strings
 from samebits.loaders.limits import MAX_MERGES
 from samebits.loaders.merge_by_rank import UNKNOWN
-from samebits.loaders.special_parts import special_cutter
-from samebits.loaders.strips import strips_of
+from samebits.loaders.special_parts import special_cutter, strips_of
 from samebits.loaders.token_ids import TokenIds, token_ids
 from samebits.loaders.tokenizer import Tokenizer, find_special
 
