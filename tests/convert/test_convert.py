@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from checkpoint_runs import expected, make_runner, run_prompt
 from convert_samples import FACTS, FOLDERS, MODELS, convert_sample, prepared
+from safetensors.numpy import load_file, save_file
 
 from samebits.cli.main import main
 from samebits.convert.from_folder import agree_in_float32
@@ -54,6 +56,18 @@ def test_the_file_is_the_one_that_llama_cpp_gave_our_tokens_for(pair: tuple[str,
     assert hashlib.sha256(out.read_bytes()).hexdigest() == FILES[name]["sha256"], "run tools/ask_llama_cpp.py"
     tokens = list(map(int, FILES[name]["tokens"].split()))
     np.testing.assert_array_equal(logits(source, name).argmax(axis=-1), tokens)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("tensor", ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"])
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, tensor: str, wrong: float) -> None:
+    shutil.copytree(MODELS / "qwen2", tmp_path / "m")
+    tensors = load_file(tmp_path / "m" / "model.safetensors")
+    tensors[tensor].reshape(-1)[3] = wrong
+    save_file(tensors, tmp_path / "m" / "model.safetensors")
+    with pytest.raises(BadInput, match=r"tensor: got NaN or Inf; needs finite values"):
+        write(converted(tmp_path / "m"), tmp_path / "out.gguf", lambda name, done, total: None)
+    assert not (tmp_path / "out.gguf").exists()
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in MODELS.iterdir() if (path / "config.json").is_file()))

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors
 
-from samebits.convert.gguf_bytes import header
+from samebits.convert.gguf_bytes import header, string
 from samebits.convert.vocab import PROBES, pre_tokenizer, vocab_metadata
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
 from samebits.loaders.byte_level import BYTE_OF_CHAR
 from samebits.loaders.cache import resolve
 from samebits.loaders.catalog import DEFAULT_MODEL
+from samebits.loaders.files import read_template
 from samebits.loaders.gguf import open_gguf, parse_gguf, raw_metadata
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.hf_tokenizer import tokenizer_from_folder
@@ -72,7 +73,7 @@ WAYS = {
     "qwen35": byte_level(split(split_patterns.QWEN35)),
     "gpt-4o": byte_level(split(split_patterns.GPT4O)),
     "tekken": byte_level(split(split_patterns.TEKKEN), ignore_merges=True),
-    "deepseek-v3": byte_level(split(*split_patterns.DEEPSEEK_V3)),
+    **{name: byte_level(split(*PATTERNS[name])) for name in ("deepseek-v3", "deepseek-llm", "kimi-k2")},
 }
 
 
@@ -148,8 +149,14 @@ def gemma_shaped(added: list[str], is_normalized: bool = False) -> tokenizers.To
     return library
 
 
-@pytest.mark.parametrize("added", [["▁▁"], ["▁▁", "▁▁▁", "\n\n"], ["▁▁▁▁", "<s>", "</s>", "▁tag▁"]])
-@pytest.mark.parametrize("is_normalized", [False, True])
+@pytest.mark.parametrize(
+    ("added", "is_normalized"),
+    [
+        *((added, flag) for added in (["▁▁"], ["▁▁", "▁▁▁", "\n\n"]) for flag in (False, True)),
+        (["▁▁▁▁", "<s>", "</s>"], False),
+        (["▁▁▁▁", "<s>", "</s>", "▁tag▁"], True),
+    ],
+)
 def test_added_tokens_are_decoded_as_others_are(added: list[str], is_normalized: bool, tmp_path: Path) -> None:
     """Gemma has its runs of spaces as added tokens: they are spaces again in an answer, in folders and in files."""
     library = gemma_shaped(added, is_normalized)
@@ -170,6 +177,13 @@ def test_added_tokens_are_decoded_as_others_are(added: list[str], is_normalized:
     assert theirs.encode("▁▁▁▁" * 20, add_special=False, max_tokens=80)
 
 
+def test_a_token_with_spaces_that_the_folder_never_finds_in_a_text_is_refused(tmp_path: Path) -> None:
+    """A file's readers would find " tag ", which the folder's tokenizer reads as a word."""
+    library = gemma_shaped(["▁tag▁"])
+    with pytest.raises(BadInput, match="tokenizer: got other tokens for"):
+        vocab_metadata(write_folder(tmp_path / "m", library, bos_token="<bos>"), library.get_vocab_size())
+
+
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(["▁▁", "▁", "a", "é", "<tag>", "\n", "▁x▁"]), min_size=1, max_size=3))
 def test_any_added_token_is_what_the_library_decodes(parts: list[str]) -> None:
@@ -179,6 +193,100 @@ def test_any_added_token_is_what_the_library_decodes(parts: list[str]) -> None:
         tokenizer = tokenizer_from_folder(write_folder(Path(path), library))
     token = library.token_to_id(text)
     assert tokenizer.decode([token]) == library.decode([token])
+
+
+def phi3_shaped(rstrip: list[str], lstrip: tuple[str, ...] = ()) -> tokenizers.Tokenizer:
+    """SentencePiece with a space in front, whose special tokens take white space off the text beside them."""
+    pairs = [("▁", "h"), ("▁h", "e"), ("l", "l"), ("▁he", "ll"), ("▁", "a"), ("▁", "▁"), ("\n", "\n")]
+    texts = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), "▁", "\n", *"ehlloab,.wrdnxt"]
+    texts = [*dict.fromkeys(texts), *(a + b for a, b in pairs), "<|endoftext|>", "<|user|>", "<|end|>"]
+    ids = {text: i for i, text in enumerate(texts)}
+    library = tokenizers.Tokenizer(models.BPE(ids, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    steps = [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+    library.normalizer = tokenizers.normalizers.Sequence(steps)
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    library.decoder = decoders.Sequence(steps)
+    special = ("<unk>", "<s>", "</s>", "<|endoftext|>", "<|user|>", "<|end|>")
+    more = [tokenizers.AddedToken(t, rstrip=t in rstrip, lstrip=t in lstrip, normalized=False) for t in special]
+    library.add_special_tokens(more)
+    return library
+
+
+OF_PHI3 = ["</s>", "<|user|>", "<|end|>"]
+STRIPPED = "<|user|>\n hello\t<|end|> \n<|user|>a <|endoftext|> a\u3000<|end|>\u3000a<|end|>\n"
+
+
+def test_a_phi_3_file_strips_behind_its_special_tokens_as_in_llama_cpp(tmp_path: Path) -> None:
+    """Files of Phi-3 that llama.cpp's converter wrote are known by their name alone."""
+    library = phi3_shaped(OF_PHI3)
+    folder = write_folder(tmp_path / "m", library, eos_token="<|endoftext|>", bos_token="<s>", unk_token="<unk>")
+    metadata = vocab_metadata(folder, library.get_vocab_size())
+    of_others = {key: value for key, value in metadata.items() if "samebits" not in key}
+    text = STRIPPED.replace("\u3000", "\n")  # llama.cpp's white space is that of C
+    for name in ("Phi-3 Mini", "some phi3"):
+        assert read_back({**of_others, "general.name": string(name)}).encode(text) == library.encode(text).ids
+    assert read_back({**of_others, "general.name": string("Phi 4")}).encode(text) != library.encode(text).ids
+
+
+@pytest.mark.parametrize(("rstrip", "lstrip"), [(OF_PHI3, ()), (["<|end|>"], ()), ([], ("<|end|>",)), ([], ())])
+def test_white_space_beside_added_tokens_is_stripped_as_in_the_folder(
+    tmp_path: Path, rstrip: list[str], lstrip: tuple[str, ...]
+) -> None:
+    library = phi3_shaped(rstrip, lstrip)
+    folder = write_folder(tmp_path / "Phi-3-m", library, eos_token="<|endoftext|>", bos_token="<s>", unk_token="<unk>")
+    metadata = vocab_metadata(folder, library.get_vocab_size())
+    ours = read_back(metadata)
+    for text in (STRIPPED, STRIPPED[::-1], "<|end|>  ", "  <|end|>", "<|end|><|end|>\n\n<|user|>"):
+        for parse in (True, False):
+            theirs = tokenizer_from_folder(folder).encode(text, parse_special=parse)
+            assert ours.encode(text, parse_special=parse) == theirs
+    assert (b"phi-3" in metadata["general.name"].lower()) == (rstrip == OF_PHI3)
+
+
+@pytest.mark.parametrize("ids", [np.array([999], np.int32), np.array([-1], np.int32), np.array([1.5], np.float32), 3])
+def test_wrong_ids_of_tokens_that_strip_are_refused(tmp_path: Path, ids: Any) -> None:
+    library = phi3_shaped([])
+    metadata = vocab_metadata(write_folder(tmp_path / "m", library, bos_token="<s>"), library.get_vocab_size())
+    file = parse_gguf(header(metadata, []), Path("x.gguf"))
+    with pytest.raises(BadInput, match=r"x.gguf: tokenizer.samebits.rstrip_token_ids: got .*; needs ids below 285"):
+        tokenizer_from_gguf({**file.metadata, "tokenizer.samebits.rstrip_token_ids": ids}, "x.gguf")
+
+
+def test_the_name_of_a_folder_that_strips_as_phi_3_does_says_so(tmp_path: Path) -> None:
+    library = phi3_shaped(OF_PHI3)
+    folder = write_folder(tmp_path / "mine", library, eos_token="<|endoftext|>", bos_token="<s>", unk_token="<unk>")
+    assert vocab_metadata(folder, library.get_vocab_size())["general.name"].endswith(b"phi-3 mine")
+
+
+STRIPS = st.tuples(st.booleans(), st.booleans())
+PIECES = ["<|end|>", "<|user|>", " ", "\n", "\u3000", "a", "<|x|>", "\n\n"]
+
+
+@settings(max_examples=15)
+@given(STRIPS, STRIPS, STRIPS, st.booleans(), st.lists(st.lists(st.sampled_from(PIECES), max_size=9), max_size=9))
+def test_stripped_texts_are_the_librarys(
+    end: tuple[bool, bool], user: tuple[bool, bool], x: tuple[bool, bool], lines: bool, texts: list[list[str]]
+) -> None:
+    """Whatever tokens strip on either side, beside a token that is white space itself.
+
+    That one strips nothing in front of it: the library fails where another token strips the same characters.
+    """
+    library = byte_level(split(QWEN2))
+    for text, (left, right) in {"<|end|>": end, "<|user|>": user, "<|x|>": x, "\n\n": (False, lines)}.items():
+        library.add_tokens([tokenizers.AddedToken(text, lstrip=left, rstrip=right, normalized=False)])
+    with TemporaryDirectory() as path:
+        ours = read_back(vocab_metadata(write_folder(Path(path), library), 300))
+    for parts in texts:
+        assert ours.encode("".join(parts)) == library.encode("".join(parts)).ids
+
+
+def test_tokens_that_must_be_words_are_refused(tmp_path: Path) -> None:
+    library = byte_level(split(QWEN2))
+    library.add_tokens([tokenizers.AddedToken("he", single_word=True)])
+    with pytest.raises(
+        BadInput, match="added_tokens: got single_word of 'he'; needs tokens that are found inside words"
+    ):
+        vocab_metadata(write_folder(tmp_path / "m", library), 300)
 
 
 def test_special_tokens_keep_the_texts_that_templates_name(tmp_path: Path) -> None:
@@ -208,6 +316,41 @@ def test_the_default_models_tokenizer_comes_out_as_its_file_has_it(tmp_path: Pat
     metadata = vocab_metadata(folder, len(texts))
     for key in ("model", "pre", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"):
         assert metadata[f"tokenizer.ggml.{key}"] == raw[f"tokenizer.ggml.{key}"], key
+
+
+def test_every_template_is_kept(tmp_path: Path) -> None:
+    """Under the keys that gguf-py writes, and read from there by their names."""
+    named = {"default": "D {{ bos_token }}", "tool_use": "T {{ tools }}", "my rag": "R"}
+    stated = [{"name": name, "template": source} for name, source in named.items()]
+    folder = write_folder(tmp_path / "m", WAYS["qwen2"], bos_token="<s>", eos_token="</s>", chat_template=stated)
+    metadata = vocab_metadata(folder, 300)
+    file = parse_gguf(header(metadata, []), Path("x.gguf"))
+    assert file.metadata["tokenizer.chat_template"] == "D {{ bos_token }}"
+    assert list(file.metadata["tokenizer.chat_templates"]) == ["my_rag", "tool_use"]
+    assert file.metadata["tokenizer.chat_template.my_rag"] == "R"
+    template = read_template(file)
+    assert template is not None
+    assert (template.source, template.for_tools.source) == ("D {{ bos_token }}", "T {{ tools }}")
+    file.metadata["tokenizer.chat_template.tool_use"] = 3
+    with pytest.raises(BadInput, match=r"x.gguf: tokenizer.chat_template.tool_use: got int; needs a string"):
+        read_template(file)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (
+            [{"name": "a b", "template": "x"}, {"name": "a-b", "template": "y"}],
+            "got the names 'a-b' and 'a b'; needs one",
+        ),
+        ("{{ image_token }}", "chat_template: got one that reads image_token; needs bos_token, eos_token"),
+    ],
+)
+def test_templates_that_a_file_cannot_hold_are_refused(tmp_path: Path, template: Any, message: str) -> None:
+    names = {"bos_token": "<s>", "eos_token": "</s>", "image_token": "<tool>"}
+    folder = write_folder(tmp_path / "m", WAYS["qwen2"], **names, chat_template=template)
+    with pytest.raises(BadInput, match=message):
+        vocab_metadata(folder, 300)
 
 
 SPECIAL = ("<s>", "</s>", "<|endoftext|>", "<|user|>", "<|observation|>", "<|end|>", "<|x|>", "<|y|>")

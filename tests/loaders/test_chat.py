@@ -35,7 +35,10 @@ def render(source: str, **options: object) -> str:
 def test_what_templates_may_use(source: str, expected: str) -> None:
     now = datetime(2025, 1, 2)
     variables = {"thinking": "on"} if "thinking" in source else None
-    assert render(source, bos_token="<s>", eos_token="</s>", now=now, variables=variables) == expected
+    assert (
+        render(source, special_tokens={"bos_token": "<s>", "eos_token": "</s>"}, now=now, variables=variables)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from samebits.core.errors import BadInput
 from samebits.loaders import hub_files
 from samebits.loaders.download import FetchFailed
 from samebits.loaders.gguf_parts import part_names
-from samebits.loaders.hub_files import MAX_FILES, gguf_files
+from samebits.loaders.hub_files import MAX_FILES, beside, gguf_files
 from samebits.loaders.hub_names import HubName
 from samebits.loaders.pull import pull
 
@@ -82,6 +82,12 @@ def models_by_their_names(files: set[str]) -> dict[str, list[str]]:
         if path == parts[0] and files.issuperset(parts):
             found[path] = parts
     return found
+
+
+def test_all_chat_templates_are_read_beside_the_weights() -> None:
+    own = [f"additional_chat_templates/{name}.jinja" for name in ("rag", "tool_use")]
+    files = {"config.json", "chat_template.jinja", "tokenizer.json", *own, "additional_chat_templates/x/y.jinja"}
+    assert set(beside(files)) == files - {"additional_chat_templates/x/y.jinja"}
 
 
 def test_models_are_found_as_their_parts_names_define_them() -> None:

@@ -53,6 +53,7 @@ COMPRESSED = {
     },
     "ignore": ["lm_head"],
 }
+HADAMARD = {"config_groups": {"R4": {"type": "hadamard", "apply": [{"targets": ["down_proj"], "location": "input"}]}}}
 QUANTIZED = {"modelopt": MODELOPT, "compressed-tensors": COMPRESSED}
 DOWN = "model.layers.1.mlp.down_proj"
 
@@ -170,11 +171,22 @@ def test_the_file_of_modelopt_serves_where_the_config_is_silent(tmp_path: Path) 
         (COMPRESSED | {"config_groups": {"g": {"weights": {"num_bits": 8}}}}, r"num_bits: got 8"),
         (COMPRESSED | {"config_groups": {"g": {"weights": {"group_size": 32}}}}, r"group_size: got 32"),
         (COMPRESSED | {"config_groups": 3}, r"config_groups: got 3"),
+        (COMPRESSED | {"config_groups": {"g": {"weights": {"type": "int"}}}}, r"type: got 'int'; needs float"),
+        (COMPRESSED | {"config_groups": {"g": {"weights": {"symmetric": False}}}}, r"symmetric: got false; needs true"),
+        (COMPRESSED | {"transform_config": HADAMARD}, r"transform_config: got rotations of activations; needs none"),
+        (COMPRESSED | {"transform_config": 3}, r"transform_config: got 3"),
+        (COMPRESSED | {"transform_config": {"config_groups": 3}}, r"config_groups: got 3"),
     ],
 )
 def test_other_quantizations_are_refused(quantization: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         quantization_of(CONFIG | {"quantization_config": quantization}, "config.json")
+
+
+def test_a_configuration_without_transforms_is_read() -> None:
+    for empty in (None, {}, {"config_groups": {}}):
+        config = CONFIG | {"quantization_config": COMPRESSED | {"transform_config": empty}}
+        assert quantization_of(config, "config.json") is not None
 
 
 def without(name: str) -> Callable[[Tensors], None]:

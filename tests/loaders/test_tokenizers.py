@@ -10,13 +10,15 @@ import pytest
 import tokenizers
 from gguf_writer import ARRAY, BOOL, F32, I32, MERGES, STRING, U32, byte_level_vocab, scored_vocab, tiny_model
 
+from samebits.api.texts import Texts
 from samebits.core.errors import BadInput
-from samebits.loaders import Tokenizer, pre_tokenizers
+from samebits.loaders import ChatTemplate, Tokenizer, pre_tokenizers
 from samebits.loaders.byte_level import BYTE_OF_CHAR
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
-from samebits.loaders.hf_tokenizer import read_hf_template, tokenizer_from_folder
+from samebits.loaders.hf_tokenizer import read_hf_templates, tokenizer_from_folder
 from samebits.loaders.merge_by_score import merge_by_score
+from samebits.server.turns.model_forms import FormChoice, ModelForms
 
 
 def build(vocab: dict[str, Any], **changes: tuple[Any, Any] | None) -> Tokenizer:
@@ -72,6 +74,8 @@ def test_every_pre_tokenizer_cuts_as_stated() -> None:
     words["glm4"] = words["llama-bpe"]
     words["gpt-4o"] = ["I'm", *words["llama-bpe"][2:]]
     words["tekken"], words["deepseek-v3"] = words["qwen2"], words["llama-bpe"]
+    words["deepseek-llm"] = ["I", "'", "m", "\u0120", "1234", "\u0120\u0120", "\u0120x", "\u010a"]
+    words["kimi-k2"] = words["gpt-4o"]
     words["gpt-2"][2:4] = ["\u01201234"]
     assert words.keys() == pre_tokenizers.PATTERNS.keys()
     for name, expected in words.items():
@@ -114,6 +118,23 @@ def test_deepseek_v3_cuts_digits_then_han_and_kana_then_words() -> None:
     ]
 
 
+def test_deepseek_llm_cuts_line_ends_words_signs_han_and_numbers() -> None:
+    """The regexes that llama.cpp's `deepseek-llm` stands for: DeepSeek-V2's."""
+    cut = pre_tokenizers.build("deepseek-llm").pre_tokenize_str("ab c12345 \u4e2d\u6587\uac00, x!!\r\n \u00e9\u0436   ")
+    assert [pre_tokenizer_text(word) for word, _ in cut] == [
+        *("ab", " c", "12345", " ", "\u4e2d\u6587\uac00", ",", " x", "!!", "\r", "\n", " \u00e9\u0436", "   "),
+    ]
+
+
+def test_kimi_k2_cuts_before_capitals_and_around_han() -> None:
+    """The regex of Kimi K2's own tokenizer, which llama.cpp's `kimi-k2` stands for."""
+    text = "Hello\u4e2d\u6587abcWorld's 12345 \u6f22\u304b !!\n  y"
+    cut = pre_tokenizers.build("kimi-k2").pre_tokenize_str(text)
+    assert [pre_tokenizer_text(word) for word, _ in cut] == [
+        *("Hello", "\u4e2d\u6587", "abc", "World's", " ", "123", "45", " ", "\u6f22", "\u304b", " !!\n", " ", " y"),
+    ]
+
+
 def pre_tokenizer_text(word: str) -> str:
     return bytes(BYTE_OF_CHAR[char] for char in word).decode()
 
@@ -126,6 +147,8 @@ ALIKE = {  # names of GGUF files that mean the same, and what they say of whole 
     "llama4": ("gpt-4o", False, False),
     "tekken": ("tekken", True, True),
     "deepseek-v3": ("deepseek-v3", False, False),
+    "deepseek-llm": ("deepseek-llm", False, False),
+    "kimi-k2": ("kimi-k2", False, False),
 }
 
 
@@ -249,9 +272,72 @@ def test_tokenizer_json(tmp_path: Path) -> None:
     text = "h\u00e9 \U0001f642"
     assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
     assert (tokenizer.special.bos, tokenizer.special.eos, tokenizer.special.eot) == (257, 258, 258)
-    assert read_hf_template(tmp_path) == "T"
+    assert read_hf_templates(tmp_path) == {"default": "T"}
     (tmp_path / "chat_template.jinja").write_text("J")
-    assert read_hf_template(tmp_path) == "J"
+    assert read_hf_templates(tmp_path) == {"default": "J"}
+
+
+def test_templates_get_the_special_tokens_that_transformers_passes(tmp_path: Path) -> None:
+    """`special_tokens_map`: every token that has a name and a text, and no name without."""
+    more = {"pad_token": "<s>", "image_token": "<image>", "sep_token": None, "add_bos_token": True, "unk_token": None}
+    extra = {"extra_special_tokens": {"boi": "<boi>"}, "eos_token": {"content": "<|im_end|>"}}
+    tokenizer = tokenizer_from_folder(_folder(tmp_path, **more, **extra))
+    named = {"bos_token": "<s>", "eos_token": "<|im_end|>", "pad_token": "<s>", "image_token": "<image>"}
+    assert tokenizer.special_texts == {**named, "boi": "<boi>"}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"cls_token": {"content": "<cls>"}, "pad_token": "p"}))
+    assert tokenizer_from_folder(tmp_path).special_texts == {
+        **named,
+        "boi": "<boi>",
+        "pad_token": "p",
+        "cls_token": "<cls>",
+    }
+    _folder(tmp_path, **more, added_tokens_decoder={})
+    assert "cls_token" not in tokenizer_from_folder(tmp_path).special_texts
+    template = ChatTemplate("{{ image_token }}{{ cls_token is defined }}{{ pad_token }}", "x")
+    assert template.render([], special_tokens=tokenizer.special_texts) == "<image>False<s>"
+
+
+def test_templates_get_the_special_tokens_of_a_gguf_file() -> None:
+    texts = build(byte_level_vocab(), padding_token_id=(U32, 0), unknown_token_id=None).special_texts
+    named = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    assert texts == named
+    assert build(byte_level_vocab(), bos_token_id=None, add_bos_token=None).special_texts["bos_token"] == ""
+
+
+NAMED = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T {{ tools }}"}]
+
+
+def test_a_folder_may_have_several_templates(tmp_path: Path) -> None:
+    """In tokenizer_config.json, or in files of their own, which then count alone, as in transformers."""
+    _folder(tmp_path, chat_template=NAMED)
+    assert read_hf_templates(tmp_path) == {"default": "D", "tool_use": "T {{ tools }}"}
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("J")
+    assert read_hf_templates(tmp_path) == {"tool_use": "J"}
+    (tmp_path / "chat_template.jinja").write_text("D2")
+    assert read_hf_templates(tmp_path) == {"default": "D2", "tool_use": "J"}
+    for wrong in ([{"name": "default"}], [3], [{"name": 1, "template": "x"}], {"default": "x"}):
+        folder = tmp_path / "wrong"
+        folder.mkdir(exist_ok=True)
+        _folder(folder, chat_template=wrong)
+        with pytest.raises(BadInput, match=r"tokenizer_config\.json: chat_template: got "):
+            read_hf_templates(folder)
+
+
+def test_a_conversation_with_tools_takes_the_template_for_tools(tmp_path: Path) -> None:
+    """As transformers does; one template serves both where there is no other."""
+    texts = Texts()
+    texts.tokenizer, texts.max_len = tokenizer_from_folder(_folder(tmp_path)), 64
+    texts.chat_template = ChatTemplate("plain", "x", "{{ eos_token }} {{ tools | length }}")
+    tool = {"type": "function", "function": {"name": "f"}}
+    assert texts.tokenizer.decode(texts.chat_prompt("hi")) == "plain"
+    assert texts.tokenizer.decode(texts.chat_prompt("hi", tools=[])) == "plain"
+    assert texts.tokenizer.decode(texts.chat_prompt("hi", tools=[tool])) == "<|im_end|> 1"
+    forms = ModelForms(texts, FormChoice())
+    assert forms.knows_tools
+    texts.chat_template = ChatTemplate("{{ tools | length }}", "x")
+    assert texts.tokenizer.decode(texts.chat_prompt("hi", tools=[tool])) == "1"
+    assert texts.chat_template.whole_source == texts.chat_template.source
 
 
 def test_a_sentence_piece_tokenizer_json(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from checkpoint_runs import (
     step_batch,
     whole_prompt,
 )
+from config_checks import gguf_with
 
 from samebits import LLM, SamplingParams
 from samebits.backends.discovery import default_name, get
@@ -213,6 +214,14 @@ def test_what_is_not_supported_is_refused_in_a_line(
 ) -> None:
     with pytest.raises(BadInput, match=line):
         open_checkpoint(config_with(tmp_path, name, change))
+
+
+def test_scores_that_grow_with_the_position_are_refused() -> None:
+    """As in the GGUF files of Mistral Large 3, which are of this architecture."""
+    key = "deepseek2.attention.temperature_scale"
+    assert gguf_with("deepseek2", {key: 0.0})()
+    with pytest.raises(BadInput, match=r"attention.temperature_scale: got 0.1; needs 0"):
+        gguf_with("deepseek2", {key: 0.1})()
 
 
 def test_a_quantized_cache_is_refused_in_a_line() -> None:

@@ -58,21 +58,20 @@ class Texts:
         messages = messages_of(messages)
         if self.chat_template is None:
             raise BadInput("chat", "model", "no chat template", "a model that carries one")
-        if tools and not self.chat_template.names("tools"):
+        template = self.chat_template.for_tools if tools else self.chat_template
+        if tools and not template.names("tools"):
             raise BadInput("chat", "tools", f"{len(tools)}", "none: the model's chat template does not name them")
         num_chars = sum(len(part) for message in messages for part in message.values() if isinstance(part, str))
         max_bytes, reason = self.tokenizer.max_bytes(self.max_len)
         if num_chars > max_bytes:
             raise TextTooLong("chat", "messages", f"{num_chars} characters", f"at most {max_bytes}{reason}")
-        special = self.tokenizer.special
         is_continued = ending is PromptEnd.CONTINUED
-        render = self.chat_template.render_to_continue if is_continued else self.chat_template.render
+        render = template.render_to_continue if is_continued else template.render
         options: dict[str, Any] = {} if is_continued else {"add_generation_prompt": ending is PromptEnd.ANSWER}
         text = render(
             messages,
             **options,
-            bos_token=self.tokenizer.token_text(special.bos),
-            eos_token=self.tokenizer.token_text(special.eos),
+            special_tokens=self.tokenizer.special_texts,
             tools=tools,
             variables=variables,
             now=now,

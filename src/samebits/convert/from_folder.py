@@ -44,12 +44,13 @@ def from_folder(source: Path) -> OutFile:
     tensors = [_out(checkpoint, name, held) for name, held in ours.items()]
     tensors += [OutTensor(name, array.shape, "f32") for name, array in extra.items()]
     widest = next((t.format for t in tensors if len(t.shape) > 1), "f32")
+    folder = source if source.is_dir() else source.parent
     metadata = {
         "general.architecture": string(how.gguf),
-        "general.name": string(source.resolve().name),
+        "general.name": string(folder.resolve().name),
         "general.file_type": u32(FILE_TYPES[widest]),
         **model_metadata(checkpoint.config, how),
-        **vocab_metadata(source if source.is_dir() else source.parent, checkpoint.config.vocab_size),
+        **vocab_metadata(folder, checkpoint.config.vocab_size),
     }
     _check_config(checkpoint.config, metadata, tensors)
 

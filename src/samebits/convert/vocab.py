@@ -6,20 +6,23 @@ GGUF cannot hold is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from samebits.convert.added import name_for_readers, strip_metadata, texts_with
 from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, strings, u32
+from samebits.convert.templates import template_metadata
 from samebits.core.errors import BadInput
 from samebits.loaders import split_patterns
 from samebits.loaders.byte_level import SPACE_MARK, byte_token_value
 from samebits.loaders.gguf_tokenizer import tokenizer_from_gguf
 from samebits.loaders.gguf_vocab import BYTE, CONTROL, NORMAL, PREFIX, UNKNOWN, UNUSED, USER_DEFINED
-from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_template, tokenizer_from_folder
+from samebits.loaders.hf_tokenizer import MAX_TOKENIZER_BYTES, has_tokenizer, read_hf_templates, tokenizer_from_folder
 from samebits.loaders.ids_beyond import without_ids_beyond
+from samebits.loaders.pre_tokenizers import PATTERNS
 from samebits.loaders.source import read_json
 from samebits.loaders.texts import texts_of
 from samebits.loaders.tokenizer import Tokenizer, find_special
@@ -41,21 +44,21 @@ PROBES = (
 
 
 def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
-    """The keys below tokenizer., for a model of so many ids; BadInput for a tokenizer that GGUF cannot hold.
-
-    A folder that holds none gets "no_vocab".
-    """
+    """Return the keys below tokenizer. for a model of `num_ids`, and the model's name, by which llama.cpp knows some
+    tokenizers. Raise BadInput for a tokenizer that GGUF cannot hold. A folder that holds none gets "no_vocab"."""
     if not has_tokenizer(folder):
         return {f"{PREFIX}model": string("no_vocab")}
     tokenizer = tokenizer_from_folder(folder, num_ids)
     tokenizer.fit_model(num_ids)
     path = folder / "tokenizer.json"
     source, _ = without_ids_beyond(read_json(path, MAX_TOKENIZER_BYTES), num_ids, str(path))
-    values = _values(source, tokenizer, num_ids, str(folder))
-    _check(values, tokenizer, str(folder))
-    template = read_hf_template(folder)
-    found = {PREFIX + key: _as_bytes(value) for key, value in values.items()}
-    return found | ({"tokenizer.chat_template": string(template)} if template else {})
+    added = source.get("added_tokens") or []
+    values = {PREFIX + key: value for key, value in _values(source, tokenizer, num_ids, str(folder)).items()}
+    values |= strip_metadata(added, str(folder))
+    values["general.name"] = name_for_readers(folder.resolve().name, added)
+    ours = _check(values, tokenizer, (*PROBES, *texts_with(added, values[f"{PREFIX}model"] == "llama")), str(folder))
+    values |= template_metadata(read_hf_templates(folder), tokenizer, ours, str(folder))
+    return {key: _as_bytes(value) for key, value in values.items()}
 
 
 def _values(source: Mapping[str, Any], tokenizer: Tokenizer, num_ids: int, where: str) -> dict[str, Any]:
@@ -158,7 +161,7 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
         (split_patterns.QWEN35,): "qwen35",
         (split_patterns.GPT4O,): "gpt-4o",
         (split_patterns.TEKKEN,): "tekken" if takes_whole else None,
-        split_patterns.DEEPSEEK_V3: "deepseek-v3",
+        **{PATTERNS[name]: name for name in ("deepseek-v3", "deepseek-llm", "kimi-k2")},
     }
     name = known.get(tuple(pattern.replace("\r\n", r"\r\n") for pattern in patterns))
     if name is None or uses_gpt2 or has_digits:
@@ -166,16 +169,16 @@ def pre_tokenizer(source: Mapping[str, Any], where: str) -> str:
     return name
 
 
-def _check(values: Mapping[str, Any], tokenizer: Tokenizer, where: str) -> None:
-    """BadInput unless the metadata's tokenizer gives the folder's tokens."""
-    read = {PREFIX + key: value for key, value in values.items()}
-    read |= {PREFIX + key: texts_of(values[key]) for key in ("tokens", "merges") if key in values}
-    ours = tokenizer_from_gguf(read, where)
-    for text in PROBES:
+def _check(values: Mapping[str, Any], tokenizer: Tokenizer, probes: Iterable[str], where: str) -> Tokenizer:
+    """Return the metadata's tokenizer. Raise BadInput unless it gives the folder's tokens for the probes."""
+    keys = (f"{PREFIX}tokens", f"{PREFIX}merges")
+    ours = tokenizer_from_gguf({**values, **{key: texts_of(values[key]) for key in keys if key in values}}, where)
+    for text in probes:
         if ours.encode(text) != tokenizer.encode(text):
             raise BadInput(where, "tokenizer", f"other tokens for {text[:40]!r}", "one that a GGUF file can hold")
     if lost := sorted(tokenizer.special.end_ids - ours.special.end_ids):
         raise BadInput(where, "eos_token_id", f"{lost[:8]}, no ends there", "ends that a GGUF file can hold")
+    return ours
 
 
 def _as_bytes(value: Any) -> bytes:

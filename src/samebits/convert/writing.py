@@ -88,8 +88,10 @@ def _rows(tensor: HostTensor) -> HostTensor:
 
 def recoded(rows: HostTensor, name: str, where: str) -> bytes:
     """Rows in another format, or as they are in their own; BadInput for NaN, Inf or what the format cannot hold."""
-    if format_of(rows).name == name and (not isinstance(rows, Packed) or rows.scale == 1):
-        return (rows.data if isinstance(rows, Packed) else rows).tobytes()
+    if isinstance(rows, Packed) and format_of(rows).name == name and rows.scale == 1:
+        return rows.data.tobytes()
+    if not isinstance(rows, Packed) and format_of(rows).name == name and np.isfinite(rows).all():
+        return rows.tobytes()
     numbers = rows.unpack() if isinstance(rows, Packed) else rows.astype(np.float32)
     fmt = FORMATS[name]
     if not np.isfinite(numbers).all():

@@ -150,11 +150,7 @@ class SamebitsLM(TemplateLM):  # type: ignore[misc]
         template, tokenizer = self.llm.chat_template, self.llm.tokenizer
         if template is None:
             raise BadInput(WHERE, "apply_chat_template", "a model without a chat template", "one that carries it")
-        options: dict[str, Any] = {
-            "now": FROZEN_TIME,
-            "bos_token": tokenizer.token_text(tokenizer.special.bos),
-            "eos_token": tokenizer.token_text(tokenizer.special.eos),
-        }
+        options: dict[str, Any] = {"now": FROZEN_TIME, "special_tokens": tokenizer.special_texts}
         if add_generation_prompt:
             return template.render(chat_history, **options)
         return template.render_to_continue(chat_history, **options)

@@ -25,6 +25,7 @@ MAX_SECONDS = 5.0
 FROZEN_TIME = datetime(2024, 7, 26)  # what a clock says that must not move: the date Llama 3's templates fall back to
 WORKER = Path(__file__).with_name("chat_worker.py")
 
+DEFAULT, TOOLS = "default", "tool_use"  # names of templates, where a model has several
 FINAL_MARK = "\ue000end of the final message\ue000"  # of characters that no text should have
 
 
@@ -42,13 +43,22 @@ class PromptEnd(Enum):
 
 
 class ChatTemplate:
-    """A jinja2 template that turns messages into a prompt. `where` names its file in messages."""
+    """A jinja2 template that turns messages into a prompt. `where` names its file in messages.
 
-    def __init__(self, source: str, where: str) -> None:
+    for_tools  the template for conversations with tools, of a model that has one of its own; else the same
+    """
+
+    def __init__(self, source: str, where: str, tool_source: str | None = None) -> None:
         if len(source) > MAX_TEMPLATE_CHARS:
             raise BadInput(where, "chat template", f"{len(source)} characters", f"at most {MAX_TEMPLATE_CHARS}")
         self.source = source
         self.where = where
+        self.for_tools = self if tool_source is None else ChatTemplate(tool_source, where)
+
+    @property
+    def whole_source(self) -> str:
+        """The text of both templates, of a model that has two."""
+        return self.source if self.for_tools is self else f"{self.source}\n{TOOLS}\n{self.for_tools.source}"
 
     def names(self, variable: str) -> bool:
         """Whether the template reads a variable of this name, as far as its text tells."""
@@ -77,22 +87,20 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
-        bos_token: str = "",
-        eos_token: str = "",
+        special_tokens: Mapping[str, str] | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
         now: datetime | None = None,
         max_seconds: float = MAX_SECONDS,
     ) -> str:
-        """The prompt. `now` fixes the date of templates that print one.
+        """The prompt. `special_tokens`: texts by their names; `now` fixes the date of templates that print one.
 
         BadInput in a line when the template is wrong, refuses the messages, ignores a variable, or breaks a bound.
         """
-        given = {
+        given: dict[str, Any] = {
+            **(special_tokens or {}),
             "messages": list(messages),
             "add_generation_prompt": add_generation_prompt,
-            "bos_token": bos_token,
-            "eos_token": eos_token,
             "tools": None if tools is None else list(tools),
         }
         if taken := given.keys() & (variables or {}).keys():

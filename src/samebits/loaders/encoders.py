@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tokenizers.pre_tokenizers import PreTokenizer
 
 Encoder = Callable[[bytes], bytes]  # UTF-8 to ids as int32
-# As in cpp/words.h; "gpt-4o" and "tekken" cut between small letters and capitals, "deepseek-v3" cuts three times over:
-# these are cut in Python alone.
+# As in cpp/words.h. The others are cut in Python alone: "gpt-4o", "tekken" and "kimi-k2" cut between small letters and
+# capitals, those of DeepSeek cut several times over.
 PATTERN_NUMBERS = {"gpt-2": 0, "smollm": 1, "llama-bpe": 2, "qwen2": 3, "qwen35": 4, "glm4": 2}
 BYTE_PLACE = {char: place for place, char in enumerate(BYTE_OF_CHAR)}
 MAX_CACHED_WORDS, MAX_CACHED_CHARS = 1 << 13, 64

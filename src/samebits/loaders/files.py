@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from samebits.core.errors import BadInput
-from samebits.loaders.chat import ChatTemplate
+from samebits.loaders.chat import DEFAULT, TOOLS, ChatTemplate
 from samebits.loaders.end_ids import stated_end_ids
 from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import GgufFile, is_gguf
@@ -25,7 +24,8 @@ MAX_SHOWN = 8
 ModelFile = GgufFile | SafetensorsDir
 CONFIG_FILES = ("config.json", QUANT_FILE)
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
-TEMPLATE_FILES = ("chat_template.jinja",)
+MORE_TEMPLATES = "additional_chat_templates/*.jinja"  # each named by its file
+TEMPLATE_KEY = "tokenizer.chat_template"
 Facts = dict[str, list[int]]  # by the file's name in its folder: its size in bytes, and when it was written, in ns
 
 
@@ -100,8 +100,10 @@ def _tokenizer(file: ModelFile, num_ids: int) -> Tokenizer:
 
 def read_template(file: ModelFile) -> ChatTemplate | None:
     """The chat template that comes with the weights, or None."""
-    source = _template_source(file)
-    return None if source is None else ChatTemplate(source, str(file.path))
+    sources = read_templates(file)
+    if DEFAULT not in sources:
+        return None
+    return ChatTemplate(sources[DEFAULT], str(file.path), sources.get(TOOLS))
 
 
 def folder_of(path: Path) -> Path:
@@ -109,21 +111,34 @@ def folder_of(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _template_source(file: ModelFile) -> str | None:
+def read_templates(file: ModelFile) -> dict[str, str]:
+    """Return the texts of the chat templates that come with the weights, by their names."""
     if isinstance(file, SafetensorsDir):
-        from samebits.loaders.hf_tokenizer import read_hf_template
+        from samebits.loaders.hf_tokenizer import read_hf_templates
 
-        return read_hf_template(folder_of(file.path))
-    source: Any = file.metadata.get("tokenizer.chat_template")
-    if source is not None and not isinstance(source, str):
-        raise BadInput(str(file.path), "tokenizer.chat_template", type(source).__name__, "a string")
-    return source
+        return read_hf_templates(folder_of(file.path))
+    found: dict[str, str] = {}
+    for key, source in file.metadata.items():
+        if key == TEMPLATE_KEY or key.startswith(f"{TEMPLATE_KEY}."):
+            if not isinstance(source, str):
+                raise BadInput(str(file.path), key, type(source).__name__, "a string")
+            found[key.removeprefix(f"{TEMPLATE_KEY}.") if key != TEMPLATE_KEY else DEFAULT] = source
+    return found
+
+
+def template_files(folder: Path) -> list[str]:
+    """Return the names of files that only chat templates need, whether the folder has them or not."""
+    return [
+        "chat_template.jinja",
+        "special_tokens_map.json",
+        *sorted(str(path.relative_to(folder)) for path in folder.glob(MORE_TEMPLATES)),
+    ]
 
 
 def facts_of(file: ModelFile) -> Facts:
     """What tells whether the files of a model are still the ones that were opened."""
-    beside = () if isinstance(file, GgufFile) else (*CONFIG_FILES, *TOKENIZER_FILES, *TEMPLATE_FILES)
     folder = folder_of(file.path)
+    beside = () if isinstance(file, GgufFile) else (*CONFIG_FILES, *TOKENIZER_FILES, *template_files(folder))
     paths = [*weight_files(file), *(folder / name for name in beside if (folder / name).is_file())]
     return stated(folder, [str(path.relative_to(folder)) for path in paths])
 

@@ -16,7 +16,7 @@ from samebits.loaders.fields import shown
 from samebits.loaders.gguf_vocab import BYTE, Pieces, Vocab, numbers, read_vocab, strings
 from samebits.loaders.limits import MAX_MERGES
 from samebits.loaders.merge_by_rank import UNKNOWN
-from samebits.loaders.special_parts import special_cutter
+from samebits.loaders.special_parts import special_cutter, strips_of
 from samebits.loaders.token_ids import TokenIds, token_ids
 from samebits.loaders.tokenizer import Tokenizer, find_special
 
@@ -36,6 +36,7 @@ class GgufTokenizer(Tokenizer):
         always = [(text, token) for text, token, only_when_asked in parsed if not only_when_asked]
         self._cut_special = special_cutter([(text, token) for text, token, _ in parsed])
         self._cut_always = special_cutter(always)
+        self._strips = strips_of(vocab)
         self._prefix = _fence(vocab, "add_bos_token", adds_bos, special.bos, "bos_token_id")
         self._suffix = _fence(vocab, "add_eos_token", False, special.eos, "eos_token_id")
 
@@ -46,7 +47,8 @@ class GgufTokenizer(Tokenizer):
     def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]:
         ids = array("i", self._prefix if add_special else ())
         follows_special, cut = True, self._cut_special if parse_special else self._cut_always
-        for part in cut(text.encode("utf-8")):
+        parts = cut(text.encode("utf-8"))
+        for part in self._strips.applied(parts) if self._strips else parts:
             if isinstance(part, int):
                 ids.append(part)
             else:

@@ -14,8 +14,9 @@ import tokenizers
 
 from samebits.core.errors import BadInput
 from samebits.loaders.byte_level import byte_level_piece, sentence_piece
+from samebits.loaders.chat import DEFAULT
 from samebits.loaders.end_ids import stated_end_ids
-from samebits.loaders.fields import Fields
+from samebits.loaders.fields import Fields, shown
 from samebits.loaders.ids_beyond import check_ids_kept, without_ids_beyond
 from samebits.loaders.limits import MAX_VOCAB
 from samebits.loaders.source import parse_json, read_bounded, read_json
@@ -25,6 +26,7 @@ from samebits.loaders.tokenizer_json import check_tokenizer_json
 log = logging.getLogger("samebits.loaders")
 MAX_TOKENIZER_BYTES = 64 << 20
 MAX_CONFIG_BYTES = 4 << 20
+MAX_TEMPLATES = 64
 MAX_TEXT_BYTES = 1 << 20  # the library takes about a second and 200 MB for it
 USUAL_GROWTH = 12.0  # of a text on its way to tokens; shorter texts where it may be more
 BYTE_LEVEL = frozenset(("ByteLevel",))
@@ -58,9 +60,15 @@ class JsonTokenizer(Tokenizer):
         self.adds_space_prefix = bool(kinds & TAKES_SPACE_OFF)
         added = self._library.get_added_tokens_decoder()
         controls = frozenset(i for i, token in added.items() if token.special)
+        self._special_texts = names.texts()
         longest = max(map(len, [*pieces, *(token.content.encode("utf-8") for token in added.values())]))
         num_ends = size if num_ids == MAX_VOCAB else max(size, num_ids)  # the model may have rows beyond the tokens
         super().__init__(where, pieces, controls, names.find(vocab, controls, num_ends, where, beyond), longest)
+
+    @property
+    def special_texts(self) -> Mapping[str, str]:
+        """As transformers passes them to templates: a name that the folder does not state is not defined there."""
+        return self._special_texts
 
     @cached_property
     def _literal(self) -> tokenizers.Tokenizer:
@@ -80,6 +88,16 @@ class SpecialNames:
     def __init__(self, folder: Path) -> None:
         self.config = _optional_json(folder / "tokenizer_config.json")
         self.folder = folder
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of all special tokens that have a name, for templates."""
+        is_old = "added_tokens_decoder" not in self.config  # transformers reads the second file only then
+        stated = self.config | (_optional_json(self.folder / "special_tokens_map.json") if is_old else {})
+        named = {key: value for key, value in stated.items() if key.endswith("_token")}
+        extra = stated.get("extra_special_tokens")
+        named |= extra if isinstance(extra, dict) else {}
+        texts = {key: value.get("content") if isinstance(value, dict) else value for key, value in named.items()}
+        return {key: text for key, text in texts.items() if isinstance(text, str)}
 
     def find(
         self, vocab: dict[str, int], controls: frozenset[int], size: int, where: str, beyond: Mapping[str, int]
@@ -117,17 +135,26 @@ def tokenizer_from_folder(folder: Path, num_ids: int = MAX_VOCAB) -> Tokenizer:
     return JsonTokenizer(read_bounded(path, MAX_TOKENIZER_BYTES), str(path), SpecialNames(folder), num_ids)
 
 
-def read_hf_template(folder: Path) -> str | None:
-    """The folder's chat template: chat_template.jinja, else the (default) one of tokenizer_config.json, else None."""
-    path = folder / "chat_template.jinja"
-    if path.is_file():
-        return read_bounded(path, MAX_CONFIG_BYTES).decode("utf-8", "replace")
+def read_hf_templates(folder: Path) -> dict[str, str]:
+    """Return a folder's chat templates by their names, as transformers finds them: in files of their own, else in
+    tokenizer_config.json, alone or as a list."""
+    default, more = folder / "chat_template.jinja", sorted(folder.glob("additional_chat_templates/*.jinja"))
+    files = {**({DEFAULT: default} if default.is_file() else {}), **{path.stem: path for path in more[:MAX_TEMPLATES]}}
+    if files:
+        return {name: _text_of(path) for name, path in files.items()}
     config = folder / "tokenizer_config.json"
-    value = _optional_json(config).get("chat_template")
-    if isinstance(value, list):
-        named = {t.get("name"): t.get("template") for t in value if isinstance(t, dict)}
-        value = named.get("default")
-    return Fields({"chat_template": value}, str(config)).text("chat_template", None)
+    stated = Fields(_optional_json(config), str(config))
+    value = stated.get("chat_template")
+    if not isinstance(value, list):
+        return {} if value is None else {DEFAULT: stated.text("chat_template")}
+    items = [item if isinstance(item, dict) else {} for item in value[:MAX_TEMPLATES]]
+    if any(not isinstance(item.get(key), str) for item in items for key in ("name", "template")):
+        raise stated.fail("chat_template", shown(value), "a text, or a list of objects with a name and a template")
+    return {item["name"]: item["template"] for item in items}
+
+
+def _text_of(path: Path) -> str:
+    return read_bounded(path, MAX_CONFIG_BYTES).decode("utf-8", "replace")
 
 
 def _optional_json(path: Path) -> dict[str, Any]:

@@ -25,9 +25,12 @@ BESIDE = (  # read beside the weights, where a repository has them
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
+    "special_tokens_map.json",
     "chat_template.jinja",
     "hf_quant_config.json",
 )
+MORE_TEMPLATES = re.compile(r"additional_chat_templates/[^/]+\.jinja")
+MAX_TEMPLATES = 64
 NOT_OURS = ("tokenizer.model", "vocab.json")  # tokenizers that a loader refuses; without them it would find none
 _KIND = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|B?F16|F32|MXFP4\w*|NVFP4\w*))$", re.ASCII | re.IGNORECASE)
 _HEX = {40: re.compile(r"[0-9a-f]{40}"), 64: re.compile(r"[0-9a-f]{64}")}
@@ -72,7 +75,8 @@ def is_folder(name: HubName, files: Iterable[str]) -> bool:
 def beside(files: Iterable[str]) -> list[str]:
     """The files that are read beside the weights, of those that there are."""
     names = BESIDE if "tokenizer.json" in files else (*BESIDE, *NOT_OURS)
-    return [name for name in names if name in files]
+    templates = sorted(name for name in files if MORE_TEMPLATES.fullmatch(name))[:MAX_TEMPLATES]
+    return [*(name for name in names if name in files), *templates]
 
 
 def gguf_files(name: HubName, files: Iterable[str]) -> list[str]:

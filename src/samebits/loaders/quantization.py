@@ -70,9 +70,15 @@ def _modelopt(quant: Fields) -> Nvfp4Layout:
 def _compressed(quant: Fields) -> Nvfp4Layout:
     if (fmt := quant.text("format", "nothing")) != PACK_FORMAT:
         raise quant.fail("format", repr(fmt), PACK_FORMAT)
+    if quant.mapping("transform_config").mapping("config_groups").values:
+        raise quant.fail("transform_config", "rotations of activations", "none: they are not supported")
     groups = quant.mapping("config_groups")
     for name in groups.values:
         weights = groups.mapping(name).mapping("weights")
         weights.integer("num_bits", 4, 4, 4)
         weights.integer("group_size", GROUP, GROUP, GROUP)
+        if (kind := weights.text("type", "float")) != "float":
+            raise weights.fail("type", repr(kind), "float")
+        if not weights.flag("symmetric", True):
+            raise weights.fail("symmetric", "false", "true: offsets of weights are not supported")
     return COMPRESSED

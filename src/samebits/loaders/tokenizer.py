@@ -222,6 +222,14 @@ class Tokenizer(ABC):
         """A special token's own text, for templates; empty for None."""
         return "" if token_id is None else self.decode_bytes([token_id]).decode("utf-8", "replace")
 
+    @property
+    def special_texts(self) -> Mapping[str, str]:
+        """Texts of special tokens by the names that chat templates read."""
+        special = self.special
+        ids = {"bos_token": special.bos, "eos_token": special.eos, "pad_token": special.pad, "unk_token": special.unk}
+        named = {name: self.token_text(i) for name, i in ids.items() if i is not None}
+        return {"bos_token": "", "eos_token": "", **named}  # empty ones as in llama.cpp
+
     def fit_model(self, vocab_size: int) -> None:
         """Takes the model's ids for those there are, once, at load; BadInput when an id of ours is not among them.
 

@@ -18,13 +18,13 @@ from samebits.models.glm4moe import EPS, EXPERTS
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder
+from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
 from samebits.models.parts.experts import Mixture
 from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, REQUIRED, Key, Source, number, whole
 from samebits.models.parts.latent import Latent, read_latent
 from samebits.models.parts.latent_attention import TENSORS, latent_attention
-from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope, yarn_magnitude
+from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope, stated_rotation, yarn_magnitude
 
 LOG_SHARE = 0.1  # of a logarithm in YaRN's magnitude; GGUF stores the product of both factors
 GREEDY, BY_GROUPS = "greedy", "group_limited_greedy"
@@ -41,11 +41,14 @@ def _keys(num_dense: int) -> dict[str, Key]:
     }  # fmt: skip
 
 
-def _expert_keys(count: int, top_k: Any, size: int, groups: int, kept: int, scale: float) -> dict[str, Key]:
-    """A mixture's keys, and what a config.json means that states none."""
+def _expert_keys(
+    count: int, top_k: Any, size: int, groups: int, kept: int, scale: float, count_too: str
+) -> dict[str, Key]:
+    """Return a mixture's keys with what a config.json means that states none; `count_too`: another spelling of the
+    number of experts."""
     return {
         "num_experts":     whole("expert_count",               "n_routed_experts",      0, MAX_EXPERTS, count,
-                                 gguf_default=0),
+                                 gguf_default=0, hf_too=count_too),
         "top_k":           whole("expert_used_count",          "num_experts_per_tok",   1, MAX_EXPERTS, top_k,
                                  gguf_default=REQUIRED),
         "expert_size":     whole("expert_feed_forward_length", "moe_intermediate_size", 1, MAX_WIDTH, size,
@@ -59,8 +62,8 @@ def _expert_keys(count: int, top_k: Any, size: int, groups: int, kept: int, scal
     }  # fmt: skip
 
 
-V2_KEYS, V2_EXPERTS = _keys(0), _expert_keys(64, REQUIRED, 1407, 1, 1, 1.0)
-V3_KEYS, V3_EXPERTS = _keys(3), _expert_keys(256, 8, 2048, 8, 4, 2.5)
+V2_KEYS, V2_EXPERTS = _keys(0), _expert_keys(64, REQUIRED, 1407, 1, 1, 1.0, "num_experts")
+V3_KEYS, V3_EXPERTS = _keys(3), _expert_keys(256, 8, 2048, 8, 4, 2.5, "num_local_experts")
 
 
 def read_v2(source: Source) -> Decoder:
@@ -112,6 +115,7 @@ def _shared_size(source: Source, keys: Mapping[str, Key], usual: int) -> int:
 def _read(source: Source, keys: Mapping[str, Key], experts: Mixture | None) -> Decoder:
     """Heads share one row per token, so that there is one head of keys."""
     source.refuse(None, "attention_bias", "false: biases of projections are not supported")
+    source.refuse("attention.temperature_scale", None, "0: scores that grow with the position are not supported")
     source.refuse(None, "moe_layer_freq", "1: every layer behind the dense ones has experts", 1)
     latent, values = read_latent(source), source.values(keys)
     values["num_layers"] -= values.pop("num_more")
@@ -138,8 +142,8 @@ def _read(source: Source, keys: Mapping[str, Key], experts: Mixture | None) -> D
 def _rotation(source: Source, latent: Latent, context_len: int) -> tuple[Rope, float]:
     """The rotation, and what scores are multiplied by beside it: YaRN's magnitude acts on all of a head, not only on
     its rotated part. GGUF files state that one alone; the rotated part has no other then."""
-    rope = read_rope(source, latent.rotary_size, context_len)
-    weight = _score_weight(source) if rope.scaling.kind == "yarn" else 0.0
+    rope = read_rope(source, rotary_dims(source, latent.rotary_size), context_len)
+    weight = _score_weight(source, rope.scaling.kind)
     if not weight:
         return rope, 1.0
     if source.is_gguf:
@@ -147,13 +151,20 @@ def _rotation(source: Source, latent: Latent, context_len: int) -> tuple[Rope, f
     return rope, yarn_magnitude(rope.scaling.factor, weight) ** 2
 
 
-def _score_weight(source: Source) -> float:
-    """Of the logarithm in the magnitude of scores; 0 where a file has none."""
+def _score_weight(source: Source, kind: str) -> float:
+    """Return the weight of the logarithm in the magnitude of scores; 0 where a file has none.
+
+    transformers multiplies scores in every kind of scaling whose file states the weight.
+    """
     fields = source.fields
     if source.is_gguf:
-        return float(fields.number("rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0)) / LOG_SHARE
-    rope = fields.mapping("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
-    return float(rope.number("mscale_all_dim", 0.0, 1e3, 0.0))
+        stated = float(fields.number("rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0))
+        return stated / LOG_SHARE if kind == "yarn" else 0.0
+    rope = stated_rotation(fields)
+    weight = float(rope.number("mscale_all_dim", 0.0, 1e3, 0.0))
+    if weight and kind == "longrope":
+        raise rope.fail("mscale_all_dim", weight, "0 beside longrope")
+    return weight if kind != "none" else 0.0
 
 
 def build(m: ModelParts) -> StepGraph:

@@ -4,17 +4,28 @@ layers in a window, five of every six."""
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
+from samebits.loaders.fields import Fields, shown
 from samebits.models import gemma2
 from samebits.models.architecture import Architecture
 from samebits.models.parts import tensors as t
-from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims, windows
+from samebits.models.parts.decoder import (
+    KEYS,
+    LAYER_TYPES,
+    Decoder,
+    Layer,
+    activation,
+    read_decoder,
+    rotary_dims,
+    windows,
+)
 from samebits.models.parts.keys import MAX_CONTEXT, MAX_LAYERS, Source, number, whole
-from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope
+from samebits.models.parts.rope import ROPE_TABLE, Rope, read_layer_rope, read_rope
 
 LOCAL_TABLE = "rope_table.local"
+GLOBAL_THETA = 1e6  # of layers without a window, where a config.json states none
 WIDE_LAYERS = 62  # of the 27B, as in Gemma 2
+PLAIN = {"rope_type": "default"}  # what a `rope_scaling` changes, as in transformers
 
 #                            GGUF                                 Hugging Face               bounds          absent
 GEMMA3_KEYS = KEYS | {
@@ -48,15 +59,27 @@ def read(source: Source) -> Decoder:
 
 
 def _ropes(source: Source, dims: int, context_len: int, local_theta: float) -> dict[str, Rope]:
-    """Layers that look back over everything are scaled for long contexts; those in a window need no scaling."""
-    stated = source.fields.mapping("rope_parameters")
-    if source.is_gguf or not isinstance(stated.get("full_attention"), dict):
-        theta = 1e6 if not source.is_gguf and not source.fields.has("rope_theta") else None
-        rope = read_rope(source, dims, context_len)
-        rope = rope if theta is None else replace(rope, theta=theta)
-        return {ROPE_TABLE: rope, LOCAL_TABLE: Rope(local_theta, dims)}
-    kinds = {ROPE_TABLE: "full_attention", LOCAL_TABLE: "sliding_attention"}
-    return {name: read_rope(source, dims, context_len, stated.mapping(kind)) for name, kind in kinds.items()}
+    """Layers that look back over everything are scaled for long contexts; those in a window need no scaling.
+
+    A config.json has an object for each of the two in `rope_parameters`; either may be absent. The older `rope_scaling`
+    is about the first, and its keys go before that object's.
+    """
+    if source.is_gguf:
+        return {ROPE_TABLE: read_rope(source, dims, context_len), LOCAL_TABLE: Rope(local_theta, dims)}
+    fields = source.fields
+    stated, older = fields.mapping("rope_parameters"), fields.mapping("rope_scaling")
+    if flat := stated.values.keys() - set(LAYER_TYPES):
+        raise stated.fail(min(flat), "a key for all layers", f"keys within {' and '.join(LAYER_TYPES)}")
+    full, sliding = stated.mapping("full_attention"), stated.mapping("sliding_attention")
+    newer = full.values if fields.has("rope_parameters") else PLAIN
+    both = Fields({**newer, **older.values}, older.where if older.values else full.where)
+    if older.has("type") and both.has("rope_type") and older.get("type") != both.get("rope_type"):
+        raise older.fail("type", shown(older.get("type")), f"the same as rope_type, {shown(both.get('rope_type'))}")
+    theta = fields.number("rope_theta", 1.0, 1e12, GLOBAL_THETA)
+    return {
+        ROPE_TABLE: read_layer_rope(both, dims, context_len, theta),
+        LOCAL_TABLE: read_layer_rope(sliding, dims, context_len, local_theta),
+    }
 
 
 LAYER = (*gemma2.NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS, *gemma2.less_one(t.HEAD_NORMS), *t.FFN)

@@ -30,7 +30,7 @@ GLM_KEYS = KEYS | {
 }  # fmt: skip
 MIXTURE_KEYS = mixture.GROUP_KEYS | {
     "num_experts":    whole("expert_count",                      "n_routed_experts",         1, MAX_EXPERTS, 128,
-                            gguf_default=REQUIRED),
+                            gguf_default=REQUIRED, hf_too="num_local_experts"),
     "top_k":          whole("expert_used_count",                 "num_experts_per_tok",      1, MAX_EXPERTS, 8,
                             gguf_default=REQUIRED),
     "expert_size":    whole("expert_feed_forward_length",        "moe_intermediate_size",    1, MAX_WIDTH, 1408,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from samebits.loaders.fields import Fields
 from samebits.models import llama
 from samebits.models.architecture import Architecture, Rows, Weight
 from samebits.models.parts import mixture
@@ -30,10 +29,10 @@ from samebits.models.parts.keys import (
     number,
     whole,
 )
-from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope
+from samebits.models.parts.rope import ROPE_TABLE, HfRotation, Rope, read_rope
 
-THETA = 150000.0  # where a config.json states none
-YARN = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}  # the same
+YARN = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
+ROTATION = HfRotation(theta=150000.0, parameters=YARN)
 
 #                            GGUF                                Hugging Face             bounds           absent
 GPT_OSS_KEYS = KEYS | {
@@ -97,12 +96,8 @@ def read(source: Source) -> Decoder:
 
 def _rope(source: Source, dims: int, context_len: int) -> Rope:
     """As OpenAI's model turns, whatever other readers of GGUF files make of it."""
-    if source.is_gguf:
-        rope = read_rope(source, dims, context_len)
-        return replace(rope, scaling=replace(rope.scaling, is_truncated=False))
-    is_stated = source.fields.has("rope_parameters") or source.fields.has("rope_scaling")
-    parameters = None if is_stated else Fields(YARN, source.fields.where)
-    return read_rope(source, dims, context_len, parameters, usual_theta=THETA)
+    rope = read_rope(source, dims, context_len, ROTATION)
+    return replace(rope, scaling=replace(rope.scaling, is_truncated=False)) if source.is_gguf else rope
 
 
 LAYER = (*NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS)

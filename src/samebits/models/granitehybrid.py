@@ -116,7 +116,7 @@ def read_granite(source: Source, values: dict[str, Any], layers: tuple[Layer, ..
 def _kinds(source: Source, values: dict[str, Any]) -> list[str]:
     """A GGUF file says it by the heads of keys and values, which only layers with attention have."""
     if not source.is_gguf:
-        stated = stated_kinds(source, "layer_types", values["num_layers"])
+        stated = stated_kinds(source, "layer_types", values["num_layers"], key_too="layers_block_type")
         return stated or ["recurrence"] * values["num_layers"]
     heads = by_layer(source, "attention.head_count_kv", values["num_layers"], MAX_HEADS)
     values["num_kv_heads"] = max(*heads, 1)

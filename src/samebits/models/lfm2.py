@@ -5,14 +5,14 @@ from __future__ import annotations
 from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import conv
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
+from samebits.models.parts.decoder import KEYS, Decoder, read_decoder, rotary_dims
 from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
 from samebits.models.parts.ignored import OFF, ON, WITHOUT_BIASES, Ignored, words
 from samebits.models.parts.keys import MAX_HEADS, MAX_TAPS, MAX_WIDTH, REQUIRED, Source, number, whole
 from samebits.models.parts.recurrence import ShortConv
-from samebits.models.parts.rope import ROPE_TABLE, read_rope
+from samebits.models.parts.rope import ROPE_TABLE, HfRotation, read_rope
 
-THETA = 1e6  # of the rotation, where a config.json does not say
+ROTATION = HfRotation(theta=1e6)
 
 #                            GGUF                                Hugging Face           bounds        where absent
 LFM2_KEYS = KEYS | {
@@ -58,11 +58,12 @@ def read(source: Source) -> Decoder:
         values["ffn_size"] = _ffn_size(source, values["ffn_size"])
         kinds = stated_kinds(source, "layer_types", num_layers) or _listed(source, num_layers)
     is_tied = source.is_gguf or source.flag("tie_embedding", True)
+    dims = rotary_dims(source, head_size)
     return read_decoder(
         source,
         values,
         layers=layers_of(kinds, ROPE_TABLE),
-        ropes={ROPE_TABLE: read_rope(source, head_size, values["context_len"], usual_theta=THETA)},
+        ropes={ROPE_TABLE: read_rope(source, dims, values["context_len"], ROTATION)},
         recurrence=ShortConv(taps),
         is_tied=is_tied,
     )

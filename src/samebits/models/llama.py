@@ -16,7 +16,8 @@ LLAMA_KEYS = KEYS | {
     "window":         whole("attention.sliding_window",  None,          1, MAX_CONTEXT, None, may_be_off=True),
 }  # fmt: skip
 MIXTRAL_KEYS = {
-    "num_experts":    whole("expert_count",              "num_local_experts",   0, MAX_EXPERTS, 8, gguf_default=0),
+    "num_experts":    whole("expert_count",              "num_local_experts",   0, MAX_EXPERTS, 8, gguf_default=0,
+                            hf_too="num_experts"),
     "top_k":          whole("expert_used_count",         "num_experts_per_tok", 1, MAX_EXPERTS, 2,
                             gguf_default=REQUIRED),
     "expert_size":    whole("feed_forward_length",       "intermediate_size",   1, MAX_WIDTH),

@@ -13,9 +13,9 @@ from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, rotary_dims, windows
 from samebits.models.parts.ignored import WITHOUT_BIASES, Ignored
 from samebits.models.parts.keys import MAX_CONTEXT, REQUIRED, Source, number, whole
-from samebits.models.parts.rope import ROPE_TABLE, read_rope
+from samebits.models.parts.rope import ROPE_TABLE, HfRotation, read_rope
 
-THETA = 1e6  # where a config.json states none
+ROTATION = HfRotation(theta=1e6)
 
 #                            GGUF                                Hugging Face      bounds          where it is absent
 MIXTRAL_KEYS = KEYS | {
@@ -35,7 +35,7 @@ def read(source: Source) -> Decoder:
         source,
         values,
         layers=mixture.with_experts(layers, experts),
-        ropes={ROPE_TABLE: read_rope(source, dims, values["context_len"], usual_theta=THETA)},
+        ropes={ROPE_TABLE: read_rope(source, dims, values["context_len"], ROTATION)},
         activation=activation(source, "hidden_act", default="silu"),
         mixture=experts,
     )

@@ -57,7 +57,7 @@ NEMOTRON_KEYS = {
 }  # fmt: skip
 MIXTURE_KEYS = mixture.GROUP_KEYS | {
     "num_experts":    whole("expert_count",                      "n_routed_experts",   0, MAX_EXPERTS, 8,
-                            gguf_default=0),
+                            gguf_default=0, hf_too="num_local_experts"),
     "top_k":          whole("expert_used_count",                 "num_experts_per_tok", 1, MAX_EXPERTS, 2,
                             gguf_default=REQUIRED),
     "expert_size":    whole("expert_feed_forward_length",        "moe_intermediate_size", 1, MAX_WIDTH, 7688,
@@ -70,10 +70,12 @@ SSM_KEYS = {
     "num_heads":      whole(None,                                "mamba_num_heads",    1, MAX_HEADS, 128),
     "head_size":      whole(None,                                "mamba_head_dim",     1, MAX_HEAD_SIZE, 64),
     "state_size":     whole(None,                                "ssm_state_size",     1, MAX_HEAD_SIZE, 128),
-    "num_groups":     whole(None,                                "n_groups",           1, MAX_HEADS, 8),
-    "num_taps":       whole(None,                                "conv_kernel",        2, MAX_TAPS, 4),
+    "num_groups":     whole(None,                                "n_groups",           1, MAX_HEADS, 8,
+                            hf_too="mamba_n_groups"),
+    "num_taps":       whole(None,                                "conv_kernel",        2, MAX_TAPS, 4,
+                            hf_too="mamba_d_conv"),
     "dt_min":         number(None,                               "time_step_min",      0.0, 1e6, 1e-3,
-                             gguf_default=0.0),
+                             gguf_default=0.0, hf_too="mamba_dt_min"),
 }  # fmt: skip
 ATTENTION = (
     Weight("attn.q",   "Q H", "attn_q",      "mixer.q_proj"),
@@ -119,7 +121,7 @@ def read(source: Source) -> Decoder:
         ropes={},
         hf_root="backbone",
         mixture=_mixture(source) if "experts" in kinds else None,
-        recurrence=ssm.read_ssm(source, SSM_KEYS, "use_conv_bias"),
+        recurrence=ssm.read_ssm(source, SSM_KEYS, source.spelling("use_conv_bias", "mamba_conv_bias")),
     )
 
 
@@ -152,9 +154,9 @@ def _hf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
     """A list of kinds, or a text with a letter for each layer; it counts the layers."""
     values.pop("num_more")
     fields, pattern = source.fields, source.fields.get("hybrid_override_pattern")
-    if isinstance(types := fields.get("layers_block_type"), list):
+    if isinstance(types := fields.get(source.spelling("layers_block_type", "layer_types")), list):
         values["num_layers"] = min(len(types), MAX_LAYERS)
-        if kinds := stated_kinds(source, "layers_block_type", values["num_layers"], BLOCKS):
+        if kinds := stated_kinds(source, "layers_block_type", values["num_layers"], BLOCKS, "layer_types"):
             return kinds
     if not isinstance(pattern, str) or not 1 <= len(pattern) <= MAX_LAYERS or set(pattern) - PATTERN.keys():
         raise fields.fail("hybrid_override_pattern", pattern, f"letters among {' '.join(PATTERN)}, one for each layer")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from samebits.models import llama
 from samebits.models.architecture import Architecture, Rows, Weight
 from samebits.models.parts import tensors as t
-from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, windows
+from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, rotary_dims, windows
 from samebits.models.parts.ignored import WITHOUT_BIASES, Ignored
 from samebits.models.parts.keys import MAX_CONTEXT, REQUIRED, Source, number, whole
+from samebits.models.parts.rope import ROPE_TABLE, HfRotation, read_rope
 
 #                            GGUF                               Hugging Face      bounds            where it is absent
 PHI3_KEYS = KEYS | {
@@ -16,6 +17,11 @@ PHI3_KEYS = KEYS | {
     "window":         whole("attention.sliding_window",         "sliding_window", 1, MAX_CONTEXT, None,
                             may_be_off=True),
 }  # fmt: skip
+# The rotation's names in the first files, and the first context's length, which transformers takes from beside it only.
+ROTATION = HfRotation(
+    original_len=4096,
+    kinds={"default": "default", "longrope": "longrope", "su": "longrope", "yarn": "longrope"},
+)
 QKV, GATE_UP = ("Q", "K", "K"), ("F", "F")  # the rows that a joined tensor holds, in order
 LAYER = (
     *t.NORMS,
@@ -32,7 +38,14 @@ LAYER = (
 def read(source: Source) -> Decoder:
     values = source.values(PHI3_KEYS)
     layers = windows(source, values.pop("window"), [True] * values["num_layers"])
-    return read_decoder(source, values, layers=layers, activation=activation(source, "hidden_act", default="silu"))
+    dims = rotary_dims(source, values["head_size"], usual=1.0)
+    return read_decoder(
+        source,
+        values,
+        layers=layers,
+        ropes={ROPE_TABLE: read_rope(source, dims, values["context_len"], ROTATION)},
+        activation=activation(source, "hidden_act", default="silu"),
+    )
 
 
 IGNORED = Ignored(hf_only={**WITHOUT_BIASES, "full_attn_mod": (1,), "interpolate_factor": (1,)})

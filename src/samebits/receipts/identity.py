@@ -73,7 +73,9 @@ def _computed(path: Path, facts: Facts) -> dict[str, Any]:
     hashes = (
         _weights_sha256(file),
         _tokenizer_sha256(file),
-        None if template is None else hashlib.sha256(template.source.encode("utf-8", "surrogatepass")).hexdigest(),
+        None
+        if template is None
+        else hashlib.sha256(template.whole_source.encode("utf-8", "surrogatepass")).hexdigest(),
     )
     if facts_of(file) != facts:
         given = f"{path}, which was written after it was loaded"

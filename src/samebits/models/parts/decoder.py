@@ -22,7 +22,7 @@ from samebits.models.parts.keys import (
 )
 from samebits.models.parts.latent import Latent
 from samebits.models.parts.recurrence import Recurrence, Ssm
-from samebits.models.parts.rope import ROPE_TABLE, Rope, read_rope
+from samebits.models.parts.rope import ROPE_TABLE, Rope, check_kept, read_rope, stated_rotation
 
 #                   GGUF                                 Hugging Face               bounds        where it is absent
 KEYS: dict[str, Key] = {
@@ -181,13 +181,22 @@ def activation(source: Source, *keys: str, default: str) -> str:
     return ACTIVATIONS[name]
 
 
-def rotary_dims(source: Source, head_size: int, usual: float = 1.0) -> int:
-    """Elements of a head that are rotated; `usual`: the share of them where a config.json states none."""
+def rotary_dims(source: Source, head_size: int, usual: float | None = None) -> int:
+    """Return how many elements of a head are rotated.
+
+    `usual`: the share of them where a config.json states none; None for an architecture that rotates whole heads, of
+    which another share is refused. transformers ignores it there, or fails.
+    """
     if source.is_gguf:
         return int(source.fields.integer("rope.dimension_count", 2, MAX_HEAD_SIZE, head_size))
-    rope = source.fields.mapping("rope_parameters")
-    share = source.fields.number("partial_rotary_factor", 0.01, 1.0, usual)
-    return int(head_size * rope.number("partial_rotary_factor", 0.01, 1.0, share))
+    fields, key = source.fields, "partial_rotary_factor"
+    rope = stated_rotation(fields)
+    beside = 1.0 if key in fields.values else usual or 1.0  # transformers takes a null for whole heads
+    share = rope.number(key, 0.01, 1.0, fields.number(key, 0.01, 1.0, beside))
+    check_kept(fields, rope, key, share)
+    if usual is None and share != 1:
+        raise (rope if rope.has(key) else fields).fail(key, share, "1: this architecture rotates whole heads")
+    return int(head_size * share)
 
 
 def _is_tied(source: Source, default: bool) -> bool:

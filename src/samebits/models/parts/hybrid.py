@@ -20,8 +20,12 @@ KINDS = {
 }
 
 
-def stated_kinds(source: Source, key: str, num_layers: int, known: Mapping[str, str] = KINDS) -> list[str] | None:
-    """The kinds that a config.json lists, of those that are `known` by its names; None where it lists none."""
+def stated_kinds(
+    source: Source, key: str, num_layers: int, known: Mapping[str, str] = KINDS, key_too: str | None = None
+) -> list[str] | None:
+    """Return the kinds that a config.json lists under a key of two spellings, of those that are `known` by its names;
+    None if it lists none."""
+    key = source.spelling(key, key_too)
     types = None if source.is_gguf else source.fields.get(key)
     if types is None:
         return None

@@ -128,6 +128,15 @@ class Source:
     def flag(self, hf: str, default: bool) -> bool:
         return bool(self.fields.flag(hf, default))
 
+    def spelling(self, hf: str, hf_too: str | None) -> str:
+        """Return the spelling of a config.json's key. Raise BadInput if it has both and they differ."""
+        if hf_too is None or not self.fields.has(hf_too):
+            return hf
+        stated, other = self.fields.get(hf), self.fields.get(hf_too)
+        if stated is not None and stated != other:
+            raise self.fields.fail(hf_too, shown(other), f"the same as {hf}, {shown(stated)}")
+        return hf_too
+
     def fail(self, what: str, given: object, needed: str) -> BadInput:
         return BadInput(self.fields.where, what, given, needed)
 

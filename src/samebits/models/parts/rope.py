@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -98,18 +99,73 @@ def _plain(name: str, tensor: Callable[[str], HostTensor]) -> np.ndarray:
     return divisors
 
 
-def read_rope(
-    source: Source, dims: int, context_len: int, parameters: Fields | None = None, usual_theta: float = 10000.0
-) -> Rope:
-    """The rotation of a model; `parameters`: the object of a config.json that describes it, where there are several;
-    `usual_theta`: where it states none."""
+@dataclass(frozen=True)
+class HfRotation:
+    """What transformers does for an architecture with the keys of its config.json about a rotation.
+
+    theta         where none is stated
+    parameters    the value of `rope_parameters` where that is absent
+    original_len  `original_max_position_embeddings` where the file has none beside the rotation; None: the rotation's
+                  own, or the length of the context
+    kinds         our kinds by the names that a file may give
+    """
+
+    theta: float = 10000.0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    original_len: int | None = None
+    kinds: Mapping[str, str] = field(default_factory=lambda: {kind: kind for kind in KINDS})
+
+
+USUAL = HfRotation()
+
+
+def read_rope(source: Source, dims: int, context_len: int, hf: HfRotation = USUAL) -> Rope:
+    """Return the rotation that all layers share. Raise BadInput for one that is not supported.
+
+    A config.json states it in `rope_parameters`, in the older `rope_scaling` or in both, and partly beside them.
+    """
     if source.is_gguf:
         theta = source.fields.number("rope.freq_base", 1.0, 1e12, 10000.0)
         return Rope(theta, dims, _gguf_scaling(source, context_len))
     fields = source.fields
-    rope = parameters or fields.mapping("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
-    theta = rope.number("rope_theta", 1.0, 1e12, fields.number("rope_theta", 1.0, 1e12, usual_theta))
-    return Rope(theta, dims, _hf_scaling(rope, fields, dims, context_len))
+    rope = stated_rotation(fields, hf.parameters)
+    theta = rope.number("rope_theta", 1.0, 1e12, fields.number("rope_theta", 1.0, 1e12, hf.theta))
+    check_kept(fields, rope, "rope_theta", theta)
+    original = fields.integer("original_max_position_embeddings", 1, MAX_CONTEXT, hf.original_len)
+    return Rope(theta, dims, _hf_scaling(rope, dims, context_len, original, hf.kinds))
+
+
+def read_layer_rope(rope: Fields, dims: int, context_len: int, theta: float) -> Rope:
+    """Return the rotation of some layers, of which alone the object `rope` of a config.json speaks; `theta`: where it
+    states none."""
+    if (share := rope.number("partial_rotary_factor", 0.0, 1.0, 1.0)) != 1:
+        raise rope.fail("partial_rotary_factor", share, "1: this architecture rotates whole heads")
+    scaling = _hf_scaling(rope, dims, context_len, None, USUAL.kinds)
+    if not scaling.is_truncated:
+        raise rope.fail("truncate", "false", "true: transformers reads this key for all layers at once")
+    return Rope(rope.number("rope_theta", 1.0, 1e12, theta), dims, scaling)
+
+
+def stated_rotation(fields: Fields, usual: Mapping[str, Any] | None = None) -> Fields:
+    """Return the object of a config.json that describes the rotation of all layers, as transformers chooses it.
+
+    `rope_scaling` replaces `rope_parameters` unless it is empty; `usual` stands for an absent `rope_parameters`.
+    """
+    older, newer = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
+    if older.values:
+        return older
+    return newer if fields.has("rope_parameters") or not usual else Fields(usual, fields.where)
+
+
+def check_kept(fields: Fields, rope: Fields, key: str, value: float) -> None:
+    """Raise BadInput if `rope_parameters` states another value than the one read, and `rope` states none.
+
+    transformers drops the base of a model to which somebody has added YaRN as a `rope_scaling` without a base: its
+    answers are then those of no model that was trained.
+    """
+    stated = fields.mapping("rope_parameters").get(key)
+    if stated is not None and stated != value and not rope.has(key):
+        raise rope.fail(key, "nothing", f"{shown(stated)} as in rope_parameters, which rope_scaling replaces")
 
 
 def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
@@ -154,17 +210,20 @@ def _gguf_scaling(source: Source, context_len: int) -> Scaling:
     )
 
 
-def _hf_scaling(rope: Fields, fields: Fields, dims: int, context_len: int) -> Scaling:
+def _hf_scaling(rope: Fields, dims: int, context_len: int, original: int | None, kinds: Mapping[str, str]) -> Scaling:
+    """Return the scaling that an object of a config.json describes; `original`: the length of the first context if the
+    file states it outside, which goes before the object's own."""
     if nested := next((key for key, value in rope.values.items() if isinstance(value, dict)), None):
         raise rope.fail(nested, "an object", "one rotation for all layers")
-    kind = rope.text("rope_type", rope.text("type", "default"))
-    kind = "longrope" if kind == "su" else kind  # its first name
-    if kind not in KINDS:
-        raise rope.fail("rope_type", repr(kind), f"{', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    stated = rope.text("rope_type", rope.text("type", "default"))
+    kind = kinds.get(stated)
+    if kind is None:
+        *most, last = kinds
+        raise rope.fail("rope_type", repr(stated), f"{', '.join(most)} or {last}")
     if kind == "default":
         return PLAIN
-    stated = fields.integer("original_max_position_embeddings", 1, MAX_CONTEXT, None)
-    original = rope.integer("original_max_position_embeddings", 1, MAX_CONTEXT, stated or context_len)
+    own = rope.integer("original_max_position_embeddings", 1, MAX_CONTEXT, context_len)
+    original = own if original is None else original
     if kind == "longrope":
         factor = rope.number("factor", 1e-3, 1e4, context_len / original)
         magnitude = rope.number("attention_factor", 1e-3, 1e6, longrope_magnitude(factor, original))
@@ -184,19 +243,19 @@ def _hf_scaling(rope: Fields, fields: Fields, dims: int, context_len: int) -> Sc
         kind,
         factor,
         original,
-        beta_fast=rope.number("beta_fast", 1e-3, 1e6, 32.0),
-        beta_slow=rope.number("beta_slow", 1e-3, 1e6, 1.0),
-        is_truncated=bool(rope.flag("truncate", True)),
+        beta_fast=rope.number("beta_fast", 0.0, 1e6, 32.0) or 32.0,  # transformers takes a 0 for nothing
+        beta_slow=rope.number("beta_slow", 0.0, 1e6, 1.0) or 1.0,
+        is_truncated=bool(rope.flag("truncate", "truncate" not in rope.values)),  # transformers takes a null for false
         magnitude=rope.number("attention_factor", 1e-3, 1e6, _hf_yarn_magnitude(rope, factor)),
     )
 
 
 def _hf_yarn_magnitude(rope: Fields, factor: float) -> float:
-    """By the factor alone, or as the ratio of two weights of it."""
-    if not (rope.has("mscale") and rope.has("mscale_all_dim")):
+    """Return the magnitude by the factor alone, or as the ratio of two weights of it where neither is 0 or absent."""
+    above, below = (rope.number(key, 0.0, 1e3, 0.0) for key in ("mscale", "mscale_all_dim"))
+    if not (above and below):
         return yarn_magnitude(factor)
-    above, below = (yarn_magnitude(factor, rope.number(key, 1e-3, 1e3)) for key in ("mscale", "mscale_all_dim"))
-    return above / below
+    return yarn_magnitude(factor, above) / yarn_magnitude(factor, below)
 
 
 def _factors(rope: Fields, key: str, dims: int) -> tuple[float, ...]:

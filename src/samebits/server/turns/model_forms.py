@@ -52,16 +52,19 @@ class ModelForms:
 
     def __init__(self, llm: Texts, choice: FormChoice) -> None:
         template = llm.chat_template.source if llm.chat_template else ""
+        for_tools = llm.chat_template.for_tools if llm.chat_template else None
         self._tokenizer = llm.tokenizer
-        self.call_form: CallForm = FORMS.get(choice.tool_form) or form_for(template, llm.tokenizer)
+        self.call_form: CallForm = FORMS.get(choice.tool_form) or form_for(
+            for_tools.source if for_tools else "", llm.tokenizer
+        )
         self.marks: ThinkMarks | None = (
             marks_for(template, llm.tokenizer)
             if choice.reasoning_form == AUTO
             else THINK_MARKS.get(choice.reasoning_form)
         )
-        self.knows_tools = llm.chat_template is not None and llm.chat_template.names("tools")
+        self.knows_tools = for_tools is not None and for_tools.names("tools")
         self._takes_system = NO_SYSTEM not in template
-        self._names_thinking = llm.chat_template is not None and llm.chat_template.names("thinking")
+        self._names_thinking = for_tools is not None and for_tools.names("thinking")  # beside calls of tools alone
         message_marks = llm.tokenizer.special.marks
         self._message_ends = frozenset((message_marks.end, message_marks.start) if message_marks else ())
 
