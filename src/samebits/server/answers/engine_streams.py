@@ -77,7 +77,7 @@ async def start_streams(
     if served.desk.keep_seconds:
         params = replace(params, receipt=True)
     if params.receipt:
-        await served.prepare_receipts()
+        await while_connected(request, served.prepare_receipts())
     follower: Follower | None = None
     if wanted is not None:
         follower = await while_connected(request, served.grammars.follower(wanted))
