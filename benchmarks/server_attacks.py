@@ -53,6 +53,7 @@ def _format(kind: str, source: Any) -> dict[str, Any]:
 LONG = {"max_tokens": 400, "ignore_eos": True, "stream": True}
 ATTACKS: dict[str, Attack] = {
     "nothing": ("/tokenize", lambda: {"text": "hi"}, 1, True),
+    "many small requests": (COMPLETE, lambda: {"prompt": "hi", "max_tokens": 1}, 200, True),
     "streams": (COMPLETE, lambda: {"prompt": "hi", **LONG}, 32, True),
     "one bad id among texts": (EMBED, lambda: {"input": [[5] * 1500] * 60 + [[1 << 30]]}, 6, True),
     "texts to embed": (EMBED, lambda: {"input": [[5] * 1500] * 60}, 6, True),
