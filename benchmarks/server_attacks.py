@@ -2,9 +2,10 @@
 
 A tiny random model is served by a process of its own. Each attack runs for some seconds in a second process, while a
 third asks for /health every 20 ms. A row says, in milliseconds: the longest answer of /health (the bar is 100 on two
-idle cores); the longest time for which a task of the event loop that was due did not run; and the most processor time
-that the loop itself took in one turn. The last column says what the loop did in that turn. `--only NAME` runs one
-attack.
+idle cores); the longest answer, in the same time, of a server beside it that does nothing else, which is what the
+machine itself takes; the longest time for which a task of the event loop that was due did not run; and the most
+processor time that the loop itself took in one turn. The last column says what the loop did in that turn. Above the
+table is the machine's load at the start. `--only NAME` runs one attack.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -51,6 +53,7 @@ def _format(kind: str, source: Any) -> dict[str, Any]:
 LONG = {"max_tokens": 400, "ignore_eos": True, "stream": True}
 ATTACKS: dict[str, Attack] = {
     "nothing": ("/tokenize", lambda: {"text": "hi"}, 1, True),
+    "many small requests": (COMPLETE, lambda: {"prompt": "hi", "max_tokens": 1}, 200, True),
     "streams": (COMPLETE, lambda: {"prompt": "hi", **LONG}, 32, True),
     "one bad id among texts": (EMBED, lambda: {"input": [[5] * 1500] * 60 + [[1 << 30]]}, 6, True),
     "texts to embed": (EMBED, lambda: {"input": [[5] * 1500] * 60}, 6, True),
@@ -221,6 +224,19 @@ async def serve(path: str, port: int) -> None:
     beating.cancel()
 
 
+async def serve_nothing(port: int) -> None:
+    """Answer every request with a line at once."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", port) as server:
+        await server.serve_forever()
+
+
 def asked(process: subprocess.Popen[str]) -> Any:
     """Return what a process reports for a line on its standard input."""
     if process.stdin is None or process.stdout is None:
@@ -245,27 +261,32 @@ def await_health(port: int) -> None:
         time.sleep(0.1)
 
 
-def measured(path: str, names: list[str], seconds: float) -> dict[str, dict[str, Any]]:
+def free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    server = own("--serve", path, port)
-    found: dict[str, dict[str, Any]] = {}
-    try:
-        await_health(int(port))
-        prober = own("--probe", port)
-        try:
-            for name in names:
-                asked(server), asked(prober)
-                attacker = own("--attack", name, port, str(seconds))
-                attacker.wait()
-                longest, cpu, did = asked(server)
-                found[name] = {"health": asked(prober), "stall": longest, "cpu": cpu, "did": did}
-                if server.poll() is not None:
-                    raise SystemExit(f"the server ended under: {name}")
-        finally:
-            prober.kill()
-    finally:
-        server.terminate()
+        return str(free.getsockname()[1])
+
+
+def measured(path: str, names: list[str], seconds: float) -> dict[str, dict[str, Any]]:
+    port, idle_port = free_port(), free_port()
+    with contextlib.ExitStack() as ends:
+
+        def started(*arguments: str) -> subprocess.Popen[str]:
+            process = own(*arguments)
+            ends.callback(process.terminate)
+            return process
+
+        server, _ = started("--serve", path, port), started("--serve-nothing", idle_port)
+        await_health(int(port)), await_health(int(idle_port))
+        prober, idle_prober = started("--probe", port), started("--probe", idle_port)
+        found: dict[str, dict[str, Any]] = {}
+        for name in names:
+            asked(server), asked(prober), asked(idle_prober)
+            own("--attack", name, port, str(seconds)).wait()
+            longest, cpu, did = asked(server)
+            health, idle = asked(prober), asked(idle_prober)
+            found[name] = {"health": health, "idle": idle, "stall": longest, "cpu": cpu, "did": did}
+            if server.poll() is not None:
+                raise SystemExit(f"the server ended under: {name}")
     return found
 
 
@@ -275,11 +296,14 @@ def main() -> None:
     parser.add_argument("--only", choices=ATTACKS, action="append", help="run these attacks alone")
     parser.add_argument("--json", type=Path, metavar="F", help="write the figures there too")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--serve-nothing", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--probe", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--attack", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         asyncio.run(serve(args.serve[0], int(args.serve[1])))
+    elif args.serve_nothing:
+        asyncio.run(serve_nothing(args.serve_nothing))
     elif args.probe:
         probe(args.probe)
     elif args.attack:
@@ -290,14 +314,16 @@ def main() -> None:
         from random_tiny import write_random_tiny
 
         with TemporaryDirectory() as folder:
-            path = write_random_tiny(Path(folder) / "tiny.gguf")
+            path, load = write_random_tiny(Path(folder) / "tiny.gguf"), os.getloadavg()[0]
             found = measured(str(path), args.only or list(ATTACKS), args.seconds)
-        table = Table("attack", "/health ms", "loop stalled ms", "loop's CPU ms", "what it did")
+        table = Table("attack", "/health ms", "idle server ms", "loop stalled ms", "loop's CPU ms", "what it did")
         for name, row in found.items():
             mark = "" if row["health"] < BAR_SECONDS else " !"
-            figures = (f"{1000 * row['health']:.0f}{mark}", f"{1000 * row['stall']:.0f}", f"{1000 * row['cpu']:.0f}")
-            table.add_row(name, *figures, row["did"])
-        Console(width=180).print(table)
+            figures = (f"{1000 * row[column]:.0f}" for column in ("idle", "stall", "cpu"))
+            table.add_row(name, f"{1000 * row['health']:.0f}{mark}", *figures, row["did"])
+        console = Console(width=180)
+        console.print(f"load {load:.1f}")
+        console.print(table)
         if args.json:
             args.json.write_text(json.dumps(found, indent=1))
 

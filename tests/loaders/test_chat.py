@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, SamebitsError
 from samebits.loaders import ChatTemplate, chat
 
 HELLO = [{"role": "user", "content": "h\u00e9llo"}]
@@ -134,6 +135,19 @@ def test_with_a_clock_that_stands_a_template_says_the_same_in_every_process() ->
         chat._WORKER.close()  # the next one is another process
         seen.add(tuple(said(source) for source in WITHOUT_CHANCE))
     assert len(seen) == 1
+
+
+def test_a_process_that_does_not_come_up_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody waits for it, and so does a server that is told to stop."""
+    silent, worker = tmp_path / "silent.py", chat._Worker()
+    silent.write_text("import time\ntime.sleep(60)\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(chat, "WORKER", silent)
+        patch.setattr(chat, "START_SECONDS", 0.2)
+        with pytest.raises(SamebitsError, match="its process did not start"):
+            worker.ask("{}", 5.0)
+    assert "error" in (worker.ask("{}", 5.0) or {})  # another process, which finds no template
+    worker.close()
 
 
 def test_bad_arguments() -> None:

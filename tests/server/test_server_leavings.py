@@ -17,6 +17,7 @@ from live_server import Running, running
 from raw_client import open_socket, read_to_end
 
 from samebits.engine.job import RequestFailed
+from samebits.loaders import chat
 from samebits.server.app import ROUTES
 from samebits.server.limits import Limits
 from samebits.server.protocols import rerank
@@ -76,7 +77,8 @@ class Leavings:
 
         return asyncio.run_coroutine_threadsafe(look(), self._loop).result(60)
 
-    def _found(self) -> list[str]:
+    def found(self) -> list[str]:
+        """Return what is under way now."""
         engine, grammars = self._server.llm.engine, self._server.served.grammars
         found = [f"task {task.get_coro()!r}" for task in self._tasks() - self._idle_tasks]
         found += [f"job {job!r}" for job in dict.fromkeys(engine._jobs.values())]
@@ -88,7 +90,7 @@ class Leavings:
     def check(self) -> None:
         """Fail with what is left, if anything still is after a while."""
         until = time.monotonic() + SETTLE_SECONDS
-        while (found := self._found()) and time.monotonic() < until:
+        while (found := self.found()) and time.monotonic() < until:
             time.sleep(0.02)
         assert not found
         self._server.llm.engine.scheduler.check_integrity()
@@ -151,6 +153,30 @@ def test_a_client_that_leaves_at_once(walked: Running, path: str, body: dict[str
         sent(walked, path, body).close()
         with walked.client() as client:  # served behind it
             client.get("/health")
+        leavings.check()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": MESSAGES}),
+        ("/v1/responses", {"input": "hello hi"}),
+        ("/v1/messages", {"messages": MESSAGES, "max_tokens": 4}),
+        ("/v1/rerank", ASKS["/v1/rerank"][0]),
+        ("/api/chat", {"messages": MESSAGES}),
+        ("/api/generate", {"prompt": "hello hi"}),
+    ],
+)
+def test_a_client_that_leaves_before_its_prompt_is_made(walked: Running, path: str, body: dict[str, Any]) -> None:
+    """The template's process is busy with other conversations for longer than any client stays."""
+    leavings = Leavings(walked)
+    with chat._WORKER._lock:
+        for _ in range(3):
+            with closing(sent(walked, path, body)):
+                until = time.monotonic() + SETTLE_SECONDS
+                while len(leavings.found()) == 0:
+                    assert time.monotonic() < until
+                    time.sleep(0.005)
         leavings.check()
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from live_server import Running, running
 from test_server_tools import WEATHER
@@ -16,6 +21,7 @@ from samebits.core.errors import BadInput
 from samebits.receipts.record import Receipt, from_json
 from samebits.receipts.signing import read_private_key
 from samebits.server import receipts as desk_module
+from samebits.server.limits import Limits
 from samebits.server.receipts import ReceiptDesk
 
 HELLO = [{"role": "user", "content": "hello hi"}]
@@ -154,3 +160,33 @@ def test_kept_receipts_end_with_their_time_and_make_room(keeping: Running, monke
     assert desk.find("r5") == []
     with pytest.raises(BadInput, match="--receipts"):
         ReceiptDesk(None, -1)
+
+
+def test_the_hash_of_a_large_model_holds_up_nobody(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for receipts waits until the model's files are hashed; other clients and the server's end do not."""
+    is_hashed, num_hashes = threading.Event(), itertools.count()
+    with running(model_path, limits=Limits(drain_seconds=1)) as server:
+
+        def hashed() -> Any:
+            next(num_hashes)
+            is_hashed.wait(60)
+            raise OSError("the files have gone")
+
+        monkeypatch.setattr(server.llm.engine, "_identity", hashed)
+        body = {"messages": HELLO, "max_tokens": 2}
+
+        def ask_for_receipt() -> None:
+            with suppress(httpx.TransportError), server.client() as client:
+                client.post("/v1/chat/completions", json={**body, "receipt": True})
+
+        asking = [threading.Thread(target=ask_for_receipt) for _ in range(10)]
+        for thread in asking:
+            thread.start()
+        with server.client() as client:
+            assert client.post("/v1/chat/completions", json=body).status_code == 200
+        assert next(num_hashes) == 1
+        began = time.monotonic()
+    assert time.monotonic() - began < 20
+    is_hashed.set()
+    for thread in asking:
+        thread.join()

@@ -22,6 +22,7 @@ MAX_TEMPLATE_CHARS = 1 << 20
 MAX_OUTPUT_CHARS = 8 << 20
 MAX_WORKER_BYTES = 1 << 30
 MAX_SECONDS = 5.0
+START_SECONDS = 60.0  # for the process to come up on a busy machine
 FROZEN_TIME = datetime(2024, 7, 26)  # what a clock says that must not move: the date Llama 3's templates fall back to
 WORKER = Path(__file__).with_name("chat_worker.py")
 
@@ -185,11 +186,22 @@ class _Worker:
         return self._process
 
     def _await(self, process: subprocess.Popen[str]) -> None:
-        """Waits until it is up, which keeps its start out of a template's time."""
-        if not self._is_up and (process.stdout is None or process.stdout.readline() != "ready\n"):
-            self._drop()
+        """Wait until it is up, so that no template pays for that. Raise SamebitsError if it does not start.
+
+        Everybody else waits meanwhile, and so does a server that is told to stop: the wait is bounded.
+        """
+        if self._is_up:
+            return
+        timer = threading.Timer(START_SECONDS, process.kill)
+        timer.start()
+        try:
+            self._is_up = process.stdout is not None and process.stdout.readline() == "ready\n"
+        finally:
+            timer.cancel()
+            if not self._is_up:
+                self._drop()
+        if not self._is_up:
             raise SamebitsError(f"chat template: its process did not start; needs jinja2 beside {sys.executable}")
-        self._is_up = True
 
     def _drop(self) -> None:
         process, self._process = self._process, None

@@ -13,6 +13,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from samebits.core.errors import BadInput
+from samebits.server.http.threads import on_own_thread
 from samebits.server.relay.ask import Ask, Full, Lost
 from samebits.server.relay.model import About
 from samebits.server.relay.wire import error_of
@@ -30,7 +31,7 @@ class RayReplicas:
         self._handle: Any = None
 
     async def open(self) -> str:
-        handle = await asyncio.to_thread(self._start)
+        handle = await on_own_thread(self._start)  # which may take hours: a server that is told to stop does not wait
         self._handle = handle.options(_by_reference=False)  # by gRPC: half the time of calls through Ray's object store
         return str(ray.util.get_node_ip_address())
 

@@ -67,6 +67,7 @@ class ServedModel:
         self.created = int(time.time())
         self._state, self.reason = LOADING, "the model is loading"
         self.failure: str | None = None  # why it could not be loaded, in words that may name files
+        self._preparing: asyncio.Future[Any] | None = None  # what receipts need of the model's files
 
     @property
     def state(self) -> str:
@@ -135,8 +136,17 @@ class ServedModel:
         return True
 
     async def prepare_receipts(self) -> None:
-        """To be waited for before a request wishes for one: the first hashes the model's files."""
-        await asyncio.to_thread(getattr, self.own.engine, "notary")
+        """Wait until the engine can make receipts. The first request has it hash the model's files.
+
+        All requests wait for the same thread: hashing a large model takes minutes, and each thread that waited for it
+        would be one less for other clients' work.
+        """
+        found = self._preparing
+        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
+            engine = self.own.engine
+            self._preparing = found = asyncio.ensure_future(on_own_thread(lambda: engine.notary))
+            found.add_done_callback(lambda done: done.cancelled() or done.exception())  # its clients may have left
+        await asyncio.shield(found)
 
     async def seen(self) -> dict[str, object]:
         """What runs and what waits between two steps, for the page."""

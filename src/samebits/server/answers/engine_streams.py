@@ -77,7 +77,7 @@ async def start_streams(
     if served.desk.keep_seconds:
         params = replace(params, receipt=True)
     if params.receipt:
-        await served.prepare_receipts()
+        await while_connected(request, served.prepare_receipts())
     follower: Follower | None = None
     if wanted is not None:
         follower = await while_connected(request, served.grammars.follower(wanted))
@@ -169,17 +169,19 @@ async def all_vectors(
 ) -> list[np.ndarray]:
     """Return one vector per text. If one text fails, or the client goes away, the other texts end too."""
     deadline = served.engine.clock() + served.limits.deadline_seconds
+    vectors: list[np.ndarray] = [np.empty(0, np.float32)] * len(texts)
+    left = iter(enumerate(texts))
 
-    places = asyncio.Semaphore(TEXTS_AT_ONCE)
-
-    async def embed(tokens: Sequence[int]) -> np.ndarray:
-        async with places:
-            return await served.engine.embed(tokens, pooling, deadline=deadline)
+    async def embed_next() -> None:
+        for number, tokens in left:
+            vectors[number] = await served.engine.embed(tokens, pooling, deadline=deadline)
 
     async def embed_all() -> list[np.ndarray]:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(embed(tokens)) for tokens in texts]
-        return [task.result() for task in tasks]
+            for _ in range(min(TEXTS_AT_ONCE, len(texts))):
+                group.create_task(embed_next())
+                await asyncio.sleep(0)  # many requests may come at once, and other clients get their turn
+        return vectors
 
     try:
         return await while_connected(request, embed_all())

@@ -19,6 +19,7 @@ from samebits.core.errors import BadInput
 from samebits.core.printable import printable
 from samebits.server.http.error_shapes import error_response
 from samebits.server.http.errors import ApiError
+from samebits.server.http.pacing import Pacer
 from samebits.server.model import ServedModel
 
 log = logging.getLogger("samebits.server")
@@ -127,11 +128,14 @@ class Gate:
 
     def __init__(self, app: ASGIApp, door: Door, served: ServedModel) -> None:
         self._app, self._door, self._served = app, door, served
+        self._pacer = Pacer()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "POST":
+            await self._pacer.wait()
         headers, started, status = Headers(scope=scope), time.perf_counter(), 0
         asked_id = headers.get("x-request-id", "")
         request_id = asked_id if REQUEST_ID.fullmatch(asked_id) else uuid.uuid4().hex

@@ -16,7 +16,7 @@ from samebits.engine.job import DEADLINE, DeadlinePassed, RequestFailed
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.chat import FROZEN_TIME
 from samebits.server.answer_ids import RERANK
-from samebits.server.answers.engine_streams import all_completions, start_streams, usage
+from samebits.server.answers.engine_streams import all_completions, start_streams, usage, while_connected
 from samebits.server.bodies.base import Body, Few, Refused, Text, says
 from samebits.server.bodies.openai import Sampling
 from samebits.server.bodies.prompts import short_enough
@@ -72,7 +72,7 @@ async def rerank(request: Request) -> Response:
     texts = body.texts()
     if len(texts) > served.limits.max_prompts:
         raise bad_request("documents", f"{len(texts)} texts", f"1 to {served.limits.max_prompts}")
-    prompts = [await asyncio.to_thread(prompt_of, served, body, text) for text in texts]
+    prompts = await while_connected(request, prompts_of(served, body, texts))
     by_verdict, num_tokens, key = [], 0, object()
     for number, token in enumerate(verdicts):  # the second finds the pages of the first
         params = SamplingParams(max_tokens=1, temperature=0, seed=0, logprobs=0, allowed_token_ids=(token,))
@@ -111,6 +111,11 @@ def verdict_ids(served: ServedModel) -> list[int]:
         needed = "a reranker that answers yes or no, such as Qwen3-Reranker, served under a name with rerank in it"
         raise bad_request("model", served.name, needed, "unsupported_model")
     return [ids[0] for ids in spelled]
+
+
+async def prompts_of(served: ServedModel, body: RerankBody, texts: list[str]) -> list[list[int]]:
+    """Return the prompts of all documents, which wait for the template's process one after another."""
+    return [await asyncio.to_thread(prompt_of, served, body, text) for text in texts]
 
 
 def prompt_of(served: ServedModel, body: RerankBody, text: str) -> list[int]:

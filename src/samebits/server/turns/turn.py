@@ -117,7 +117,8 @@ class TurnStream:
 async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnStream:
     """The turn under way; ApiError or BadInput where it cannot be."""
     forms, offer, tokenizer = served.forms, turn.offer, served.llm.tokenizer
-    prompt = await asyncio.to_thread(_prompt, served, turn)  # it waits for the template's process
+    # It waits for the template's process, behind other clients' conversations.
+    prompt = await while_connected(request, asyncio.to_thread(_prompt, served, turn))
     room = max(1, served.llm.max_len - len(prompt))
     max_tokens = room if turn.max_tokens is None else turn.max_tokens
     params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
