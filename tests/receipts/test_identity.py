@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from samebits import LLM, SamplingParams
 from samebits.core.errors import BadInput
-from samebits.loaders.files import facts_of, open_file
+from samebits.loaders.files import ModelFile, facts_of, open_file, read_template
 from samebits.loaders.obtain import cached_models
 from samebits.receipts import identity as room
 from samebits.receipts.identity import identity, people_name
@@ -176,6 +176,29 @@ def test_of_a_folder_it_is_the_hash_of_sha256sums_lines(tmp_path: Path) -> None:
     (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
     assert known(folder).weights_sha256 != found.weights_sha256
     assert known(folder).tokenizer_sha256 == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "changed"),
+    [
+        ("tokenizer.chat_template.tool_use", "T", {"chat_template_sha256"}),
+        ("tokenizer.chat_template.rag", "R", set()),
+        ("tokenizer.samebits.rstrip_token_ids", np.array([1], np.int32), {"tokenizer_sha256"}),
+        ("general.name", "phi-3 mini", {"tokenizer_sha256"}),
+        ("general.name", "mini", set()),
+    ],
+)
+def test_what_changes_prompts_is_in_the_hashes(path: Path, key: str, value: object, changed: set[str]) -> None:
+    file = open_file(path)
+    before = hashes_of(file)
+    file.metadata[key] = value  # type: ignore[union-attr, index]
+    assert {name for name, value in hashes_of(file).items() if before[name] != value} == changed
+
+
+def hashes_of(file: ModelFile) -> dict[str, str | None]:
+    template = read_template(file)
+    text = "" if template is None else template.whole_source
+    return {"tokenizer_sha256": room._tokenizer_sha256(file), "chat_template_sha256": text}
 
 
 def test_names_are_no_paths(path: Path) -> None:

@@ -24,6 +24,7 @@ from samebits.core.files import file_sha256, lines_sha256, write_atomically
 from samebits.loaders.cache import cache_dir
 from samebits.loaders.files import (
     CONFIG_FILES,
+    TEMPLATE_KEY,
     TOKENIZER_FILES,
     Facts,
     ModelFile,
@@ -36,6 +37,7 @@ from samebits.loaders.files import (
 )
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.hf_tokenizer import has_tokenizer
+from samebits.loaders.special_parts import is_phi3
 from samebits.loaders.texts import Texts
 from samebits.receipts.kinds import Hex, OrNone
 from samebits.receipts.record import Model, canonical
@@ -101,7 +103,9 @@ def _tokenizer_sha256(file: ModelFile) -> str | None:
         if not has_tokenizer(folder):
             return None
         return lines_sha256(folder, [folder / name for name in sorted(TOKENIZER_FILES) if (folder / name).is_file()])
-    said = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.") and k != "tokenizer.chat_template"}
+    said = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.") and not k.startswith(TEMPLATE_KEY)}
+    if said and is_phi3(name := file.metadata.get("general.name")):
+        said["general.name"] = name  # by which its special tokens strip white space
     return _metadata_sha256(said) if said else None
 
 

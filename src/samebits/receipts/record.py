@@ -68,7 +68,9 @@ class Model:
     name: str = stated(Text(MAX_NAME), "what the model is called where the answer was made; for people")
     weights_sha256: str = stated(Hex(), "of the model's file; of several files, of the lines that sha256sum prints")
     tokenizer_sha256: str | None = stated(OrNone(Hex()), "of what the file says of its tokenizer; null without one")
-    chat_template_sha256: str | None = stated(OrNone(Hex()), "of the chat template's text; null without one")
+    chat_template_sha256: str | None = stated(
+        OrNone(Hex()), "of the chat template's text, or of both texts if tools have their own; null without one"
+    )
 
 
 @dataclass(frozen=True)
