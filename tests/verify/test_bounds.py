@@ -22,7 +22,7 @@ from samebits.verify.bounds.near import Near, growth
 from samebits.verify.select import find_case, op_tasks
 
 BF16 = ml_dtypes.bfloat16
-NUM_CASES = 8  # of an op, spread over those of a quick run
+NUM_CASES = 4  # of an op, spread over those of a quick run
 
 
 def judged(op: str, **arguments: Any) -> Judge:
@@ -213,6 +213,24 @@ def test_weights_of_attention_rounded_beside_float32_values_fail(dtype: Any) -> 
     p = np.exp(s - s.max())
     out = textbook.rounded(p, dtype) @ values / p.sum()
     assert judge.outside(0, out[None].astype(np.float32)).any()
+
+
+@pytest.mark.parametrize("fmt", ["q8_0", "q4_0"])
+def test_codes_of_a_cache_may_be_a_textbook_s_but_not_cut(fmt: str) -> None:
+    new = {"key": floats(3, 2, 70, seed=3), "value": floats(3, 2, 33, seed=4, size=1e-3)}
+    cells = {"batch_indices": np.zeros(3, np.int32), "positions": np.array([0, 2, 15], np.int32)}
+    judge = judged("append_paged_kv_cache", **new, **cells, **paged((16,)), **caches(1, 16, 2, 70, 33, fmt, fmt))
+    for index, x in enumerate(new.values()):
+        want = judge.want[index]
+        assert isinstance(want, Packed)
+        rows = np.zeros((*x.shape[:-1], want.shape[-1]), np.float32)
+        rows[..., : x.shape[-1]] = x
+        textbook_s, cut = want.data.copy(), want.data.copy()
+        textbook_s[0, cells["positions"]] = want.format.pack(rows).data
+        assert not judge.outside(index, Packed(want.format, textbook_s)).any()
+        codes = cut[0, 2, 0, 2:].view(np.int8)  # of q4_0: two codes each, above zero by 8
+        codes -= np.sign(codes) if fmt == "q8_0" else np.int8(0x11)
+        assert judge.outside(index, Packed(want.format, cut)).any()
 
 
 def test_results_of_a_wrong_shape_never_reach_the_bounds() -> None:
