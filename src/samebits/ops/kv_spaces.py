@@ -217,7 +217,7 @@ ATTENTION_SPACE = Space(
     _attention_fits,
     corners=(
         *(MANY_PAGES, FAR_CELLS, LONG_PROMPT, LONG_SLOPES, MANY_QUERIES),
-        *(f"{row},queries=decode" for row in (FAR_CONTEXT, MANY_SHORT)),
+        *(f"{row},group=1,queries=decode" for row in (FAR_CONTEXT, MANY_SHORT)),
     ),
     far_row=FAR_ROW,
 )
