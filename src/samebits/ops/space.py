@@ -75,7 +75,7 @@ class Factor:
 
     is_setting  whether it is an attribute, an optional input or a format: every two classes of two settings meet in
                 a quick run if they may
-    rare        sizes beyond the classes, which are not drawn: corners of the space have them
+    rare        further classes, which are not drawn: corners of the space have them
     """
 
     name: str
@@ -83,7 +83,7 @@ class Factor:
     usual: Value
     least: Value  # the cheapest
     is_setting: bool = False
-    rare: tuple[Span, ...] = ()
+    rare: tuple[Span | Choice, ...] = ()
 
     @property
     def stated(self) -> tuple[Span | Choice, ...]:
