@@ -46,7 +46,7 @@ def tasks_against(name: str, full: bool, last: str = "") -> list[Task]:
     ops = [OPS[op] for op in chosen]
     tiers = tiers_of(name)
     cases = [t for op in ops for t in op_tasks(backend_name(defect), tiers, op, full, 0)]
-    cases.sort(key=_cost)
+    cases.sort(key=cost)
     if last:
         alike = sorted(cases, key=lambda task: -_num_shared(task.case, last))[:NEAREST]
         cases = [*alike, *(task for task in cases if task not in alike)]
@@ -78,7 +78,7 @@ def _num_shared(case: str, other: str) -> int:
     return len(set(case.split(",")) & set(other.split(",")))
 
 
-def _cost(task: Task) -> int:
+def cost(task: Task) -> int:
     """Of a task's reference; cases with a name are small."""
     space, case = OPS[task.op].space, find_case(OPS[task.op], task.case)
     often = 200 if task.case.startswith("soak:") else 1

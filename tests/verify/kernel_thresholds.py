@@ -26,6 +26,8 @@ MEANINGS: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("num_tokens", "codes.shape[0]", "x.shape[0]", "part.tokens", "shape.tokens"), TOKENS),
     **dict.fromkeys(("head_size", "q.shape[2]", "block_d", "largest"), HEAD),
     **dict.fromkeys(("length", "width", "form.K", "key_dim"), (*WIDTH, ("S",))),
+    **dict.fromkeys(("u.num_rows", "s.u.num_rows", "p.rows", "place_.rows"), (("group",),)),
+    "sizes.stored_width": HEAD,
     "k": (("k",),),
     "num_blocks": (("NB",), ("K",)),
     "num_experts": (("E",), ("groups", "size")),
@@ -34,11 +36,25 @@ MEANINGS: dict[str, tuple[tuple[str, ...], ...]] = {
     "num_sequences": (("B",),),
     "top_k": (("top_k",),),
 }
+# Names that are compared with a number and are no size of a call, or one of which a kernel has just one way.
+OTHER_NAMES = {
+    **dict.fromkeys(
+        ("at", "code", "count", "half", "high", "nth", "place", "quad", "row", "thread"), "an index within a tile"
+    ),
+    **dict.fromkeys(("block_m", "chunks", "cuts", "elements", "rows"), "a tile's size, which follows from other sizes"),
+    **dict.fromkeys(("kPairTokens", "kTokenBlockBytes"), "a constant, when it is compiled"),
+    "blocks.shape[-1]": "a format's bytes",
+    "self.num_rows": "tokens times the group, in a rule of which tokens decide",
+    "size": "a head size, beyond which the kernel refuses the call",
+    "x.shape[1]": "a width, beyond which a simpler kernel serves; widths go far beyond",
+}
 LEAST = 8
 NAMES = rf"(?:call\.)?({'|'.join(map(re.escape, MEANINGS))})"
 NUMBER = r"(1 << \d+|\d+)"
 CONSTANT = r"(?:k[A-Z]\w+|[A-Z][A-Z_\d]{2,})"
 COMPARISON = re.compile(rf"(?<![*/+%-] )(?<![\w.]){NAMES} ?(<=?|>=?) ?(?:{NUMBER}|({CONSTANT}))\b(?! ?[*\[.(])")
+NAME = r"(?:call\.)?([a-z_][\w.]+(?:\[-?\d\])?)"  # of two characters or more: shorter ones count in loops
+ANY_COMPARISON = re.compile(rf"(?<![*/+%-] )(?<![\w.]){NAME} (<=?|>=?) (?:{NUMBER}|({CONSTANT}))\b(?! ?[*\[.(])")
 DEFINITION = re.compile(rf"\b({CONSTANT})(?:: [\w.]+)? = (?:tl\.constexpr\()?{NUMBER}\b")
 IMPORT = re.compile(r"^ *from samebits\.kernels\.([\w.]+) import (.*)$|^#include \"([\w./]+)\"", re.M)
 
@@ -130,8 +146,8 @@ def _constants(text: str) -> dict[str, int]:
     return {name: _value(number) for name, number in DEFINITION.findall(text)}
 
 
-def thresholds() -> Iterator[Threshold]:
-    """Yield the comparisons of sizes in all kernels."""
+def _compared(comparison: re.Pattern[str]) -> Iterator[Threshold]:
+    """Yield what is compared in all kernels, of every match (name, sign, number, constant)."""
     for language in LANGUAGES:
         shared: dict[str, int] = {}  # of a constant that a file imports
         for file in _files(language):
@@ -139,8 +155,18 @@ def thresholds() -> Iterator[Threshold]:
         for file in _files(language):
             text, ops = _text(file), ops_of_files().get(file, ())
             constants = shared | _constants(text)
-            for name, sign, number, constant in COMPARISON.findall(text):
+            for name, sign, number, constant in comparison.findall(text):
                 limit = _value(number) if number else constants.get(constant, 0)
                 if ops and limit >= LEAST:
                     most = limit if sign in ("<=", ">") else limit - 1
                     yield Threshold(str(file.relative_to(KERNELS)), name, most, ops)
+
+
+def thresholds() -> Iterator[Threshold]:
+    """Yield the comparisons of sizes in all kernels."""
+    return _compared(COMPARISON)
+
+
+def compared_names() -> dict[str, str]:
+    """Return all names that kernels compare with a number of LEAST and more, and a file that does."""
+    return {found.name: found.file for found in _compared(ANY_COMPARISON)}

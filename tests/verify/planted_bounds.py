@@ -12,7 +12,7 @@ import numpy as np
 from planted import F, Results
 from planted_attention import masked
 from planted_base import Arguments, Defect, shown_by
-from planted_scenes import attention, call, floats, product, rotary, rows_of
+from planted_scenes import append, attention, call, floats, product, rotary, rows_of
 
 from samebits.core.format import Packed
 from samebits.core.tiers import Tier
@@ -328,6 +328,27 @@ class CodesTowardsZero(Fast):
         scales = np.repeat(results[1].astype(np.float64), 32, axis=-1)
         exact = np.divide(a["x"].astype(np.float64), scales, out=np.zeros(scales.shape), where=scales > 0)
         results[0][...] = np.trunc(exact * (1 + 1e-6)).astype(np.int8)
+
+
+class CachedCodesTowardsZero(Fast):
+    """Cuts the codes of new keys and values in int8 blocks instead of rounding them."""
+
+    ops = ("append_paged_kv_cache", "rope_and_append", "rope_both_and_append")
+    witness = shown_by(append, [3], k="q8_0", v="q8_0", head=32)
+    twin = shown_by(append, [3], k="q4_0", v="q4_0", head=32)
+
+    def kernel(self, op_name: str, arguments: Arguments) -> Results:
+        tensors = {n: arguments[n] for n in ("k_cache", "v_cache") if isinstance(arguments.get(n), Packed)}
+        before = {n: x.data.copy() for n, x in tensors.items()}
+        results = super().kernel(op_name, arguments)
+        for name, cache in tensors.items():
+            if cache.format.name == "q8_0":
+                blocks, old = (x.reshape(*x.shape[:-1], -1, 34) for x in (cache.data, before[name]))
+                codes = blocks[..., 2:].view(np.int8)
+                is_new = (blocks != old).any(axis=-1, keepdims=True)
+                odd = codes % 2 != 0  # a cut moves about every second code
+                codes[...] = np.where(is_new & odd & (np.abs(codes) < 127), codes - np.sign(codes), codes)
+        return results
 
 
 class WeightsInHalfOfMerge(Fast):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from planted import F, Results
+from planted import F, Results, stored
 from planted_attention import table_of
 from planted_base import Arguments, Defect, DefectiveExecutable, Scene, shown_by
 from planted_runs import twice
@@ -120,3 +120,20 @@ class SplitsOfALongerRun(Defect):
         else:
             run.kept[number] = splits, results[0].astype(F)
         return results
+
+
+class KernelsOfOtherAttributes(Defect):
+    """Finds compiled kernels by op, sizes and formats: one compiled for other attributes is taken for the call's."""
+
+    ops = ("gated_delta_rule", "gated_rms_norm", "softmax", "paged_attention")
+    witness = shown_by(lambda: [call("softmax", x=floats(2, 8), scale=scale) for scale in (1.0, 0.3)])
+    twin = shown_by(lambda: [call("softmax", x=floats(2, 8), scale=1.0) for _ in range(2)])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compiled: dict[Any, Arguments] = {}
+
+    def change(self, a: Arguments) -> Arguments:
+        is_tensor = {name: hasattr(value, "shape") for name, value in a.items()}
+        sizes = tuple((n, x.shape, str(stored(x).dtype)) for n, x in sorted(a.items()) if is_tensor[n])
+        return self.compiled.setdefault(sizes, {n: x for n, x in a.items() if not is_tensor[n] and x is not None})

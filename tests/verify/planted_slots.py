@@ -13,6 +13,7 @@ from planted_scenes import call, floats, ints
 
 from samebits.ops import OPS, make_inputs
 from samebits.ops.slots import CHUNK, Run, runs
+from samebits.verify.select import find_case
 
 RECURRENT = ("gated_delta_rule", "ssm_scan")
 IN_SLOTS = ("causal_conv", *RECURRENT)
@@ -156,3 +157,21 @@ class LastSlotNotCopied(Defect):
 
     def change(self, a: Arguments) -> Arguments:
         return {"sources": a["sources"][:-1], "targets": a["targets"][:-1]}
+
+
+def drawn(op_name: str, row: str) -> Scene:
+    """A row of the space of an op."""
+    op = OPS[op_name]
+    return call(op_name, **make_inputs(op, find_case(op, row)))
+
+
+class ChunksInOneByte(Defect):
+    """Counts the chunks of a call in one byte: of a sequence, tokens behind the first 256 chunks stay zero."""
+
+    ops = ("causal_conv", *RECURRENT)
+    witness = shown_by(drawn, "causal_conv", "batch=library,C=2,bias=given")
+    twin = shown_by(drawn, "causal_conv", "batch=book,C=2,bias=given")
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        for run in runs_of(a):
+            results[0][run.rows][256 * CHUNK :] = 0

@@ -22,7 +22,7 @@ from samebits.verify.bounds.near import Near, growth
 from samebits.verify.select import find_case, op_tasks
 
 BF16 = ml_dtypes.bfloat16
-NUM_CASES = 8  # of an op, spread over those of a quick run
+NUM_CASES = 4  # of an op, spread over those of a quick run
 
 
 def judged(op: str, **arguments: Any) -> Judge:
@@ -112,38 +112,41 @@ def test_textbook_products_pass(width: int, weight: str, multiply: Any) -> None:
         assert wrong(judge, textbook.gemm(x, w, multiply=multiply)) == 0
 
 
+@pytest.mark.parametrize("sums_rounded", [False, True])
 @pytest.mark.parametrize("cache", ["f16", "bf16"])
-@pytest.mark.parametrize("length", [1, 41, 300, 4000])
-def test_textbook_attention_passes(length: int, cache: str) -> None:
-    arguments = attention_call(length, cache)
-    judge = judged("paged_attention", **arguments)
-    assert wrong(judge, *textbook_attention(arguments, length)) == 0
+@pytest.mark.parametrize("length", [1, 3, 41, 300, 4000])
+def test_textbook_attention_passes(length: int, cache: str, sums_rounded: bool) -> None:
+    for size in (1.0, 0.0, 3e-3, 6.0):  # of queries: at 0 all weights are equal, at 6 few of them count
+        arguments = attention_call(length, cache, size=size)
+        judge = judged("paged_attention", **arguments)
+        assert wrong(judge, *textbook_attention(arguments, length, sums_rounded=sums_rounded)) == 0, size
 
 
-def attention_call(length: int, cache: str, head: int = 64) -> dict[str, Any]:
+def attention_call(length: int, cache: str, head: int = 64, size: float = 1.0, seed: int = 0) -> dict[str, Any]:
     """One query on one head over a contiguous run of pages."""
     table = paged((length,))
     tensors = caches(len(table["kv_indices"]), 16, 1, head, head, cache, cache)
-    q = floats(1, 1, head, fmt=cache)
+    q = floats(1, 1, head, seed=seed, fmt=cache, size=size)
     return {"q": q, "qo_indptr": np.array([0, 1], np.int32), **table, **tensors, "return_lse": True}
 
 
-def textbook_attention(a: dict[str, Any], length: int, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def textbook_attention(a: dict[str, Any], length: int, sums_rounded: bool = False) -> tuple[np.ndarray, np.ndarray]:
     head = a["q"].shape[-1]
     keys, values = (a[name].reshape(-1, head)[:length] for name in ("k_cache", "v_cache"))
-    out, lse = textbook.attention(a["q"][:, 0].astype(np.float32), keys, values, scale * head**-0.5)
+    q = a["q"][:, 0].astype(np.float32)
+    out, lse = textbook.attention(q, keys, values, head**-0.5, sums_rounded=sums_rounded)
     return out[:, None].astype(a["q"].dtype), lse[:, None]
 
 
 @pytest.mark.parametrize("length", [41, 300, 2000])
 @pytest.mark.parametrize("cache", ["f16", "bf16", "f32"])
 def test_attention_without_one_key_fails_at_any_length(length: int, cache: str) -> None:
-    arguments = attention_call(length, cache)
-    judge = judged("paged_attention", **arguments)
-    out, lse = textbook_attention(arguments, length - 1)
-    assert wrong(judge, out, lse) > 0
-    if length <= 300:
-        assert judge.outside(0, out).any()
+    num_wrong = 0
+    for seed in range(8):  # heads of a call: some give the last key less weight than bfloat16 may round away
+        arguments = attention_call(length, cache, seed=seed)
+        out, lse = textbook_attention(arguments, length - 1)
+        num_wrong += wrong(judged("paged_attention", **arguments), out, lse) > 0
+    assert num_wrong >= (2 if (cache, length) == ("bf16", 2000) else 6)
 
 
 def test_textbook_recurrence_passes_and_one_5_percent_too_small_fails() -> None:
@@ -210,6 +213,24 @@ def test_weights_of_attention_rounded_beside_float32_values_fail(dtype: Any) -> 
     p = np.exp(s - s.max())
     out = textbook.rounded(p, dtype) @ values / p.sum()
     assert judge.outside(0, out[None].astype(np.float32)).any()
+
+
+@pytest.mark.parametrize("fmt", ["q8_0", "q4_0"])
+def test_codes_of_a_cache_may_be_a_textbook_s_but_not_cut(fmt: str) -> None:
+    new = {"key": floats(3, 2, 70, seed=3), "value": floats(3, 2, 33, seed=4, size=1e-3)}
+    cells = {"batch_indices": np.zeros(3, np.int32), "positions": np.array([0, 2, 15], np.int32)}
+    judge = judged("append_paged_kv_cache", **new, **cells, **paged((16,)), **caches(1, 16, 2, 70, 33, fmt, fmt))
+    for index, x in enumerate(new.values()):
+        want = judge.want[index]
+        assert isinstance(want, Packed)
+        rows = np.zeros((*x.shape[:-1], want.shape[-1]), np.float32)
+        rows[..., : x.shape[-1]] = x
+        textbook_s, cut = want.data.copy(), want.data.copy()
+        textbook_s[0, cells["positions"]] = want.format.pack(rows).data
+        assert not judge.outside(index, Packed(want.format, textbook_s)).any()
+        codes = cut[0, 2, 0, 2:].view(np.int8)  # of q4_0: two codes each, above zero by 8
+        codes -= np.sign(codes) if fmt == "q8_0" else np.int8(0x11)
+        assert judge.outside(index, Packed(want.format, cut)).any()
 
 
 def test_results_of_a_wrong_shape_never_reach_the_bounds() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from random import Random
 from typing import Any
 
@@ -45,18 +45,23 @@ def test_a_quick_run_reaches_every_class_that_an_op_states(name: str) -> None:
     assert op.space is not None
     found = list(quick_tasks(name))
     assert unreached(found) == []
-    drawn = drawn_ids(op, full=False, seed=0)
-    assert drawn == [task.case for task in found if is_drawn(task.case) and not prefix_of(task.case)]
-    assert set(drawn) != set(drawn_ids(op, full=False, seed=1))
+    drawn = [task.case for task in found if is_drawn(task.case) and not prefix_of(task.case)]
     assert all(op.space.row_id(op.space.parse(case)) == case for case in drawn)
+
+
+@pytest.mark.parametrize("name", ["add", "gemm_q8", "rope", "sample", "ssm_scan"])
+def test_a_seed_draws_the_same_rows_again_and_another_seed_others(name: str) -> None:
+    drawn = [task.case for task in quick_tasks(name) if is_drawn(task.case) and not prefix_of(task.case)]
+    assert drawn == drawn_ids(OPS[name], full=False, seed=0)
+    assert set(drawn) != set(drawn_ids(OPS[name], full=False, seed=1))
 
 
 @pytest.mark.parametrize("name", OP_NAMES)
 def test_rows_of_any_seed_are_legal_calls_with_the_sizes_they_name(name: str) -> None:
     op = OPS[name]
     assert op.space is not None
-    cheap = [r for r in each_class(op.space, 1 << 19, Random(f"7/{name}")) if op.space.allows(r, 1 << 19)]
-    for row in cheap[:12]:
+    cheap = (r for r in each_class(op.space, 1 << 19, Random(f"7/{name}")) if op.space.allows(r, 1 << 19))
+    for row in islice(cheap, 8):
         case = find_case(op, op.space.row_id(row))
         bound = bind(op, **make_inputs(op, case, 7))
         for dim in {"T", "N", "V", "H", "D", "E"} & row.keys() & bound.env.keys():
@@ -92,10 +97,10 @@ def test_a_quick_run_meets_the_widths_of_dense_products(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [op.name for op in OPS if op.space is not None and op.space.corners])
-def test_a_run_of_any_seed_plays_the_corners(name: str) -> None:
+def test_a_run_plays_the_corners(name: str) -> None:
     space = OPS[name].space
     assert space is not None
-    assert {space.row_id(space.parse(row)) for row in space.corners} <= set(drawn_ids(OPS[name], full=False, seed=1))
+    assert {space.row_id(space.parse(row)) for row in space.corners} <= {task.case for task in quick_tasks(name)}
 
 
 NARROW = [op.name for op in OPS if op.space is not None and any(f.name == "K" and f.takes(0) for f in op.space.factors)]

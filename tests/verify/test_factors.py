@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hunt import quick_tasks
-from kernel_thresholds import MEANINGS, Threshold, thresholds
+from kernel_thresholds import MEANINGS, OTHER_NAMES, Threshold, compared_names, thresholds
 
 from samebits.ops import OPS, Op, bind, make_inputs
 from samebits.ops.record import Case
@@ -165,6 +165,13 @@ def test_a_quick_run_has_sizes_on_both_sides_of_each_threshold(threshold: Thresh
         assert any(s is not None and s <= threshold.most for s in sizes), f"{op}: none up to {threshold.most}"
         if (file, name) not in REFUSED_BEYOND:
             assert any(s is not None and s > threshold.most for s in sizes), f"{op}: none above {threshold.most}"
+
+
+def test_whatever_kernels_compare_has_a_meaning_or_is_no_size() -> None:
+    """A kernel that branches on a size under a new name fails here until kernel_thresholds.py says what it means."""
+    names = compared_names()
+    assert {name: file for name, file in names.items() if name not in {*MEANINGS, *OTHER_NAMES}} == {}
+    assert OTHER_NAMES.keys() <= names.keys()
 
 
 def test_thresholds_are_found_in_every_language() -> None:

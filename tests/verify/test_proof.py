@@ -22,6 +22,7 @@ from samebits.verify.report import Run, verdicts_sha256
 from samebits.verify.select import tasks_for
 
 EVERY_OP = (GRAPH, *(op.name for op in OPS))
+SOME_OPS = (GRAPH, "add", "gemm_q8", "softmax", "rope", "argmax", "top_k_mask_logits", "combine", "copy_slots")
 
 
 def verdicts(
@@ -123,13 +124,13 @@ def test_the_exit_status_says_how_a_run_ended(statuses: tuple[Status, ...], miss
 
 
 def test_every_op_comes_first_and_then_all_evenly() -> None:
-    tasks = tasks_for("cpu", TIERS, op=None, case=None, dims={}, full=False, seed=0)
+    tasks = [task for op in SOME_OPS for task in tasks_for("cpu", TIERS, op=op, case=None, dims={}, full=False, seed=0)]
     order = breadth_first(tasks)
     assert Counter((t.op, t.case) for t in order) == Counter((t.op, t.case) for t in tasks)
-    assert {task.op for task in order[: len(EVERY_OP)]} == set(EVERY_OP)
-    assert not any(":" in task.case or "=" in task.case for task in order[: len(EVERY_OP)])
+    assert {task.op for task in order[: len(SOME_OPS)]} == set(SOME_OPS)
+    assert not any(":" in task.case or "=" in task.case for task in order[: len(SOME_OPS)])
     half = order[: len(order) // 2]
-    for op in EVERY_OP:
+    for op in SOME_OPS:
         share = sum(task.op == op for task in half) / sum(task.op == op for task in tasks)
         assert 0.3 < share < 0.8, op
     soaks = [task.case.startswith("soak:") for task in order]

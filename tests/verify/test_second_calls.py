@@ -21,6 +21,7 @@ from samebits.ops import OPS, make_inputs
 from samebits.ops.equivalents import kept_rows, spread_rows
 from samebits.verify.checks import Examination
 from samebits.verify.input_sets import calls_of, fewer_rows
+from samebits.verify.other_attrs import other_attrs
 from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings
 from samebits.verify.select import find_case
@@ -120,3 +121,16 @@ def test_a_smaller_call_has_the_last_rows(op: str, case: str) -> None:
     name = "q" if op == "paged_attention" else "x"
     assert 0 < len(fewer[name]) < len(inputs[name])
     assert np.array_equal(fewer[name], inputs[name][-len(fewer[name]) :])
+
+
+def test_attributes_of_other_executables_are_settings_beside_the_usual_row() -> None:
+    space = OPS["gated_delta_rule"].space
+    assert space is not None
+    usual = {f.name: f.usual for f in space.factors}
+    found = other_attrs(OPS["gated_delta_rule"], space.row_id(usual))
+    assert {(attrs["scale"], attrs["v_heads"]) for attrs in found} == {
+        *((scale, "grouped") for scale in (1.0, 0.3, -2.0, 0.0)),
+        (32**-0.5, "tiled"),
+    }
+    assert other_attrs(OPS["gated_delta_rule"], space.row_id({**usual, "V": 16})) == []
+    assert other_attrs(OPS["gated_delta_rule"], "decode") == []

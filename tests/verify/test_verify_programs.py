@@ -128,8 +128,8 @@ def test_a_stray_write_of_one_launch_is_found() -> None:
     assert [f.check for f in soaked(p.planted(p.StrayLaunch), "add", 600)] == ["guard"]
 
 
-@pytest.mark.parametrize("case", GRAPH_CASES, ids=lambda case: case.id)
-def test_the_native_backend_passes_on_all_graphs(case: GraphCase) -> None:
+@pytest.mark.parametrize("case", [case for case in GRAPH_CASES if not case.full], ids=lambda case: case.id)
+def test_the_native_backend_passes_on_the_graphs_of_a_quick_run(case: GraphCase) -> None:
     found = get("cpu")
     results = verify_graph(found.backend, found.caps, case, TIERS, 0)
     assert [(r.tier, r.status, r.reason) for r in results] == [(tier, "pass", "") for tier in TIERS]

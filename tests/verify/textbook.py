@@ -97,8 +97,13 @@ def gelu_and_mul(x: Array, *, form: str) -> Array:
     return (F(0.5) * gate * (1 + inner) * up).astype(x.dtype)
 
 
-def attention(q: Array, k: Array, v: Array, scale: float, block: int = 64) -> tuple[Array, Array]:
-    """One head's (out, lse) for queries q [n, D] that see all keys: online softmax over blocks, P in v's type."""
+def attention(
+    q: Array, k: Array, v: Array, scale: float, block: int = 64, sums_rounded: bool = False
+) -> tuple[Array, Array]:
+    """One head's (out, lse) for queries q [n, D] that see all keys: online softmax over blocks, P in v's type.
+
+    With `sums_rounded` the total is that of the rounded P: a column of ones beside V gives it for nothing.
+    """
     m, total = np.full(len(q), -np.inf, F), np.zeros(len(q), F)
     acc = np.zeros((len(q), v.shape[1]), F)
     in_base_2 = F(scale * math.log2(math.e))
@@ -106,7 +111,7 @@ def attention(q: Array, k: Array, v: Array, scale: float, block: int = 64) -> tu
         s = tiles(rounded(q, k.dtype), np.ascontiguousarray(widen(k[at : at + block]).T)) * in_base_2
         m_new = np.maximum(m, s.max(axis=1))
         p, alpha = np.exp2(s - m_new[:, None]), np.exp2(m - m_new)
-        total = total * alpha + chain(p)
+        total = total * alpha + chain(rounded(p, v.dtype) if sums_rounded else p)
         acc = acc * alpha[:, None] + tiles(rounded(p, v.dtype), widen(v[at : at + block]))
         m = m_new
     return acc / total[:, None], m + np.log2(total)

@@ -87,7 +87,7 @@ def _space(op: Op) -> str:
     """What cases are drawn from, in a few words."""
     if op.space is None:
         return "nothing"
-    classes = sum(len(f.classes) for f in op.space.factors)
+    classes = sum(len(f.stated) for f in op.space.factors)
     return f"{classes} classes of {', '.join(f'`{f.name}`' for f in op.space.factors)}"
 
 

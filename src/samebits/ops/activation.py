@@ -13,6 +13,7 @@ from samebits.ops.spaces import FINITE, distinct, row_space
 F = np.float32
 SQRT_2_OVER_PI = F(0.7978845608028654)
 SQRT_HALF = F(0.7071067811865476)
+WIDEST_GATE = 57_344  # more than 15 bits count, as in models of 400 billion weights
 GATED = [Input("x", "... 2*H", FLOATS, "gate in the first half, up in the second")]
 
 
@@ -36,7 +37,9 @@ GATED_CASES = [
     freedom="the device's elementary functions",
     cases=lambda: GATED_CASES,
     invariant_axes=("...",),
-    space=lambda: row_space(width="H", most=32_768, values=(*FINITE, "extreme", "tails"), operations=3),
+    space=lambda: row_space(
+        width="H", most=32_768, widest=WIDEST_GATE, values=(*FINITE, "extreme", "tails"), operations=3
+    ),
     smallest=-101,
 )
 def silu_and_mul(x: np.ndarray) -> np.ndarray:
@@ -63,6 +66,7 @@ def _form(name: str) -> str | None:
     space=lambda: row_space(
         width="H",
         most=32_768,
+        widest=WIDEST_GATE,
         values=(*FINITE, "extreme", "tails"),
         attrs=distinct({"form": ("tanh", "erf")}),
         crossed=(("form", "values"),),
@@ -107,6 +111,7 @@ LIMIT = Attr("limit", float, 7.0, "the gate's largest value, and the largest mag
     space=lambda: row_space(
         width="H",
         most=32_768,
+        widest=WIDEST_GATE,
         values=(*FINITE, "extreme", "tails", "nan"),
         attrs=distinct({"alpha": (1.702, 1.0, 30.0), "limit": (7.0, 0.3, 2.0**24)}),
         fits=lambda row: row.get("values") != "beyond" or row.get("limit", NO_LIMIT) == NO_LIMIT,  # else all is clamped

@@ -117,12 +117,12 @@ def _silu_case(row: Row) -> dict[str, Any]:
 
 
 GEMM_SILU_SPACE = Space(
-    (TOKENS, size("H", 896, step=BLOCK), INNER, *weight_factors(BLOCK_WEIGHTS, GATED_KINDS), VALUES),
+    (TOKENS, size("H", 896, step=BLOCK, corners=1792), INNER, *weight_factors(BLOCK_WEIGHTS, GATED_KINDS), VALUES),
     _silu_case,
     lambda row: 2 * _product_cost("T", "H", "K")(row),
     gated_fits,
     (("weight", "weights"),),
-    GATED_CORNERS,
+    (*GATED_CORNERS, "T=2,H=57344,K=32,weight=q8_0"),
 )
 
 

@@ -39,6 +39,8 @@ SCALES: dict[str, float | None] = {"default": None, "0.3": 0.3, "0": 0.0, "-0.2"
 CAPS = {"off": 0.0, "30": 30.0, "2.7": 2.7}
 SINKS = {ABSENT: "normal", "normal": "normal", "minus-inf": "mostly-minus-inf", "beyond": "beyond"}
 SEQUENCE = 10_000  # operations that a sequence costs, however short it is
+MANY_SEQUENCES = 1030  # more than 10 bits count
+FAR_POSITION = 70_000  # more than 16 bits count
 DRAWN_CHUNK = 48  # the longest of drawn chunks of queries
 
 STORES = ("split", "unified", "mla")
@@ -47,8 +49,8 @@ STORES = ("split", "unified", "mla")
 def cache_factors(heads: tuple[str, ...] = HEADS, kinds: tuple[str, ...] = STORES) -> tuple[Factor, ...]:
     """What every op on a paged cache may branch on; `pool` is the least number of its pages."""
     return (
-        size("B", 300, usual=3),
-        size("length", 8200, usual=40),
+        size("B", 300, usual=3, corners=MANY_SEQUENCES),
+        size("length", 8200, usual=40, corners=FAR_POSITION),
         choice("spread", "ragged", "even", "edges"),
         setting("kind", *kinds),
         setting("layout", "NHD", "HND"),
@@ -70,6 +72,9 @@ FAR_LATENT_CELLS = f"{FAR_CELLS},kind=mla"  # the same in one cache, for ops who
 # slopes at distances of more than 11 bits, in a window as large.
 LONG_PROMPT = "B=2,length=200,spread=even,heads=1,head=8,group=1,queries=prompt,cap=2.7,alibi=given,mask=random"
 LONG_SLOPES = "B=1,length=2100,heads=1,head=8,queries=decode,window=beyond,alibi=given"
+FAR_CONTEXT = f"B=1,length={FAR_POSITION},spread=even,heads=1,head=8,page_size=256"
+MANY_SHORT = f"B={MANY_SEQUENCES},length=2,spread=even,heads=1,head=8"
+MANY_QUERIES = "B=1,length=1030,spread=even,heads=1,head=8,group=1,queries=prompt"  # of one sequence
 FAR_ROW = "B=2,length=40,kind=mla,heads=1,head=64,page_size=256,k=f16,v=f16"
 
 TABLE = setting("table", "paged", "contiguous")
@@ -210,10 +215,14 @@ ATTENTION_SPACE = Space(
     _attention_case,
     _attention_cost,
     _attention_fits,
-    corners=(MANY_PAGES, FAR_CELLS, LONG_PROMPT, LONG_SLOPES),
+    corners=(
+        *(MANY_PAGES, FAR_CELLS, LONG_PROMPT, LONG_SLOPES, MANY_QUERIES),
+        *(f"{row},group=1,queries=decode" for row in (FAR_CONTEXT, MANY_SHORT)),
+    ),
     far_row=FAR_ROW,
 )
 
+NEW_CORNERS = tuple(f"{row},new=decode" for row in (FAR_CONTEXT, MANY_SHORT))
 NEW_TOKENS: tuple[Factor, ...] = (
     choice("new", "chunks", "decode", "prompt"),
     choice("order", "in-order", "shuffled"),
@@ -242,7 +251,7 @@ APPEND_SPACE = Space(
     _append_case,
     _append_cost,
     _append_fits,
-    corners=(MANY_PAGES, FAR_LATENT_CELLS),
+    corners=(MANY_PAGES, FAR_LATENT_CELLS, *NEW_CORNERS),
     far_row=FAR_ROW,
 )
 
@@ -277,7 +286,7 @@ ROPE_APPEND_SPACE = Space(
     _rope_case,
     _append_cost,
     _append_fits,
-    corners=(FAR_LATENT_CELLS,),
+    corners=(FAR_LATENT_CELLS, *NEW_CORNERS),
     far_row=FAR_ROW,
 )
 ROPE_BOTH_SPACE = Space(
@@ -292,7 +301,7 @@ ROPE_BOTH_SPACE = Space(
     _both_case,
     lambda row: _append_cost(row) * (1 + number(row, "group")),
     _append_fits,
-    corners=(FAR_CELLS,),
+    corners=(FAR_CELLS, *NEW_CORNERS),
 )
 
 
@@ -309,6 +318,6 @@ COPY_SPACE = Space(
     lambda row: (
         cache_fits(row) and (not {"copies", "pool"} <= row.keys() or 2 * number(row, "copies") <= number(row, "pool"))
     ),
-    corners=(MANY_PAGES, FAR_LATENT_CELLS),
+    corners=(MANY_PAGES, FAR_LATENT_CELLS, *(f"{row},pool=8" for row in (FAR_CONTEXT, MANY_SHORT))),
     far_row=f"{FAR_ROW},pool=8",
 )

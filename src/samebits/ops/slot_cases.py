@@ -26,10 +26,11 @@ BATCHES: dict[str, Batch] = {
     "many": tuple((i % 32, 1 + i % 3) for i in range(33)),  # the last one is new, as is the first
     "crowd": tuple((7 * i, 1) for i in range(300)),
     "book": ((0, 1500),),
+    "library": ((0, 4100),),  # more chunks than a byte counts
     "far": ((1 << 30, 20), ((1 << 24) + 13, 5)),
     "nobody": (),
 }
-LARGE = ("long", "many", "crowd", "book")  # batches that drawn cases have
+LARGE = ("long", "many", "crowd", "book", "library")  # batches that drawn cases have
 POISON = np.float32(np.nan)  # in memory that no kernel may read
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from samebits.ops.slot_cases import BATCHES, num_tokens
 from samebits.ops.slots import CHUNK
-from samebits.ops.space import Row, Space, choice, setting, size
+from samebits.ops.space import Choice, Row, Space, choice, setting, size
 from samebits.ops.spaces import MAKING, number
 
+LIBRARY = "library"  # a batch that only corners have
 VALUES = ("normal", "zeros", "tiny", "zero-stretches", "wide", "bounds", "faint", "equal", "mixed", "beyond")
 
 
@@ -24,7 +26,8 @@ def _space(
     fits: Any = lambda row: True,
     corners: tuple[str, ...] = (),
 ) -> Space:
-    batch = choice("batch", *BATCHES, least="first")
+    batch = choice("batch", *(name for name in BATCHES if name != LIBRARY), least="first")
+    batch = replace(batch, rare=(Choice(LIBRARY),))
     values = choice("values", *VALUES)
 
     def whole(row: Row) -> dict[str, Any]:
@@ -67,6 +70,7 @@ DELTA_SPACE = _space(
         "dims": {**dims, "H": number(row, "Hk") * number(row, "share")},
         "attrs": {"scale": _scale(row), "v_heads": row["v_heads"]},
     },
+    corners=(f"batch={LIBRARY},Hk=1,share=1,K=8,V=8",),
 )
 LIMITS = {"dt_min": ("0.0", "0.2", "0.9"), "dt_max": ("1e+30", "0.9", "2.0")}  # within what softplus usually gives
 SSM_SPACE = _space(
@@ -86,7 +90,10 @@ SSM_SPACE = _space(
         "attrs": {name: float(row[name]) for name in LIMITS},
         "given": ("D",) if row["D"] == "given" else (),
     },
-    corners=("batch=idle,G=5,share=1,S=2,P=17,D=given,dt_min=0.2,dt_max=0.9,decay=slow,values=beyond",),
+    corners=(
+        "batch=idle,G=5,share=1,S=2,P=17,D=given,dt_min=0.2,dt_max=0.9,decay=slow,values=beyond",
+        f"batch={LIBRARY},G=1,share=1,S=8,P=8",
+    ),
 )
 CONV_SPACE = _space(
     (
@@ -103,4 +110,5 @@ CONV_SPACE = _space(
         "given": ("bias",) if row["bias"] == "given" else (),
     },
     lambda row: row.get("values") != "tiny" or row.get("bias", "given") == "given",  # it shows beside tiny sums alone
+    corners=(f"batch={LIBRARY},C=8,bias=given",),
 )

@@ -75,6 +75,7 @@ class Factor:
 
     is_setting  whether it is an attribute, an optional input or a format: every two classes of two settings meet in
                 a quick run if they may
+    rare        further classes, which are not drawn: corners of the space have them
     """
 
     name: str
@@ -82,13 +83,19 @@ class Factor:
     usual: Value
     least: Value  # the cheapest
     is_setting: bool = False
+    rare: tuple[Span | Choice, ...] = ()
+
+    @property
+    def stated(self) -> tuple[Span | Choice, ...]:
+        """All classes, those of corners too."""
+        return (*self.classes, *self.rare)
 
     def class_of(self, value: Value) -> Span | Choice:
         """The class that holds a value; BadInput where none does."""
-        for found in self.classes:
+        for found in self.stated:
             if found.holds(value):
                 return found
-        raise BadInput("case", self.name, value, " or ".join(c.label for c in self.classes))
+        raise BadInput("case", self.name, value, " or ".join(c.label for c in self.stated))
 
     def takes(self, number: int) -> bool:
         """Return whether this is a size that can be that number."""
@@ -103,16 +110,25 @@ class Factor:
 
 
 def size(
-    name: str, most: int, *, least: int = 1, step: int = 1, usual: int | None = None, far: int | None = None
+    name: str,
+    most: int,
+    *,
+    least: int = 1,
+    step: int = 1,
+    usual: int | None = None,
+    far: int | None = None,
+    corners: int | None = None,
 ) -> Factor:
     """A size of least .. most steps: `least`, then a class from just above each power of two up to the next.
 
-    The last class goes on to `far` steps if that is given: for sizes that only corners of a space have.
+    The last class goes on to `far` steps if that is given, in sizes that are drawn only where they are cheap. Sizes up
+    to `corners` steps are never drawn: only corners of a space have them.
     """
     edges = [least, *(p for p in (1 << i for i in range(32)) if least < p < most), far or most]
     spans = [Span(least * step, least * step, step)]
     spans += [Span((a + 1) * step, b * step, step) for a, b in pairwise(edges) if b > a]
-    return Factor(name, tuple(spans), usual if usual is not None else max(least, 1) * step, least * step)
+    rare = () if corners is None else (Span(((far or most) + 1) * step, corners * step, step),)
+    return Factor(name, tuple(spans), usual if usual is not None else max(least, 1) * step, least * step, rare=rare)
 
 
 def choice(name: str, *labels: str, least: str | None = None) -> Factor:

@@ -91,18 +91,19 @@ def row_space(
     corners: tuple[str, ...] = (),
     operations: int = 1,
     padded: int = 0,
+    widest: int | None = None,
 ) -> Space:
     """Of an op on independent rows "... width": rows, axes, widths, a format for every input, contents, attrs by label.
 
     `others` are factors that `extra(row)` turns into what the op's own input maker reads, and `given(row)` into the
     names of further optional inputs. `operations` are those of an element, in units of making it, `padded` those of
-    a row however narrow it is.
+    a row however narrow it is. Widths from `most` to `widest` are those of a corner.
     """
     settings = attrs or {}
     factors = (
         size("rows", MOST_ROWS, least=0, usual=3),
         choice("axes", "1", "0", "2", "3"),
-        size(width, most, usual=64),
+        size(width, most, usual=64, corners=widest),
         *(setting(name, *FLOATS) for name in inputs),
         *(setting(name, ABSENT, *FLOATS) for name in optional),
         choice("values", *values),
@@ -126,7 +127,7 @@ def row_space(
         lambda row: at_least_one(row, "rows") * (MAKING * len(inputs) * number(row, width) * operations + padded),
         lambda row: rows_fit(row) and beyond_fits(row, (*inputs, *optional)) and fits(row),
         crossed,
-        corners,
+        (*corners, *(() if widest is None else (f"rows=2,{width}={widest}",))),
     )
 
 

@@ -33,12 +33,12 @@ class Reached:
         """Labels of the classes that were reached, in the order in which the space states them."""
         if op.space is None:
             return {}
-        return {f.name: [c.label for c in f.classes if (f.name, c.label) in self.classes] for f in op.space.factors}
+        return {f.name: [c.label for c in f.stated if (f.name, c.label) in self.classes] for f in op.space.factors}
 
 
 def stated_classes(op: Op) -> list[Class]:
     """Every class of every factor of an op."""
-    return [] if op.space is None else [(f.name, c.label) for f in op.space.factors for c in f.classes]
+    return [] if op.space is None else [(f.name, c.label) for f in op.space.factors for c in f.stated]
 
 
 def unreached(tasks: Iterable[Task]) -> list[str]:

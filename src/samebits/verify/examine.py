@@ -14,6 +14,7 @@ from samebits.verify.graph_cases import GRAPH_CASES
 from samebits.verify.graphs import verify_graph
 from samebits.verify.input_sets import calls_of, many_rows
 from samebits.verify.model import FAR, GRAPH, RERUNS, SOAK, Finding, Result, Task
+from samebits.verify.other_attrs import other_attrs, other_attrs_findings
 from samebits.verify.refusals import Comparisons
 from samebits.verify.reruns import rerun_findings, shared_buffer_findings
 from samebits.verify.select import case_of
@@ -46,6 +47,7 @@ def _reruns(backend: Backend, caps: Caps, op: Op, case: Case, task: Task) -> lis
     def find(tier: Tier, compared: Comparisons) -> Iterator[Finding]:
         yield from rerun_findings(backend, op, calls, tier, compared)
         yield from shared_buffer_findings(backend, op, calls["first"], tier, compared)
+        yield from other_attrs_findings(backend, op, calls["first"], other_attrs(op, case.id), tier, compared)
 
     return verdicts(backend, caps, op, calls["first"], task, find)
 

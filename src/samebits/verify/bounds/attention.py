@@ -3,7 +3,7 @@
 What `fast` leaves free beside the order of float32 sums and the device's exponentials:
   Q   rounded to the keys' 16-bit type, or in int8 blocks beside quantized keys, as the definition has it; or kept
   P   rounded to the values' 16-bit type at any scale, to float16 times a block's scale beside quantized values, as
-      the definition has it; or kept
+      the definition has it; or kept. The sum that divides outputs and gives lse may be that of rounded P
 Operands of float32 caches stay float32.
 An error of a score moves an output by its weight times the distance of the value from the output, so what all scores
 have in common moves nothing.
@@ -25,6 +25,8 @@ from samebits.verify.bounds.expected import ROUNDING
 from samebits.verify.bounds.near import LOG2E, SMALLEST, UNIT, Near, growth
 from samebits.verify.bounds.products import DEVIATIONS, rounded_terms
 
+ROUNDED = 0.45  # standard deviation of a relative rounding error, in units of the largest one of its format
+ALIKE = 0.25  # of the largest rounding error: numbers this close are rounded nearly alike
 LEAST_P = {"f16": 2.0**-25, "blocks": 2.0**-25}  # half the step of float16 below its normal numbers
 
 
@@ -105,6 +107,9 @@ def attend(scores: Scores, v: HostTensor, keep: np.ndarray, sink: float | None, 
     error += DEVIATIONS * np.sqrt(np.maximum(variance, 0.0))
     error += _rounded_weights(p, inverse, v, out, squares, sizes)
     lse_error = moved.sum(axis=-1) + np.abs((p * gained).sum(axis=-1)) + DEVIATIONS * np.sqrt(weights.sum(axis=-1))
+    if isinstance(v, Packed) or v.dtype != F32:
+        is_f16 = isinstance(v, Packed) or v.dtype == np.float16
+        lse_error += _rounded_total(p, inverse[:, 0], "f16" if is_f16 else "bf16")
     log_total = np.log2(np.where(is_seen, total, 1.0))[:, 0]
     lse = np.where(is_seen[:, 0], shift[:, 0] * LOG2E + log_total, -np.inf)
     rounding = UNIT * (growth(p.shape[1]) + 16 + 4 * np.abs(np.where(np.isfinite(lse), lse, 0.0)))
@@ -125,6 +130,21 @@ def _rounded_weights(
     is_f16 = v.dtype == np.float16
     error = rounded_terms(ROUNDING["f16" if is_f16 else "bf16"], p**2 @ squares, out)
     return error + LEAST_P["f16"] * sizes.sum(axis=0) * inverse if is_f16 else error
+
+
+def _rounded_total(p: np.ndarray, inverse: np.ndarray, fmt: str) -> np.ndarray:
+    """Return the error of a sum of weights p [n, kv] that are rounded to a 16-bit format, for weights that sum to 1.
+
+    Weights as good as equal are rounded alike, and others by chance. A bound for roundings that are all alike would
+    hide a missing key.
+    """
+    unit, squares = ROUNDING[fmt], np.zeros(len(p))
+    for i, row in enumerate(p):
+        alive = row[row > 0]
+        _, group = np.unique(np.round(np.log2(alive) / (ALIKE * unit)), return_inverse=True)
+        squares[i] = (np.bincount(group, alive) ** 2).sum()
+    error: np.ndarray = DEVIATIONS * ROUNDED * unit * np.sqrt(squares)
+    return error + LEAST_P["f16"] * (p > 0).sum(axis=-1) * inverse if fmt == "f16" else error
 
 
 def paged_attention(

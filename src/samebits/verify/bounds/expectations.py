@@ -53,17 +53,23 @@ def _found(bound: Bound, want: tuple[HostTensor, ...]) -> tuple[Near | Expected,
         weights = rows.route(arguments["logits"], np.asarray(want[0], np.int64), bound.attrs)
         return exactly(want[0]), weights
     if name in CACHES:
-        return _in_caches(name, arguments, want)
+        return _in_caches(bound, arguments, want)
     function = FROM_ARGUMENTS.get(name)
     return () if function is None else function(**arguments)
 
 
-def _in_caches(name: str, arguments: dict[str, Any], want: tuple[HostTensor, ...]) -> tuple[Near | Expected, ...]:
-    if name == "append_paged_kv_cache":
-        return tuple(map(caches.stored, want))
+def _in_caches(bound: Bound, arguments: dict[str, Any], want: tuple[HostTensor, ...]) -> tuple[Near | Expected, ...]:
+    exact = caches.before_rounding(bound)
+    if bound.op.name == "append_paged_kv_cache":
+        names = ("k_cache", "v_cache")
+        return tuple(caches.stored(y, exact.get(name)) for name, y in zip(names, want, strict=False))
     table, interleave = arguments["table"], arguments["interleave"]
     query: tuple[Near, ...] = ()
     if "query" in arguments:
         query = rows.rope(arguments["query"], arguments["pos_ids"], table, interleave=interleave)
     keys, *values = want[len(query) :]
-    return (*query, caches.rotated(keys, table.shape[1], interleave), *map(caches.stored, values))
+    return (
+        *query,
+        caches.rotated(keys, table.shape[1], interleave, exact.get("k_cache")),
+        *(caches.stored(y, exact.get("v_cache")) for y in values),
+    )
