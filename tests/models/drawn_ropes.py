@@ -20,7 +20,17 @@ from samebits.models.parts.rope import ROPE_TABLE, Rope
 DATA = Path(__file__).parent / "data"
 NAMES = (
     *("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "mixtral", "qwen3moe", "granitemoe", "glm4moe"),
-    *("gpt_oss", "deepseek2", "deepseek3", "qwen3next", "qwen35", "lfm2", "granitehybrid_moe", "falcon_h1_norm"),
+    *(
+        "gpt_oss",
+        "deepseek2",
+        "deepseek3",
+        "qwen3next",
+        "qwen35",
+        "qwen35moe",
+        "lfm2",
+        "granitehybrid_moe",
+        "falcon_h1_norm",
+    ),
 )
 ROTATION_KEYS = ("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor", "rope_local_base_freq")
 KINDS = ("default", "linear", "yarn", "llama3", "longrope")
@@ -39,7 +49,7 @@ def drawn_keys(random: Random, name: str) -> Keys:
     """Return the keys about rotations of a config.json, most of which transformers can read."""
     config = config_of(name, {})
     head_size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    share = {"qwen3next": 0.25, "qwen35": 0.25, "glm4moe": 0.5}.get(name, 1.0)
+    share = {"qwen3next": 0.25, "qwen35": 0.25, "qwen35moe": 0.25, "glm4moe": 0.5}.get(name, 1.0)
     if name == "phi3" and random.random() < 0.3:
         share = 0.5
     num_factors = max(1, int(head_size * share) // 2)

@@ -9,11 +9,13 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from drawn_ropes import DATA, NAMES, Keys, drawn_keys, our_rotations
+from drawn_ropes import DATA, NAMES, Keys, config_of, drawn_keys, our_rotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.core.errors import BadInput
+from samebits.loaders.fields import Fields
+from samebits.models.checkpoint import read_config
 
 RELATIVE = 1e-5  # transformers' frequencies are a few operations in float32, ours one rounding of float64
 # Why a file that transformers reads may be refused.
@@ -99,6 +101,17 @@ def test_drawn_keys_give_what_transformers_gave(name: str) -> None:
     num_theirs = sum(theirs for _, theirs in found)
     assert num_theirs > 20
     assert sum(ours and theirs for ours, theirs in found) >= LEAST_ANSWERED * num_theirs
+
+
+def test_every_architecture_with_a_rotation_is_drawn() -> None:
+    """Each has a tiny checkpoint, and may read the keys in its own way."""
+
+    def architecture(name: str) -> str:
+        found, config = read_config(Fields(config_of(name, {}), name), False, {})
+        return found.name if config.ropes else ""
+
+    with_rotation = {architecture(path.parent.name) for path in DATA.glob("*/config.json")}
+    assert with_rotation - {""} == {architecture(name) for name in NAMES}
 
 
 @pytest.mark.filterwarnings("ignore")
