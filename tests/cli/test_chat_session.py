@@ -14,7 +14,17 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "loa
 pytest.importorskip("termios", reason="terminals of this kind are Unix's")
 from terminal import CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal  # noqa: E402
 
-COMMANDS = ("/help", "/reset", "/system", "/seed", "/save", "/load", "/model", "/quit")
+COMMANDS = (
+    "/help",
+    "/regenerate",
+    "/reset, /clear",
+    "/system",
+    "/seed",
+    "/save",
+    "/load",
+    "/model",
+    "/quit, /bye, /exit",
+)
 PASTE_BEGIN, PASTE_END = "\x1b[200~", "\x1b[201~"
 Start = Callable[..., Terminal]
 
@@ -89,7 +99,8 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
         ("/system none", "the template's own"),
         ("/seed 77", "seed 77"),
         ("/seed x", "/seed: seed: got 'x'; needs a whole number"),
-        ("/reset", "the conversation is forgotten"),
+        ("/regenerate", "chat: conversation: got no answer; needs a message that was answered"),
+        ("/clear", "the conversation is forgotten"),
         ("/sing", "unknown command /sing; needs one of /help"),
         ("/save", "/save: file: got none; needs /save FILE"),
         (f"/load {tmp_path}/none", "No such file or directory"),
@@ -102,8 +113,15 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
     terminal.wait_for(": 3 tokens,")
     terminal.send(f"/save {tmp_path / 'slash.jsonl'}{ENTER}")
     terminal.wait_for("1 turn in")
-    assert read(tmp_path / "slash.jsonl")[1]["content"] == "/hi"
-    terminal.send("/quit" + ENTER)
+    before = read(tmp_path / "slash.jsonl")
+    assert before[1]["content"] == "/hi"
+    terminal.send("/regenerate" + ENTER)
+    terminal.wait_for("at temperature 0 the answer stays the same")
+    terminal.wait_for(lambda text: "3 tokens," in text.rpartition("stays the same")[2])
+    terminal.send(f"/save {tmp_path / 'again.jsonl'}{ENTER}")
+    terminal.wait_for(lambda text: text.count("1 turn in") == 2)
+    assert read(tmp_path / "again.jsonl")[1:] == before[1:]
+    terminal.send("/bye" + ENTER)
     assert terminal.wait_end() == 0
 
 

@@ -46,6 +46,14 @@ class Conversation:
         """What the user said, and the answer to it."""
         self.messages = [*self.with_turn(text), {"role": "assistant", "content": answer}]
 
+    def take_turn(self) -> tuple[str, str]:
+        """Remove the last turn and return it: the user's message and the answer. Raise BadInput if there is none."""
+        if len(self.messages) < 2 or self.messages[-1]["role"] != "assistant":
+            raise BadInput("chat", "conversation", "no answer", "a message that was answered")
+        user, answer = self.messages[-2:]
+        self.messages = self.messages[:-2]
+        return user["content"], answer["content"]
+
     @property
     def num_turns(self) -> int:
         return sum(message["role"] == "user" for message in self.messages)

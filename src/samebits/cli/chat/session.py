@@ -20,6 +20,7 @@ from samebits.cli.chat.talk import Figures, MessageTooLong, Talk
 from samebits.core.errors import BadInput, SamebitsError
 
 WELCOME = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the conversation"
+ALIASES = {"/clear": "/reset", "/bye": "/quit", "/exit": "/quit"}
 REASONS = {"length": "cut at --max-tokens or the end of the context", "cancelled": "stopped"}
 
 
@@ -39,7 +40,7 @@ class Session:
 
     def run(self) -> None:
         """The whole conversation."""
-        editor = Editor(self._commands, lambda: self._status)
+        editor = Editor([*self._commands, *ALIASES], lambda: self._status)
         self._say(WELCOME)
         with keys_kept():
             self._converse(editor)
@@ -60,7 +61,7 @@ class Session:
                     self._obey(text)
                 else:
                     with self._interrupt.caught():
-                        self._answer(text)
+                        self._answer(text.removeprefix("/") if text.startswith("//") else text)
             except KeyboardInterrupt:  # while a model was loaded, for instance
                 self._say("interrupted")
             except MessageTooLong as error:  # the conversation is as it was, and goes on
@@ -74,9 +75,8 @@ class Session:
     def _say(self, text: str, style: str = "dim") -> None:
         self._console.print(Text(clean(text), style=style))
 
-    def _answer(self, text: str) -> None:
-        """Answers a message, and keeps both; a message that cannot be sent leaves everything as it was."""
-        message = text.removeprefix("/") if text.startswith("//") else text
+    def _answer(self, message: str) -> None:
+        """Answer a message and keep both. A message that cannot be sent leaves everything as it was."""
         prompt = self.talk.prompt(message)
         figures = Figures(len(prompt), self.talk.llm.engine.max_len)
         with closing(self.talk.answer(prompt, figures)) as parts:
@@ -90,6 +90,7 @@ class Session:
 
     def _obey(self, line: str) -> None:
         name, _, rest = line.partition(" ")
+        name = ALIASES.get(name, name)
         if name not in self._commands:
             given = f"{name}; needs one of {' '.join(self._commands)}"
             self._say(f"unknown command {given}, or // to begin a message with a slash", style="red")
@@ -99,13 +100,28 @@ class Session:
     def do_help(self, _: str) -> None:
         """List the commands."""
         for name, command in self._commands.items():
-            self._console.print(Text.assemble((f"{name:8}", "bold"), inspect.getdoc(command) or ""))
+            names = ", ".join([name, *(alias for alias, meant in ALIASES.items() if meant == name)])
+            self._console.print(Text.assemble((f"{names:20}", "bold"), inspect.getdoc(command) or ""))
         self._say("Enter sends; Alt-Enter or Ctrl-J begins another line; // begins a message with a slash")
 
     def do_reset(self, _: str) -> None:
         """Forget the conversation; the system message stays."""
         self.talk.conversation.forget()
         self._say("the conversation is forgotten")
+
+    def do_regenerate(self, _: str) -> None:
+        """Answer the last message again, with a new seed."""
+        message, answer = self.talk.conversation.take_turn()
+        if self.talk.params.temperature:
+            self.talk.params = replace(self.talk.params, seed=None).with_seed()
+        else:
+            self._say("at temperature 0 the answer stays the same; --temperature 0.7 draws another one")
+        try:
+            with self._interrupt.caught():
+                self._answer(message)
+        except BaseException:
+            self.talk.conversation.add_turn(message, answer)
+            raise
 
     def do_system(self, text: str) -> None:
         """Show the system message, or set it: /system TEXT; /system none removes it."""
