@@ -131,6 +131,24 @@ def test_sentence_piece_tokenizers(tmp_path: Path) -> None:
         assert ours.encode(text) == theirs.encode(text)
 
 
+@pytest.mark.parametrize("way", ["first", "always", "never"])
+def test_metaspace_puts_its_space_where_the_folder_does(way: str, tmp_path: Path) -> None:
+    """Mistral's tokenizer.json says "first": at the start of a text alone, and not before a space."""
+    pairs = [("▁", "h"), ("▁h", "e"), ("l", "l"), ("▁he", "ll"), ("▁", "a"), ("▁", "▁")]
+    texts = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), "▁", *dict.fromkeys("ehlloab,.!123")]
+    texts += [a + b for a, b in pairs]
+    ids = {text: i for i, text in enumerate(texts)}
+    library = tokenizers.Tokenizer(models.BPE(ids, pairs, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    library.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme=way, split=False)
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    library.decoder = decoders.Sequence(steps if way == "never" else [*steps, decoders.Strip(" ", 1, 0)])
+    library.add_special_tokens(["<unk>", "<s>", "</s>", "[INST]"])
+    folder = write_folder(tmp_path / "m", library, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    ours, theirs = read_back(vocab_metadata(folder, len(texts) + 3)), tokenizer_from_folder(folder)
+    for text in ("hello", " hello", "[INST]hello", "[INST] hello[INST]he", "he[INST]", "▁a", "", *PROBES[1:5]):
+        assert ours.encode(text) == theirs.encode(text) == library.encode(text, add_special_tokens=False).ids
+
+
 def gemma_shaped(added: list[str], is_normalized: bool = False) -> tokenizers.Tokenizer:
     """SentencePiece without a space in front, whose runs of spaces and of line ends are added tokens, not special."""
     pairs = [("\n", "\n"), ("▁", "▁"), ("▁▁", "▁"), ("▁▁", "▁▁"), ("▁", "a"), ("l", "l"), ("▁a", "ll")]

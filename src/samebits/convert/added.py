@@ -10,7 +10,16 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.loaders.byte_level import SPACE_MARK
-from samebits.loaders.special_parts import LEFT_KEY, PHI3_NAMES, PHI3_NEEDS, RIGHT_KEY, is_phi3, phi3_right
+from samebits.loaders.special_parts import (
+    LEFT_KEY,
+    METASPACE_KEY,
+    METASPACE_SCHEMES,
+    PHI3_NAMES,
+    PHI3_NEEDS,
+    RIGHT_KEY,
+    is_phi3,
+    phi3_right,
+)
 
 Added = Sequence[Mapping[str, Any]]
 
@@ -22,6 +31,16 @@ def strip_metadata(added: Added, where: str) -> dict[str, np.ndarray]:
         raise BadInput(where, "added_tokens", given, "tokens that are found inside words too: GGUF has no others")
     ids = {key: [t["id"] for t in added if t.get(name)] for key, name in ((LEFT_KEY, "lstrip"), (RIGHT_KEY, "rstrip"))}
     return {key: np.array(found, np.int32) for key, found in ids.items()} if any(ids.values()) else {}
+
+
+def metaspace_metadata(source: Mapping[str, Any]) -> dict[str, str]:
+    """Return our key for the space that a tokenizer.json's Metaspace puts in front of texts; none without Metaspace.
+
+    GGUF's own key puts it behind every special token, and in front of spaces too.
+    """
+    pre = source.get("pre_tokenizer") or {}
+    scheme = pre.get("prepend_scheme")
+    return {METASPACE_KEY: scheme} if pre.get("type") == "Metaspace" and scheme in METASPACE_SCHEMES else {}
 
 
 def name_for_readers(name: str, added: Added) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from samebits.convert.added import name_for_readers, strip_metadata, texts_with
+from samebits.convert.added import metaspace_metadata, name_for_readers, strip_metadata, texts_with
 from samebits.convert.gguf_bytes import F32, I32, boolean, numbers, string, strings, u32
 from samebits.convert.templates import template_metadata
 from samebits.core.errors import BadInput
@@ -54,7 +54,7 @@ def vocab_metadata(folder: Path, num_ids: int) -> dict[str, bytes]:
     source, _ = without_ids_beyond(read_json(path, MAX_TOKENIZER_BYTES), num_ids, str(path))
     added = source.get("added_tokens") or []
     values = {PREFIX + key: value for key, value in _values(source, tokenizer, num_ids, str(folder)).items()}
-    values |= strip_metadata(added, str(folder))
+    values |= strip_metadata(added, str(folder)) | metaspace_metadata(source)
     values["general.name"] = name_for_readers(folder.resolve().name, added)
     ours = _check(values, tokenizer, (*PROBES, *texts_with(added, values[f"{PREFIX}model"] == "llama")), str(folder))
     values |= template_metadata(read_hf_templates(folder), tokenizer, ours, str(folder))

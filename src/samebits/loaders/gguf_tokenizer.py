@@ -10,18 +10,19 @@ import numpy as np
 
 from samebits.core.errors import BadInput
 from samebits.loaders import pre_tokenizers
-from samebits.loaders.byte_level import byte_level_piece, byte_token_value, sentence_piece
+from samebits.loaders.byte_level import SPACE_MARK, byte_level_piece, byte_token_value, sentence_piece
 from samebits.loaders.encoders import Encoder, rank_encoder, score_encoder
 from samebits.loaders.fields import shown
 from samebits.loaders.gguf_vocab import BYTE, Pieces, Vocab, numbers, read_vocab, strings
 from samebits.loaders.limits import MAX_MERGES
 from samebits.loaders.merge_by_rank import UNKNOWN
-from samebits.loaders.special_parts import special_cutter, strips_of
+from samebits.loaders.special_parts import METASPACE_KEY, METASPACE_SCHEMES, special_cutter, strips_of
 from samebits.loaders.token_ids import TokenIds, token_ids
 from samebits.loaders.tokenizer import Tokenizer, find_special
 
 # Gemma's vocabulary has them for HTML, with <eos> for ends: they end answers as control tokens or by their ids alone.
 HTML_TAGS = ("</s>",)
+SPACES = (b" ", SPACE_MARK.encode("utf-8"))
 
 
 class GgufTokenizer(Tokenizer):
@@ -40,20 +41,25 @@ class GgufTokenizer(Tokenizer):
         self._prefix = _fence(vocab, "add_bos_token", adds_bos, special.bos, "bos_token_id")
         self._suffix = _fence(vocab, "add_eos_token", False, special.eos, "eos_token_id")
 
-    def _encode_text(self, data: bytes, follows_special: bool) -> bytes:
-        """The ids of some UTF-8 without special tokens, as int32."""
+    def _encode_text(self, data: bytes, follows_special: bool, is_first: bool) -> bytes:
+        """Return the ids of some UTF-8 without special tokens, as int32.
+
+        follows_special  the start of the text counts as a special token
+        is_first         the data starts the text
+        """
         raise NotImplementedError
 
     def _encode(self, text: str, add_special: bool, parse_special: bool) -> array[int]:
         ids = array("i", self._prefix if add_special else ())
         follows_special, cut = True, self._cut_special if parse_special else self._cut_always
         parts = cut(text.encode("utf-8"))
+        is_first = True
         for part in self._strips.applied(parts) if self._strips else parts:
             if isinstance(part, int):
                 ids.append(part)
             else:
-                ids.frombytes(self._encode_text(part, follows_special))
-            follows_special = isinstance(part, int)
+                ids.frombytes(self._encode_text(part, follows_special, is_first))
+            follows_special, is_first = isinstance(part, int), False
         ids.extend(self._suffix if add_special else ())
         return ids
 
@@ -74,7 +80,7 @@ class ByteLevelTokenizer(GgufTokenizer):
         self.pre_tokenizer = pre
         self._encode_words = _rank_encoder(vocab, pre)
 
-    def _encode_text(self, data: bytes, follows_special: bool) -> bytes:
+    def _encode_text(self, data: bytes, follows_special: bool, is_first: bool) -> bytes:
         return self._encode_words(data)
 
 
@@ -92,17 +98,27 @@ class ScoredTokenizer(GgufTokenizer):
         if scores is None:
             raise vocab.fields.fail("scores", "nothing", "a score for each token")
         self.adds_space_prefix = vocab.fields.flag("add_space_prefix", True)
+        self._metaspace = vocab.fields.values.get(METASPACE_KEY)
+        if self._metaspace is not None and str(self._metaspace) not in METASPACE_SCHEMES:
+            needed = " or ".join(METASPACE_SCHEMES)
+            raise BadInput(vocab.fields.where, METASPACE_KEY, shown(self._metaspace), needed)
         values = {byte_token_value(vocab.text(i)): i for i in vocab.of_types(BYTE)}
         unknown = UNKNOWN if self.special.unk is None else self.special.unk
         byte_ids = np.array([values.get(b, unknown) for b in range(256)], np.int32)
         self._encode_scored = score_encoder(vocab, scores, byte_ids)
 
-    def _encode_text(self, data: bytes, follows_special: bool) -> bytes:
-        ids = self._encode_scored((b" " if self.adds_space_prefix and follows_special else b"") + data)
+    def _encode_text(self, data: bytes, follows_special: bool, is_first: bool) -> bytes:
+        ids = self._encode_scored((b" " if self._has_space_prefix(data, follows_special, is_first) else b"") + data)
         if (np.frombuffer(ids, np.int32) == UNKNOWN).any():
             needed = "characters or bytes that the vocabulary holds"
             raise BadInput("encode", "text", "a character that has no token", needed)
         return ids
+
+    def _has_space_prefix(self, data: bytes, follows_special: bool, is_first: bool) -> bool:
+        """Return whether a space goes in front of the data: by GGUF's rule, or by Metaspace's if the file names one."""
+        if self._metaspace is None:
+            return self.adds_space_prefix and follows_special
+        return (is_first or self._metaspace == "always") and not data.startswith(SPACES)
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:

@@ -22,6 +22,7 @@ Part = bytes | int
 Cutter = Callable[[bytes], Iterator[Part]]  # stretches of the text, none of them empty, and tokens between them
 HIGH, LOW, HALF = 0xD800, 0xDC00, 1 << 10  # surrogates, which no text holds: two of them stand for a special token
 MARKS = re.compile("([\ud800-\udbff][\udc00-\udfff])")
+METASPACE_KEY, METASPACE_SCHEMES = "tokenizer.samebits.metaspace_prepend", ("first", "always")
 LEFT_KEY, RIGHT_KEY = "tokenizer.samebits.lstrip_token_ids", "tokenizer.samebits.rstrip_token_ids"
 ASCII_SPACES = " \t\n\v\f\r"
 SPACES = ASCII_SPACES + "\x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
