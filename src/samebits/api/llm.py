@@ -172,7 +172,7 @@ class LLM(Texts):
     def __getattr__(self, name: str) -> Any:
         if name in ("engine", "runner") and vars(self).get("_is_closed"):
             raise BadInput("LLM", "model", "an LLM that was closed", "an open one")
-        raise AttributeError(f"LLM has no attribute {name!r}")
+        raise AttributeError(f"'LLM' object has no attribute {name!r}")
 
     def close(self) -> None:
         """Cancel all requests and free the model's memory. Later calls raise BadInput; a second close does nothing."""

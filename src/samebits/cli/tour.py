@@ -20,7 +20,6 @@ from samebits.ops import OPS
 
 BATCHES = (1, 3, 8, 33)
 BLAS = "numpy BLAS, F32"
-SHOWN_OPS = ("gemm", "paged_attention")
 
 
 def _hash(x: np.ndarray) -> str:
@@ -65,5 +64,6 @@ def tour() -> None:
     console.print()
     _print_contrast(console)
     console.print()
-    print_matrix(console, [OPS[name] for name in SHOWN_OPS], list(discover()))
-    console.print(f"These are {len(SHOWN_OPS)} of {len(list(OPS))} ops; samebits support shows all of them.")
+    shown = [next(op for op in OPS if op.weights), next(op for op in OPS if op.caches)]
+    print_matrix(console, shown, list(discover()))
+    console.print(f"These are {len(shown)} of {len(list(OPS))} ops; samebits support shows all of them.")
