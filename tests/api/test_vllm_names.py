@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import samebits
@@ -112,6 +116,7 @@ def test_response_formats_are_read(given: Any, grammar: tuple[str, str] | None) 
         {"choice": [1]},
         {"choice": "yes"},
         {"json": {1, 2}},
+        {"json": np.zeros(2)},
         {"regex": "a" * (1 << 19)},
         {"shape": "round"},
     ],
@@ -173,3 +178,77 @@ def test_async_llm_gives_many_tasks_the_same_answers(llm: LLM, file: Path) -> No
 
 def test_what_the_package_exports_is_there() -> None:
     assert all(getattr(samebits, name) is not None for name in samebits.__all__)
+
+
+def test_prompts_may_come_from_a_generator(llm: LLM) -> None:
+    found = llm.generate((text for text in ("hi", "bye")), sampling_params=GREEDY)  # type: ignore[call-overload]
+    assert [one.prompt for one in found] == ["hi", "bye"]
+    assert [one.outputs[0] for one in found] == llm.generate(["hi", "bye"], GREEDY)
+
+
+def test_a_refused_grammar_names_the_argument(llm: LLM) -> None:
+    pytest.importorskip("llguidance")
+    with pytest.raises(BadInput, match=r"^generate: response_format: got .*; needs a grammar that can be compiled$"):
+        llm.generate("hi", GREEDY, response_format={"choice": ["\ud800"]})
+
+
+def test_a_bad_form_of_a_stream_is_refused_before_its_first_piece(llm: LLM) -> None:
+    for ask in (llm.stream, lambda *a, **k: llm.chat(*a, stream=True, **k)):
+        with pytest.raises(BadInput, match="response_format: got"):
+            ask("hi", GREEDY, response_format={"type": "xml"})
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_stream_outlives_its_closed_llm_without_a_complaint(file: Path) -> None:
+    several = []
+    with LLM(file, max_sequences=4, context_len=96) as opened:
+        for _ in range(3):
+            several.append(opened.stream("hi", {**GREEDY, "max_tokens": 60, "ignore_eos": True}))
+            next(several[-1])
+    assert [piece.finish_reason for piece in several[0]][-1] == "cancelled"
+    several.pop(1).close()  # type: ignore[attr-defined]
+    del several
+    gc.collect()
+
+
+def test_a_closed_async_llm_frees_its_model_and_says_that_it_is_closed(file: Path) -> None:
+    async def ask() -> None:
+        model = AsyncLLM(file, max_sequences=4, context_len=96)
+        engine = weakref.ref(model._llm.engine)
+        running = model.stream("hi", {**GREEDY, "max_tokens": 60, "ignore_eos": True})
+        await anext(running)
+        await asyncio.gather(model.close(), model.close())
+        assert [piece.finish_reason async for piece in running][-1] in ("cancelled", "length")
+        del running
+        gc.collect()
+        assert engine() is None
+        calls: list[Any] = [model.generate("hi"), model.chat("hi"), model.score("hi"), model.embed("hi")]
+        calls += [anext(model.stream("hi")), model.generate("hi", response_format={"regex": "a"})]
+        for call in calls:
+            with pytest.raises(BadInput, match="an LLM that was closed"):
+                await call
+        assert repr(model) == "AsyncLLM('tiny.gguf', closed)"
+
+    asyncio.run(ask())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="grammars need fork")
+@pytest.mark.parametrize("delay_seconds", [0.0, 0.05])
+def test_a_task_cancelled_while_its_grammar_compiles_leaves_nothing(file: Path, delay_seconds: float) -> None:
+    pytest.importorskip("llguidance")
+    started = []
+
+    async def ask() -> None:
+        async with AsyncLLM(file, max_sequences=4, context_len=96) as model:
+            task = asyncio.create_task(model.generate("hi", GREEDY, response_format={"regex": "a*"}))
+            await asyncio.sleep(delay_seconds)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert model._llm.engine.is_idle
+
+    with pytest.MonkeyPatch.context() as patch:
+        popen = subprocess.Popen
+        patch.setattr(subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1])
+        asyncio.run(ask())  # waits for the threads that compile
+    assert all(process.poll() is not None for process in started)

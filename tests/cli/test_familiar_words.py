@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -66,7 +67,9 @@ def test_one_word_is_a_model_only_if_it_names_one(model: str, tmp_path: Path) ->
     [
         (["chat", "smollm2", "hi", "--model", "x"], "chat: MODEL and --model: got both; needs one of them"),
         (["run", "smollm2", "hi", "-p", "x"], "run: MESSAGE and --prompt: got both; needs one of them"),
-        (["generate", "hi", "-p", "x"], "generate: MESSAGE and --prompt: got both; needs one of them"),
+        (["generate", "hi", "-p", "x"], "generate: PROMPT and --prompt: got both; needs one of them"),
+        (["run", "smollm2", " "], "run: MESSAGE: got nothing; needs some text"),
+        (["chat", "smollm2", "-p", ""], "chat: MESSAGE: got nothing; needs some text"),
         (["serve", "smollm2", "-m", "x"], "serve: MODEL and --model: got both; needs one of them"),
         (["chat", "hi", "-ngl", "12"], "model: -ngl: got '12'; needs 0 or all: layers cannot be split between devices"),
         (["chat", "hi", "-ngl", "0", "--backend", "cuda"], "model: -ngl: got 0; needs to agree with --backend cuda"),
@@ -145,4 +148,87 @@ def test_ps_lists_servers_that_run_and_forgets_others(tmp_path: Path, monkeypatc
         assert not (notes_dir() / "gone.json").exists()
         later = ServerNote("later", "http://127.0.0.1:9", os.getpid(), 2.0)
         (notes_dir() / "http_127.0.0.1_9.json").write_text(json.dumps(later.__dict__))
-    assert all_notes() == [later], "a server removes its own note alone"
+    assert [note for _, note in all_notes()] == [later], "a server removes its own note alone"
+
+
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    from samebits.cli.server_notes import notes_dir
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    notes_dir().mkdir(parents=True)
+    return notes_dir()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"model": "\x1b[31mred\x1b]0;title\x07"},
+        {"model": "[/]\ud800"},
+        {"address": "http://127.0.0.1:9/\r\nX: 1\x00"},
+        {"address": "http://[::1:9"},
+        {"started": float("-inf")},
+        {"started": float("nan")},
+        {"started": -1e308},
+        {"pid": True},
+    ],
+    ids=repr,
+)
+def test_ps_survives_any_note(servers: Path, odd: dict[str, Any]) -> None:
+    plain = {"model": "tiny", "address": "http://127.0.0.1:9", "pid": os.getpid(), "started": 1.0}
+    (servers / "odd.json").write_text(json.dumps({**plain, **odd}))
+    for words in (["ps"], ["ps", "--json"]):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.exception
+        assert result.stdout.replace("\n", "").isprintable()
+    assert isinstance(json.loads(result.stdout), list)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_ps_waits_for_no_pipe(servers: Path) -> None:
+    os.mkfifo(servers / "pipe.json")
+    (servers / "folder.json").mkdir()
+    assert "no server is running" in CliRunner().invoke(app, ["ps"]).stdout
+
+
+def test_ps_forgets_a_server_that_is_gone_whatever_its_file_is_called(servers: Path) -> None:
+    gone = {"model": "x", "address": "http://127.0.0.1:9", "pid": 2**22 + 1, "started": 1.0}
+    (servers / "elsewhere.json").write_text(json.dumps(gone))
+    assert CliRunner().invoke(app, ["ps"]).exit_code == 0
+    assert list(servers.iterdir()) == []
+
+
+def test_a_state_folder_that_cannot_be_used_stops_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from samebits.cli.chat.editor import open_history
+    from samebits.cli.server_notes import noted
+
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with noted("tiny", "http://127.0.0.1:9"):
+        assert CliRunner().invoke(app, ["ps"]).exit_code == 0
+    open_history()
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    with noted("tiny", "http://127.0.0.1:9"):
+        assert "HOME" in str(CliRunner().invoke(app, ["ps"]).exception)
+    open_history()
+
+
+def test_a_word_that_can_only_be_a_model_is_no_message() -> None:
+    for word in ("./missing.gguf", "hf:owner/repo:Q4_K_M", "https://example.org/a.gguf", "missing.safetensors"):
+        assert model_and_message(word, None) == (word, None)
+    for message in ("what is a.gguf", "hf: what is it", "https://example.org/", "and/or"):
+        assert model_and_message(message, None) == (None, message)
+
+
+def test_layers_on_the_command_line_win_over_a_backend_of_the_environment(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMEBITS_BACKEND", "cuda")
+    answer("run", model, "hi", "-ngl", "0")
+    result = CliRunner().invoke(app, ["run", model, "hi", "-ngl", "0", "--backend", "cuda"])
+    assert "to agree with --backend cuda" in str(result.exception)

@@ -37,6 +37,21 @@ def folder(editable: bool) -> str:
             json.dumps({"url": "file:///w/samebits-1-cp312.whl", "archive_info": {}}),
             "pip install 'samebits[cuda] @ file:///w/samebits-1-cp312.whl'",
         ),
+        (
+            json.dumps({"url": "https://h.org/a.git", "vcs_info": {"vcs": "git", "commit_id": "0a1b"}}),
+            "pip install 'samebits[cuda] @ git+https://h.org/a.git@0a1b'",
+        ),
+        (
+            json.dumps(
+                {
+                    "url": "ssh://git@h.org/a.git",
+                    "subdirectory": "py",
+                    "vcs_info": {"vcs": "git", "commit_id": "0a1b", "requested_revision": "main"},
+                }
+            ),
+            "pip install 'samebits[cuda] @ git+ssh://git@h.org/a.git@main#subdirectory=py'",
+        ),
+        (json.dumps({"url": "https://h.org/a.git", "vcs_info": {}}), "pip install 'samebits[cuda]'"),
     ],
 )
 def test_the_command_follows_how_it_was_installed(text: str | None, command: str) -> None:

@@ -132,11 +132,12 @@ def test_a_damaged_model_ends_the_process_unless_it_is_to_stay(model_path: Path,
 
 
 def test_ready_is_said_when_it_is(model_path: Path) -> None:
-    with process("--model", str(model_path), "--port", "0", "--context-len", "64") as server:
+    odd_name = "a[/]b"  # not markup of the terminal's
+    with process("--model", str(model_path), "--port", "0", "--context-len", "64", "--served-name", odd_name) as server:
         assert server.stderr is not None
         assert "loading" in server.stderr.readline()
         line = server.stderr.readline()
-        assert "is ready at http://127.0.0.1:" in line
+        assert f"{odd_name} is ready at http://127.0.0.1:" in line
         url = line.partition(" at ")[2].partition(",")[0]
         assert httpx.get(f"{url}/health", verify=False).status_code == 200
 

@@ -20,7 +20,7 @@ from samebits.api.requests import (
     several_prompts,
     single,
 )
-from samebits.api.structured import masks_of
+from samebits.api.structured import grammar_of, masks_of
 from samebits.api.texts import Texts
 from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
@@ -232,8 +232,8 @@ class LLM(Texts):
             RequestOutput,  # it imports the engine, which `import samebits` does not wait for
         )
 
-        jobs, ids = self._completed(prompts, sampling_params, response_format)
-        texts = several_prompts("generate", prompts, self.tokenizer.num_ids)[0]
+        texts = several_prompts("generate", prompts, self.tokenizer.num_ids)[0]  # read once: it may be a generator
+        jobs, ids = self._completed(texts, sampling_params, response_format)
         return [
             RequestOutput(str(i), text if isinstance(text, str) else None, tuple(tokens), tuple(job.completions()))
             for i, (text, tokens, job) in enumerate(zip(texts, ids, jobs, strict=True))
@@ -264,8 +264,9 @@ class LLM(Texts):
         return jobs
 
     def stream(self, prompt: Prompt, params: Params | None = None, *, response_format: Any = None) -> Iterator[Piece]:
-        """Stream one answer piece by piece. Raise BadInput immediately if given several prompts or n > 1."""
+        """Stream one answer piece by piece. Raise BadInput immediately if an argument is wrong."""
         chosen = single("stream", one_params("stream", params), "generate gives several answers")
+        grammar_of("stream", response_format)
         return self._pieces(self._ids("stream", prompt), chosen, response_format)
 
     def _pieces(self, prompt: list[int], params: SamplingParams, response_format: Any) -> Iterator[Piece]:
@@ -279,7 +280,8 @@ class LLM(Texts):
                     yield job.events.popleft()[1]
                 job.check()
             finally:
-                self.engine.cancel(job)
+                if not self._is_closed:  # close() has cancelled every job
+                    self.engine.cancel(job)
 
     @overload
     def chat(
@@ -338,6 +340,7 @@ class LLM(Texts):
             "generate gives several answers to what chat_prompt returns",
         )
         if stream:
+            grammar_of("chat", response_format)
             return self._pieces(prompt, chosen, response_format)
         return self.generate([prompt], chosen, response_format=response_format)[0]
 

@@ -67,7 +67,7 @@ def _typed(where: str, given: Mapping[str, Any]) -> tuple[str | None, Any]:
 def _named(where: str, given: Mapping[str, Any]) -> tuple[str, Any]:
     """Return (kind, source) of vLLM's form, which has exactly one constraint."""
     kinds = {"json": "json_schema", "regex": "regex", "choice": "choice", "grammar": "grammar"}
-    stated = {name: value for name, value in given.items() if value not in (None, False)}
+    stated = {name: value for name, value in given.items() if value is not None and value is not False}
     if set(stated) == {"json_object"}:
         return "json_schema", ANY_OBJECT
     if len(stated) != 1 or not set(stated) <= set(kinds):
@@ -98,9 +98,12 @@ def masks_of(texts: Texts, where: str, given: Any) -> Iterator[dict[str, Any]]:
     if grammar is None:
         yield {}
         return
-    from samebits.grammar.masking import Masking
+    from samebits.grammar import masking as masks
     from samebits.grammar.process import vocabulary_of
 
-    with Masking(vocabulary_of(texts.path, texts.vocab_size, texts.tokenizer.special)) as masking:
-        make_mask: Callable[[], TokenMask] = masking.maker(grammar)
+    with masks.Masking(vocabulary_of(texts.path, texts.vocab_size, texts.tokenizer.special)) as masking:
+        try:
+            make_mask: Callable[[], TokenMask] = masking.maker(grammar)
+        except masks.NotCompiled as error:  # it names a receipt, which this caller does not have
+            raise BadInput(where, "response_format", error.reason, masks.NEEDED) from None
         yield {"make_mask": make_mask, "grammar": grammar}

@@ -92,7 +92,7 @@ def generate(
     from samebits.debug.prepare import parse_tokens
 
     check_target("generate", "--output", output)
-    prompt = only_message("generate", text, prompt)
+    prompt = only_message("generate", text, prompt, "PROMPT")
     if (prompt is None) == (tokens is None):
         given = "none of them" if prompt is None else "both"
         raise BadInput("generate", "PROMPT and --tokens", given, "one of them")

@@ -171,12 +171,16 @@ def _with_options(
 def _pop_settings(given: dict[str, Any], options: Iterable[str]) -> dict[str, Any]:
     """Remove the options from `given` and return them as settings of the engine: -ngl has become a backend."""
     chosen = {name: given.pop(name) for name in options}
-    chosen["backend"] = backend_for_layers(chosen.pop("gpu_layers"), chosen["backend"])
+    is_default = click.get_current_context().get_parameter_source("backend") is ParameterSource.ENVIRONMENT
+    chosen["backend"] = backend_for_layers(chosen.pop("gpu_layers"), chosen["backend"], is_default)
     return chosen
 
 
-def backend_for_layers(gpu_layers: str | None, backend: str | None) -> str | None:
-    """Return the backend that -ngl means beside --backend. Raise BadInput if the two disagree."""
+def backend_for_layers(gpu_layers: str | None, backend: str | None, is_default: bool = False) -> str | None:
+    """Return the backend that -ngl means beside --backend. Raise BadInput if the two disagree.
+
+    is_default  the backend comes from SAMEBITS_BACKEND, over which -ngl takes precedence
+    """
     if gpu_layers is None:
         return backend
     if gpu_layers not in ("0", "all"):
@@ -184,9 +188,11 @@ def backend_for_layers(gpu_layers: str | None, backend: str | None) -> str | Non
     from samebits.backends.discovery import ON_GPU, get
 
     if backend is not None:
-        if (backend in ON_GPU) != (gpu_layers == "all"):
+        agrees = (backend in ON_GPU) == (gpu_layers == "all")
+        if not agrees and not is_default:
             raise BadInput("model", "-ngl", gpu_layers, f"to agree with --backend {backend}")
-        return backend
+        if agrees:
+            return backend
     if gpu_layers == "0":
         return None
     found = [get(name) for name in ON_GPU]

@@ -13,8 +13,11 @@ from samebits.loaders.catalog import MODELS
 
 
 def names_a_model(word: str) -> bool:
-    """Return whether the word is a short name, a model file that exists, or a folder with a config.json."""
-    if word in MODELS:
+    """Return whether the word is a short name, hf:..., a model file, or a folder with a config.json."""
+    is_one_word = not any(c.isspace() for c in word)
+    if word in MODELS or (is_one_word and word.startswith("hf:")):
+        return True
+    if is_one_word and word.endswith(MODEL_ENDINGS):  # a file that does not exist is an error, not a message
         return True
     try:
         path = Path(word).expanduser()
@@ -40,8 +43,8 @@ def model_named_once(command: str, word: str | None) -> str:
     return word
 
 
-def only_message(command: str, message: str | None, prompt: str | None) -> str | None:
+def only_message(command: str, message: str | None, prompt: str | None, argument: str = "MESSAGE") -> str | None:
     """Return the message: the argument or --prompt, or None. Raise BadInput for both."""
     if message is not None and prompt is not None:
-        raise BadInput(command, "MESSAGE and --prompt", "both", "one of them")
+        raise BadInput(command, f"{argument} and --prompt", "both", "one of them")
     return prompt if message is None else message

@@ -10,24 +10,28 @@ from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
 from samebits.cli import flags
-from samebits.cli.output import AsJson
+from samebits.cli.output import AsJson, Output, emit
 from samebits.cli.server_notes import ServerNote, all_notes, forget
+from samebits.core.files import check_target
+from samebits.core.printable import printable
 
 SECONDS_TO_ANSWER = 2.0
 
 
-def ps(as_json: AsJson = False) -> None:
+def ps(as_json: AsJson = False, output: Output = None) -> None:
     """List the servers that you started on this machine: model, address, process and state."""
-    rows = []
-    for note in all_notes():
+    check_target("ps", "--output", output)
+    rows: list[dict[str, object]] = []
+    for file, note in all_notes():
         if not _runs(note.pid):
-            forget(note)
+            forget(file, note)
             continue
         rows.append({"model": note.model, "address": note.address, "pid": note.pid, "state": _state(note)})
         rows[-1]["seconds"] = round(max(0.0, time.time() - note.started))
+    emit(rows, as_json, output)
     if as_json:
-        flags.echo(json.dumps(rows, indent=1))
-    elif not rows:
+        return
+    if not rows:
         flags.echo("no server is running; `samebits serve MODEL` starts one")
     else:
         _print(rows)
@@ -50,7 +54,7 @@ def _print(rows: list[dict[str, object]]) -> None:
             row["state"],
             f"{minutes // 60}:{minutes % 60:02}:{seconds:02}",
         )
-        table.add_row(*(escape(str(cell)) for cell in shown))
+        table.add_row(*(escape(printable(cell)) for cell in shown))
     Console().print(table)
 
 

@@ -192,17 +192,21 @@ def serve(
         leave_out_what_is_there()
         line.clear()
         if served.failure is None:
-            console.print(f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False)
+            console.print(
+                f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False, markup=False
+            )
         elif stay:
             served.log_settled()
-            console.print(f"{address}/health says that {name} cannot be served", style="dim", highlight=False)
+            console.print(
+                f"{address}/health says that {name} cannot be served", style="dim", highlight=False, markup=False
+            )
         else:
             failures.append(served.failure)
             server.should_exit = True
 
     def stopping(text: str) -> None:
         line.clear()
-        console.print(text, style="dim", highlight=False, soft_wrap=True)
+        console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     is_loading = threading.Event()
 
@@ -238,7 +242,7 @@ def serve(
             on_settled=settled,
             on_stopping=stopping,
         )
-    console.print(f"loading {name}", style="dim", highlight=False)
+    console.print(f"loading {name}", style="dim", highlight=False, markup=False)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn drains at a signal, then raises it again for us
         signal.signal(number, lambda *_: None)
     with noted(name, address):

@@ -6,9 +6,14 @@ import os
 import sys
 from pathlib import Path
 
+from samebits.core.errors import BadInput
+
 
 def state_dir() -> Path:
-    """Return the folder `samebits` in the user's state folder. It is not created."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "samebits"
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "samebits"
+    """Return the folder `samebits` in the state folder, not created. Raise BadInput if there is no home folder."""
+    try:
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Application Support" / "samebits"
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "samebits"
+    except RuntimeError:  # a container's user may have no entry in the password file
+        raise BadInput("state folder", "HOME", "nothing", "the path of your home folder") from None

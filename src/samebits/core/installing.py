@@ -29,6 +29,14 @@ def command_for(installed: Distribution, extra: str) -> str:
     if is_folder and urlsplit(address).scheme == "file":
         is_editable = origin["dir_info"].get("editable") is True
         return _pip(unquote(urlsplit(address).path), extra, ("-e",) if is_editable else ())
+    if (control := origin.get("vcs_info")) is not None:
+        try:
+            revision = control.get("requested_revision") or control["commit_id"]
+            address = f"{control['vcs']}+{address}@{revision}"
+        except (AttributeError, KeyError, TypeError):
+            return _pip("samebits", extra)
+    if isinstance(part := origin.get("subdirectory"), str):
+        address += f"#subdirectory={part}"
     return shlex.join(["pip", "install", f"samebits{_bracketed(extra)} @ {address}"])
 
 

@@ -19,11 +19,16 @@ from samebits.receipts.record import Grammar
 
 WALL_FACTOR = 15.0  # wall time for each second of CPU time: a replay may run on a busy machine
 WAIT_SECONDS = 60.0  # for the reply of the process that compiles
+NEEDED = "a grammar that can be compiled"
 TOO_MUCH = "its grammar takes too much time or memory to compile on this machine"
 
 
 class NotCompiled(BadInput):
     """A grammar that the compiler here refuses, with the compiler's reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("receipt", "grammar", reason, NEEDED)
+        self.reason = reason
 
 
 class Masking:
@@ -87,8 +92,7 @@ def _compiled(nursery: Nursery, grammar: Grammar) -> socket.socket:
         stream.sendall(frame(KINDS[grammar.kind], payload=grammar.source.encode("utf-8", "surrogatepass")))
         verdict, _, reason = receive_frame(stream)
         if verdict == REFUSED:
-            text = one_line(reason.decode("utf-8", "replace"))
-            raise NotCompiled("receipt", "grammar", text, "a grammar that can be compiled")
+            raise NotCompiled(one_line(reason.decode("utf-8", "replace")))
     except (OSError, EOFError):
         stream.close()
         raise SamebitsError(TOO_MUCH) from None

@@ -40,8 +40,9 @@ JsonLines = Annotated[bool, flags.Option("--json", help="Print JSON for programs
 
 @dataclass(frozen=True)
 class Call:
-    """Options that `chat` and `run` share."""
+    """A call of `chat` or `run`: the command's name, and the options that both have."""
 
+    command: str
     system: str | None
     load_file: Path | None
     receipt: Path | None
@@ -78,7 +79,7 @@ def chat(
     Exit status: 0, 1 if some of several lines were too long to be answered, 2 for a mistake in the call.
     """
     model, message = model_and_message(first, second)
-    call = Call(system, load_file, receipt, sign_key, as_json)
+    call = Call("chat", system, load_file, receipt, sign_key, as_json)
     _talk(load, params, model_named_once("chat", model), only_message("chat", message, prompt), call)
 
 
@@ -105,17 +106,17 @@ def run(
 
     Exit status: 0, 1 if some of several lines were too long to be answered, 2 for a mistake in the call.
     """
-    call = Call(system, load_file, receipt, sign_key, as_json)
+    call = Call("run", system, load_file, receipt, sign_key, as_json)
     _talk(load, params, model_named_once("run", name), only_message("run", message, prompt), call)
 
 
 def _talk(load: Loader, params: SamplingParams, model: str, message: str | None, call: Call) -> None:
     """Answer one message, lines from a pipe, or hold a conversation at a terminal."""
     if message is not None and not message.strip():
-        raise BadInput("chat", "message", "nothing", "some text")
+        raise BadInput(call.command, "MESSAGE", "nothing", "some text")
     is_shown = not call.as_json and _is_terminal()
     if message is None and is_shown and params.n > 1:
-        raise BadInput("chat", "--samples", params.n, "1 in a conversation at a terminal")
+        raise BadInput(call.command, "--samples", params.n, "1 in a conversation at a terminal")
     receipts = receipt_file(call.receipt, call.sign_key)
     conversation = Conversation()
     if call.load_file is not None:

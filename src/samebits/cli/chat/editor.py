@@ -12,6 +12,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from samebits.cli.state import state_dir
+from samebits.core.errors import BadInput
 
 MARK, FURTHER_MARK = "> ", ". "
 WITH_FILES = ("/save", "/load", "/model")
@@ -19,12 +20,12 @@ WITH_FILES = ("/save", "/load", "/model")
 
 def open_history() -> History:
     """The history of earlier sessions, in a file that is the user's alone; of this one where that cannot be written."""
-    file = state_dir() / "chat_history"
     try:
+        file = state_dir() / "chat_history"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
         file.chmod(0o600)
-    except OSError:
+    except (OSError, BadInput):
         return InMemoryHistory()
     return FileHistory(str(file))
 
