@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from samebits.core.format import FORMATS
@@ -97,7 +98,8 @@ def row_space(
 
     `others` are factors that `extra(row)` turns into what the op's own input maker reads, and `given(row)` into the
     names of further optional inputs. `operations` are those of an element, in units of making it, `padded` those of
-    a row however narrow it is. Widths from `most` to `widest` are those of a corner.
+    a row however narrow it is. Widths from `most` to `widest` are those of a corner. Three inputs meet in every
+    combination of their formats.
     """
     settings = attrs or {}
     factors = (
@@ -110,6 +112,8 @@ def row_space(
         *(setting(name, *labels) for name, labels in settings.items()),
         *others,
     )
+    if len(inputs) + len(optional) == 3:
+        corners = (*corners, *format_corners(inputs, optional))
 
     def case(row: Row) -> dict[str, Any]:
         formats, present = formats_of(row, (*inputs, *optional))
@@ -129,6 +133,13 @@ def row_space(
         crossed,
         (*corners, *(() if widest is None else (f"rows=2,{width}={widest}",))),
     )
+
+
+def format_corners(inputs: tuple[str, ...], optional: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a row for every combination of formats: a kernel may read one input in the format of another."""
+    labels = [[f"{name}={label}" for label in FLOATS] for name in inputs]
+    labels += [[f"{name}={label}" for label in (ABSENT, *FLOATS)] for name in optional]
+    return tuple(map(",".join, product(*labels)))
 
 
 def block_multiple(row: Row, weight: str = "weight", width: str = "K") -> bool:
