@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from planted import Results
 from planted_base import Arguments, Defect, Scene, shown_by
-from planted_scenes import blocks, call, floats, rotary
+from planted_scenes import append, blocks, call, floats, ints, rotary
+
+from samebits.ops.rope import rope_table
 
 
 class PairsTwoAtATime(Defect):
@@ -20,6 +22,26 @@ class PairsTwoAtATime(Defect):
         if a["interleave"] and num_pairs % 2 and num_pairs > 1:
             last = slice(2 * num_pairs - 2, 2 * num_pairs)
             results[0][..., last] = a["x"][..., last]
+
+
+def both(rotary_dim: int) -> Scene:
+    """rope_both_and_append of a token at position 4, pairs being neighbours."""
+    turned = {"query": floats(1, 2, 8), "pos_ids": ints(4), "table": rope_table(8, rotary_dim), "interleave": True}
+    return append([4], op_name="rope_both_and_append", **turned)
+
+
+class QueryPairsTwoAtATime(Defect):
+    """Rotates two pairs of a query at a time, and copies the last of an odd number of neighbours above one."""
+
+    ops = ("rope_both_and_append",)
+    witness = shown_by(both, 6)
+    twin = shown_by(both, 8)
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        num_pairs = a["table"].shape[1]
+        if a["interleave"] and num_pairs % 2 and num_pairs > 1:
+            last = slice(2 * num_pairs - 2, 2 * num_pairs)
+            results[0][..., last] = a["query"][..., last]
 
 
 def gated(num_tokens: int, width: int) -> Scene:

@@ -300,12 +300,13 @@ def _both_case(row: Row) -> dict[str, Any]:
     return case
 
 
+ODD_PAIRS = "head=60,rotary=half,interleave=yes"  # 15 pairs of neighbours
 ROPE_APPEND_SPACE = Space(
     (*cache_factors(EVEN_HEADS), TABLE, *NEW_TOKENS, *ROPE_FACTORS),
     _rope_case,
     _append_cost,
     _append_fits,
-    corners=(FAR_LATENT_CELLS, *NEW_CORNERS),
+    corners=(FAR_LATENT_CELLS, ODD_PAIRS, *NEW_CORNERS),
     far_row=FAR_ROW,
 )
 ROPE_BOTH_SPACE = Space(
@@ -320,7 +321,7 @@ ROPE_BOTH_SPACE = Space(
     _both_case,
     lambda row: _append_cost(row) * (1 + number(row, "group")),
     _append_fits,
-    corners=(FAR_CELLS, *NEW_CORNERS),
+    corners=(FAR_CELLS, ODD_PAIRS, *NEW_CORNERS),
 )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from samebits.core.format import FORMATS
 from samebits.ops.blocks import ANY_BYTES
 from samebits.ops.record import FLOATS, WEIGHTS
-from samebits.ops.space import Factor, Row, Space, choice, setting, size
+from samebits.ops.space import Choice, Factor, Row, Space, choice, setting, size
 
 ABSENT = "none"
 FINITE = (
@@ -83,6 +84,7 @@ def row_space(
     width: str = "K",
     most: int = 32_768,
     values: tuple[str, ...] = FINITE,
+    rare_values: tuple[str, ...] = (),
     attrs: dict[str, dict[str, Any]] | None = None,
     others: tuple[Factor, ...] = (),
     extra: Callable[[Row], dict[str, Any]] = lambda row: {},
@@ -98,8 +100,8 @@ def row_space(
 
     `others` are factors that `extra(row)` turns into what the op's own input maker reads, and `given(row)` into the
     names of further optional inputs. `operations` are those of an element, in units of making it, `padded` those of
-    a row however narrow it is. Widths from `most` to `widest` are those of a corner. Three inputs meet in every
-    combination of their formats.
+    a row however narrow it is. Widths from `most` to `widest` and `rare_values` are those of corners. Three inputs
+    meet in every combination of their formats.
     """
     settings = attrs or {}
     factors = (
@@ -108,7 +110,7 @@ def row_space(
         size(width, most, usual=64, corners=widest),
         *(setting(name, *FLOATS) for name in inputs),
         *(setting(name, ABSENT, *FLOATS) for name in optional),
-        choice("values", *values),
+        replace(choice("values", *values), rare=tuple(map(Choice, rare_values))),
         *(setting(name, *labels) for name, labels in settings.items()),
         *others,
     )
