@@ -14,8 +14,10 @@ from samebits.backends.interface import Buffer, View
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, copy_tensor
 from samebits.ops import OPS, bind
+from samebits.ops.rope import rope_table
 
 GEMM: Arguments = {"x": floats(2, 8), "weight": floats(3, 8, seed=1)}
+TURNED: Arguments = {"x": floats(1, 1, 8), "pos_ids": ints(3), "table": rope_table(8, 8)}
 RESIDUAL: Arguments = {"x": floats(1, 4), "residual": floats(1, 4, seed=1), "weight": floats(4)}
 
 
@@ -214,3 +216,16 @@ class SharedBetweenExecutables(Defect):
     def change(self, a: Arguments) -> Arguments:
         kept = self._packed.setdefault(a["weight"].shape, copy_tensor(a["weight"]))
         return {"weight": kept} if isinstance(kept, np.ndarray) and kept.dtype == stored(a["weight"]).dtype else {}
+
+
+class FirstTableOfAnglesKept(Defect):
+    """Keeps the angles of an executable's first run as a constant."""
+
+    ops = ("rope",)
+    witness = shown_by(twice, "rope", TURNED, table=rope_table(8, 8, theta=1e6))
+    twin = shown_by(twice, "rope", TURNED, x=floats(1, 1, 8, seed=1))
+
+    def launch(self, run: DefectiveExecutable, number: int, arguments: Arguments) -> Results:
+        table = run.kept.setdefault(number, copy_tensor(arguments["table"]))
+        is_legal = table.shape == arguments["table"].shape
+        return run.kernel(number, {**arguments, "table": table} if is_legal else arguments)

@@ -175,3 +175,17 @@ class ChunksInOneByte(Defect):
     def spoil(self, a: Arguments, results: Results) -> None:
         for run in runs_of(a):
             results[0][run.rows][256 * CHUNK :] = 0
+
+
+class SecondBoundaryForgotten(Defect):
+    """Stores no state for a new sequence of two chunks or more beside another new one."""
+
+    ops = ("ssm_scan",)
+    witness = shown_by(drawn, "ssm_scan", "batch=prompts,S=4,P=4")
+    twin = shown_by(batch, "ssm_scan", "prompt")
+
+    def spoil(self, a: Arguments, results: Results) -> None:
+        new = [run for run in runs_of(a) if run.first == 0]
+        for run in new if len(new) > 1 else ():
+            if run.stop >= 2 * CHUNK:
+                results[1][run.slot] = 0

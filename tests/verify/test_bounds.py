@@ -10,15 +10,19 @@ import pytest
 import textbook
 from planted_scenes import caches, floats, paged
 
+from samebits.backends.reference import ReferenceBackend
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.elementary import sigmoid, softplus
 from samebits.core.shapes import upper
+from samebits.core.tiers import Tier
 from samebits.ops import OPS, bind, evaluate, make_inputs
 from samebits.ops.quantize import quantize_q8
 from samebits.verify.bounds import Judge
 from samebits.verify.bounds.codes import in_blocks
 from samebits.verify.bounds.expected import Expected
 from samebits.verify.bounds.near import Near, growth
+from samebits.verify.checks import Examination
+from samebits.verify.refusals import Comparisons
 from samebits.verify.select import find_case, op_tasks
 
 BF16 = ml_dtypes.bfloat16
@@ -43,6 +47,41 @@ def test_the_definition_is_within_half_of_its_bounds_or_rounds_to_a_neighbour(op
         inputs = make_inputs(op, find_case(op, name), 0)
         judge = judged(op.name, **inputs)
         assert wrong(judge, *judge.want) == 0, name
+
+
+@pytest.mark.parametrize(
+    ("op", "row"),
+    [
+        ("layer_norm", "rows=24576,K=3,weight=f16,values=bounds,eps=1e-06"),  # means below 2^-50
+        ("fused_add_rms_norm", "rows=560,axes=2,values=wide"),  # sums below 2^-50
+        ("gemm_silu_q8", "T=391,H=96,K=32,weight=q4_1,weights=mixed,values=tiny"),  # products below 2^-50
+        ("ssm_scan", "batch=decode,G=3,share=12,S=2,P=2,dt_max=2.0,decay=fast,values=wide"),  # updates below 2^-50
+        ("ssm_scan", "batch=resumed,G=1,S=17,dt_min=0.2,values=beyond"),  # gates that float32 loses beside their sum
+    ],
+)
+def test_the_definition_is_within_its_bounds_where_small_numbers_are_lost(op: str, row: str) -> None:
+    found = OPS[op]
+    judge = judged(op, **make_inputs(found, find_case(found, row), 0))
+    assert wrong(judge, *judge.want) == 0
+
+
+class RefusesAll(Judge):
+    """Takes every element for wrong."""
+
+    def outside(self, index: int, got: HostTensor) -> np.ndarray:
+        return np.ones(self.want[index].shape, bool)
+
+
+def test_a_value_that_the_definition_gives_is_never_blamed() -> None:
+    inputs = {"x": floats(2, 4), "y": floats(2, 4, seed=1)}
+    bound = bind(OPS["add"], **inputs)
+    (want,) = evaluate(bound)
+    got = want.copy()
+    got[1, 2] += 1
+    examination = Examination(ReferenceBackend(), OPS["add"], inputs, Tier.FAST, Comparisons())
+    (finding,) = examination._values((got,), RefusesAll(bound, (want,)))
+    assert finding.where.startswith("z: row 1, element 2:")
+    assert not list(examination._values((want,), RefusesAll(bound, (want,))))
 
 
 @pytest.mark.parametrize("name", sorted(op.name for op in OPS if not op.freedom))

@@ -28,6 +28,13 @@ from samebits.verify.select import find_case
 from samebits.verify.soak import soak_findings
 
 
+def test_another_call_has_other_constants_also_where_no_seed_changes_them() -> None:
+    op = OPS["rope"]
+    calls = calls_of(op, find_case(op, "T=5,P=512"), 0)
+    for name in ("other values", "other weights"):
+        assert not np.array_equal(calls["first"]["table"], calls[name]["table"])
+
+
 @pytest.mark.parametrize(("size", "count"), [(1, 50), (2, 50), (3, 34), (8, 34), (32, 34), (33, 34), (33, 500)])
 def test_fewer_rows_than_a_case_has_are_its_first_middle_and_last(size: int, count: int) -> None:
     rows = spread_rows(size, count)

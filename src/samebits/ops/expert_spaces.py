@@ -86,6 +86,8 @@ def _gemm_case(row: Row) -> dict[str, Any]:
     return {"dims": dims, "formats": formats, "given": given, "extra": _extra(row)}
 
 
+# A bias beside every block format, where an expert has few pairs and where it has several tiles of them.
+BIASED_EXPERTS = tuple(f"T={t},R=2,E=2,K=512,weight={f},bias=f32" for t in (3, 40) for f in BLOCK_WEIGHTS)
 COMMON: tuple[Factor, ...] = (TOKENS, RANKS, EXPERTS, WAYS, ROWS)
 OUTPUTS = size("N", 20_000, usual=40)
 CROSSED = (("weight", "weights"), ("weight", "rows"))
@@ -95,7 +97,7 @@ EXPERT_GEMM_SPACE = Space(
     _cost("N"),
     lambda row: _enough(row) and dense_tail(row),
     CROSSED,
-    (*DENSE_CORNERS, f"{MORE_THAN_A_GRID},R=1,E=2"),
+    (*DENSE_CORNERS, f"{MORE_THAN_A_GRID},R=1,E=2", *(f"{row},N=24" for row in BIASED_EXPERTS)),
 )
 
 
@@ -111,7 +113,7 @@ EXPERT_Q8_SPACE = Space(
     _cost("N"),
     lambda row: _enough(row) and block_multiple(row),
     CROSSED,
-    (f"{MORE_THAN_A_GRID},R=1,E=2,weight=q8_0",),
+    (f"{MORE_THAN_A_GRID},R=1,E=2,weight=q8_0", *(f"{row},N=24" for row in BIASED_EXPERTS)),
 )
 
 ACTIVATIONS = ("silu", "gelu_tanh", "clamped")
@@ -152,7 +154,7 @@ EXPERT_GATE_SPACE = Space(
     lambda row: int(2 * _cost("H")(row)),
     lambda row: _enough(row) and gated_fits(row) and beyond_fits(row, ("bias",)) and _is_used(row),
     (*CROSSED, ("activation", "bias"), ("activation", "alpha"), ("activation", "limit")),
-    tuple(f"{row},R=1,E=2" for row in GATED_CORNERS),
+    (*(f"{row},R=1,E=2" for row in GATED_CORNERS), *(f"{row},H=32" for row in BIASED_EXPERTS)),
 )
 
 

@@ -31,7 +31,13 @@ INNER = size("K", 4096, least=0, step=BLOCK, usual=512)  # 131,072 elements: mor
 RAGGED = choice("tail", "0", "1", "8", "16", "17", "31")  # columns beyond whole blocks
 MORE_THAN_A_GRID = "T=65537,N=1,K=32"  # 65,535 is the limit of a grid's second and third axes
 DENSE_CORNERS = tuple(f"K={k},tail=16,weight={f},weights=normal" for k in (32, 64, 96) for f in ("f16", "bf16"))
-GATED_CORNERS = ("T=65537,H=32,K=32,weight=q8_0",)
+# Kernels differ by the number of tokens and the format, and each has an epilogue of its own.
+BIASED_CORNERS = tuple(f"T={t},N=24,K=512,weight={f},bias=f32" for t in (6, 20) for f in BLOCK_WEIGHTS)
+SEVERAL_TILES = "T=80,K=2048"  # of tokens and of columns
+GATED_CORNERS = (
+    f"{SEVERAL_TILES},H=32,weight=q8_0",
+    "T=65537,H=32,K=32,weight=q8_0",
+)
 BIAS = setting("bias", ABSENT, *FLOATS)
 VALUES = choice("values", *ACTIVATIONS)
 
@@ -91,7 +97,7 @@ GEMM_SPACE = Space(
     _product_cost("T", "N", "K"),
     dense_tail,
     (("weight", "weights"),),
-    (*DENSE_CORNERS, MORE_THAN_A_GRID),
+    (*DENSE_CORNERS, MORE_THAN_A_GRID, *BIASED_CORNERS, f"{SEVERAL_TILES},N=24"),
 )
 
 
@@ -107,7 +113,10 @@ GEMM_Q8_SPACE = Space(
     _product_cost("T", "N", "K"),
     block_multiple,
     (("weight", "weights"),),
-    (f"{MORE_THAN_A_GRID},weight=q8_0", "T=3,N=40,K=96,weight=q4_0,weights=normal,bias=f32,values=beyond"),
+    (
+        *(f"{MORE_THAN_A_GRID},weight=q8_0", "T=3,N=40,K=96,weight=q4_0,weights=normal,bias=f32,values=beyond"),
+        *(*BIASED_CORNERS, f"{SEVERAL_TILES},N=24,weight=q8_0"),
+    ),
 )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from samebits.core.format import BLOCK
 from samebits.core.numerics.counter import Stream
 from samebits.ops.record import CACHES, FLOATS
-from samebits.ops.space import Factor, Row, Space, choice, setting, size
+from samebits.ops.space import Choice, Factor, Row, Space, choice, setting, size
 from samebits.ops.spaces import ABSENT, MAKING, MOST_ROWS, number
 
 EVEN_HEADS = (
@@ -42,6 +43,8 @@ SEQUENCE = 10_000  # operations that a sequence costs, however short it is
 MANY_SEQUENCES = 1030  # more than 10 bits count
 FAR_POSITION = 70_000  # more than 16 bits count
 DRAWN_CHUNK = 48  # the longest of drawn chunks of queries
+CROWD = 1024  # queries of a sequence beyond its positions
+RARE_QUERIES = ("mixed", "crowd")  # only corners have them
 
 STORES = ("split", "unified", "mla")
 
@@ -75,6 +78,12 @@ LONG_SLOPES = "B=1,length=2100,heads=1,head=8,queries=decode,window=beyond,alibi
 FAR_CONTEXT = f"B=1,length={FAR_POSITION},spread=even,heads=1,head=8,page_size=256"
 MANY_SHORT = f"B={MANY_SEQUENCES},length=2,spread=even,heads=1,head=8"
 MANY_QUERIES = "B=1,length=1030,spread=even,heads=1,head=8,group=1,queries=prompt"  # of one sequence
+_CROWD = "length=2,spread=even,heads=1,head=8,queries=crowd,causal=no"
+MANY_QUERY_ROWS = f"B=2,group=1,{_CROWD}"  # more than 11 bits count
+MANY_QUERY_HEADS = f"B=1,group=64,{_CROWD}"  # more than 65,535 in all, the limit of a grid's second axis
+# Prompts and single queries in one batch, some of them at the first position of a page.
+MIXED_STEP = "B=24,length=40,spread=edges,heads=1,head=8,queries=mixed"
+GROUPS_OF_MODELS = tuple(f"B=2,length=9,spread=even,heads=2,head=8,group={n},queries=prompt" for n in (5, 6, 7, 12))
 FAR_ROW = "B=2,length=40,kind=mla,heads=1,head=64,page_size=256,k=f16,v=f16"
 
 TABLE = setting("table", "paged", "contiguous")
@@ -105,7 +114,7 @@ def _append_fits(row: Row) -> bool:
 def _attention_fits(row: Row) -> bool:
     """More queries than positions only without causality. Values beyond float16 need formats that hold them, queries
     or keys of ordinary size on the other side, and a small scale: scores that decide by rounding would tell nothing."""
-    if not cache_fits(row) or (row.get("queries") == "beyond" and row.get("causal", "no") == "yes"):
+    if not cache_fits(row) or (row.get("queries") in ("beyond", "crowd") and row.get("causal", "no") == "yes"):
         return False
     if row.get("sinks") == "beyond" and row.get("lse", "yes") == "no":  # nothing else is left of the result
         return False
@@ -152,11 +161,16 @@ def cache_cells(row: Row) -> int:
 
 def query_counts(kind: str, lengths: tuple[int, ...], stream: Stream) -> tuple[int, ...]:
     """Queries of every sequence: one ("decode"), all ("prompt"), some with none among them ("chunks"), or more than
-    there are positions ("beyond"), which only a call without causality may ask."""
+    there are positions ("beyond" and "crowd"), which only a call without causality may ask. "mixed" is a prompt and a
+    single query in turn."""
     if kind == "prompt":
         return lengths
     if kind == "decode":
         return tuple(min(1, n) for n in lengths)
+    if kind == "mixed":
+        return tuple(min(1, n) if b % 2 else n for b, n in enumerate(lengths))
+    if kind == "crowd":
+        return tuple(n + CROWD for n in lengths)
     drawn = stream.integers(0, DRAWN_CHUNK + 1, (len(lengths),)).tolist()
     if kind == "beyond":
         return tuple(n + d // 4 for n, d in zip(lengths, drawn, strict=True))
@@ -187,6 +201,7 @@ def _attention_case(row: Row) -> dict[str, Any]:
 def _attention_cost(row: Row) -> int:
     length = number(row, "length")
     counts = {"prompt": length, "decode": 1, "chunks": min(length, DRAWN_CHUNK), "beyond": length + DRAWN_CHUNK // 4}
+    counts |= {"mixed": length, "crowd": length + CROWD}
     queries = counts[str(row["queries"])]
     head, num_heads = int(row["head"]), number(row, "B") * number(row, "heads") * number(row, "group")
     per_head = -(-queries // 64) * (15_000 + 600 * head + 100 * length) + queries * length * 2 * (head + 16)
@@ -197,7 +212,10 @@ ATTENTION_SPACE = Space(
     (
         *cache_factors((*HEADS, *WIDE_HEADS)),
         TABLE,
-        choice("queries", "chunks", "decode", "prompt", "beyond", least="decode"),
+        replace(
+            choice("queries", "chunks", "decode", "prompt", "beyond", least="decode"),
+            rare=tuple(map(Choice, RARE_QUERIES)),
+        ),
         size("group", 72, usual=2),
         setting("q", *FLOATS),
         setting("causal", "yes", "no"),
@@ -216,7 +234,8 @@ ATTENTION_SPACE = Space(
     _attention_cost,
     _attention_fits,
     corners=(
-        *(MANY_PAGES, FAR_CELLS, LONG_PROMPT, LONG_SLOPES, MANY_QUERIES),
+        *(MANY_PAGES, FAR_CELLS, LONG_PROMPT, LONG_SLOPES, MANY_QUERIES, MIXED_STEP),
+        *(MANY_QUERY_ROWS, MANY_QUERY_HEADS, *GROUPS_OF_MODELS),
         *(f"{row},group=1,queries=decode" for row in (FAR_CONTEXT, MANY_SHORT)),
     ),
     far_row=FAR_ROW,
@@ -281,12 +300,13 @@ def _both_case(row: Row) -> dict[str, Any]:
     return case
 
 
+ODD_PAIRS = "head=60,rotary=half,interleave=yes"  # 15 pairs of neighbours
 ROPE_APPEND_SPACE = Space(
     (*cache_factors(EVEN_HEADS), TABLE, *NEW_TOKENS, *ROPE_FACTORS),
     _rope_case,
     _append_cost,
     _append_fits,
-    corners=(FAR_LATENT_CELLS, *NEW_CORNERS),
+    corners=(FAR_LATENT_CELLS, ODD_PAIRS, *NEW_CORNERS),
     far_row=FAR_ROW,
 )
 ROPE_BOTH_SPACE = Space(
@@ -301,7 +321,7 @@ ROPE_BOTH_SPACE = Space(
     _both_case,
     lambda row: _append_cost(row) * (1 + number(row, "group")),
     _append_fits,
-    corners=(FAR_CELLS, *NEW_CORNERS),
+    corners=(FAR_CELLS, ODD_PAIRS, *NEW_CORNERS),
 )
 
 

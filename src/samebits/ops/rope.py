@@ -170,7 +170,8 @@ SPACE = Space(
     },
     lambda row: MAKING * number(row, "D") * (at_least_one(row, "T") * number(row, "H") + number(row, "P")),
     _fits,
-    corners=("T=65537,H=1,D=4",),
+    # an odd number of pairs, which are neighbours
+    corners=("T=65537,H=1,D=4", "D=12,rotary=half,interleave=yes,positions=last"),
 )
 
 

@@ -27,10 +27,12 @@ BATCHES: dict[str, Batch] = {
     "crowd": tuple((7 * i, 1) for i in range(300)),
     "book": ((0, 1500),),
     "library": ((0, 4100),),  # more chunks than a byte counts
+    "prompts": ((0, 40), (0, 33), (16, 37), (0, 1)),  # new sequences that cross several boundaries at once
     "far": ((1 << 30, 20), ((1 << 24) + 13, 5)),
     "nobody": (),
 }
-LARGE = ("long", "many", "crowd", "book", "library")  # batches that drawn cases have
+LARGE = ("long", "many", "crowd", "book", "library", "prompts")  # batches that drawn cases have
+GATE_TAILS = "tails"  # contents of which only gates have a part
 POISON = np.float32(np.nan)  # in memory that no kernel may read
 
 
@@ -47,8 +49,15 @@ def _indices(batch: Batch, stream: Stream) -> dict[str, np.ndarray]:
 
 
 def _gate(kind: str, stream: Stream, shape: tuple[int, ...]) -> np.ndarray:
-    """Return what is read by a gate or added at the end: bell-shaped, or outside float16 where everything is."""
-    return contents(kind if kind in ("beyond", "tiny") else "normal", stream, shape, "f32")
+    """Return what is read by a gate or added at the end: bell-shaped, outside float16 where everything is, or where
+    softplus is close to its limits."""
+    return contents(kind if kind in ("beyond", "tiny", GATE_TAILS) else "normal", stream, shape, "f32")
+
+
+def _kind(case: Case) -> str:
+    """Return what all but the gates holds."""
+    kind = str(case.extra.get("values", "normal"))
+    return "normal" if kind == GATE_TAILS else kind
 
 
 def _key(kind: str, stream: Stream, shape: tuple[int, ...]) -> np.ndarray:
@@ -70,7 +79,7 @@ def _memory(
 ) -> Any:
     """Return state and ring: what a step may read holds numbers, all else is poison. The first `num_keys` columns of a
     ring are keys of the delta rule."""
-    batch, kind = _batch(case), case.extra.get("values", "normal")
+    batch, kind = _batch(case), _kind(case)
     state = np.full((len(batch) + 3, *dims["state"]), POISON, np.float32)
     ring = np.full((len(batch) + 3, CHUNK, dims["ring"][0]), POISON, np.float32)
     num_heads = dims["state"][0]
@@ -95,14 +104,13 @@ def _heads(case: Case, names: str) -> tuple[int, ...]:
 
 
 def _gating(case: Case, stream: Stream, num_heads: int) -> dict[str, np.ndarray]:
-    kind = case.extra.get("values", "normal")
-    decay = -np.abs(_gate(kind, stream.child("decay"), (num_heads,)) * np.float32(case.extra.get("decay", 1.0)))
-    return {"decay": decay, "dt_bias": _gate(kind, stream.child("dt_bias"), (num_heads,))}
+    decay = -np.abs(_gate(_kind(case), stream.child("decay"), (num_heads,)) * np.float32(case.extra.get("decay", 1.0)))
+    return {"decay": decay, "dt_bias": _gate(case.extra.get("values", "normal"), stream.child("dt_bias"), (num_heads,))}
 
 
 def delta_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     hk, h, k, v = _heads(case, "Hk H K V")
-    batch, kind = _batch(case), case.extra.get("values", "normal")
+    batch, kind = _batch(case), _kind(case)
     tokens, indices = num_tokens(batch), _indices(batch, stream)
     ring_width = hk * k + h * v + h
     state, ring = _memory(case, stream, indices, {"state": (h, k, v), "ring": (ring_width,)}, hk * k)
@@ -111,7 +119,7 @@ def delta_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
         "q": contents(kind, stream.child("q"), (tokens, hk, k), "f32") * size_of_key,
         "k": _key(kind, stream.child("k"), (tokens, hk, k)) * size_of_key,
         "v": contents(kind, stream.child("v"), (tokens, h, v), "f32"),
-        "a": _gate(kind, stream.child("a"), (tokens, h)),
+        "a": _gate(case.extra.get("values", "normal"), stream.child("a"), (tokens, h)),
         "b": contents(kind, stream.child("b"), (tokens, h), "f32"),
         **_gating(case, stream, h),
         "state": state,
@@ -122,12 +130,12 @@ def delta_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
 
 def ssm_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     groups, h, s, p = _heads(case, "G H S P")
-    batch, kind = _batch(case), case.extra.get("values", "normal")
+    batch, kind = _batch(case), _kind(case)
     tokens, indices = num_tokens(batch), _indices(batch, stream)
     state, ring = _memory(case, stream, indices, {"state": (h, s, p), "ring": (groups * s + h * p + h,)})
     return {
         "x": contents(kind, stream.child("x"), (tokens, h, p), "f32"),
-        "dt": _gate(kind, stream.child("dt"), (tokens, h)),
+        "dt": _gate(case.extra.get("values", "normal"), stream.child("dt"), (tokens, h)),
         "B": contents(kind, stream.child("B"), (tokens, groups, s), "f32") * np.float32(s**-0.5),
         "C": contents(kind, stream.child("C"), (tokens, groups, s), "f32") * np.float32(s**-0.5),
         **_gating(case, stream, h),
@@ -140,7 +148,7 @@ def ssm_inputs(_: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
 
 def conv_inputs(_op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
     channels, taps = _heads(case, "C taps")
-    batch, kind = _batch(case), case.extra.get("values", "normal")
+    batch, kind = _batch(case), _kind(case)
     tokens, indices = num_tokens(batch), _indices(batch, stream)
     carry = np.full((len(batch) + 3, 2, taps - 1, channels), POISON, np.float32)
     for (first, _), slot in zip(batch, indices["slots"].tolist(), strict=True):
@@ -155,7 +163,11 @@ def conv_inputs(_op: Op, case: Case, stream: Stream) -> dict[str, HostTensor]:
         "weight": contents(kind, stream.child("weight"), (channels, taps), "f32"),
         "carry": carry,
         **indices,
-        **({"bias": _gate(kind, stream.child("bias"), (channels,))} if "bias" in case.given else {}),
+        **(
+            {"bias": _gate(case.extra.get("values", "normal"), stream.child("bias"), (channels,))}
+            if "bias" in case.given
+            else {}
+        ),
     }
 
 

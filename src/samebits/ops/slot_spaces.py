@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from samebits.ops.slot_cases import BATCHES, num_tokens
+from samebits.ops.slot_cases import BATCHES, GATE_TAILS, num_tokens
 from samebits.ops.slots import CHUNK
 from samebits.ops.space import Choice, Row, Space, choice, setting, size
 from samebits.ops.spaces import MAKING, number
 
-LIBRARY = "library"  # a batch that only corners have
+LIBRARY, PROMPTS = "library", "prompts"  # batches that only corners have
 VALUES = ("normal", "zeros", "tiny", "zero-stretches", "wide", "bounds", "faint", "equal", "mixed", "beyond")
 
 
@@ -26,9 +26,9 @@ def _space(
     fits: Any = lambda row: True,
     corners: tuple[str, ...] = (),
 ) -> Space:
-    batch = choice("batch", *(name for name in BATCHES if name != LIBRARY), least="first")
-    batch = replace(batch, rare=(Choice(LIBRARY),))
-    values = choice("values", *VALUES)
+    batch = choice("batch", *(name for name in BATCHES if name not in (LIBRARY, PROMPTS)), least="first")
+    batch = replace(batch, rare=(Choice(LIBRARY), Choice(PROMPTS)))
+    values = replace(choice("values", *VALUES), rare=(Choice(GATE_TAILS),))
 
     def whole(row: Row) -> dict[str, Any]:
         dims = {name: number(row, name) for name in names}
@@ -70,7 +70,11 @@ DELTA_SPACE = _space(
         "dims": {**dims, "H": number(row, "Hk") * number(row, "share")},
         "attrs": {"scale": _scale(row), "v_heads": row["v_heads"]},
     },
-    corners=(f"batch={LIBRARY},Hk=1,share=1,K=8,V=8",),
+    corners=(
+        f"batch={LIBRARY},Hk=1,share=1,K=8,V=8",
+        f"batch={PROMPTS},K=8,V=8",
+        f"batch=mixed,K=8,V=8,values={GATE_TAILS}",
+    ),
 )
 LIMITS = {"dt_min": ("0.0", "0.2", "0.9"), "dt_max": ("1e+30", "0.9", "2.0")}  # within what softplus usually gives
 SSM_SPACE = _space(
@@ -93,6 +97,8 @@ SSM_SPACE = _space(
     corners=(
         "batch=idle,G=5,share=1,S=2,P=17,D=given,dt_min=0.2,dt_max=0.9,decay=slow,values=beyond",
         f"batch={LIBRARY},G=1,share=1,S=8,P=8",
+        f"batch={PROMPTS},S=8,P=8",
+        f"batch=mixed,S=8,P=8,values={GATE_TAILS}",
     ),
 )
 CONV_SPACE = _space(
@@ -110,5 +116,9 @@ CONV_SPACE = _space(
         "given": ("bias",) if row["bias"] == "given" else (),
     },
     lambda row: row.get("values") != "tiny" or row.get("bias", "given") == "given",  # it shows beside tiny sums alone
-    corners=(f"batch={LIBRARY},C=8,bias=given",),
+    corners=(
+        f"batch={LIBRARY},C=8,bias=given",
+        f"batch={PROMPTS},C=8",
+        f"batch=mixed,C=8,bias=given,activation=silu,values={GATE_TAILS}",
+    ),
 )

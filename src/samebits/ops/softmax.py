@@ -120,7 +120,10 @@ SOFTMAX_SPACE = row_space(
     extra=lambda row: {"mask_dims": int(row["mask"] == "one-row"), "kept": KEPT[str(row["kept"])]},
     given=lambda row: () if row["mask"] == "none" else ("mask",),
     fits=_softmax_fits,
-    corners=("rows=4,axes=1,K=64,x=f32,sinks=f32,values=faint,scale=1.0,soft_cap=0.0,mask=none,kept=most",),
+    corners=(
+        "rows=4,axes=1,K=64,x=f32,sinks=f32,values=faint,scale=1.0,soft_cap=0.0,mask=none,kept=most",
+        "rows=33,K=300,sinks=f32",  # a sink beside many columns shows where it is large
+    ),
     operations=2,
     padded=512,
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from samebits.core.format import FORMATS
 from samebits.ops.blocks import ANY_BYTES
 from samebits.ops.record import FLOATS, WEIGHTS
-from samebits.ops.space import Factor, Row, Space, choice, setting, size
+from samebits.ops.space import Choice, Factor, Row, Space, choice, setting, size
 
 ABSENT = "none"
 FINITE = (
@@ -82,6 +84,7 @@ def row_space(
     width: str = "K",
     most: int = 32_768,
     values: tuple[str, ...] = FINITE,
+    rare_values: tuple[str, ...] = (),
     attrs: dict[str, dict[str, Any]] | None = None,
     others: tuple[Factor, ...] = (),
     extra: Callable[[Row], dict[str, Any]] = lambda row: {},
@@ -97,7 +100,8 @@ def row_space(
 
     `others` are factors that `extra(row)` turns into what the op's own input maker reads, and `given(row)` into the
     names of further optional inputs. `operations` are those of an element, in units of making it, `padded` those of
-    a row however narrow it is. Widths from `most` to `widest` are those of a corner.
+    a row however narrow it is. Widths from `most` to `widest` and `rare_values` are those of corners. Three inputs
+    meet in every combination of their formats.
     """
     settings = attrs or {}
     factors = (
@@ -106,10 +110,12 @@ def row_space(
         size(width, most, usual=64, corners=widest),
         *(setting(name, *FLOATS) for name in inputs),
         *(setting(name, ABSENT, *FLOATS) for name in optional),
-        choice("values", *values),
+        replace(choice("values", *values), rare=tuple(map(Choice, rare_values))),
         *(setting(name, *labels) for name, labels in settings.items()),
         *others,
     )
+    if len(inputs) + len(optional) == 3:
+        corners = (*corners, *format_corners(inputs, optional))
 
     def case(row: Row) -> dict[str, Any]:
         formats, present = formats_of(row, (*inputs, *optional))
@@ -129,6 +135,13 @@ def row_space(
         crossed,
         (*corners, *(() if widest is None else (f"rows=2,{width}={widest}",))),
     )
+
+
+def format_corners(inputs: tuple[str, ...], optional: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a row for every combination of formats: a kernel may read one input in the format of another."""
+    labels = [[f"{name}={label}" for label in FLOATS] for name in inputs]
+    labels += [[f"{name}={label}" for label in (ABSENT, *FLOATS)] for name in optional]
+    return tuple(map(",".join, product(*labels)))
 
 
 def block_multiple(row: Row, weight: str = "weight", width: str = "K") -> bool:

@@ -42,6 +42,7 @@ class Signature:
 def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
     """Calls of one signature, by what sets them apart from the first."""
     first, other = make_inputs(op, case, seed), make_inputs(op, case, seed + 1)
+    other = _with_other_constants(op, first, other)
     calls = {"first": first, "other values": other}
     if first.get("kv_indptr") is not None:
         calls["shorter sequences"] = _shorter(first)  # next after the first: as many rows, fewer positions
@@ -55,6 +56,16 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
         calls["other pages"] = _other_pages(op, first, Stream(f"{op.name}/{case.id}/pages", seed))
     calls["another last row"] = _other_end(op, first, other)
     return {name: call for name, call in calls.items() if _is_valid(op, call)}
+
+
+def _with_other_constants(op: Op, first: Inputs, other: Inputs) -> Inputs:
+    """Return the other call with constants that are not those of the first one, as a table of angles is by default."""
+    changed = {}
+    for name in constant_names(op, first):
+        constant, again = first[name], other[name]
+        if isinstance(constant, np.ndarray) and np.array_equal(constant, again, equal_nan=True):
+            changed[name] = np.ascontiguousarray(constant[::-1])
+    return {**other, **changed}
 
 
 def _shorter(first: Inputs) -> Inputs:

@@ -49,7 +49,7 @@ def add_rms_norm_q8(x: np.ndarray, residual: np.ndarray, weight: np.ndarray, *, 
 
 
 def gemm_silu_q8(codes: np.ndarray, scales: np.ndarray, weight: Packed) -> tuple[Expected, Expected]:
-    return in_blocks(silu_gated(product_q8(codes, scales, weight).settled()))
+    return in_blocks(silu_gated(product_q8(codes, scales, weight).settled()).settled())
 
 
 def expert_gate_q8(
@@ -66,5 +66,5 @@ def expert_gate_q8(
 ) -> tuple[Expected, Expected]:
     both = expert_gemm_q8(codes, scales, weight, pairs, seg_indptr, bias)[0]
     if activation == "clamped":
-        return in_blocks(clamped_gated(both, alpha, float(np.float32(limit))))
-    return in_blocks(silu_gated(both) if activation == "silu" else gelu_gated(both))
+        return in_blocks(clamped_gated(both, alpha, float(np.float32(limit))).settled())
+    return in_blocks((silu_gated(both) if activation == "silu" else gelu_gated(both)).settled())

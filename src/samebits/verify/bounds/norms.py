@@ -10,7 +10,7 @@ from samebits.verify.bounds.near import Near, rsqrt, sigmoid
 
 def mean(x: Near) -> Near:
     width = x.value.shape[-1]
-    return x.sum() * Near.of(1.0 / width if width else 0.0).rounded()
+    return x.sum().settled() * Near.of(1.0 / width if width else 0.0).rounded()
 
 
 def normalized(x: Near, weight: np.ndarray | None, bias: np.ndarray | None, eps: float) -> Near:
@@ -29,7 +29,7 @@ def fused_add_rms_norm(x: np.ndarray, residual: np.ndarray, weight: np.ndarray, 
     """The row is normalised as the residual's format holds it, the sum of two floats being rounded once."""
     total = Near.of(widen(residual)) + Near.of(x)
     stored = widen(narrow((widen(residual) + x).astype(np.float32), residual.dtype))
-    return normalized(Near.of(stored), weight, None, eps), total
+    return normalized(Near.of(stored).settled(), weight, None, eps), total
 
 
 def layer_norm(

@@ -32,6 +32,7 @@ class Sequence:
     terms     [H, K, V]: the sum of squares of what S adds up since its last boundary, of which a rounding is a part
     largest   [H, V]: the largest square of a key times that of an update or of the state so far; settled factors of
               such products lose 2^-50
+    keys      [H]: the sum of squares of the keys since the last boundary
     variance  [H, V]: of the error of each column of S, as a squared length
     """
 
@@ -41,7 +42,7 @@ class Sequence:
         self.state = state.astype(np.float64) if run.first else np.zeros(state.shape)
         self.terms, self.variance = self.state**2, np.zeros((num_heads, value_dim))
         self.largest = self.terms.sum(axis=1)
-        self.total = np.zeros(num_heads)
+        self.total, self.keys = np.zeros(num_heads), np.zeros(num_heads)
         keys, us, totals = (part.astype(np.float64) for part in split_ring(ring, key, (num_heads, value_dim)))
         for t in range(run.first % CHUNK):
             self.decay(totals[t] - self.total)
@@ -50,11 +51,14 @@ class Sequence:
     def decay(self, gate: np.ndarray) -> None:
         self.total = self.total + gate
         factor = np.exp(np.minimum(gate, 0.0))[:, None]
+        # beside a large sum a small gate is lost: then float32 decays less than the gate says
+        loosest = np.exp(np.minimum(gate + 4 * UNIT * np.abs(self.total), 0.0))[:, None]
+        more = (loosest - factor) ** 2 * self.terms.sum(axis=1)
         self.state = self.state * factor[..., None]
         self.terms = self.terms * factor[..., None] ** 2
         # an exponential of a difference of sums of gates: the larger they are, the more its rounding moves
         lost = FLOAT32 * (1 + self.total[:, None] ** 2)
-        self.variance = self.variance * factor**2 + lost * self.terms.sum(axis=1)
+        self.variance = self.variance * loosest**2 + more + lost * self.terms.sum(axis=1)
 
     def update(self, k: np.ndarray, u: np.ndarray) -> None:
         """S += k u of keys [H, K] by heads and u [H, V]."""
@@ -62,11 +66,17 @@ class Sequence:
         self.terms = self.terms + k[:, :, None] ** 2 * u[:, None, :] ** 2
         self.largest = np.maximum(self.largest, (1 + (k**2).sum(axis=1)[:, None]) * u**2)
         self.variance = self.variance + 2 * ROUNDED * (k**2).sum(axis=1)[:, None] * u**2
+        self.keys = self.keys + (k**2).sum(axis=1)
 
     def advance(self) -> None:
-        """Count the token; at a boundary the state is one number again."""
+        """Count the token; at a boundary the state is one number again.
+
+        An update that has decayed below 2^-50 by then is settled before its key multiplies it.
+        """
         self.position += 1
         if self.position % CHUNK == 0:
+            self.variance = self.variance + SMALLEST**2 * self.keys[:, None]
+            self.keys = np.zeros_like(self.keys)
             self.terms, self.total = self.state**2, np.zeros_like(self.total)
 
     def read(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
