@@ -147,6 +147,9 @@ OTHER_VALUES: list[tuple[str, str, Any, str]] = [
     ("deepseek2", "num_key_value_heads", 2, "needs num_attention_heads, 4"),
     ("qwen35", "attn_output_gate", False, "needs true"),
     ("lfm2", "block_use_swiglu", False, "needs true"),
+    ("lfm2", "theta", 1000.0, "needs 500 as in rope_theta: versions of transformers differ in which one they take"),
+    ("qwen3moe", "shared_expert_intermediate_size", 64, "needs false"),
+    ("qwen3moe", "use_qk_norm", False, "needs true"),
     ("phi3", "full_attn_mod", 2, "needs 1"),
     ("llama", "is_encoder_decoder", True, "needs false"),
     ("llama", "num_experts_per_tok", 2, "needs no such key"),
@@ -157,6 +160,12 @@ OTHER_VALUES: list[tuple[str, str, Any, str]] = [
     ("qwen35", "num_experts", 8, "needs no such key"),
     ("llama", "partial_rotary_factor", "half", "needs a number"),
 ]
+
+
+def test_a_folder_that_mlx_has_quantized() -> None:
+    file, stated = folder("llama")
+    more = {"quantization": {"bits": 4, "group_size": 64}, "quantization_config": {"bits": 4, "group_size": 64}}
+    assert_names_it(file, stated | more, "quantization: got a dict of 2; needs weights that MLX has not quantized: f32")
 
 
 @pytest.mark.parametrize(("architecture", "key", "value", "needed"), OTHER_VALUES)

@@ -19,6 +19,7 @@ from samebits.loaders.fields import Fields
 from samebits.loaders.files import ModelFile, configuration, open_file, read_template, read_tokenizer, with_quantized
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.integrity import check_known
+from samebits.loaders.quantization import refuse_mlx
 from samebits.loaders.source import TensorEntry
 from samebits.loaders.tokenizer import Tokenizer
 from samebits.models import ARCHITECTURES
@@ -162,6 +163,7 @@ def read_config(fields: Fields, is_gguf: bool, tensors: Mapping[str, TensorEntry
         config = architecture.read(Source(below, True, tensors))
         check_keys(architecture, below, is_gguf)
         return architecture, config
+    refuse_mlx(fields)
     for architecture in ARCHITECTURES.values():
         if architecture.hf_whole and architecture.hf_whole[0] == fields.get("model_type"):
             text = _text_part(fields)

@@ -11,8 +11,9 @@ from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import Decoder, activation, read_decoder
+from samebits.models.parts.ignored import OFF, ON, Ignored
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_WIDTH, REQUIRED, Source, whole
-from samebits.models.qwen2 import QWEN_KEYS, layers_of
+from samebits.models.qwen2 import CHUNKS, QWEN_KEYS, layers_of
 
 #                            GGUF                          Hugging Face             bounds           where it is absent
 MIXTURE_KEYS = {
@@ -52,4 +53,5 @@ QWEN3MOE = Architecture(
     LAYER,
     llama.build,
     kinds={"dense": t.FFN, "experts": EXPERTS},
+    ignored=Ignored(hf=CHUNKS, hf_only={"shared_expert_intermediate_size": OFF, "use_qk_norm": ON}),
 )
