@@ -221,15 +221,43 @@ def test_an_unknown_key_of_one_of_several_rotations_is_refused() -> None:
 UNREAD_IN_FOLDERS = {
     "a buffer of the first Llamas": ("llama", "model.layers.0.self_attn.rotary_emb.inv_freq"),
     "a copy of a tied head": ("gemma2", "lm_head.weight"),
-    "a layer that predicts more tokens": ("glm4moe", "model.layers.3.eh_proj.weight"),
     "a part that predicts more tokens": ("nemotron_h_moe", "mtp.layers.0.norm.weight"),
 }
 UNREAD_IN_GGUF = {
-    "a layer that predicts more tokens": ("glm4moe", "blk.3.nextn.eh_proj.weight"),
     "a tower for images": ("gemma3", "v.blk.0.attn_q.weight"),
     "its projection": ("gemma3", "mm.input_projection.weight"),
     "keys and values in one tensor beside each": ("deepseek2", "blk.1.attn_kv_b.weight"),
 }
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_layers_beyond_the_count_are_refused_unless_a_key_counts_them(architecture: str) -> None:
+    file, stated = folder(architecture)
+    count = checked(file, stated).config.num_layers
+    root = HF_LAYER.get(architecture, "model.layers.1").removesuffix(".1")
+    stated = {key: value for key, value in stated.items() if key != "num_nextn_predict_layers"}
+    beyond = with_tensors(file, f"{root}.{count}.eh_proj.weight")
+    assert_names_it(beyond, stated, f"tensor {root}.{count}.eh_proj.weight: got shape 8", "needs no such tensor")
+    of_gguf, metadata = gguf(architecture)
+    count = metadata[f"{architecture}.block_count"]
+    beyond = with_tensors(of_gguf, f"blk.{count}.attn_q.weight")
+    assert_names_it(beyond, metadata, f"tensor blk.{count}.attn_q.weight: got shape 8", "needs no such tensor")
+
+
+@pytest.mark.parametrize("architecture", ["deepseek2", "deepseek3", "glm4moe", "qwen35"])
+def test_layers_that_predict_further_tokens_are_left_out(architecture: str) -> None:
+    file, stated = folder(architecture)
+    count = checked(file, stated).config.num_layers
+    names = [f"model.layers.{count + i}.eh_proj.weight" for i in range(2)]
+    stated = {key: value for key, value in stated.items() if key != "num_nextn_predict_layers"}
+    for key in ("num_nextn_predict_layers", "num_mtp_layers"):
+        assert checked(with_tensors(file, *names), stated | {key: 2}).config.num_layers == count
+        assert_names_it(with_tensors(file, *names), stated | {key: 1}, f"tensor {names[1]}: got shape 8")
+    of_gguf, metadata = gguf(architecture)
+    count = metadata[f"{architecture}.block_count"]
+    more = {f"{architecture}.block_count": count + 1, f"{architecture}.nextn_predict_layers": 1}
+    beyond = with_tensors(of_gguf, f"blk.{count}.nextn.eh_proj.weight")
+    assert checked(beyond, metadata | more).config.num_layers == count
 
 
 @pytest.mark.parametrize("name", UNREAD_IN_FOLDERS)

@@ -94,7 +94,7 @@ def check_tensors(
     file: ModelFile,
     stored: Iterable[Stored],
 ) -> None:
-    """Raise BadInput for a tensor that no part of the model reads; layers that do not run may have any."""
+    """Raise BadInput for a tensor that no part of the model reads; layers that predict further tokens may have any."""
     is_gguf = isinstance(file, GgufFile)
     read = {name for tensor in stored for name in tensor.names}
     patterns = [*architecture.ignored.tensors, *([OTHER_TENSORS] if is_gguf else HF_TENSORS)]
@@ -102,12 +102,13 @@ def check_tensors(
         patterns.append(r"lm_head\.weight")
     ignored = re.compile("|".join(patterns))
     layer = re.compile(r"blk\.(\d{1,9})\." if is_gguf else rf"{re.escape(config.hf_root)}\.layers\.(\d{{1,9}})\.")
+    left_out = range(config.num_layers, config.num_layers + config.num_more_layers)
     found = []
     for name, entry in file.tensors.items():
         if name in read or ignored.fullmatch(name) or (not isinstance(file, GgufFile) and file.is_scale(name)):
             continue
         number = layer.match(name)
-        if number is None or int(number[1]) < config.num_layers:
+        if number is None or int(number[1]) not in left_out:
             found.append(entry)
     if found:
         first, *others = found
