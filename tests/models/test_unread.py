@@ -180,7 +180,9 @@ OTHER_GGUF_VALUES: list[tuple[str, str, Any, str]] = [
     ("llama", "rope.scaling.yarn_log_multiplier", 0.1, "needs false"),
     ("llama", "logit_scale", 16.0, "needs no such key"),
     ("lfm2", "rope.dimension_count", 4, "needs the head size, 8"),
-    ("gemma3", "rope.global.freq_base", 1e6, "needs no such key"),
+    ("gemma3", "rope.global.freq_base", 5.0, "as in rope.freq_base"),
+    ("gemma3", "rope.local.freq_base", 5.0, "as in rope.freq_base_swa"),
+    ("gemma2", "rope.global.freq_base", 1e6, "needs no such key"),
 ]
 
 
