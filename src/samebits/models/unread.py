@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.printable import printable
 from samebits.loaders.fields import Fields, shown
 from samebits.loaders.files import ModelFile
 from samebits.loaders.gguf import GgufFile
@@ -16,6 +17,7 @@ from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.ignored import COMMON, Value
 
 MAX_LISTED = 4  # names in a message
+MAX_NAME_CHARS = 80
 OTHER_MODELS = ("vision.", "mm.", "audio.")  # GGUF keys of the parts for images and sounds, which text does not pass
 OTHER_TENSORS = r"(v|mm|a)\..*"  # their tensors
 ROTATIONS = ("rope_parameters", "rope_scaling")
@@ -70,9 +72,11 @@ def _refuse_keys(
     name, (key, *others) = architecture.name, found
     if key in only:
         meant = shown(only[key][0]).lower()
-        raise fields.fail(key, shown(found[key]), f"{meant}: this version supports no other value in {name} models")
+        raise fields.fail(
+            _name(key), shown(found[key]), f"{meant}: this version supports no other value in {name} models"
+        )
     needed = _none("key", name) + _also(fields.prefix + other for other in others)
-    raise fields.fail(key, shown(found[key]), needed)
+    raise fields.fail(_name(key), shown(found[key]), needed)
 
 
 def _check_rotation(architecture: Architecture, fields: Fields, name: str) -> None:
@@ -84,7 +88,7 @@ def _check_rotation(architecture: Architecture, fields: Fields, name: str) -> No
     parts = {kind: part for kind, part in stated.items() if isinstance(part, dict) and kind not in known}
     own = {key: value for key, value in stated.items() if key not in parts}
     for where, part in {name: own, **{f"{name}: {kind}": part for kind, part in parts.items()}}.items():
-        inner = Fields(part, f"{fields.where}: {where}")
+        inner = Fields(part, f"{fields.where}: {_name(where)}")
         _refuse_keys(architecture, inner, _unread(inner, set(), known, {}), {})
 
 
@@ -114,7 +118,12 @@ def check_tensors(
         first, *others = found
         needed = _none("tensor", architecture.name) + _also(entry.name for entry in others)
         shape = "x".join(map(str, first.shape)) or "of one number"
-        raise BadInput(first.file, f"tensor {first.name}", f"shape {shape}", needed)
+        raise BadInput(first.file, f"tensor {_name(first.name)}", f"shape {shape}", needed)
+
+
+def _name(given: str) -> str:
+    """Return a name from outside as it fits into a line."""
+    return printable(given, MAX_NAME_CHARS)
 
 
 def _none(what: str, name: str) -> str:
@@ -126,7 +135,7 @@ def _also(others: Iterable[str]) -> str:
     if not listed:
         return ""
     more = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
-    return f"; nor does it read {', '.join(listed[:MAX_LISTED])}{more}"
+    return f"; nor does it read {', '.join(map(_name, listed[:MAX_LISTED]))}{more}"
 
 
 def _is_empty(value: object) -> bool:
