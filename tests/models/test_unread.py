@@ -302,13 +302,17 @@ def test_one_line_names_the_others(tmp_path: Path) -> None:
 def test_names_from_outside_stay_in_one_short_line(name: str) -> None:
     file, stated = folder("llama")
     of_gguf, metadata = gguf("llama")
-    for given, more in ((file, {name: 1, f"{name}2": 1}), (file, {"rope_parameters": {name: 1, f"{name}2": 1}})):
-        message = refusal(lambda given=given, more=more: checked(given, stated | more))
-        assert message.isprintable() and len(message) < 600
-    message = refusal(lambda: checked(of_gguf, metadata | {f"llama.{name}": 1, f"llama.{name}2": name}))
-    assert message.isprintable() and len(message) < 600
-    message = refusal(lambda: checked(with_tensors(of_gguf, name, f"{name}2"), metadata))
-    assert message.isprintable() and len(message) < 600
+    inner = {"rope_parameters": {name: 1, f"{name}2": 1}}
+    below = metadata | {f"llama.{name}": 1, f"llama.{name}2": name}
+    for call in (
+        lambda: checked(file, stated | {name: 1, f"{name}2": 1}),
+        lambda: checked(file, stated | inner),
+        lambda: checked(of_gguf, below),
+        lambda: checked(with_tensors(of_gguf, name, f"{name}2"), metadata),
+    ):
+        message = refusal(call)
+        assert message.isprintable()
+        assert len(message) < 600
 
 
 def test_a_folder_with_a_tensor_too_many(tmp_path: Path) -> None:
