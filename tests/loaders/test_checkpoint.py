@@ -132,6 +132,23 @@ def test_a_factor_is_linear_where_no_kind_is_stated(
     assert (scaling.kind, scaling.factor) == ("linear" if factor != 1 else usual, factor)
 
 
+EXTRAPOLATION, ATTENTION = "llama.rope.scaling.yarn_ext_factor", "llama.rope.scaling.yarn_attn_factor"
+
+
+@pytest.mark.parametrize("kind", ["yarn", "linear", "none"])
+def test_other_factors_of_yarn_are_those_that_it_has_anyway(tmp_path: Path, kind: str) -> None:
+    keys = {KIND: (STRING, kind), FACTOR: (F32, 2.0)}
+    usual, other = (1.0, 0.0) if kind == "yarn" else (0.0, 1.0)
+    plain = opened(tmp_path, tiny_model(**keys)).config
+    for stated in (usual, -1.0):  # less than 0 is llama.cpp's way to say nothing
+        assert opened(tmp_path, tiny_model(**keys, **{EXTRAPOLATION: (F32, stated)})).config == plain
+    with pytest.raises(BadInput, match=rf"yarn_ext_factor: got {other}; needs {usual:g}"):
+        opened(tmp_path, tiny_model(**keys, **{EXTRAPOLATION: (F32, other)}))
+    assert opened(tmp_path, tiny_model(**keys, **{ATTENTION: (F32, 1.0)})).config == plain
+    with pytest.raises(BadInput, match=r"yarn_attn_factor: got 1.5; needs 1"):
+        opened(tmp_path, tiny_model(**keys, **{ATTENTION: (F32, 1.5)}))
+
+
 def test_a_factor_beside_longrope_is_refused(tmp_path: Path) -> None:
     for keys in ({FACTOR: (F32, 4.0)}, {FACTOR: (F32, 4.0), KIND: (STRING, "longrope")}, {KIND: (STRING, "yarn")}):
         file = tiny_model(**keys)

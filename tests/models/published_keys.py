@@ -296,8 +296,18 @@ GENERAL: dict[str, Any] = {  # of any GGUF file
 }
 SSM: dict[str, Any] = {"attention.layer_norm_epsilon": 1e-5}
 NEMOTRON: dict[str, Any] = {**SSM, "rope.dimension_count": 84, "rope.freq_base": 10000.0}
+LLAMA: dict[str, Any] = {"attention.head_dim": 12, "tensor_data_layout": "Meta AI original pth"}
+OLLAMA35: dict[str, Any] = {  # as Ollama converts Qwen 3.5
+    "image_token_id": 90,
+    "mrope_sections": [11, 11, 10],
+    "rope.mrope_interleaved": True,
+    "rope.mrope_section": [11, 11, 10],
+    "ssm.v_head_reordered": True,
+    "vision_end_token_id": 93,
+    "vision_start_token_id": 92,
+}
 GGUF: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("llama", {"tensor_data_layout": "Meta AI original pth", "expert_count": 0, "expert_used_count": 0}),
+    "llama": ("llama", {**LLAMA, "expert_count": 0, "expert_used_count": 0}),
     "mistral": ("llama", {}),
     "qwen2": ("qwen2", {}),
     "qwen3": ("qwen2", {"attention.causal": True, "pooling_type": 3}),
@@ -305,15 +315,15 @@ GGUF: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("gemma3", {"vision.block_count": 27, "mm.tokens_per_image": 256}),
     "phi3": ("phi3", {"rope.scaling.type": "longrope"}),
     "mixtral": ("mixtral", {}),
-    "qwen3moe": ("qwen3moe", {}),
+    "qwen3moe": ("qwen3moe", {"norm_top_k_prob": True}),
     "granitemoe": ("granitemoe", {}),
     "glm4moe": ("glm4moe", {}),
     "gpt-oss": ("gpt_oss", {"expert_gating_func": 3}),
     "deepseek2": ("deepseek2", {"expert_gating_func": 1}),
     "deepseek3": ("deepseek3", {}),
     "qwen3next": ("qwen3next_moe", {}),
-    "qwen35": ("qwen35", {"nextn_predict_layers": 0}),
-    "qwen35moe": ("qwen35moe", {"nextn_predict_layers": 0}),
+    "qwen35": ("qwen35", {**OLLAMA35, "nextn_predict_layers": 0}),
+    "qwen35moe": ("qwen35moe", {**OLLAMA35, "nextn_predict_layers": 0, "norm_top_k_prob": True}),
     "mamba2": ("mamba2", SSM),
     "lfm2": ("lfm2", {}),
     "granitehybrid": ("granitehybrid", {"expert_used_count": 0}),

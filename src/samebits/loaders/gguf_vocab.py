@@ -17,6 +17,7 @@ PARSED_TYPES = (UNKNOWN, CONTROL, USER_DEFINED)
 PREFIX = "tokenizer.ggml."
 ID_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "pad": "padding_token_id"}
 ID_KEYS |= {"eom": "eom_token_id", "unk": "unknown_token_id"}
+ENDS_KEY, MAX_ENDS = "eos_token_ids", 64
 MAX_PARSED = 1 << 14  # every encode looks for each of them
 
 
@@ -70,6 +71,16 @@ class Vocab:
     def of_types(self, *types: int) -> list[int]:
         """The ids of some types, in order."""
         return [int(i) for i in np.flatnonzero(np.isin(self.types, types))]
+
+    def listed_ends(self) -> list[int]:
+        """Return the end ids that Ollama's files list beside the one of GGUF's own key. Raise BadInput for others."""
+        value = self.fields.get(ENDS_KEY)
+        if value is None:
+            return []
+        is_ids = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(value) <= MAX_ENDS
+        if not is_ids or ((value < 0) | (value >= len(self.texts))).any():
+            raise self.fields.fail(ENDS_KEY, shown(value), f"at most {MAX_ENDS} ids below {len(self.texts)}")
+        return [int(i) for i in value]
 
     @property
     def controls(self) -> frozenset[int]:

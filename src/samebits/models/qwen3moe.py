@@ -24,6 +24,7 @@ MIXTURE_KEYS = {
     "expert_size":    whole("expert_feed_forward_length", "moe_intermediate_size", 1, MAX_WIDTH, 768,
                             gguf_default=REQUIRED),
 }  # fmt: skip
+OLLAMA = {"norm_top_k_prob": ON}  # a key of its converter, which llama.cpp does not know
 EXPERTS = (
     Weight("ffn.router", "Experts H", "ffn_gate_inp", "mlp.gate"),
     *mixture.tensors("mlp.experts"),
@@ -53,5 +54,5 @@ QWEN3MOE = Architecture(
     LAYER,
     llama.build,
     kinds={"dense": t.FFN, "experts": EXPERTS},
-    ignored=Ignored(hf=CHUNKS, hf_only={"shared_expert_intermediate_size": OFF, "use_qk_norm": ON}),
+    ignored=Ignored(hf=CHUNKS, hf_only={"shared_expert_intermediate_size": OFF, "use_qk_norm": ON}, gguf_only=OLLAMA),
 )

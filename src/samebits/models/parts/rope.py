@@ -186,6 +186,7 @@ def _gguf_scaling(source: Source, context_len: int) -> Scaling:
         raise fields.fail("rope.scaling.type", repr(kind), "none, linear, yarn or longrope")
     older = fields.number("rope.scale_linear", 0.0, 1e4, 1.0)
     factor = fields.number("rope.scaling.factor", 0.0, 1e4, older) or 1.0  # llama.cpp takes a 0 for nothing
+    _check_yarn_factors(fields, kind)
     if kind == "linear" and factor == 1:
         kind = "none"
     if "rope_freqs.weight" in source.tensors:
@@ -214,6 +215,17 @@ def _gguf_scaling(source: Source, context_len: int) -> Scaling:
         beta_slow=fields.number("rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0),
         magnitude=yarn_magnitude(factor) * (1.0 if magnitude is None else magnitude),
     )
+
+
+def _check_yarn_factors(fields: Fields, kind: str) -> None:
+    """Raise BadInput for factors of a GGUF file that change YaRN, or another kind of scaling into it."""
+    usual = 1.0 if kind == "yarn" else 0.0
+    extrapolation = fields.number("rope.scaling.yarn_ext_factor", -1e6, 1e6, usual)
+    if extrapolation >= 0 and extrapolation != usual:  # llama.cpp takes a negative number for nothing
+        raise fields.fail("rope.scaling.yarn_ext_factor", extrapolation, f"{usual:g}: no other factor is supported")
+    attention = fields.number("rope.scaling.yarn_attn_factor", -1e6, 1e6, 1.0)
+    if attention != 1:
+        raise fields.fail("rope.scaling.yarn_attn_factor", attention, "1: no other factor is supported")
 
 
 def _hf_scaling(rope: Fields, dims: int, context_len: int, original: int | None, kinds: Mapping[str, str]) -> Scaling:
