@@ -305,6 +305,8 @@ def test_one_line_names_the_others(tmp_path: Path) -> None:
 def test_names_from_outside_stay_in_one_short_line(name: str) -> None:
     file, stated = folder("llama")
     of_gguf, metadata = gguf("llama")
+    for key in ("layer_types", "hidden_act"):
+        assert refusal(lambda key=key: checked(file, stated | {key: name})).isprintable()
     inner = {"rope_parameters": {name: 1, f"{name}2": 1}}
     below = metadata | {f"llama.{name}": 1, f"llama.{name}2": name}
     for call in (
