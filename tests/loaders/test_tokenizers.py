@@ -297,6 +297,16 @@ def test_templates_get_the_special_tokens_that_transformers_passes(tmp_path: Pat
     assert template.render([], special_tokens=tokenizer.special_texts) == "<image>False<s>"
 
 
+@pytest.mark.parametrize("name", ["pad", "unk"])
+def test_a_token_that_no_answer_needs_may_be_missing(tmp_path: Path, name: str) -> None:
+    """Models tuned on Llama 2 state a pad_token that their tokenizer.json lacks; a text of it is no token then."""
+    tokenizer = tokenizer_from_folder(_folder(tmp_path, **{f"{name}_token": "[NEW]"}))
+    assert getattr(tokenizer.special, name) is None
+    assert tokenizer.special_texts[f"{name}_token"] == "[NEW]"
+    with pytest.raises(BadInput, match=r"eos_token: got '\[NEW\]'; needs a token of the vocabulary"):
+        tokenizer_from_folder(_folder(tmp_path, eos_token="[NEW]"))
+
+
 def test_templates_get_the_special_tokens_of_a_gguf_file() -> None:
     texts = build(byte_level_vocab(), padding_token_id=(U32, 0), unknown_token_id=None).special_texts
     named = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
