@@ -314,6 +314,16 @@ def test_templates_get_the_special_tokens_of_a_gguf_file() -> None:
     assert build(byte_level_vocab(), bos_token_id=None, add_bos_token=None).special_texts["bos_token"] == ""
 
 
+@pytest.mark.parametrize(("name", "key"), [("pad", "padding_token_id"), ("unk", "unknown_token_id")])
+def test_an_id_that_no_answer_needs_may_be_out_of_range(name: str, key: str) -> None:
+    """llama.cpp warns of such an id and goes on; the largest is what converters made of -1."""
+    for stated in ((1 << 32) - 1, 1 << 20):
+        assert getattr(build(byte_level_vocab(), **{key: (U32, stated)}).special, name) is None
+    for needed in ("bos", "eos", "eot", "eom"):
+        with pytest.raises(BadInput, match=f"{needed}_token_id: got {1 << 20}; needs an integer from 0 to"):
+            build(byte_level_vocab(), **{f"{needed}_token_id": (U32, 1 << 20)})
+
+
 NAMED = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T {{ tools }}"}]
 
 
