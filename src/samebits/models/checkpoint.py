@@ -28,7 +28,7 @@ from samebits.models.parts.builder import Limits, ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
 from samebits.models.stacking import shaped, stacked
-from samebits.models.unread import check_keys, check_tensors, check_whole
+from samebits.models.unread import check_keys, check_tensors, check_tied_head, check_whole
 from samebits.ops.record import FLOATS
 
 
@@ -132,6 +132,8 @@ class FileCheckpoint:
                 if not entry.is_supported:
                     self.file.read(entry.name)
         check_tensors(self.architecture, self.config, self.file, self.tensors.values())
+        if self.config.is_tied:
+            check_tied_head(self.file, self.tensors["embed"])
 
     def num_bytes(self, name: str) -> int:
         """Of a tensor, in the file."""

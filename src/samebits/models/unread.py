@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor, Packed
 from samebits.core.printable import printable
 from samebits.loaders.fields import Fields, shown
 from samebits.loaders.files import ModelFile
@@ -20,6 +21,7 @@ MAX_LISTED = 4  # names in a message
 MAX_NAME_CHARS = 80
 OTHER_MODELS = ("vision.", "mm.", "audio.")  # GGUF keys of the parts for images and sounds, which text does not pass
 OTHER_TENSORS = r"(v|mm|a)\..*"  # their tensors
+HEAD, MAX_COMPARED_ROWS = "lm_head.weight", 64
 ROTATIONS = ("rope_parameters", "rope_scaling")
 # What transformers saved with its first Llamas, and layers that predict more tokens, which are left out.
 HF_TENSORS = (r".*\brotary_emb\.inv_freq", r"mtp\..*")
@@ -103,7 +105,7 @@ def check_tensors(
     read = {name for tensor in stored for name in tensor.names}
     patterns = [*architecture.ignored.tensors, *([OTHER_TENSORS] if is_gguf else HF_TENSORS)]
     if not is_gguf and config.is_tied:
-        patterns.append(r"lm_head\.weight")
+        patterns.append(re.escape(HEAD))
     ignored = re.compile("|".join(patterns))
     layer = re.compile(r"blk\.(\d{1,9})\." if is_gguf else rf"{re.escape(config.hf_root)}\.layers\.(\d{{1,9}})\.")
     left_out = range(config.num_layers, config.num_layers + config.num_more_layers)
@@ -119,6 +121,27 @@ def check_tensors(
         needed = _none("tensor", architecture.name) + _also(entry.name for entry in others)
         shape = "x".join(map(str, first.shape)) or "of one number"
         raise BadInput(first.file, f"tensor {_name(first.name)}", f"shape {shape}", needed)
+
+
+def check_tied_head(file: ModelFile, embed: Stored) -> None:
+    """Raise BadInput for a folder whose head is tied to the embedding `embed`, and which stores another head.
+
+    transformers 5 uses that head, and earlier versions the embedding. Some rows are compared: training changes all.
+    """
+    head, table = file.tensors.get(HEAD), file.tensors.get(embed.name)
+    if isinstance(file, GgufFile) or head is None or table is None:
+        return
+    is_same = (head.shape, head.format) == (table.shape, table.format) and head.is_supported
+    if is_same:
+        rows = {int(i) for i in np.linspace(0, head.shape[0] - 1, MAX_COMPARED_ROWS)}
+        is_same = all(_raw(file.read_at(HEAD, i)) == _raw(file.read_at(embed.name, i)) for i in sorted(rows))
+    if not is_same:
+        needed = "a copy of it, or tie_word_embeddings: false in config.json"
+        raise BadInput(head.file, f"tensor {HEAD}", "other numbers than the embedding", needed)
+
+
+def _raw(row: HostTensor) -> bytes:
+    return (row.data if isinstance(row, Packed) else row).tobytes()
 
 
 def _name(given: str) -> str:
