@@ -104,6 +104,59 @@ def test_rope_scaling_of_metadata(tmp_path: Path) -> None:
     assert (scaling.kind, scaling.factor, scaling.original_len) == ("yarn", 2.0, 64)
 
 
+SCALE, FACTOR, KIND = "llama.rope.scale_linear", "llama.rope.scaling.factor", "llama.rope.scaling.type"
+FACTORS: list[tuple[dict[str, tuple[int, Any]], float]] = [
+    ({FACTOR: (F32, 4.0)}, 4.0),  # without a kind it is linear, as in llama.cpp
+    ({SCALE: (F32, 4.0)}, 4.0),
+    ({FACTOR: (F32, 2.0), SCALE: (F32, 4.0)}, 2.0),
+    ({FACTOR: (F32, 4.0), KIND: (STRING, "none")}, 1.0),
+    ({FACTOR: (F32, 0.0)}, 1.0),
+    ({KIND: (STRING, "linear")}, 1.0),
+]
+
+
+@pytest.mark.parametrize(("keys", "factor"), FACTORS)
+@pytest.mark.parametrize("has_divisors", [False, True])
+def test_a_factor_is_linear_where_no_kind_is_stated(
+    tmp_path: Path, keys: dict[str, tuple[int, Any]], factor: float, has_divisors: bool
+) -> None:
+    file = tiny_model(**keys)
+    if has_divisors:
+        file.tensors.append(tensor("rope_freqs.weight", (8,)))
+        if factor != 1:
+            with pytest.raises(BadInput, match=r"type: got 'linear'; needs none beside the tensor rope_freqs.weight"):
+                opened(tmp_path, file)
+            return
+    scaling = opened(tmp_path, file).config.ropes[ROPE_TABLE].scaling
+    usual = "factors" if has_divisors else "none"
+    assert (scaling.kind, scaling.factor) == ("linear" if factor != 1 else usual, factor)
+
+
+EXTRAPOLATION, ATTENTION = "llama.rope.scaling.yarn_ext_factor", "llama.rope.scaling.yarn_attn_factor"
+
+
+@pytest.mark.parametrize("kind", ["yarn", "linear", "none"])
+def test_other_factors_of_yarn_are_those_that_it_has_anyway(tmp_path: Path, kind: str) -> None:
+    keys = {KIND: (STRING, kind), FACTOR: (F32, 2.0)}
+    usual, other = (1.0, 0.0) if kind == "yarn" else (0.0, 1.0)
+    plain = opened(tmp_path, tiny_model(**keys)).config
+    for stated in (usual, -1.0):  # less than 0 is llama.cpp's way to say nothing
+        assert opened(tmp_path, tiny_model(**keys, **{EXTRAPOLATION: (F32, stated)})).config == plain
+    with pytest.raises(BadInput, match=rf"yarn_ext_factor: got {other}; needs {usual:g}"):
+        opened(tmp_path, tiny_model(**keys, **{EXTRAPOLATION: (F32, other)}))
+    assert opened(tmp_path, tiny_model(**keys, **{ATTENTION: (F32, 1.0)})).config == plain
+    with pytest.raises(BadInput, match=r"yarn_attn_factor: got 1.5; needs 1"):
+        opened(tmp_path, tiny_model(**keys, **{ATTENTION: (F32, 1.5)}))
+
+
+def test_a_factor_beside_longrope_is_refused(tmp_path: Path) -> None:
+    for keys in ({FACTOR: (F32, 4.0)}, {FACTOR: (F32, 4.0), KIND: (STRING, "longrope")}, {KIND: (STRING, "yarn")}):
+        file = tiny_model(**keys)
+        file.tensors += [tensor(f"rope_factors_{name}.weight", (8,)) for name in ("long", "short")]
+        with pytest.raises(BadInput, match=r"factor: got [14].0; needs 1 beside the tensor rope_factors_long.weight"):
+            opened(tmp_path, file)
+
+
 WRONG_METADATA = {
     "unknown architecture": ({"general.architecture": (STRING, "mamba")}, "architecture: got 'mamba'; needs one of"),
     "architecture of a wrong type": ({"general.architecture": (U32, 3)}, "general.architecture: got 3; needs a string"),
@@ -148,7 +201,7 @@ def test_missing_and_misshapen_tensors(tmp_path: Path) -> None:
 
 def test_an_unsupported_format_is_an_error_only_when_needed(tmp_path: Path) -> None:
     file = tiny_model()
-    extra = tensor("blk.2.unused", (16,))  # the model has two layers
+    extra = tensor("mm.unused", (16,))  # of a part for images
     extra.kind, extra.dims, extra.data = 24, (64,), bytes(64)
     opened(tmp_path, replace(file, tensors=[*file.tensors, extra]))
     norm = next(t for t in file.tensors if t.name == "output_norm.weight")

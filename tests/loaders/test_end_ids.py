@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 from gguf_writer import ARRAY, I32, STRING, U32, byte_level_vocab, tiny_model
@@ -47,6 +48,18 @@ def test_every_key_of_an_end_is_read(key: str) -> None:
     tokenizer, ids = gguf_with(["<|stop|>", "<|other|>"], **{key: "<|stop|>"})
     assert ids["<|stop|>"] in tokenizer.special.end_ids
     assert ids["<|other|>"] not in tokenizer.special.end_ids
+
+
+def test_the_list_of_ends_that_ollama_writes_is_read() -> None:
+    vocab = byte_level_vocab()
+    size = len(vocab["tokenizer.ggml.tokens"][1])
+    metadata = parse_gguf(tiny_model("llama", vocab).build(), Path("x.gguf")).metadata
+    key = "tokenizer.ggml.eos_token_ids"
+    listed = tokenizer_from_gguf(metadata | {key: np.array([5, 7], np.int32)}, "x.gguf")
+    assert {5, 7} <= listed.special.end_ids
+    for wrong in (np.array([size]), np.array([-1]), np.array([0.5]), np.zeros(65, np.int32), 5, "5", [np.array([5])]):
+        with pytest.raises(BadInput, match=r"x.gguf: tokenizer.ggml.eos_token_ids: got .*; needs at most 64 ids below"):
+            tokenizer_from_gguf(metadata | {key: wrong}, "x.gguf")
 
 
 USER_DEFINED, CONTROL = 4, 3

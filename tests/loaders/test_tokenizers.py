@@ -297,11 +297,31 @@ def test_templates_get_the_special_tokens_that_transformers_passes(tmp_path: Pat
     assert template.render([], special_tokens=tokenizer.special_texts) == "<image>False<s>"
 
 
+@pytest.mark.parametrize("name", ["pad", "unk"])
+def test_a_token_that_no_answer_needs_may_be_missing(tmp_path: Path, name: str) -> None:
+    """Models tuned on Llama 2 state a pad_token that their tokenizer.json lacks; a text of it is no token then."""
+    tokenizer = tokenizer_from_folder(_folder(tmp_path, **{f"{name}_token": "[NEW]"}))
+    assert getattr(tokenizer.special, name) is None
+    assert tokenizer.special_texts[f"{name}_token"] == "[NEW]"
+    with pytest.raises(BadInput, match=r"eos_token: got '\[NEW\]'; needs a token of the vocabulary"):
+        tokenizer_from_folder(_folder(tmp_path, eos_token="[NEW]"))
+
+
 def test_templates_get_the_special_tokens_of_a_gguf_file() -> None:
     texts = build(byte_level_vocab(), padding_token_id=(U32, 0), unknown_token_id=None).special_texts
     named = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
     assert texts == named
     assert build(byte_level_vocab(), bos_token_id=None, add_bos_token=None).special_texts["bos_token"] == ""
+
+
+@pytest.mark.parametrize(("name", "key"), [("pad", "padding_token_id"), ("unk", "unknown_token_id")])
+def test_an_id_that_no_answer_needs_may_be_out_of_range(name: str, key: str) -> None:
+    """llama.cpp warns of such an id and goes on; the largest is what converters made of -1."""
+    for stated in ((1 << 32) - 1, 1 << 20):
+        assert getattr(build(byte_level_vocab(), **{key: (U32, stated)}).special, name) is None
+    for needed in ("bos", "eos", "eot", "eom"):
+        with pytest.raises(BadInput, match=f"{needed}_token_id: got {1 << 20}; needs an integer from 0 to"):
+            build(byte_level_vocab(), **{f"{needed}_token_id": (U32, 1 << 20)})
 
 
 NAMED = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T {{ tools }}"}]

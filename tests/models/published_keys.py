@@ -11,6 +11,7 @@ from typing import Any
 SAVED: dict[str, Any] = {  # by transformers, of models of any kind
     "_name_or_path": "owner/model",
     "_attn_implementation_autoset": True,
+    "_flash_attn_2_enabled": True,
     "add_cross_attention": False,
     "architectures": ["XForCausalLM"],
     "attention_dropout": 0.0,
@@ -86,6 +87,7 @@ DEEPSEEK: dict[str, Any] = {
     "pretraining_tp": 1,
     "seq_aux": True,
 }
+STEPS: dict[str, Any] = {"time_step_floor": 0.0001, "time_step_max": 0.1, "time_step_min": 0.001, "time_step_rank": 256}
 MAMBA: dict[str, Any] = {
     "chunk_size": 256,
     "expand": 2,
@@ -108,7 +110,16 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "mistral": ("mistral", {}),
-    "qwen2": ("qwen2", {**ROPE, "max_window_layers": 28, "use_mrope": False, "use_sliding_window": False}),
+    "qwen2": (
+        "qwen2",
+        {
+            **ROPE,
+            "dual_chunk_attention_config": {"chunk_size": 262144, "local_size": 8192},
+            "max_window_layers": 28,
+            "use_mrope": False,
+            "use_sliding_window": False,
+        },
+    ),
     "qwen3": ("qwen3", ROPE),
     "gemma2": (
         "gemma2",
@@ -140,7 +151,16 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("mixtral", {**ROUTER, "router_jitter_noise": 0.0}),
     "qwen3moe": (
         "qwen3moe",
-        {**ROPE, **ROUTER, "max_window_layers": 48, "num_experts": 8, "use_sliding_window": False},
+        {
+            **ROPE,
+            **ROUTER,
+            "max_window_layers": 48,
+            "num_experts": 8,
+            "qkv_bias": False,
+            "shared_expert_intermediate_size": 0,
+            "use_qk_norm": True,
+            "use_sliding_window": False,
+        },
     ),
     "granitemoe": (
         "granitemoe",
@@ -199,17 +219,19 @@ FOLDERS: dict[str, tuple[str, dict[str, Any]]] = {
             "conv_dim_out": 2048,
             "conv_use_xavier_init": True,
             "num_heads": 32,
+            "theta": 500.0,
             "use_pos_enc": True,
         },
     ),
     "granitehybrid": (
         "granitehybrid_moe",
-        {**ROPE, **ROUTER, "init_method": "mup", "normalization_function": "rmsnorm"},
+        {**ROPE, **ROUTER, **STEPS, "init_method": "mup", "normalization_function": "rmsnorm"},
     ),
     "falcon-h1": (
         "falcon_h1",
         {
             **ROPE,
+            **STEPS,
             "attn_layer_indices": None,
             "mamba_use_mlp": True,
             "mlp_expansion_factor": 8,
@@ -274,8 +296,18 @@ GENERAL: dict[str, Any] = {  # of any GGUF file
 }
 SSM: dict[str, Any] = {"attention.layer_norm_epsilon": 1e-5}
 NEMOTRON: dict[str, Any] = {**SSM, "rope.dimension_count": 84, "rope.freq_base": 10000.0}
+LLAMA: dict[str, Any] = {"attention.head_dim": 12, "tensor_data_layout": "Meta AI original pth"}
+OLLAMA35: dict[str, Any] = {  # as Ollama converts Qwen 3.5
+    "image_token_id": 90,
+    "mrope_sections": [11, 11, 10],
+    "rope.mrope_interleaved": True,
+    "rope.mrope_section": [11, 11, 10],
+    "ssm.v_head_reordered": True,
+    "vision_end_token_id": 93,
+    "vision_start_token_id": 92,
+}
 GGUF: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("llama", {"tensor_data_layout": "Meta AI original pth", "expert_count": 0, "expert_used_count": 0}),
+    "llama": ("llama", {**LLAMA, "expert_count": 0, "expert_used_count": 0}),
     "mistral": ("llama", {}),
     "qwen2": ("qwen2", {}),
     "qwen3": ("qwen2", {"attention.causal": True, "pooling_type": 3}),
@@ -283,15 +315,15 @@ GGUF: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("gemma3", {"vision.block_count": 27, "mm.tokens_per_image": 256}),
     "phi3": ("phi3", {"rope.scaling.type": "longrope"}),
     "mixtral": ("mixtral", {}),
-    "qwen3moe": ("qwen3moe", {}),
+    "qwen3moe": ("qwen3moe", {"norm_top_k_prob": True}),
     "granitemoe": ("granitemoe", {}),
     "glm4moe": ("glm4moe", {}),
     "gpt-oss": ("gpt_oss", {"expert_gating_func": 3}),
     "deepseek2": ("deepseek2", {"expert_gating_func": 1}),
     "deepseek3": ("deepseek3", {}),
     "qwen3next": ("qwen3next_moe", {}),
-    "qwen35": ("qwen35", {"nextn_predict_layers": 0}),
-    "qwen35moe": ("qwen35moe", {"nextn_predict_layers": 0}),
+    "qwen35": ("qwen35", {**OLLAMA35, "nextn_predict_layers": 0}),
+    "qwen35moe": ("qwen35moe", {**OLLAMA35, "nextn_predict_layers": 0, "norm_top_k_prob": True}),
     "mamba2": ("mamba2", SSM),
     "lfm2": ("lfm2", {}),
     "granitehybrid": ("granitehybrid", {"expert_used_count": 0}),

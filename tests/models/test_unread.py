@@ -147,6 +147,9 @@ OTHER_VALUES: list[tuple[str, str, Any, str]] = [
     ("deepseek2", "num_key_value_heads", 2, "needs num_attention_heads, 4"),
     ("qwen35", "attn_output_gate", False, "needs true"),
     ("lfm2", "block_use_swiglu", False, "needs true"),
+    ("lfm2", "theta", 1000.0, "needs 500 as in rope_theta: versions of transformers differ in which one they take"),
+    ("qwen3moe", "shared_expert_intermediate_size", 64, "needs false"),
+    ("qwen3moe", "use_qk_norm", False, "needs true"),
     ("phi3", "full_attn_mod", 2, "needs 1"),
     ("llama", "is_encoder_decoder", True, "needs false"),
     ("llama", "num_experts_per_tok", 2, "needs no such key"),
@@ -157,6 +160,12 @@ OTHER_VALUES: list[tuple[str, str, Any, str]] = [
     ("qwen35", "num_experts", 8, "needs no such key"),
     ("llama", "partial_rotary_factor", "half", "needs a number"),
 ]
+
+
+def test_a_folder_that_mlx_has_quantized() -> None:
+    file, stated = folder("llama")
+    more = {"quantization": {"bits": 4, "group_size": 64}, "quantization_config": {"bits": 4, "group_size": 64}}
+    assert_names_it(file, stated | more, "quantization: got a dict of 2; needs weights that MLX has not quantized: f32")
 
 
 @pytest.mark.parametrize(("architecture", "key", "value", "needed"), OTHER_VALUES)
@@ -171,7 +180,12 @@ OTHER_GGUF_VALUES: list[tuple[str, str, Any, str]] = [
     ("llama", "rope.scaling.yarn_log_multiplier", 0.1, "needs false"),
     ("llama", "logit_scale", 16.0, "needs no such key"),
     ("lfm2", "rope.dimension_count", 4, "needs the head size, 8"),
-    ("gemma3", "rope.global.freq_base", 1e6, "needs no such key"),
+    ("llama", "attention.head_dim", 4, "needs the head size"),
+    ("qwen3moe", "norm_top_k_prob", False, "needs true"),
+    ("qwen35", "ssm.v_head_reordered", False, "needs true"),
+    ("gemma3", "rope.global.freq_base", 5.0, "as in rope.freq_base"),
+    ("gemma3", "rope.local.freq_base", 5.0, "as in rope.freq_base_swa"),
+    ("gemma2", "rope.global.freq_base", 1e6, "needs no such key"),
 ]
 
 
@@ -211,16 +225,43 @@ def test_an_unknown_key_of_one_of_several_rotations_is_refused() -> None:
 
 UNREAD_IN_FOLDERS = {
     "a buffer of the first Llamas": ("llama", "model.layers.0.self_attn.rotary_emb.inv_freq"),
-    "a copy of a tied head": ("gemma2", "lm_head.weight"),
-    "a layer that predicts more tokens": ("glm4moe", "model.layers.3.eh_proj.weight"),
     "a part that predicts more tokens": ("nemotron_h_moe", "mtp.layers.0.norm.weight"),
 }
 UNREAD_IN_GGUF = {
-    "a layer that predicts more tokens": ("glm4moe", "blk.3.nextn.eh_proj.weight"),
     "a tower for images": ("gemma3", "v.blk.0.attn_q.weight"),
     "its projection": ("gemma3", "mm.input_projection.weight"),
     "keys and values in one tensor beside each": ("deepseek2", "blk.1.attn_kv_b.weight"),
 }
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_layers_beyond_the_count_are_refused_unless_a_key_counts_them(architecture: str) -> None:
+    file, stated = folder(architecture)
+    count = checked(file, stated).config.num_layers
+    root = HF_LAYER.get(architecture, "model.layers.1").removesuffix(".1")
+    stated = {key: value for key, value in stated.items() if key != "num_nextn_predict_layers"}
+    beyond = with_tensors(file, f"{root}.{count}.eh_proj.weight")
+    assert_names_it(beyond, stated, f"tensor {root}.{count}.eh_proj.weight: got shape 8", "needs no such tensor")
+    of_gguf, metadata = gguf(architecture)
+    count = metadata[f"{architecture}.block_count"]
+    beyond = with_tensors(of_gguf, f"blk.{count}.attn_q.weight")
+    assert_names_it(beyond, metadata, f"tensor blk.{count}.attn_q.weight: got shape 8", "needs no such tensor")
+
+
+@pytest.mark.parametrize("architecture", ["deepseek2", "deepseek3", "glm4moe", "qwen35"])
+def test_layers_that_predict_further_tokens_are_left_out(architecture: str) -> None:
+    file, stated = folder(architecture)
+    count = checked(file, stated).config.num_layers
+    names = [f"model.layers.{count + i}.eh_proj.weight" for i in range(2)]
+    stated = {key: value for key, value in stated.items() if key != "num_nextn_predict_layers"}
+    for key in ("num_nextn_predict_layers", "num_mtp_layers"):
+        assert checked(with_tensors(file, *names), stated | {key: 2}).config.num_layers == count
+        assert_names_it(with_tensors(file, *names), stated | {key: 1}, f"tensor {names[1]}: got shape 8")
+    of_gguf, metadata = gguf(architecture)
+    count = metadata[f"{architecture}.block_count"]
+    more = {f"{architecture}.block_count": count + 1, f"{architecture}.nextn_predict_layers": 1}
+    beyond = with_tensors(of_gguf, f"blk.{count}.nextn.eh_proj.weight")
+    assert checked(beyond, metadata | more).config.num_layers == count
 
 
 @pytest.mark.parametrize("name", UNREAD_IN_FOLDERS)
@@ -257,6 +298,25 @@ def test_one_line_names_the_others(tmp_path: Path) -> None:
         f"{path}/config.json: warp_1: got 1; needs no such key: this version does not read it in llama models, and it "
         "may change answers; nor does it read warp_2, warp_3, warp_4, warp_5 and 2 more"
     )
+
+
+@pytest.mark.parametrize("name", ["a\nb\x1b[31m\u202e", "k" * 100_000], ids=["controls", "long"])
+def test_names_from_outside_stay_in_one_short_line(name: str) -> None:
+    file, stated = folder("llama")
+    of_gguf, metadata = gguf("llama")
+    for key in ("layer_types", "hidden_act"):
+        assert refusal(lambda key=key: checked(file, stated | {key: name})).isprintable()
+    inner = {"rope_parameters": {name: 1, f"{name}2": 1}}
+    below = metadata | {f"llama.{name}": 1, f"llama.{name}2": name}
+    for call in (
+        lambda: checked(file, stated | {name: 1, f"{name}2": 1}),
+        lambda: checked(file, stated | inner),
+        lambda: checked(of_gguf, below),
+        lambda: checked(with_tensors(of_gguf, name, f"{name}2"), metadata),
+    ):
+        message = refusal(call)
+        assert message.isprintable()
+        assert len(message) < 600
 
 
 def test_a_folder_with_a_tensor_too_many(tmp_path: Path) -> None:

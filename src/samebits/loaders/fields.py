@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from samebits.core.errors import BadInput
+from samebits.core.printable import printable
 
+MAX_GIVEN_CHARS = 80  # of what a message says was given
 _REQUIRED: Any = object()
 
 
@@ -26,7 +28,8 @@ class Fields:
 
     def fail(self, key: str, given: object, needed: str) -> BadInput:
         text = str(given)
-        return BadInput(self.where, self.prefix + key, text if len(text) <= 80 else text[:80] + "...", needed)
+        short = printable(text, MAX_GIVEN_CHARS) + ("..." if len(text) > MAX_GIVEN_CHARS else "")
+        return BadInput(self.where, self.prefix + key, short, needed)
 
     def get(self, key: str) -> Any:
         """The raw value, or None."""

@@ -31,7 +31,7 @@ class GgufTokenizer(Tokenizer):
     def __init__(self, vocab: Vocab, of_text: Callable[[str], bytes], adds_bos: bool) -> None:
         controls = vocab.controls
         candidates = controls | frozenset(i for i in vocab.user_defined if vocab.text(i) not in HTML_TAGS)
-        special = find_special({vocab.text(i): i for i in candidates}, candidates, vocab.named)
+        special = find_special({vocab.text(i): i for i in candidates}, candidates, vocab.named, vocab.listed_ends())
         super().__init__(vocab.fields.where, Pieces(vocab, of_text), controls, special, vocab.max_token_bytes(of_text))
         parsed = vocab.parsed()
         always = [(text, token) for text, token, only_when_asked in parsed if not only_when_asked]

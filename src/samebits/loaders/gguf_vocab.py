@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -17,6 +17,9 @@ PARSED_TYPES = (UNKNOWN, CONTROL, USER_DEFINED)
 PREFIX = "tokenizer.ggml."
 ID_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "eot": "eot_token_id", "pad": "padding_token_id"}
 ID_KEYS |= {"eom": "eom_token_id", "unk": "unknown_token_id"}
+UNNEEDED_NAMES = ("pad", "unk")
+MAX_ID = (1 << 32) - 1
+ENDS_KEY, MAX_ENDS = "eos_token_ids", 64
 MAX_PARSED = 1 << 14  # every encode looks for each of them
 
 
@@ -71,6 +74,16 @@ class Vocab:
         """The ids of some types, in order."""
         return [int(i) for i in np.flatnonzero(np.isin(self.types, types))]
 
+    def listed_ends(self) -> list[int]:
+        """Return the end ids that Ollama's files list beside the one of GGUF's own key. Raise BadInput for others."""
+        value = self.fields.get(ENDS_KEY)
+        if value is None:
+            return []
+        is_ids = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(value) <= MAX_ENDS
+        if not is_ids or ((value < 0) | (value >= len(self.texts))).any():
+            raise self.fields.fail(ENDS_KEY, shown(value), f"at most {MAX_ENDS} ids below {len(self.texts)}")
+        return [int(i) for i in value]
+
     @property
     def controls(self) -> frozenset[int]:
         return frozenset(self.of_types(CONTROL, UNKNOWN))
@@ -123,8 +136,16 @@ def read_vocab(metadata: Mapping[str, Any], where: str) -> Vocab:
     if (is_wrong := (types < 0) | (types > BYTE)).any():
         raise fields.fail("token_type", types[is_wrong][0], f"types from 0 to {BYTE}")
     last = len(texts) - 1
-    named = {name: fields.integer(key, 0, last, None) for name, key in ID_KEYS.items()}
+    named = {name: _special_id(fields, name, key, last) for name, key in ID_KEYS.items()}
     return Vocab(fields, texts, types.astype(np.uint8), named)
+
+
+def _special_id(fields: Fields, name: str, key: str, last: int) -> int | None:
+    """Return the id of a special token, None if the file names none or one out of range that no answer needs."""
+    if name not in UNNEEDED_NAMES:
+        return cast(int | None, fields.integer(key, 0, last, None))
+    stated = cast(int | None, fields.integer(key, -1, MAX_ID, None))
+    return stated if stated is not None and 0 <= stated <= last else None
 
 
 def strings(fields: Fields, key: str) -> Texts:

@@ -31,6 +31,7 @@ MAX_TEXT_BYTES = 1 << 20  # the library takes about a second and 200 MB for it
 USUAL_GROWTH = 12.0  # of a text on its way to tokens; shorter texts where it may be more
 BYTE_LEVEL = frozenset(("ByteLevel",))
 SENTENCE_PIECE = frozenset(("ByteFallback", "Metaspace"))
+NEEDED_NAMES = ("bos", "eos")  # of special tokens, those that prompts and answers need
 TAKES_SPACE_OFF = frozenset(("Strip", "Metaspace"))
 
 
@@ -102,14 +103,15 @@ class SpecialNames:
     def find(
         self, vocab: dict[str, int], controls: frozenset[int], size: int, where: str, beyond: Mapping[str, int]
     ) -> SpecialTokens:
-        """Return the special tokens among `vocab`. Those named from `beyond`, which the model lacks, are left out.
+        """Return the special tokens among `vocab`. Those named from `beyond`, which the model lacks, are left out, and
+        so are a pad and an unknown token that the vocabulary lacks.
 
         `size`: what end ids must be below.
         """
         named: dict[str, int | None] = {}
         for name in ("bos", "eos", "pad", "unk"):
             text = self._text(f"{name}_token")
-            if text is not None and text not in vocab and text not in beyond:
+            if text is not None and text not in vocab and text not in beyond and name in NEEDED_NAMES:
                 raise BadInput(where, f"{name}_token", repr(text[:80]), "a token of the vocabulary")
             named[name] = vocab.get(text) if text is not None else None
         ends = stated_end_ids(self.folder, size, frozenset(beyond.values()))

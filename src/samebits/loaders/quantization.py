@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from samebits.loaders.fields import Fields
+from samebits.loaders.fields import Fields, shown
 from samebits.loaders.source import read_json
 
 QUANT_FILE = "hf_quant_config.json"  # ModelOpt's own; newer versions repeat it in config.json
@@ -49,6 +49,12 @@ def quantization_of(config: Mapping[str, Any], where: str) -> Layout | None:
     if method == "mxfp4":
         return "mxfp4"
     raise fields.fail("quantization_config", f"quant_method {method!r}", NEEDED)
+
+
+def refuse_mlx(config: Fields) -> None:
+    """Raise BadInput for a config.json as MLX writes it beside weights that it has quantized."""
+    if (stated := config.get("quantization")) is not None:
+        raise config.fail("quantization", shown(stated), f"weights that MLX has not quantized: {NEEDED}")
 
 
 def quantization_in(folder: Path) -> Nvfp4Layout | None:

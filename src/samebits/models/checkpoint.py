@@ -19,6 +19,7 @@ from samebits.loaders.fields import Fields
 from samebits.loaders.files import ModelFile, configuration, open_file, read_template, read_tokenizer, with_quantized
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.integrity import check_known
+from samebits.loaders.quantization import refuse_mlx
 from samebits.loaders.source import TensorEntry
 from samebits.loaders.tokenizer import Tokenizer
 from samebits.models import ARCHITECTURES
@@ -27,7 +28,7 @@ from samebits.models.parts.builder import Limits, ModelParts, StepGraph
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.keys import Source
 from samebits.models.stacking import shaped, stacked
-from samebits.models.unread import check_keys, check_tensors, check_whole
+from samebits.models.unread import check_keys, check_tensors, check_tied_head, check_whole
 from samebits.ops.record import FLOATS
 
 
@@ -131,6 +132,8 @@ class FileCheckpoint:
                 if not entry.is_supported:
                     self.file.read(entry.name)
         check_tensors(self.architecture, self.config, self.file, self.tensors.values())
+        if self.config.is_tied:
+            check_tied_head(self.file, self.tensors["embed"])
 
     def num_bytes(self, name: str) -> int:
         """Of a tensor, in the file."""
@@ -162,6 +165,7 @@ def read_config(fields: Fields, is_gguf: bool, tensors: Mapping[str, TensorEntry
         config = architecture.read(Source(below, True, tensors))
         check_keys(architecture, below, is_gguf)
         return architecture, config
+    refuse_mlx(fields)
     for architecture in ARCHITECTURES.values():
         if architecture.hf_whole and architecture.hf_whole[0] == fields.get("model_type"):
             text = _text_part(fields)

@@ -18,7 +18,16 @@ from samebits.models.glm4moe import EPS, EXPERTS
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
+from samebits.models.parts.decoder import (
+    KEYS,
+    MORE_LAYERS,
+    Decoder,
+    Layer,
+    activation,
+    read_decoder,
+    rotary_dims,
+    without_more_layers,
+)
 from samebits.models.parts.experts import Mixture
 from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, REQUIRED, Key, Source, number, whole
@@ -37,8 +46,7 @@ def _keys(num_dense: int) -> dict[str, Key]:
     return own | {
         "num_dense": whole("leading_dense_block_count", "first_k_dense_replace", 0, MAX_LAYERS, num_dense,
                            gguf_default=0),
-        "num_more":  whole("nextn_predict_layers",      None,                    0, MAX_LAYERS, 0),
-    }  # fmt: skip
+    } | MORE_LAYERS  # fmt: skip
 
 
 def _expert_keys(
@@ -118,11 +126,9 @@ def _read(source: Source, keys: Mapping[str, Key], experts: Mixture | None) -> D
     source.refuse("attention.temperature_scale", None, "0: scores that grow with the position are not supported")
     source.refuse(None, "moe_layer_freq", "1: every layer behind the dense ones has experts", 1)
     latent, values = read_latent(source), source.values(keys)
-    values["num_layers"] -= values.pop("num_more")
+    without_more_layers(source, values)
     num_dense, num_layers = values.pop("num_dense"), values["num_layers"]
     source.refuse(None, "num_key_value_heads", f"num_attention_heads, {values['num_heads']}", values["num_heads"])
-    if num_layers < 1:
-        raise source.fail("layers", num_layers, "at least 1 besides those that predict more tokens")
     rope, score_factor = _rotation(source, latent, values["context_len"])
     return read_decoder(
         source,
@@ -185,7 +191,6 @@ V2_IGNORED = Ignored(
 )
 V3_IGNORED = replace(
     V2_IGNORED,
-    hf=V2_IGNORED.hf | words("num_mtp_layers num_nextn_predict_layers"),
     hf_only={"scoring_func": ("sigmoid",), "topk_method": ("noaux_tc",)},
 )
 DEEPSEEK2 = Architecture(

@@ -12,7 +12,7 @@ from samebits.models.parts import ssm
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder
-from samebits.models.parts.ignored import ON, Ignored, words
+from samebits.models.parts.ignored import INITIAL_STEPS, ON, Ignored, words
 from samebits.models.parts.keys import MAX_HEAD_SIZE, MAX_HEADS, MAX_TAPS, MAX_WIDTH, REQUIRED, Source, number, whole
 from samebits.models.parts.recurrence import Ssm
 
@@ -115,7 +115,7 @@ def _ffn(m: ModelParts, x: Value, layer: int) -> Value:
 
 
 IGNORED = Ignored(
-    hf=words("mamba_chunk_size mamba_d_head mamba_expand mlp_expansion_factor"),
+    hf=INITIAL_STEPS | words("mamba_chunk_size mamba_d_head mamba_expand mlp_expansion_factor"),
     hf_only={"mamba_use_mlp": ON},
 )
 FALCON_H1 = Architecture("falcon-h1", ("falcon_h1", "FalconH1ForCausalLM"), read, TOP, LAYER, build, ignored=IGNORED)

@@ -4,6 +4,9 @@ layers in a window, five of every six."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+
+import numpy as np
 
 from samebits.loaders.fields import Fields, shown
 from samebits.models import gemma2
@@ -25,6 +28,7 @@ from samebits.models.parts.rope import ROPE_TABLE, Rope, read_layer_rope, read_r
 LOCAL_TABLE = "rope_table.local"
 GLOBAL_THETA = 1e6  # of layers without a window, where a config.json states none
 WIDE_LAYERS = 62  # of the 27B, as in Gemma 2
+PATTERN = "attention.sliding_window_pattern"
 PLAIN = {"rope_type": "default"}  # what a `rope_scaling` changes, as in transformers
 
 #                            GGUF                                 Hugging Face               bounds          absent
@@ -35,7 +39,7 @@ GEMMA3_KEYS = KEYS | {
                              may_be_off=True),
     "window":         whole("attention.sliding_window",           "sliding_window",          1, MAX_CONTEXT, 4096,
                             may_be_off=True),
-    "period":         whole("attention.sliding_window_pattern",   "sliding_window_pattern",  1, MAX_LAYERS, 6),
+    "period":         whole(PATTERN,                              "sliding_window_pattern",  1, MAX_LAYERS, 6),
     "local_theta":    number("rope.freq_base_swa",                "rope_local_base_freq",    1.0, 1e12, 1e4),
     "query_scalar":   number(None,                                "query_pre_attn_scalar",   1e-3, 1e6, 256.0,
                              gguf_default=lambda known: gemma2.gguf_scalar(known, WIDE_LAYERS)),
@@ -44,9 +48,15 @@ GEMMA3_KEYS = KEYS | {
 
 def read(source: Source) -> Decoder:
     source.refuse(None, "use_bidirectional_attention", "false: such a model encodes")
-    values = source.values(GEMMA3_KEYS)
-    window, period, local_theta = (values.pop(key) for key in ("window", "period", "local_theta"))
-    layers = windows(source, window, [(i + 1) % period > 0 for i in range(values["num_layers"])])
+    listed = _listed(source)
+    values = source.values({key: how for key, how in GEMMA3_KEYS.items() if listed is None or key != "period"})
+    window, local_theta, num_layers = values.pop("window"), values.pop("local_theta"), values["num_layers"]
+    if listed is None:
+        period = values.pop("period")
+        listed = [(i + 1) % period > 0 for i in range(num_layers)]
+    if len(listed) != num_layers:
+        raise source.fields.fail(PATTERN, f"a list of {len(listed)}", f"one of {num_layers}, or a number of layers")
+    layers = windows(source, window, listed)
     return read_decoder(
         source,
         values,
@@ -58,6 +68,27 @@ def read(source: Source) -> Decoder:
     )
 
 
+def _listed(source: Source) -> list[bool] | None:
+    """Return which layers have a window where a GGUF file lists them, as Ollama's do; else None."""
+    stated = source.fields.get(PATTERN) if source.is_gguf else None
+    return stated.tolist() if isinstance(stated, np.ndarray) and stated.dtype == np.bool_ else None
+
+
+def _gguf_ropes(source: Source, dims: int, context_len: int, local_theta: float) -> dict[str, Rope]:
+    """Return the rotations of a GGUF file, whose bases Ollama's files state under names of their own."""
+    full, fields = read_rope(source, dims, context_len), source.fields
+    thetas = {"rope.freq_base": full.theta, "rope.freq_base_swa": local_theta}
+    for key, own in (("rope.freq_base", "rope.global.freq_base"), ("rope.freq_base_swa", "rope.local.freq_base")):
+        theta = fields.number(own, 1.0, 1e12, thetas[key])
+        if fields.has(key) and theta != thetas[key]:
+            raise fields.fail(own, theta, f"{thetas[key]:g} as in {key}")
+        thetas[key] = theta
+    return {
+        ROPE_TABLE: replace(full, theta=thetas["rope.freq_base"]),
+        LOCAL_TABLE: Rope(thetas["rope.freq_base_swa"], dims),
+    }
+
+
 def _ropes(source: Source, dims: int, context_len: int, local_theta: float) -> dict[str, Rope]:
     """Layers that look back over everything are scaled for long contexts; those in a window need no scaling.
 
@@ -65,7 +96,7 @@ def _ropes(source: Source, dims: int, context_len: int, local_theta: float) -> d
     is about the first, and its keys go before that object's.
     """
     if source.is_gguf:
-        return {ROPE_TABLE: read_rope(source, dims, context_len), LOCAL_TABLE: Rope(local_theta, dims)}
+        return _gguf_ropes(source, dims, context_len, local_theta)
     fields = source.fields
     stated, older = fields.mapping("rope_parameters"), fields.mapping("rope_scaling")
     if flat := stated.values.keys() - set(LAYER_TYPES):

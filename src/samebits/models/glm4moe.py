@@ -11,9 +11,17 @@ from samebits.models import llama
 from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
-from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
+from samebits.models.parts.decoder import (
+    KEYS,
+    MORE_LAYERS,
+    Decoder,
+    Layer,
+    activation,
+    read_decoder,
+    rotary_dims,
+    without_more_layers,
+)
 from samebits.models.parts.experts import Mixture
-from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, REQUIRED, Source, number, whole
 from samebits.models.parts.rope import ROPE_TABLE, read_rope
 
@@ -26,8 +34,7 @@ GLM_KEYS = KEYS | {
                              gguf_default=REQUIRED),
     "num_dense":      whole("leading_dense_block_count",         "first_k_dense_replace",    0, MAX_LAYERS, 1,
                             gguf_default=0),
-    "num_more":       whole("nextn_predict_layers",              None,                       0, MAX_LAYERS, 0),
-}  # fmt: skip
+} | MORE_LAYERS  # fmt: skip
 MIXTURE_KEYS = mixture.GROUP_KEYS | {
     "num_experts":    whole("expert_count",                      "n_routed_experts",         1, MAX_EXPERTS, 128,
                             gguf_default=REQUIRED, hf_too="num_local_experts"),
@@ -58,11 +65,8 @@ EXPERTS = (
 
 
 def read(source: Source) -> Decoder:
-    """The layers of a GGUF file beyond the model's own, which predict more tokens, are left out."""
     values = source.values(GLM_KEYS)
-    values["num_layers"] -= values.pop("num_more")
-    if values["num_layers"] < 1:
-        raise source.fail("layers", values["num_layers"], "at least 1 besides those that predict more tokens")
+    without_more_layers(source, values)
     num_dense, num_layers = values.pop("num_dense"), values["num_layers"]
     dims = rotary_dims(source, values["head_size"], ROTARY_SHARE)
     has_head_norms = source.has_tensor(".attn_q_norm.weight") if source.is_gguf else source.flag("use_qk_norm", False)
@@ -106,5 +110,4 @@ GLM4MOE = Architecture(
     LAYER,
     llama.build,
     kinds={"dense": t.FFN, "experts": EXPERTS},
-    ignored=Ignored(hf=words("num_mtp_layers num_nextn_predict_layers")),
 )

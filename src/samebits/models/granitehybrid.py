@@ -14,7 +14,7 @@ from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
 from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, rotary_dims
 from samebits.models.parts.hybrid import by_layer, layers_of, stated_kinds
-from samebits.models.parts.ignored import Ignored, words
+from samebits.models.parts.ignored import INITIAL_STEPS, Ignored, words
 from samebits.models.parts.keys import (
     MAX_EXPERTS,
     MAX_HEAD_SIZE,
@@ -166,7 +166,7 @@ GRANITEHYBRID = Architecture(
     build,
     kinds={"attention": (*t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS), "recurrence": ssm.tensors("mamba"), **FFNS},
     ignored=Ignored(
-        hf=words("init_method mamba_chunk_size"),
+        hf=INITIAL_STEPS | words("init_method mamba_chunk_size"),
         hf_only={"normalization_function": ("rmsnorm",)},
     ),
 )

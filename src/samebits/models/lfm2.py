@@ -58,15 +58,24 @@ def read(source: Source) -> Decoder:
         values["ffn_size"] = _ffn_size(source, values["ffn_size"])
         kinds = stated_kinds(source, "layer_types", num_layers) or _listed(source, num_layers)
     is_tied = source.is_gguf or source.flag("tie_embedding", True)
-    dims = rotary_dims(source, head_size)
+    rope = read_rope(source, rotary_dims(source, head_size), values["context_len"], ROTATION)
+    _check_theta(source, rope.theta)
     return read_decoder(
         source,
         values,
         layers=layers_of(kinds, ROPE_TABLE),
-        ropes={ROPE_TABLE: read_rope(source, dims, values["context_len"], ROTATION)},
+        ropes={ROPE_TABLE: rope},
         recurrence=ShortConv(taps),
         is_tied=is_tied,
     )
+
+
+def _check_theta(source: Source, read: float) -> None:
+    """Raise BadInput if a config.json states another base of the rotation under the key of LiquidAI's first files."""
+    stated = None if source.is_gguf else source.fields.number("theta", 1.0, 1e12, read)
+    if stated not in (None, read):
+        needed = f"{read:g} as in rope_theta: versions of transformers differ in which one they take"
+        raise source.fields.fail("theta", stated, needed)
 
 
 def _listed(source: Source, num_layers: int) -> list[str]:

@@ -33,7 +33,8 @@ def read(source: Source) -> Decoder:
     values = source.values(LLAMA_KEYS)
     layers = windows(source, values.pop("window"), [True] * values["num_layers"])
     experts = mixture.read_mixture(source, MIXTRAL_KEYS, "softmax") if source.is_gguf else None
-    size = values["ffn_size"]
+    size, head_size = values["ffn_size"], values["head_size"]
+    source.refuse("attention.head_dim", None, f"the head size, {head_size}", head_size)  # Ollama states it twice
     source.refuse("expert_feed_forward_length", None, f"feed_forward_length, {size}", size)
     return read_decoder(
         source,

@@ -17,7 +17,7 @@ from samebits.models import mamba2
 from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import mixture, ssm
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, read_decoder
+from samebits.models.parts.decoder import KEYS, MORE_LAYERS, Decoder, read_decoder, without_more_layers
 from samebits.models.parts.experts import Mixture
 from samebits.models.parts.hybrid import KINDS, by_layer, layers_of, stated_kinds
 from samebits.models.parts.ignored import OFF, Ignored, words
@@ -53,8 +53,7 @@ NEMOTRON_KEYS = {
                             lambda known: known["old_head_size"]),
     "rms_eps":        number("attention.layer_norm_rms_epsilon", "layer_norm_epsilon", 1e-12, 1.0, 1e-5,
                              gguf_default=REQUIRED),
-    "num_more":       whole("nextn_predict_layers",              None,                 0, MAX_LAYERS, 0),
-}  # fmt: skip
+} | MORE_LAYERS  # fmt: skip
 MIXTURE_KEYS = mixture.GROUP_KEYS | {
     "num_experts":    whole("expert_count",                      "n_routed_experts",   0, MAX_EXPERTS, 8,
                             gguf_default=0, hf_too="num_local_experts"),
@@ -137,22 +136,19 @@ def _mixture(source: Source) -> Mixture:
 def _gguf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
     """Layers with heads of keys attend, those with an FFN have nothing else, which is experts where there is a router;
     the others are state spaces. Layers that predict more tokens, which come last, are left out."""
-    num_layers, num_more = values["num_layers"], values.pop("num_more")
+    num_layers = values["num_layers"]
     heads = by_layer(source, "attention.head_count_kv", num_layers, MAX_HEADS)
     sizes = by_layer(source, "feed_forward_length", num_layers, MAX_WIDTH)
     values["num_kv_heads"], values["ffn_size"] = max(*heads, 1), max(*sizes, 1)
     fed = ["experts" if f"blk.{i}.ffn_gate_inp.weight" in source.tensors else "ffn" for i in range(num_layers)]
     kinds = zip(heads, sizes, fed, strict=True)
     found = ["attention" if n else kind if size else "recurrence" for n, size, kind in kinds]
-    if num_more >= num_layers:
-        raise source.fail("layers", num_layers - num_more, "at least 1 besides those that predict more tokens")
-    values["num_layers"] = num_layers - num_more
-    return found[: num_layers - num_more]
+    without_more_layers(source, values)
+    return found[: values["num_layers"]]
 
 
 def _hf_kinds(source: Source, values: dict[str, Any]) -> list[str]:
     """A list of kinds, or a text with a letter for each layer; it counts the layers."""
-    values.pop("num_more")
     fields, pattern = source.fields, source.fields.get("hybrid_override_pattern")
     if isinstance(types := fields.get(source.spelling("layers_block_type", "layer_types")), list):
         values["num_layers"] = min(len(types), MAX_LAYERS)
@@ -186,7 +182,7 @@ NEMOTRON_H = Architecture(
             """
             chunk_size expand mamba_chunk_size mamba_dt_init_floor mamba_dt_limit mamba_dt_max mamba_expand
             mamba_ssm_cache_dtype moe_shared_expert_overlap mtp_hybrid_override_pattern mtp_layers_block_type
-            n_shared_experts norm_eps norm_topk_prob num_nextn_predict_layers num_query_groups partial_rotary_factor
+            n_shared_experts norm_eps norm_topk_prob num_query_groups partial_rotary_factor
             rescale_prenorm_residual residual_in_fp32 rms_norm_eps time_step_floor time_step_limit time_step_max
             time_step_rank use_mamba_kernels
             """

@@ -6,6 +6,7 @@ from samebits.models import llama
 from samebits.models.architecture import Architecture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import KEYS, Decoder, Layer, activation, read_decoder, windows
+from samebits.models.parts.ignored import Ignored, words
 from samebits.models.parts.keys import MAX_CONTEXT, MAX_LAYERS, Source, whole
 
 #                            GGUF                        Hugging Face          bounds         where it is absent
@@ -31,5 +32,8 @@ def read(source: Source) -> Decoder:
     return read_decoder(source, values, layers=layers, activation=name, has_qkv_bias=True, has_out_bias=False)
 
 
+# An attention of vLLM's for the 1M models and prompts longer than a chunk; transformers and llama.cpp do not read it.
+CHUNKS = words("dual_chunk_attention_config")
 LAYER = (*t.NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.FFN)
-QWEN2 = Architecture("qwen2", ("qwen2", "Qwen2ForCausalLM"), read, t.TOP, LAYER, llama.build)
+IGNORED = Ignored(hf=CHUNKS)
+QWEN2 = Architecture("qwen2", ("qwen2", "Qwen2ForCausalLM"), read, t.TOP, LAYER, llama.build, ignored=IGNORED)

@@ -7,7 +7,7 @@ from samebits.models.architecture import Architecture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import Decoder, activation, read_decoder
 from samebits.models.parts.keys import Source
-from samebits.models.qwen2 import QWEN_KEYS, layers_of
+from samebits.models.qwen2 import IGNORED, QWEN_KEYS, layers_of
 
 
 def read(source: Source) -> Decoder:
@@ -17,4 +17,4 @@ def read(source: Source) -> Decoder:
 
 
 LAYER = (*t.NORMS, *t.ATTENTION, *t.QKV_BIASES, *t.OUT_BIAS, *t.HEAD_NORMS, *t.FFN)
-QWEN3 = Architecture("qwen3", ("qwen3", "Qwen3ForCausalLM"), read, t.TOP, LAYER, llama.build)
+QWEN3 = Architecture("qwen3", ("qwen3", "Qwen3ForCausalLM"), read, t.TOP, LAYER, llama.build, ignored=IGNORED)

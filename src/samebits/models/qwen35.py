@@ -55,7 +55,13 @@ IGNORED = Ignored(
         vision_start_token_id
         """
     ),
-    gguf=words("rope.dimension_sections"),  # text has one position for all of them
+    gguf=words(  # text has one position for all sections; the names behind them are Ollama's
+        """
+        image_token_id mrope_sections rope.dimension_sections rope.mrope_interleaved rope.mrope_section
+        vision_end_token_id vision_start_token_id
+        """
+    ),
+    gguf_only={"norm_top_k_prob": ON, "ssm.v_head_reordered": ON},
     rope=words("mrope_interleaved mrope_section"),
     tensors=(r"(model\.)?visual\..*",),
 )

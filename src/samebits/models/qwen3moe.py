@@ -11,8 +11,9 @@ from samebits.models.architecture import Architecture, Weight
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.decoder import Decoder, activation, read_decoder
+from samebits.models.parts.ignored import OFF, ON, Ignored
 from samebits.models.parts.keys import MAX_EXPERTS, MAX_WIDTH, REQUIRED, Source, whole
-from samebits.models.qwen2 import QWEN_KEYS, layers_of
+from samebits.models.qwen2 import CHUNKS, QWEN_KEYS, layers_of
 
 #                            GGUF                          Hugging Face             bounds           where it is absent
 MIXTURE_KEYS = {
@@ -23,6 +24,7 @@ MIXTURE_KEYS = {
     "expert_size":    whole("expert_feed_forward_length", "moe_intermediate_size", 1, MAX_WIDTH, 768,
                             gguf_default=REQUIRED),
 }  # fmt: skip
+OLLAMA = {"norm_top_k_prob": ON}  # a key of its converter, which llama.cpp does not know
 EXPERTS = (
     Weight("ffn.router", "Experts H", "ffn_gate_inp", "mlp.gate"),
     *mixture.tensors("mlp.experts"),
@@ -52,4 +54,5 @@ QWEN3MOE = Architecture(
     LAYER,
     llama.build,
     kinds={"dense": t.FFN, "experts": EXPERTS},
+    ignored=Ignored(hf=CHUNKS, hf_only={"shared_expert_intermediate_size": OFF, "use_qk_norm": ON}, gguf_only=OLLAMA),
 )

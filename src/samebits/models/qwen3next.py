@@ -15,7 +15,15 @@ from samebits.models.parts import delta_net as delta
 from samebits.models.parts import mixture
 from samebits.models.parts import tensors as t
 from samebits.models.parts.builder import ModelParts, StepGraph
-from samebits.models.parts.decoder import KEYS, Decoder, activation, read_decoder, rotary_dims
+from samebits.models.parts.decoder import (
+    KEYS,
+    MORE_LAYERS,
+    Decoder,
+    activation,
+    read_decoder,
+    rotary_dims,
+    without_more_layers,
+)
 from samebits.models.parts.experts import Mixture
 from samebits.models.parts.hybrid import layers_of, stated_kinds
 from samebits.models.parts.ignored import Ignored, words
@@ -29,8 +37,7 @@ NEXT_KEYS = KEYS | {
     "head_size":      whole("attention.key_length",    "head_dim",                1, MAX_HEAD_SIZE, 256),
     "period":         whole("full_attention_interval", "full_attention_interval", 1, MAX_LAYERS, 4),
     "ffn_size":       whole("feed_forward_length",     "intermediate_size",       0, MAX_WIDTH, 0),
-    "num_more":       whole("nextn_predict_layers",    None,                      0, MAX_LAYERS, 0),
-}  # fmt: skip
+} | MORE_LAYERS  # fmt: skip
 MIXTURE_KEYS = {
     "num_experts":    whole("expert_count",            "num_experts",             0, MAX_EXPERTS, 512, gguf_default=0,
                             hf_too="num_local_experts"),
@@ -87,12 +94,9 @@ def no_experts(source: Source) -> None:
 
 
 def read_hybrid(source: Source, is_tiled: bool, read_experts: Callable[[Source], Mixture | None]) -> Decoder:
-    """The layers of a GGUF file beyond the model's own, which predict more tokens, are left out."""
     source.refuse(None, "attention_bias", "false: biases of projections are not supported")
     values = source.values(NEXT_KEYS)
-    values["num_layers"] -= values.pop("num_more")
-    if values["num_layers"] < 1:
-        raise source.fail("layers", values["num_layers"], "at least 1 besides those that predict more tokens")
+    without_more_layers(source, values)
     period, num_layers = values.pop("period"), values["num_layers"]
     kinds = stated_kinds(source, "layer_types", num_layers)
     usual = ["recurrence" if (i + 1) % period else "attention" for i in range(num_layers)]

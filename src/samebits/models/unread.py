@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Set
 import numpy as np
 
 from samebits.core.errors import BadInput
+from samebits.core.format import HostTensor, Packed
+from samebits.core.printable import printable
 from samebits.loaders.fields import Fields, shown
 from samebits.loaders.files import ModelFile
 from samebits.loaders.gguf import GgufFile
@@ -16,8 +18,10 @@ from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.ignored import COMMON, Value
 
 MAX_LISTED = 4  # names in a message
+MAX_NAME_CHARS = 80
 OTHER_MODELS = ("vision.", "mm.", "audio.")  # GGUF keys of the parts for images and sounds, which text does not pass
 OTHER_TENSORS = r"(v|mm|a)\..*"  # their tensors
+HEAD, MAX_COMPARED_ROWS = "lm_head.weight", 64
 ROTATIONS = ("rope_parameters", "rope_scaling")
 # What transformers saved with its first Llamas, and layers that predict more tokens, which are left out.
 HF_TENSORS = (r".*\brotary_emb\.inv_freq", r"mtp\..*")
@@ -70,9 +74,11 @@ def _refuse_keys(
     name, (key, *others) = architecture.name, found
     if key in only:
         meant = shown(only[key][0]).lower()
-        raise fields.fail(key, shown(found[key]), f"{meant}: this version supports no other value in {name} models")
+        raise fields.fail(
+            _name(key), shown(found[key]), f"{meant}: this version supports no other value in {name} models"
+        )
     needed = _none("key", name) + _also(fields.prefix + other for other in others)
-    raise fields.fail(key, shown(found[key]), needed)
+    raise fields.fail(_name(key), shown(found[key]), needed)
 
 
 def _check_rotation(architecture: Architecture, fields: Fields, name: str) -> None:
@@ -84,7 +90,7 @@ def _check_rotation(architecture: Architecture, fields: Fields, name: str) -> No
     parts = {kind: part for kind, part in stated.items() if isinstance(part, dict) and kind not in known}
     own = {key: value for key, value in stated.items() if key not in parts}
     for where, part in {name: own, **{f"{name}: {kind}": part for kind, part in parts.items()}}.items():
-        inner = Fields(part, f"{fields.where}: {where}")
+        inner = Fields(part, f"{fields.where}: {_name(where)}")
         _refuse_keys(architecture, inner, _unread(inner, set(), known, {}), {})
 
 
@@ -94,26 +100,53 @@ def check_tensors(
     file: ModelFile,
     stored: Iterable[Stored],
 ) -> None:
-    """Raise BadInput for a tensor that no part of the model reads; layers that do not run may have any."""
+    """Raise BadInput for a tensor that no part of the model reads; layers that predict further tokens may have any."""
     is_gguf = isinstance(file, GgufFile)
     read = {name for tensor in stored for name in tensor.names}
     patterns = [*architecture.ignored.tensors, *([OTHER_TENSORS] if is_gguf else HF_TENSORS)]
     if not is_gguf and config.is_tied:
-        patterns.append(r"lm_head\.weight")
+        patterns.append(re.escape(HEAD))
     ignored = re.compile("|".join(patterns))
     layer = re.compile(r"blk\.(\d{1,9})\." if is_gguf else rf"{re.escape(config.hf_root)}\.layers\.(\d{{1,9}})\.")
+    left_out = range(config.num_layers, config.num_layers + config.num_more_layers)
     found = []
     for name, entry in file.tensors.items():
         if name in read or ignored.fullmatch(name) or (not isinstance(file, GgufFile) and file.is_scale(name)):
             continue
         number = layer.match(name)
-        if number is None or int(number[1]) < config.num_layers:
+        if number is None or int(number[1]) not in left_out:
             found.append(entry)
     if found:
         first, *others = found
         needed = _none("tensor", architecture.name) + _also(entry.name for entry in others)
         shape = "x".join(map(str, first.shape)) or "of one number"
-        raise BadInput(first.file, f"tensor {first.name}", f"shape {shape}", needed)
+        raise BadInput(first.file, f"tensor {_name(first.name)}", f"shape {shape}", needed)
+
+
+def check_tied_head(file: ModelFile, embed: Stored) -> None:
+    """Raise BadInput for a folder whose head is tied to the embedding `embed`, and which stores another head.
+
+    transformers 5 uses that head, and earlier versions the embedding. Some rows are compared: training changes all.
+    """
+    head, table = file.tensors.get(HEAD), file.tensors.get(embed.name)
+    if isinstance(file, GgufFile) or head is None or table is None:
+        return
+    is_same = (head.shape, head.format) == (table.shape, table.format) and head.is_supported
+    if is_same:
+        rows = {int(i) for i in np.linspace(0, head.shape[0] - 1, MAX_COMPARED_ROWS)}
+        is_same = all(_raw(file.read_at(HEAD, i)) == _raw(file.read_at(embed.name, i)) for i in sorted(rows))
+    if not is_same:
+        needed = "a copy of it, or tie_word_embeddings: false in config.json"
+        raise BadInput(head.file, f"tensor {HEAD}", "other numbers than the embedding", needed)
+
+
+def _raw(row: HostTensor) -> bytes:
+    return (row.data if isinstance(row, Packed) else row).tobytes()
+
+
+def _name(given: str) -> str:
+    """Return a name from outside as it fits into a line."""
+    return printable(given, MAX_NAME_CHARS)
 
 
 def _none(what: str, name: str) -> str:
@@ -125,7 +158,7 @@ def _also(others: Iterable[str]) -> str:
     if not listed:
         return ""
     more = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
-    return f"; nor does it read {', '.join(listed[:MAX_LISTED])}{more}"
+    return f"; nor does it read {', '.join(map(_name, listed[:MAX_LISTED]))}{more}"
 
 
 def _is_empty(value: object) -> bool:

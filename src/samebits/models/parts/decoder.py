@@ -39,6 +39,11 @@ KEYS: dict[str, Key] = {
                            gguf_default=REQUIRED),
 }  # fmt: skip
 ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+# Layers behind the others that predict further tokens. GGUF counts them among its layers, a config.json does not.
+MORE_LAYERS = {
+    "num_more_layers": whole("nextn_predict_layers", "num_nextn_predict_layers", 0, MAX_LAYERS, 0,
+                             hf_too="num_mtp_layers"),
+}  # fmt: skip
 LAYER_TYPES = ("sliding_attention", "full_attention")
 
 
@@ -69,6 +74,7 @@ class Decoder(ModelSize):
     recurrence           what layers are that keep a state in place of keys and values
     latent               what attention is made of whose keys and values are projections of one row per token
     mixture              what feed-forward parts of experts are
+    num_more_layers      layers of the file behind those that run: they predict further tokens, and are left out
     hf_root              what names of tensors in a Hugging Face folder start with
     """
 
@@ -96,6 +102,7 @@ class Decoder(ModelSize):
     recurrence: Recurrence | None = None
     latent: Latent | None = None
     mixture: Mixture | None = None
+    num_more_layers: int = field(default=0, compare=False)  # no part of the model
     hf_root: str = "model"
 
     @property
@@ -157,6 +164,14 @@ def read_decoder(source: Source, values: dict[str, Any], **given: Any) -> Decode
         usual["ropes"] = {ROPE_TABLE: read_rope(source, rotary_dims(source, head_size), values["context_len"])}
     known = {"vocab_size": source.vocab_size(), "is_tied": is_tied}
     return _checked(source, Decoder(**usual | known | values | given))
+
+
+def without_more_layers(source: Source, values: dict[str, Any]) -> None:
+    """Change the values of `KEYS` and `MORE_LAYERS` so that the number of layers is that of those which run."""
+    if source.is_gguf:
+        values["num_layers"] -= values["num_more_layers"]
+    if values["num_layers"] < 1:
+        raise source.fail("layers", values["num_layers"], "at least 1 besides those that predict more tokens")
 
 
 def windows(source: Source, window: int | None, is_sliding: list[bool]) -> tuple[Layer, ...]:

@@ -45,11 +45,11 @@ COMMON = Ignored(
     hf=words(
         # where the file comes from, and what software wrote it
         """
-        _attn_implementation _attn_implementation_autoset _attn_implementation_internal _commit_hash _from_model_config
-        _name_or_path architectures attn_implementation auto_map custom_pipelines dtype finetuning_task id2label
-        label2id model_name model_type num_labels problem_type quantization_config task_specific_params tf_legacy_loss
-        tokenizer_class torch_dtype torchscript transformers.js_config transformers_version unsloth_fixed
-        unsloth_version use_bfloat16
+        _attn_implementation _attn_implementation_autoset _attn_implementation_internal _commit_hash
+        _flash_attn_2_enabled _from_model_config _name_or_path architectures attn_implementation auto_map
+        custom_pipelines dtype finetuning_task id2label label2id model_name model_type num_labels problem_type
+        quantization_config task_specific_params tf_legacy_loss tokenizer_class torch_dtype torchscript
+        transformers.js_config transformers_version unsloth_fixed unsloth_version use_bfloat16
         """
         # what a call returns and how it is computed
         """
@@ -120,4 +120,6 @@ COMMON = Ignored(
         """
     ),
 )
+# Of state spaces: how their steps of time are drawn before training. `time_step_limit` alone bounds them afterwards.
+INITIAL_STEPS = words("time_step_floor time_step_max time_step_min time_step_rank")
 WITHOUT_BIASES = {"attention_bias": OFF}  # `hf_only` of an architecture whose attention has none in transformers

@@ -179,24 +179,31 @@ def longrope_magnitude(factor: float, original_len: int) -> float:
 
 
 def _gguf_scaling(source: Source, context_len: int) -> Scaling:
+    """Return the scaling of a GGUF file. A factor without a kind is a linear one, as in llama.cpp."""
     fields = source.fields
-    kind = fields.text("rope.scaling.type", "linear" if fields.has("rope.scale_linear") else "none")
+    kind = fields.text("rope.scaling.type", "linear")
     if kind not in GGUF_KINDS:
         raise fields.fail("rope.scaling.type", repr(kind), "none, linear, yarn or longrope")
+    older = fields.number("rope.scale_linear", 0.0, 1e4, 1.0)
+    factor = fields.number("rope.scaling.factor", 0.0, 1e4, older) or 1.0  # llama.cpp takes a 0 for nothing
+    _check_yarn_factors(fields, kind)
+    if kind == "linear" and factor == 1:
+        kind = "none"
     if "rope_freqs.weight" in source.tensors:
         if kind != "none":
             raise fields.fail("rope.scaling.type", repr(kind), "none beside the tensor rope_freqs.weight")
         return Scaling("factors")
-    factor = fields.number("rope.scaling.factor", 1e-3, 1e4, fields.number("rope.scale_linear", 1e-3, 1e4, 1.0))
     original = fields.integer("rope.scaling.original_context_length", 1, MAX_CONTEXT, context_len)
     magnitude = fields.number("rope.scaling.attn_factor", 1e-3, 1e6, None)
     if "rope_factors_long.weight" in source.tensors:
+        if kind in ("linear", "yarn") or (kind == "longrope" and factor != 1):
+            raise fields.fail("rope.scaling.factor", factor, "1 beside the tensor rope_factors_long.weight")
         magnitude = longrope_magnitude(context_len / original, original) if magnitude is None else magnitude
         short, long = "rope_factors.short", "rope_factors.long"  # tensors of the checkpoint
         return Scaling("longrope", original_len=original, magnitude=magnitude, short=short, long=long)
     if kind == "longrope":
         raise fields.fail("rope.scaling.type", repr(kind), "the tensors rope_factors_long and rope_factors_short")
-    if kind == "none" or (kind == "linear" and factor == 1.0):
+    if kind == "none":
         return PLAIN
     if kind == "linear":
         return Scaling("linear", factor)
@@ -208,6 +215,17 @@ def _gguf_scaling(source: Source, context_len: int) -> Scaling:
         beta_slow=fields.number("rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0),
         magnitude=yarn_magnitude(factor) * (1.0 if magnitude is None else magnitude),
     )
+
+
+def _check_yarn_factors(fields: Fields, kind: str) -> None:
+    """Raise BadInput for factors of a GGUF file that change YaRN, or another kind of scaling into it."""
+    usual = 1.0 if kind == "yarn" else 0.0
+    extrapolation = fields.number("rope.scaling.yarn_ext_factor", -1e6, 1e6, usual)
+    if extrapolation >= 0 and extrapolation != usual:  # llama.cpp takes a negative number for nothing
+        raise fields.fail("rope.scaling.yarn_ext_factor", extrapolation, f"{usual:g}: no other factor is supported")
+    attention = fields.number("rope.scaling.yarn_attn_factor", -1e6, 1e6, 1.0)
+    if attention != 1:
+        raise fields.fail("rope.scaling.yarn_attn_factor", attention, "1: no other factor is supported")
 
 
 def _hf_scaling(rope: Fields, dims: int, context_len: int, original: int | None, kinds: Mapping[str, str]) -> Scaling:
