@@ -36,4 +36,5 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
             return f"{mark}[{text}]({BESIDE.get(name, name.removeprefix('docs/'))}{anchor})"
         return text  # a file of the repository
 
-    return LINK.sub(on_the_site, markdown)
+    shown = LINK.sub(on_the_site, markdown)
+    return shown.replace('<img src="docs/', '<img src="') if lies_beside else shown
