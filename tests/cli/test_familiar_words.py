@@ -58,7 +58,11 @@ def test_one_word_is_a_model_only_if_it_names_one(model: str, tmp_path: Path) ->
     for message in ("hi", "smollm", str(tmp_path / "notes.txt"), str(tmp_path), "x" * 5000, "a\0b", ""):
         assert model_and_message(message, None) == (None, message)
     assert model_and_message("smollm2", None) == ("smollm2", None)
-    assert model_and_message("anything", "hi") == ("anything", "hi")
+    for first in (model, "smollm2", "owner/repo", str(folder)):
+        assert model_and_message(first, "hi") == (first, "hi")
+    for first in ("Hello", "x" * 5000, "a\0b"):
+        with pytest.raises(BadInput, match="put a message of several words in quotes"):
+            model_and_message(first, "there")
     assert model_and_message(None, None) == (None, None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, NotFound
 from samebits.loaders.cache import MODEL_ENDINGS
 from samebits.loaders.catalog import MODELS
 
@@ -27,10 +27,25 @@ def names_a_model(word: str) -> bool:
 
 
 def model_and_message(first: str | None, second: str | None) -> tuple[str | None, str | None]:
-    """Return (model, message) of `chat [MODEL] [MESSAGE]`: one word alone is a model only if it names one."""
-    if first is None or second is not None:
+    """Return (model, message) of `chat [MODEL] [MESSAGE]`: one word alone is a model only if it names one.
+
+    Raise NotFound if the first of two words can be no model: a message was probably not quoted.
+    """
+    if first is None:
+        return None, second
+    if second is not None:
+        if not names_a_model(first) and "/" not in first and not _exists(first):
+            hint = "put a message of several words in quotes; `samebits list --names` shows short names of models"
+            raise NotFound("chat", "MODEL", f"no model {first!r}; {hint}")
         return first, second
     return (first, None) if names_a_model(first) else (None, first)
+
+
+def _exists(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def model_named_once(command: str, word: str | None) -> str:
