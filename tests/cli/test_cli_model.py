@@ -94,7 +94,7 @@ def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:
         (("generate", "hi", "--model", "/no/such/file.gguf"), "/no/such/file.gguf"),
         (("score",), "score: input: got none or several"),
         (("score", "--tokens", "1,x"), "score: --tokens: got '1,x'"),
-        (("chat", " "), "chat: message: got nothing"),
+        (("chat", " "), "chat: MESSAGE: got nothing"),
         (("generate", "hi", "--top-p", "7"), "sampling: top_p: got 7.0"),
         (("generate", "hi", "--speculate", "no"), "speculate: drafter: got 'no'; needs 'ngram', or 'draft:MODEL'"),
         (("generate", "hi", "--numerics", "exact"), "tier: got 'exact'"),
