@@ -1,4 +1,4 @@
-"""What `LLM` returns and raises: answers, their pieces, and answers in the shape that vLLM's users know."""
+"""Results and errors of `LLM`: answers, their pieces, and answers in the shape that vLLM's users know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `samebits inspect` prints for people."""
+"""The tables of `samebits inspect`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the command line keeps what outlives a command: the history of conversations, and notes of running servers."""
+"""The state folder, which holds the history of conversations and notes of running servers."""
 
 from __future__ import annotations
 

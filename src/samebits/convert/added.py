@@ -1,4 +1,4 @@
-"""What GGUF's own keys do not say of added tokens: white space that they take off, and words that they must be."""
+"""Properties of added tokens for which GGUF has no key of its own: white space that they strip, and a Metaspace."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from samebits.models import ARCHITECTURES
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
 from samebits.models.parts.decoder import Decoder
 
-# Of names, of rows that are laid out for it, and of layers that are left out
+# fields that a folder and its GGUF file may state differently: the prefix of names, row layout, skipped layers
 STATED_ELSEWHERE = ("hf_root", "rope_is_interleaved", "num_more_layers")
 FLOAT32_TOLERANCE = 1e-6  # relative, some roundings of float32
 ROTATED = (".attn.q", ".attn.k", ".attn.q_bias", ".attn.k_bias")

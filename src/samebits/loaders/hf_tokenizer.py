@@ -132,7 +132,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def tokenizer_from_folder(folder: Path, num_ids: int = MAX_VOCAB) -> Tokenizer:
-    """The tokenizer of a folder with tokenizer.json, for a model of so many ids: tokens beyond them are left out."""
+    """Return the tokenizer of a folder with tokenizer.json. Leave out tokens whose ids the model does not have."""
     path = folder / "tokenizer.json"
     return JsonTokenizer(read_bounded(path, MAX_TOKENIZER_BYTES), str(path), SpecialNames(folder), num_ids)
 

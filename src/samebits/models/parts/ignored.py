@@ -15,7 +15,7 @@ ON: tuple[Value, ...] = (True, 1)
 
 @dataclass(frozen=True)
 class Ignored:
-    """What files of one architecture hold that its tables do not read, beside what all architectures ignore.
+    """Keys and tensors of one architecture that have no effect, beside those that all architectures ignore.
 
     hf         keys of a config.json that change no answer, whatever their value
     hf_only    keys of a config.json with the values that say what the model does anyway; other values are refused, also
@@ -120,6 +120,6 @@ COMMON = Ignored(
         """
     ),
 )
-# Of state spaces: how their steps of time are drawn before training. `time_step_limit` alone bounds them afterwards.
+# How a state space draws its time steps before training. Only `time_step_limit` bounds them afterwards.
 INITIAL_STEPS = words("time_step_floor time_step_max time_step_min time_step_rank")
 WITHOUT_BIASES = {"attention_bias": OFF}  # `hf_only` of an architecture whose attention has none in transformers

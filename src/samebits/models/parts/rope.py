@@ -101,7 +101,7 @@ def _plain(name: str, tensor: Callable[[str], HostTensor]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class HfRotation:
-    """What transformers does for an architecture with the keys of its config.json about a rotation.
+    """Rules by which transformers reads the rotation of an architecture from its config.json.
 
     theta         where none is stated
     parameters    the value of `rope_parameters` where that is absent
