@@ -138,7 +138,7 @@ def test_with_a_clock_that_stands_a_template_says_the_same_in_every_process() ->
 
 
 def test_a_process_that_does_not_come_up_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody waits for it, and so does a server that is told to stop."""
+    """All requests and the server's shutdown wait for the process."""
     silent, worker = tmp_path / "silent.py", chat._Worker()
     silent.write_text("import time\ntime.sleep(60)\n")
     with monkeypatch.context() as patch:

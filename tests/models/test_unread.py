@@ -339,7 +339,7 @@ def test_biases_of_feed_forward_parts_come_together(missing: str) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, *HYBRID_NAMES, *MIXTURE_NAMES, *LATENT_NAMES, "llama_biases"])
 def test_the_graph_reads_every_tensor_of_the_tables(name: str) -> None:
-    """What a table names counts as read; rotary tables are made of those that rotations name."""
+    """A tensor that a table names counts as read; rotary tables are made from the tensors that rotations name."""
     file = DATA / name / "model-f32.gguf"
     checkpoint = open_checkpoint(file if file.exists() else DATA / name)
     graph = build_step(checkpoint, Limits(8, 1, 4, max_positions=64)).graph

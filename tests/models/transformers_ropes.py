@@ -1,4 +1,4 @@
-"""What transformers makes of the rotation that a config.json states. Needs torch and transformers."""
+"""The rotation that transformers reads from a config.json. Needs torch and transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands together in a step: mixed batches, odd groups, many query heads. See planted_attention.py."""
+"""Defects that show in mixed batches, odd groups and many query heads. See planted_attention.py."""
 
 from __future__ import annotations
 

@@ -228,9 +228,7 @@ class LLM(Texts):
             return [answer for job in jobs for answer in job.completions()]
         if params is not None:
             raise BadInput("generate", "params and sampling_params", "both", "one of them: they mean the same")
-        from samebits.api.outputs import (
-            RequestOutput,  # it imports the engine, which `import samebits` does not wait for
-        )
+        from samebits.api.outputs import RequestOutput  # imports the engine: not at `import samebits`
 
         texts = several_prompts("generate", prompts, self.tokenizer.num_ids)[0]  # read once: it may be a generator
         jobs, ids = self._completed(texts, sampling_params, response_format)

@@ -188,7 +188,7 @@ class _Worker:
     def _await(self, process: subprocess.Popen[str]) -> None:
         """Wait until it is up, so that no template pays for that. Raise SamebitsError if it does not start.
 
-        Everybody else waits meanwhile, and so does a server that is told to stop: the wait is bounded.
+        The wait is bounded, because other requests and the server's shutdown wait for this lock.
         """
         if self._is_up:
             return

@@ -23,7 +23,7 @@ OTHER_MODELS = ("vision.", "mm.", "audio.")  # GGUF keys of the parts for images
 OTHER_TENSORS = r"(v|mm|a)\..*"  # their tensors
 HEAD, MAX_COMPARED_ROWS = "lm_head.weight", 64
 ROTATIONS = ("rope_parameters", "rope_scaling")
-# What transformers saved with its first Llamas, and layers that predict more tokens, which are left out.
+# Buffers that early versions of transformers saved with Llama, and skipped multi-token-prediction layers.
 HF_TENSORS = (r".*\brotary_emb\.inv_freq", r"mtp\..*")
 
 

@@ -31,7 +31,7 @@ class RayReplicas:
         self._handle: Any = None
 
     async def open(self) -> str:
-        handle = await on_own_thread(self._start)  # which may take hours: a server that is told to stop does not wait
+        handle = await on_own_thread(self._start)  # may take hours; a stop does not wait for it
         self._handle = handle.options(_by_reference=False)  # by gRPC: half the time of calls through Ray's object store
         return str(ray.util.get_node_ip_address())
 

@@ -59,7 +59,7 @@ def calls_of(op: Op, case: Case, seed: int) -> dict[str, Inputs]:
 
 
 def _with_other_constants(op: Op, first: Inputs, other: Inputs) -> Inputs:
-    """Return the other call with constants that are not those of the first one, as a table of angles is by default."""
+    """Return the other call with constants unlike the first call's, even where the seed changes none of them."""
     changed = {}
     for name in constant_names(op, first):
         constant, again = first[name], other[name]

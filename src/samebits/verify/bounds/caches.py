@@ -1,4 +1,4 @@
-"""Caches: one rounding to what they hold, after a rotation where there is one.
+"""Bounds of cached values: one rounding to the cache's format, after a rotation if the op has one.
 
 A code of a cache in blocks may fall on the other side of a tie. So it is the value before it was rounded that a stored
 one must be near to: from the definition's code, each may be a whole step away.
