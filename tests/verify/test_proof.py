@@ -143,12 +143,13 @@ def test_without_a_terminal_lines_tell_what_is_done_and_left(monkeypatch: pytest
     out = io.StringIO()
     with VerifyProgress(Console(file=out), total=4, jobs=1) as progress:
         for case, status in enumerate(("pass", "fail", "pass", "pass")):
-            progress.advance([Result("add", str(case), "fast", status)])  # type: ignore[arg-type]
+            progress.advance([Result("add", str(case), "fast", status, "y[0] differs")])  # type: ignore[arg-type]
     first, *lines = out.getvalue().splitlines()
     assert first.startswith("4 cases; native CPU kernels take about ")
-    assert len(lines) == 2
-    assert lines[0].startswith("2 of 4 cases, 1 failed, about ")
-    assert lines[0].endswith(" left")
+    assert len(lines) == 3
+    assert lines[0] == "FAIL add/1 at fast: y[0] differs"
+    assert lines[1].startswith("2 of 4 cases, 1 failed, about ")
+    assert lines[1].endswith(" left")
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (75, "75 s"), (200, "3 min"), (9000, "2 h")])

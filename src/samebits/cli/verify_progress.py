@@ -25,7 +25,7 @@ def in_words(seconds: float) -> str:
 
 
 class VerifyProgress:
-    """Shows cases done, failures and the time left while cases run; says at the start how long it may take."""
+    """Shows cases done, each failed case and the time left while cases run; says at the start how long it may take."""
 
     def __init__(self, console: Console, total: int, jobs: int, line_seconds: float = LINE_SECONDS) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -48,9 +48,12 @@ class VerifyProgress:
         self._bar.__exit__(kind, error, trace)
 
     def advance(self, results: list[Result]) -> None:
-        """Count the results of one case."""
+        """Count the results of one case. Print its first failure, since a run may take hours or be cut short."""
         self._done += 1
-        self._failures += any(r.status == "fail" for r in results)
+        failed = next((r for r in results if r.status == "fail"), None)
+        self._failures += failed is not None
+        if failed is not None:
+            self._say(f"FAIL {failed.op}/{failed.case} at {failed.tier}: {failed.reason}")
         self._bar.update(self._task, advance=1, description=f"{results[0].op}, {self._left()}")
         now = time.monotonic()
         if not self._console.is_terminal and now - self._last_line >= self._line_seconds:
@@ -65,4 +68,4 @@ class VerifyProgress:
         return f"about {in_words(elapsed / self._done * (self._total - self._done))} left"
 
     def _say(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=True)
+        self._console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -30,9 +30,10 @@ def _serve(connection: Connection, backend_name: str) -> None:
     found = discovery.get(backend_name)
     if found.backend is None or found.caps is None:
         raise Unavailable(found.reason)
-    connection.send(slowness())
-    while (task := connection.recv()) is not None:
-        connection.send(examine(found.backend, found.caps, task))
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has ended
+        connection.send(slowness())
+        while (task := connection.recv()) is not None:
+            connection.send(examine(found.backend, found.caps, task))
 
 
 @dataclass

@@ -86,6 +86,7 @@ def launch_append(
         return rotated
     k, v = cache_views(k_cache, v_cache, layout)
     key, value, query = (None if x is None else _last_dense(x) for x in (key, value, query))
+    table = None if table is None else table.contiguous()  # a graph may make it of columns of a wider tensor
     v_size = head_size if value is None else value.shape[2]
     heads = heads_of(num_heads if query is None else query.shape[1], max(head_size, v_size))
     parts = cdiv(num_heads, heads) * (1 if value is None else 2)

@@ -163,7 +163,7 @@ def causal_conv(
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y, carry
-    x = x if x.stride(1) == 1 else x.contiguous()
+    x, weight = x if x.stride(1) == 1 else x.contiguous(), weight.contiguous()
     conv_kernel[(cdiv(num_channels, CHANNELS) * (len(slots) + cdiv(num_tokens, TOKENS)),)](
         x, weight, carry, qo_indptr, positions, slots, bias, y, fault_word(x.device), x.stride(0), num_channels,
         len(slots), num_tokens, len(carry),

@@ -84,6 +84,7 @@ def rope(x: torch.Tensor, pos_ids: torch.Tensor, table: torch.Tensor, *, interle
     if y.numel() == 0:
         return y
     x = x if x.stride(2) == 1 else x.contiguous()
+    table = table.contiguous()  # a graph may make it of columns of a wider tensor
     heads = heads_of(num_heads, head_size)
     rope_kernel[(num_tokens * cdiv(num_heads, heads),)](
         x, pos_ids, table, y, fault_word(x.device), num_heads, x.stride(0), x.stride(1), table.shape[0],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from samebits.core.shapes import upper
 from samebits.core.tiers import Tier
+from samebits.kernels.record import OpCall
 from samebits.kernels.triton.attention.call import Call, make_call
 from samebits.kernels.triton.attention.portable.decode import decodes, launch_decode
 from samebits.kernels.triton.attention.portable.general import launch_general
 from samebits.kernels.triton.attention.portable.prefill import launch_tiles
+from samebits.kernels.triton.attention.portable.scores import MAX_HEAD_SIZE
 from samebits.kernels.triton.attention.portable.wide.launch import is_wide, launch_wide_decode, launch_wide_prompt
 from samebits.kernels.triton.lib.devices import ON_AMD
 from samebits.kernels.triton.lib.registry import implements
@@ -35,7 +38,13 @@ def launch(call: Call) -> None:
     launch_decode(call)
 
 
-@implements("paged_attention", tier=Tier.PORTABLE)
+def served(call: OpCall) -> str | None:
+    """Return why no kernel serves a call, or None."""
+    size = call.inputs["q"].shape[2]
+    return f"heads of {size} elements; at most {MAX_HEAD_SIZE}" if upper(size) > MAX_HEAD_SIZE else None
+
+
+@implements("paged_attention", tier=Tier.PORTABLE, when=served)
 def paged_attention(
     q: Any,
     k_cache: Any,

@@ -11,6 +11,7 @@ from samebits.kernels.triton.lib.int8_blocks import int8_blocks
 from samebits.kernels.triton.lib.rows import fault_where
 
 BLOCK = tl.constexpr(32)
+MAX_HEAD_SIZE = 4096  # four trees of 128 runs of 8
 
 
 @triton.jit
@@ -53,14 +54,14 @@ def run_of_8(q_ptrs, k_ptrs, first, real, readable, fault_ptr, FORMAT: tl.conste
 
 
 @triton.jit
-def float_scores(
-    q_ptrs, k_ptr, cells, real, readable, fault_ptr, FORMAT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr
+def tree_of_runs(
+    q_ptrs, k_ptrs, first, real, readable, fault_ptr, FORMAT: tl.constexpr, D: tl.constexpr, RUNS: tl.constexpr
 ):
-    """float32 [R, N] of q rows against f32, f16 or bf16 keys: head order."""
-    node = tl.zeros([q_ptrs.shape[0], cells.shape[0]], tl.float32)
+    """[R, N]: the sum of RUNS runs of 8 from element `first` on, joined by adjacent pairs. RUNS: at most 128."""
+    node = tl.zeros([q_ptrs.shape[0], k_ptrs.shape[0]], tl.float32)
     s1, s2, s4, s8, s16, s32, s64 = node, node, node, node, node, node, node
-    for run in tl.range(0, D_PAD // 8):
-        node = run_of_8(q_ptrs, k_ptr + cells, run * 8, real, readable, fault_ptr, FORMAT, D)
+    for run in tl.range(0, RUNS):
+        node = run_of_8(q_ptrs, k_ptrs, first + run * 8, real, readable, fault_ptr, FORMAT, D)
         # A binary counter: a finished left subtree waits in s1 ... s64.
         if run % 2 == 0:
             s1 = node
@@ -91,6 +92,22 @@ def float_scores(
                                 else:
                                     node = s64 + node
     return node
+
+
+@triton.jit
+def float_scores(
+    q_ptrs, k_ptr, cells, real, readable, fault_ptr, FORMAT: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr
+):
+    """float32 [R, N] of q rows against f32, f16 or bf16 keys: head order. D_PAD: at most MAX_HEAD_SIZE."""
+    RUNS: tl.constexpr = D_PAD // 8 if D_PAD < 1024 else 128
+    k_ptrs = k_ptr + cells
+    total = tree_of_runs(q_ptrs, k_ptrs, 0, real, readable, fault_ptr, FORMAT, D, RUNS)
+    if D_PAD > 1024:
+        total = total + tree_of_runs(q_ptrs, k_ptrs, 1024, real, readable, fault_ptr, FORMAT, D, RUNS)
+    if D_PAD > 2048:
+        third = tree_of_runs(q_ptrs, k_ptrs, 2048, real, readable, fault_ptr, FORMAT, D, RUNS)
+        total = total + (third + tree_of_runs(q_ptrs, k_ptrs, 3072, real, readable, fault_ptr, FORMAT, D, RUNS))
+    return total
 
 
 @triton.jit
