@@ -35,7 +35,8 @@ from samebits.kernels.record import Kernel
 from samebits.ops import OPS, Op, bind, evaluate, make_inputs
 from samebits.ops.record import Case
 from samebits.verify.bounds import Judge
-from samebits.verify.harness import execute, same_bytes
+from samebits.verify.harness import execute
+from samebits.verify.locate import same_bits
 from samebits.verify.select import drawn_ids, find_case
 
 FAR_ELEMENTS = (1 << 31) + 4096  # between neighbours; a multiple of every alignment that kernels ask for
@@ -121,7 +122,7 @@ def check(backend: Backend, op: Op, case: Case, name: str) -> tuple[int, list[st
         kernels += bool(reached)
         found += [f"{f.check} at {f.where}" for f in outcome.findings]
         for i, (result, got) in enumerate(zip(op.results, outcome.results, strict=False)):
-            right = same_bytes(got, want[i]) if tier is Tier.PORTABLE else not judge.outside(i, got).any()
+            right = same_bits(got, want[i]) if tier is Tier.PORTABLE else not judge.outside(i, got).any()
             if not right:
                 found.append(f"{result.name} differs at {tier.label}, {reached}")
     return kernels, found

@@ -141,3 +141,12 @@ def test_attributes_of_other_executables_are_settings_beside_the_usual_row() -> 
     }
     assert other_attrs(OPS["gated_delta_rule"], space.row_id({**usual, "V": 16})) == []
     assert other_attrs(OPS["gated_delta_rule"], "decode") == []
+
+
+@pytest.mark.parametrize("op_name", ["ssm_scan", "gated_delta_rule"])
+def test_another_last_row_brings_no_poison_into_a_call(op_name: str) -> None:
+    op = OPS[op_name]
+    calls = calls_of(op, find_case(op, "decode"), 0)
+    for name, tensor in calls["another last row"].items():
+        if isinstance(tensor, np.ndarray) and tensor.dtype.kind == "f":
+            assert not (np.isnan(tensor) & ~np.isnan(calls["first"][name])).any(), name

@@ -81,13 +81,18 @@ def _shorter(first: Inputs) -> Inputs:
 
 
 def _other_end(op: Op, first: Inputs, other: Inputs) -> Inputs:
-    """The first call but for the last row of each plain tensor: what looks at the beginning alone takes it for that."""
+    """The first call but for the last row of each plain tensor: what looks at the beginning alone takes it for that.
+
+    A row of poison, such as a slot that the other call does not use, takes no row's place: the first call may use it,
+    and would compute NaNs of any pattern.
+    """
     changed = {}
     for name, tensor in first.items():
         is_plain = isinstance(tensor, np.ndarray) and tensor.dtype.kind in "fV" and name not in op.caches
         if is_plain and tensor.ndim and len(tensor):
+            is_poison = (np.isnan(other[name][-1]) & ~np.isnan(tensor[-1])).any()
             changed[name] = tensor.copy()
-            changed[name][-1] = other[name][-1]
+            changed[name][-1] = tensor[-1] if is_poison else other[name][-1]
     return {**first, **changed}
 
 
