@@ -109,11 +109,12 @@ def _ancestors(process: int) -> set[int]:
 
 @dataclass
 class Answer:
-    """A streamed answer: its text, the hash of its logits, and the seconds between its parts."""
+    """A streamed answer: its text, the hash of its logits, the seconds between its parts, and its tokens if told."""
 
     text: str = ""
     sha256: str | None = None
     gaps: list[float] = field(default_factory=list)
+    completion_tokens: int = 0
 
 
 async def ask(
@@ -146,9 +147,10 @@ async def ask(
                 told = json.loads(line[6:])
                 if "error" in told:
                     raise SystemExit(str(told))
-                (choice,) = told["choices"]
-                answer.text += choice["text"]
-                answer.sha256 = choice.get("logits_sha256") or answer.sha256
+                answer.completion_tokens = (told.get("usage") or {}).get("completion_tokens", answer.completion_tokens)
+                for choice in told["choices"]:  # none in a last part that tells the usage
+                    answer.text += choice["text"]
+                    answer.sha256 = choice.get("logits_sha256") or answer.sha256
         return answer
     finally:
         writer.close()
