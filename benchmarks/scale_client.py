@@ -109,7 +109,7 @@ def _ancestors(process: int) -> set[int]:
 
 @dataclass
 class Answer:
-    """A streamed answer: its text, the hash of its logits, the seconds between its parts, and its tokens if told."""
+    """A streamed answer: its text, the hash of its logits, the seconds to each part, and its tokens if told."""
 
     text: str = ""
     sha256: str | None = None
@@ -128,6 +128,7 @@ async def ask(
     data = json.dumps(body).encode()
     head = "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
     head += f"content-length: {len(data)}\r\n\r\n"
+    last = time.perf_counter()
     writer.write(head.encode() + data)
     answer = Answer()
     try:
@@ -138,7 +139,6 @@ async def ask(
             while data := await reader.read(1 << 16):
                 on_parts(data.count(b"data: {"))
             return answer
-        last = time.perf_counter()
         while line := await reader.readline():
             if line.startswith(b"data: {"):
                 now = time.perf_counter()
