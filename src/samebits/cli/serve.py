@@ -192,6 +192,8 @@ def serve(
         leave_out_what_is_there()
         line.clear()
         if served.failure is None:
+            if served.division is not None:
+                say(served.division.line())
             console.print(
                 f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False, markup=False
             )
@@ -204,9 +206,12 @@ def serve(
             failures.append(served.failure)
             server.should_exit = True
 
+    def say(text: str) -> None:
+        console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+
     def stopping(text: str) -> None:
         line.clear()
-        console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+        say(text)
 
     is_loading = threading.Event()
 
