@@ -26,6 +26,7 @@ from samebits.scheduler import Policy
 MIN_PREFILL_TOKENS = 128  # prompt tokens that a step takes beside any number of decodes
 MAX_PAGES = 1 << 20  # their bookkeeping is on the host
 USEFUL_TOKENS = 512  # pages that a sequence has at least, before more sequences run at once
+TABLE_SHARE = 1  # of the pages' bytes, for workspace that grows with sequences times context
 USEFUL_CONTEXT = 32768  # a longer context gets no pages at the cost of sequences, unless it is asked for
 HOST_SHARE = 0.25  # of free host memory, for pages, at DEFAULT_MEMORY: other programs need the rest
 UNKNOWN_HOST_BYTES = 4 << 30  # where the system does not say how much memory there is
@@ -265,16 +266,15 @@ class Divider:
         return Division(self._memory, self._budget, limits, self._needs, is_stated, tuple(notes))
 
     def _limits(self, max_sequences: int, num_pages: int, length: int | None = None) -> Limits:
-        """Return the limits. Rotary tables are as long as sequences can be, unless that changed their angles."""
+        """Return the limits. Rotary tables are as long as sequences can be, unless their angles depend on that."""
         s = self._settings
         length = min(length or self._context, (num_pages - 1) * s.page_size)
-        angles_differ = any(length <= n < self._context for n in self._switch_lens)
         return Limits(
             max_tokens=self._policy.max_step_tokens(max_sequences),
             max_sequences=max_sequences,
             num_pages=num_pages,
             page_size=s.page_size,
-            max_positions=self._context if angles_differ else length,
+            max_positions=self._context if self._switch_lens else length,
             k_format=s.k_format,
             v_format=s.v_format,
         )
@@ -297,6 +297,14 @@ class Divider:
 
     def _slot_bytes(self, max_sequences: int) -> int:
         return sum(n.slot_bytes(self._limits(max_sequences, 2)) for n in self._needs)
+
+    def _table_bytes(self, max_sequences: int, num_pages: int) -> int:
+        """Return the workspace that grows with page tables, which have an entry for each page of each sequence."""
+        entries = self._limits(max_sequences, num_pages).max_table_entries
+        return sum(n.workspace.bytes_per_entry for n in self._needs) * entries
+
+    def _page_bytes(self, max_sequences: int, num_pages: int) -> int:
+        return sum(n.page_bytes(self._limits(max_sequences, num_pages)) for n in self._needs)
 
     def _num_bytes(self, max_sequences: int, num_pages: int) -> int:
         return sum(n.num_bytes(self._limits(max_sequences, num_pages)) for n in self._needs)
@@ -330,6 +338,7 @@ class Divider:
             (sequences, num_pages)
             for sequences, num_pages in tried
             if (num_pages - 1) * page_size >= sequences * min(USEFUL_TOKENS, self._context)
+            and self._table_bytes(sequences, num_pages) <= self._page_bytes(sequences, num_pages) * TABLE_SHARE
         ]
         for sequences, num_pages in with_enough:
             if (num_pages - 1) * page_size >= context:

@@ -9,7 +9,7 @@ from samebits.graph import Graph
 from samebits.kernels.triton.attention.call import CUT_LEN
 from samebits.passes.plan_memory import plan_memory
 
-LOADED_BYTES = 512 << 20  # kernels, the allocator's rounding, and what torch and the driver take
+LOADED_BYTES = 256 << 20  # kernels, the allocator's rounding, and what torch and the driver take
 FRAGMENTATION = 1.15  # memory that the allocator holds for values, over the values' bytes
 SAMPLING_ROWS = 4  # float32 rows of the vocabulary that a draw takes: scores, candidates, a bias and counts
 WORD_BYTES = 4
