@@ -27,7 +27,7 @@ from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
 from samebits.engine.sampling import SamplingParams
-from samebits.engine.settings import MAX_SIZE, EngineOptions, settings_from
+from samebits.engine.settings import MAX_SIZE, EngineOptions, documented, settings_from
 from samebits.loaders.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:  # what a model needs is imported for a model
@@ -58,8 +58,7 @@ class LLM(Texts):
 
     model     a short name such as "smollm2", "hf:owner/repo:Q4_K_M", a path to a GGUF file or a Hugging Face folder,
               or an address; what is not here yet is fetched
-    options   the fields of EngineSettings, which `help(samebits.LLM)` lists with their defaults. `max_model_len` is
-              vLLM's name for `context_len`
+    options   the fields of EngineSettings, listed below. `max_model_len` is vLLM's name for `context_len`
 
     While it is loaded:
     progress          is called with the number of tensors that are there, and of all
@@ -380,6 +379,9 @@ class LLM(Texts):
 
     def _encoded(self, prompt: str | list[int]) -> list[int]:
         return self.encode(prompt) if isinstance(prompt, str) else prompt
+
+
+documented(LLM)
 
 
 def _identity(model: str | Path, path: Path, facts: Facts) -> Model:

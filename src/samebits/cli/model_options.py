@@ -18,15 +18,9 @@ from click.core import ParameterSource
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.stated import Setting, defaults_of, settings_of
 from samebits.engine.sampling import SamplingParams
-from samebits.engine.settings import (
-    MAX_SIZE,
-    EngineSettings,
-    Setting,
-    defaults,
-    settings_from,
-    stated_settings,
-)
+from samebits.engine.settings import MAX_SIZE, EngineSettings, settings_from, stated_settings
 from samebits.loaders.cache import cached_path, pulled_path
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.obtain import is_at_hand, obtain
@@ -48,10 +42,10 @@ def _option(
     return Annotated[kind, flags.Option(flag, *also, help=text, **limits)], default
 
 
-def _engine_options() -> dict[str, tuple[Any, Any]]:
-    """Return an option for each field of EngineSettings that has a flag."""
-    default = defaults()
-    return {name: _derived(kinds, s, default[name]) for name, (kinds, s) in stated_settings().items() if s.flags}
+def stated_options(kind: Any) -> dict[str, tuple[Any, Any]]:
+    """Return an option for each field of a dataclass of settings that has a flag."""
+    default = defaults_of(kind)
+    return {name: _derived(kinds, s, default[name]) for name, (kinds, s) in settings_of(kind).items() if s.flags}
 
 
 def _derived(kinds: tuple[Any, ...], setting: Setting, default: Any) -> tuple[Any, Any]:
@@ -80,7 +74,7 @@ MODEL_OPTIONS = {
         also=("--gpu-layers",),
         metavar="all|0",
     ),
-    **_engine_options(),
+    **stated_options(EngineSettings),
 }
 SAMPLING_OPTIONS = {
     "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", also=("-n", "--n-predict"), min=1),
@@ -117,7 +111,7 @@ SAMPLING_OPTIONS = {
 }
 
 
-def _with_options(
+def with_options(
     command: Callable[..., None], options: dict[str, tuple[Any, Any]], replaced: set[str], call: Callable[..., None]
 ) -> Callable[..., None]:
     """`call` under the command's name and text, its signature the command's own parameters plus the options."""
@@ -172,7 +166,7 @@ def model_command(command: Callable[..., None]) -> Callable[..., None]:
     def call(**given: Any) -> None:
         command(load=_loader(_pop_settings(given, MODEL_OPTIONS)), **given)
 
-    return _with_options(command, MODEL_OPTIONS, {"load"}, call)
+    return with_options(command, MODEL_OPTIONS, {"load"}, call)
 
 
 def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
@@ -184,7 +178,7 @@ def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
         params = SamplingParams(**{**wishes, "stop": tuple(wishes["stop"])}, hash_logits=True).with_seed()
         command(**given, load=_loader(chosen), params=params)
 
-    return _with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
+    return with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
 
 
 def _loader(chosen: dict[str, Any]) -> Loader:
@@ -208,7 +202,7 @@ def settings_command(command: Callable[..., None], without: Sequence[str] = ()) 
     def call(**given: Any) -> None:
         command(settings=SimpleNamespace(**_pop_settings(given, options)), **given)
 
-    return _with_options(command, options, {"settings"}, call)
+    return with_options(command, options, {"settings"}, call)
 
 
 def progress_bar(console: Console) -> Progress:

@@ -6,16 +6,17 @@ types, defaults, bounds, help, flags and environment variables. Importing this m
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import NoneType
-from typing import Any, TypedDict, get_args, get_type_hints
+from typing import Any, TypedDict
 
 from samebits.core.arguments import flag, real_number, whole_number
 from samebits.core.errors import BadInput
+from samebits.core.stated import Setting, defaults_of, settings_of, stated
 
 MAX_SIZE = 2**31 - 1
 DEFAULT_MEMORY = 0.9  # of a device's memory
@@ -24,44 +25,8 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 MEMORY_TEXT = re.compile(r"(\d*\.?\d+)\s*(?:([KMGT])(?:i?B)?)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What options are made of, beside a field's name, type and default.
-
-    help     a sentence for `--help` and for `LLM`'s documentation
-    flags    of the command line, the first one shown in errors; none for a setting of the Python API alone
-    low, high  bounds of a number
-    panel    the heading of the help under which the option stands
-    parse    reads the text of the command line
-    """
-
-    help: str
-    flags: tuple[str, ...]
-    low: float | None
-    high: float | None
-    panel: str | None
-    parse: Callable[[str], Any] | None
-
-    @property
-    def variable(self) -> str | None:
-        """The environment variable that sets the option of commands."""
-        return "SAMEBITS_" + self.flags[0].lstrip("-").replace("-", "_").upper() if self.flags else None
-
-
-def _stated(
-    default: Any,
-    help: str,
-    *flags: str,
-    low: float | None = None,
-    high: float | None = None,
-    panel: str | None = None,
-    parse: Callable[[str], Any] | None = None,
-) -> Any:
-    return field(default=default, metadata={"setting": Setting(help, flags, low, high, panel, parse)})
-
-
 def _size(default: int | None, help: str, *flags: str, low: int = 1, high: int = MAX_SIZE) -> Any:
-    return _stated(default, help, *flags, low=low, high=high, panel="Engine")
+    return stated(default, help, *flags, low=low, high=high, panel="Engine")
 
 
 def _budget(text: str) -> int | str:
@@ -73,15 +38,15 @@ def _budget(text: str) -> int | str:
 class EngineSettings:
     """All settings of a model on a backend. Raises BadInput for a value out of bounds."""
 
-    backend: str | None = _stated(
+    backend: str | None = stated(
         None, "The backend to run on, by name or as module:Class; the native CPU kernels if absent.", "--backend"
     )
-    numerics: str | None = _stated(
+    numerics: str | None = stated(
         None,
         "The tier: fast, invariant or portable; if absent, the strongest of the last two that every op has.",
         "--numerics",
     )
-    threads: int | None = _stated(
+    threads: int | None = stated(
         None,
         "Use at most this many host threads, fewer while that is faster; all processors if absent.",
         "--threads",
@@ -89,7 +54,7 @@ class EngineSettings:
         low=1,
         high=MAX_SIZE,
     )
-    context_len: int | None = _stated(
+    context_len: int | None = stated(
         None,
         "The most tokens that a sequence may have; if absent, the model's own context, or less if memory is short.",
         "--context-len",
@@ -99,9 +64,9 @@ class EngineSettings:
         low=1,
         high=MAX_SIZE,
     )
-    k_format: str = _stated("f16", "The format of cached keys.", "--k-format")
-    v_format: str = _stated("f16", "The format of cached values.", "--v-format")
-    memory: float | str | None = _stated(
+    k_format: str = stated("f16", "The format of cached keys.", "--k-format")
+    v_format: str = stated("f16", "The format of cached values.", "--v-format")
+    memory: float | str | None = stated(
         None,
         "Memory for weights, workspace and pages: a fraction of the device's, or a size such as 12G; 0.9 if absent. On "
         "a CPU pages take at most a quarter of free memory, unless a size is given.",
@@ -125,15 +90,15 @@ class EngineSettings:
         "--max-batch-tokens",
         high=1 << 20,
     )
-    prefill_budget: int | str = _stated(
+    prefill_budget: int | str = stated(
         "dynamic",
         "Prompt tokens that a step may take while answers are under way: a number, dynamic or off.",
         "--prefill-budget",
         panel="Engine",
         parse=_budget,
     )
-    share_prefixes: bool = _stated(True, "Keep pages of prompts for later ones that start the same.")
-    speculate: str | None = _stated(
+    share_prefixes: bool = stated(True, "Keep pages of prompts for later ones that start the same.")
+    speculate: str | None = stated(
         None,
         "Guess tokens and verify several at a time, which changes no bit: ngram, or draft:MODEL.",
         "--speculate",
@@ -148,10 +113,10 @@ class EngineSettings:
     @property
     def memory_limit(self) -> int | float | None:
         """`memory`, or SAMEBITS_MEMORY's, as bytes (int) or as a fraction (float); None if both are absent."""
-        stated = self.memory
-        if stated is None and (variable := stated_settings()["memory"][1].variable):
-            stated = os.environ.get(variable) or None
-        return None if stated is None else read_memory("LLM", stated)
+        limit = self.memory
+        if limit is None and (variable := stated_settings()["memory"][1].variable):
+            limit = os.environ.get(variable) or None
+        return None if limit is None else read_memory("LLM", limit)
 
 
 class EngineOptions(TypedDict, total=False):
@@ -177,21 +142,20 @@ class EngineOptions(TypedDict, total=False):
 ALIASES = {"max_model_len": "context_len"}  # names of other engines
 
 
-@cache
 def stated_settings() -> dict[str, tuple[tuple[Any, ...], Setting]]:
     """Return the types and the Setting of each field of EngineSettings, in order."""
-    hints = get_type_hints(EngineSettings)
-    return {f.name: (get_args(hints[f.name]) or (hints[f.name],), _setting_of(f)) for f in fields(EngineSettings)}
+    return settings_of(EngineSettings)
 
 
-def _setting_of(stated: Field[Any]) -> Setting:
-    setting: Setting = stated.metadata["setting"]
-    return setting
-
-
-def defaults() -> dict[str, Any]:
-    """Return the default of each field by name."""
-    return {f.name: f.default for f in fields(EngineSettings)}
+def documented(kind: Any) -> None:
+    """Give a class whose `__init__` takes EngineOptions a signature and a docstring that list them."""
+    own = inspect.signature(kind.__init__)
+    keywords = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    default = defaults_of(EngineSettings)
+    added = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=default[n]) for n in stated_settings()]
+    kind.__init__.__signature__ = own.replace(parameters=[*keywords, *added])
+    lines = (f"    {name:16}  {setting.help}" for name, (_, setting) in stated_settings().items())
+    kind.__doc__ = f"{kind.__doc__}\n    Options:\n" + "\n".join(lines) + "\n"
 
 
 def settings_from(options: Mapping[str, Any]) -> EngineSettings:
