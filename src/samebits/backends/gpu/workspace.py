@@ -40,7 +40,7 @@ def gpu_workspace(graph: Graph) -> Workspace:
 def _scratch_per_entry(graph: Graph, number: int, split_tokens: int) -> int:
     """Return the scratch bytes of an attention node for each page in its tables: scores, and sums of each cut."""
     node = graph.nodes[number]
-    if node.op.name != "paged_attention":
+    if not {"q", "k_cache", "kv_indptr"} <= node.inputs.keys():
         return 0
     _, heads, head_size = (upper(d) for d in node.inputs["q"].spec.shape)
     page_size = upper(node.inputs["k_cache"].spec.shape[1])
