@@ -20,6 +20,7 @@ settings.register_profile("patient", deadline=None)  # cores may be given to oth
 settings.load_profile("patient")
 
 os.environ["SAMEBITS_CHECK_MATCHES"] = "1"  # in processes that tests start too: cache/origins.py
+os.environ["SAMEBITS_MEMORY"] = "512M"  # of each model, so that no test depends on the machine's memory
 
 if sys.dont_write_bytecode:  # else every process that a test starts would compile all that it imports
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / "build" / "bytecode")

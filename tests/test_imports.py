@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     },
     "api": {"engine", "scheduler", "backends", "ops", "loaders", "models", "graph", "receipts", "grammar"},
     "server": {"api", "engine", "scheduler", "loaders", "receipts", "grammar"},
-    "scale": {"api", "server"},
+    "scale": {"api", "engine", "loaders", "server"},
     "lm_eval": {"api", "engine", "loaders"},
     "verify": ANYTHING,
     "bench": ANYTHING,

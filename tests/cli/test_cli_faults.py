@@ -34,7 +34,11 @@ def run_in_shell(line: str, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 FAULTS = {
-    "a pool beyond memory": ('exec "$@"', ["generate", "hi", "--num-pages", "2000000000"], "out of memory: "),
+    "a pool beyond memory": (
+        'exec "$@"',
+        ["generate", "hi", "--num-pages", "2000000000"],
+        "num_pages 2,000,000,000 needs",
+    ),
     "no room for a thread": (
         'ulimit -s 8388608; ulimit -v 6000000; exec "$@"',
         ["chat", "hi", "--threads", "1"],

@@ -40,9 +40,9 @@ def test_every_way_to_name_the_model_and_the_message_gives_the_same_answer(model
         ("chat", model, "hi"),
         ("run", model, "hi"),
         ("run", model, "--prompt", "hi"),
-        ("chat", "-m", model, "-p", "hi", "-t", "1", "-c", "2048", "--temp", "0"),
-        ("chat", "-m", model, "-p", "hi", "--ctx-size", "2048", "-ngl", "0"),
-        ("chat", "-m", model, "-p", "hi", "--max-model-len", "2048"),
+        ("chat", "-m", model, "-p", "hi", "-t", "1", "-c", "128", "--temp", "0"),
+        ("chat", "-m", model, "-p", "hi", "--ctx-size", "128", "-ngl", "0"),
+        ("chat", "-m", model, "-p", "hi", "--max-model-len", "128"),
     ]
     assert len({answer(*words) for words in spellings}) == 1
     assert answer("generate", "-m", model, "-p", "hi") == answer("generate", "hi", "--model", model)

@@ -63,7 +63,7 @@ def test_the_page_chats_and_draws(page: Any) -> None:
     assert page.locator(".problem").count() == 0
     assert page.locator("#tier").text_content() == "portable"
     page.locator("#steps rect").nth(2).wait_for(state="attached")
-    assert " of 128" in page.locator("#pool-text").text_content()
+    assert " of 1024" in page.locator("#pool-text").text_content()
 
 
 def test_settings_are_those_of_the_request(page: Any) -> None:

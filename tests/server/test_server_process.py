@@ -93,6 +93,10 @@ def test_a_signal_lets_answers_end(model_path: Path) -> None:
         (("--numerics", "best"), "best"),
         (("--k-format", "f99"), "f99"),
         (("--prefill-budget", "often"), "often"),
+        (("--memory", "lots"), "memory: got 'lots'; needs a fraction above 0 and up to 1, or a size such as 12G"),
+        (("--memory", "10K"), "no page fits: weights take "),
+        (("--ctx-size", "3000"), "context_len: got 3000; needs at most 2048"),
+        (("--num-pages", "2000000"), "num_pages 2,000,000 needs "),
     ],
 )
 def test_mistakes_in_the_call_are_one_line(
@@ -140,6 +144,37 @@ def test_ready_is_said_when_it_is(model_path: Path) -> None:
         assert f"{odd_name} is ready at http://127.0.0.1:" in line
         url = line.partition(" at ")[2].partition(",")[0]
         assert httpx.get(f"{url}/health", verify=False).status_code == 200
+
+
+def test_defaults_fit_the_model_and_the_memory(model_path: Path) -> None:
+    """The context is the model's own. /state and `inspect --memory` have the figures that the server prints."""
+    with process("--model", str(model_path), "--port", "0") as server:
+        assert server.stderr is not None
+        lines = [server.stderr.readline() for _ in range(3)]
+        url = lines[1].partition(" at ")[2].partition(",")[0]
+        with plain_client() as client:
+            memory = client.get(f"{url}/state").json()["memory"]
+            card = client.get(f"{url}/v1/models").json()["data"][0]
+            long_prompt = {"prompt": [7] * 2040, "max_tokens": 8, "ignore_eos": True}
+            usage = client.post(f"{url}/v1/completions", json=long_prompt, timeout=60).json()["usage"]
+    assert lines[2].startswith("memory 512.0 MiB of ")
+    assert lines[2].endswith("; up to 32 sequences, context 2,048\n")
+    assert card["max_model_len"] == memory["context_len"] == 2048
+    assert usage["total_tokens"] == 2048
+    assert memory["max_sequences"] == 32
+    assert memory["num_pages"] == 1 + 32 * 2048 // 16
+    command = [*COMMAND[:-1], "inspect", str(model_path), "--memory", "--json"]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+    varying = {"free_bytes", "total_bytes"}
+    assert {n: v for n, v in told.items() if n not in varying} == {n: v for n, v in memory.items() if n not in varying}
+
+
+def test_a_context_that_does_not_fit_is_said_at_the_start(model_path: Path) -> None:
+    with process("--model", str(model_path), "--port", "0", "--memory", "1500K") as server:
+        assert server.stderr is not None
+        lines = [server.stderr.readline() for _ in range(4)]
+    assert "context lowered from 2,048 to " in "".join(lines)
+    assert lines[-1].startswith("memory 1.5 MiB of ")
 
 
 def test_a_port_that_is_taken(model_path: Path) -> None:

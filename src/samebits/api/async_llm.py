@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from samebits.api.llm import LLM
 from samebits.api.requests import Message, Params, Prompt, one_params, one_prompt, single
 from samebits.api.structured import masks_of
 from samebits.core.errors import BadInput
 from samebits.engine.async_engine import AsyncEngine
+from samebits.engine.settings import EngineOptions
 from samebits.loaders.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class AsyncLLM:
     Cancelling a task, or leaving a stream early, ends its request.
     """
 
-    def __init__(self, model: str | Path = DEFAULT_MODEL, **options: Any) -> None:
+    def __init__(self, model: str | Path = DEFAULT_MODEL, **options: Unpack[EngineOptions]) -> None:
         self._llm = LLM(model, **options)
         self._running: AsyncEngine | None = AsyncEngine(self._llm.engine)
         self._close_lock = threading.Lock()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from samebits.api.requests import (
     Message,
@@ -26,6 +27,7 @@ from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
 from samebits.engine.sampling import SamplingParams
+from samebits.engine.settings import MAX_SIZE, EngineOptions, documented, settings_from
 from samebits.loaders.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:  # what a model needs is imported for a model
@@ -34,15 +36,19 @@ if TYPE_CHECKING:  # what a model needs is imported for a model
     from samebits.api.outputs import RequestOutput
     from samebits.backends.interface import CompileProgress
     from samebits.engine.answer import Completion, Piece
+    from samebits.engine.engine import Engine
     from samebits.engine.job import Generation, Job
+    from samebits.engine.sizes import Division
     from samebits.engine.text_jobs import Score
     from samebits.engine.weights import Progress
     from samebits.loaders.files import Facts
     from samebits.loaders.tokenizer import Tokenizer
+    from samebits.models.checkpoint import FileCheckpoint
     from samebits.receipts.record import Model, Receipt
     from samebits.receipts.verdict import Verdict
+    from samebits.scheduler import Policy
 
-MAX_SIZE = 2**31 - 1
+log = logging.getLogger("samebits.api")
 AnyJob = TypeVar("AnyJob", bound="Job")
 __all__ = ["LLM", "SamplingParams"]
 
@@ -50,24 +56,9 @@ __all__ = ["LLM", "SamplingParams"]
 class LLM(Texts):
     """A model on a backend.
 
-    model       a short name such as "smollm2", "hf:owner/repo:Q4_K_M", a path to a GGUF file or a Hugging Face folder,
-                or an address; what is not here yet is fetched
-    backend     a name, or module:Class; if absent, the native CPU backend where it is built, else the reference
-    numerics    "fast", "invariant" or "portable"; if absent, the strongest of the last two that every op has here
-    threads     the most host threads that kernels may use: fewer run while that is faster, which changes no bit. If
-                absent, one per processor that this process may use
-    context_len the most tokens that a sequence may have; the model's own limit if absent. `max_model_len` is its name
-                in vLLM
-
-    For many requests at once:
-    max_sequences    requests that run at once; others wait in the queue
-    num_pages        pages of KV memory, page_size tokens each; if absent, four contexts, but at most 32,768 tokens or
-                     one context
-    max_batch_tokens the number of tokens that a step aims at; if absent, 512, and 2048 on a GPU
-    prefill_budget   prompt tokens in a step: "dynamic", what decodes leave of max_batch_tokens; a number; or "off"
-    share_prefixes   keep pages of prompts for later ones that start the same
-    speculate        "ngram" or "draft:MODEL", a smaller model with the same vocabulary: tokens are guessed and verified
-                     several at a time where the batch leaves room. It changes no bit of any answer
+    model     a short name such as "smollm2", "hf:owner/repo:Q4_K_M", a path to a GGUF file or a Hugging Face folder,
+              or an address; what is not here yet is fetched
+    options   the fields of EngineSettings, listed below. `max_model_len` is vLLM's name for `context_len`
 
     While it is loaded:
     progress          is called with the number of tensors that are there, and of all
@@ -79,82 +70,71 @@ class LLM(Texts):
         self,
         model: str | Path = DEFAULT_MODEL,
         *,
-        backend: str | None = None,
-        numerics: str | None = None,
-        threads: int | None = None,
-        context_len: int | None = None,
-        max_batch_tokens: int | None = None,
-        prefill_budget: int | str = "dynamic",
-        max_sequences: int = 32,
-        num_pages: int | None = None,
-        page_size: int = 16,
-        share_prefixes: bool = True,
-        speculate: str | None = None,
-        k_format: str = "f16",
-        v_format: str = "f16",
-        max_model_len: int | None = None,
         progress: Progress | None = None,
         compile_progress: CompileProgress | None = None,
+        **options: Unpack[EngineOptions],
     ) -> None:
-        if max_model_len is not None:
-            if context_len is not None:
-                raise BadInput("LLM", "context_len and max_model_len", "both", "one of them: they mean the same")
-            context_len = max_model_len
-        sizes = {"page_size": page_size, "max_sequences": max_sequences}
-        optional = {"threads": threads, "context_len": context_len, "num_pages": num_pages}
-        optional["max_batch_tokens"] = max_batch_tokens
-        for name, size in (*sizes.items(), *((n, v) for n, v in optional.items() if v is not None)):
-            whole_number("LLM", name, size, 1, MAX_SIZE)
-        for name, text in (("backend", backend), ("numerics", numerics)):
-            if text is not None and not isinstance(text, str):
-                raise BadInput("LLM", name, repr(text), "a name")
-        flag("LLM", "share_prefixes", share_prefixes)
+        settings = settings_from(options)
         with collector_paused():  # imports drop nothing
             from samebits.backends import discovery
-            from samebits.backends.interface import Backend
-            from samebits.engine.engine import Engine
             from samebits.engine.runner import Runner
-            from samebits.engine.sizes import limits_for, policy_for
+            from samebits.engine.sizes import divide, policy_for
             from samebits.loaders.files import facts_of
             from samebits.loaders.obtain import obtain
             from samebits.models.checkpoint import open_checkpoint
-        if speculate is not None:
-            from samebits.engine.drafts.choice import check_choice, make_drafter
+        if settings.speculate is not None:
+            from samebits.engine.drafts.choice import check_choice, draft_checkpoint
 
-            check_choice(speculate)
-        where = backend or discovery.default_name()
+            check_choice(settings.speculate)
+        where = settings.backend or discovery.default_name()
         discovery.expect_model(where)
         with collector_paused():
             found = discovery.get(where)  # imports a toolchain
-            policy = policy_for(where, prefill_budget, max_batch_tokens or (found.backend or Backend).step_tokens)
+            policy = policy_for(settings, found)
             path = obtain(model)
             checkpoint = open_checkpoint(path)
-            self.path = path
+            self.path, self.settings = path, settings
             which = partial(_identity, model, path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
-            limits = limits_for(
-                checkpoint.config.context_len,
-                policy,
-                context_len=context_len,
-                max_sequences=max_sequences,
-                num_pages=num_pages,
-                page_size=page_size,
-                k_format=k_format,
-                v_format=v_format,
-            )
+            drafting = draft_checkpoint(settings.speculate) if settings.speculate is not None else None
+            division = divide(checkpoint, found, settings, policy, drafting)
             # before anything that stays, so that the memory it used is given back whole
             self.tokenizer = checkpoint.tokenizer()
-            self.runner = Runner(checkpoint, found, limits, numerics, progress, threads)
+            self.runner = Runner(
+                checkpoint, found, division.limits, settings.numerics, progress, settings.threads, division
+            )
         self.numerics = self.runner.tier.label
         self._is_closed = False
-        del checkpoint  # with its metadata, a vocabulary of text
-        drafter = make_drafter(speculate, self.runner, self.tokenizer) if speculate is not None else None
-        self.engine = Engine(
-            self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter, identity=which
-        )
+
+        self.engine = self._engine_of(policy, which, drafting)
         self.runner.backend.await_compiled(compile_progress)
+        if self.runner.reserve(checkpoint):
+            self.engine = self._engine_of(policy, which, drafting)
+        del checkpoint, drafting  # with their metadata, vocabularies of text
+        for note in self.division.notes:
+            log.warning("%s", note)
         self.max_len, self.vocab_size = self.engine.max_len, self.runner.vocab_size
         self.runner.backend.trim()
+
+    def _engine_of(self, policy: Policy, identity: Callable[[], Model], drafting: FileCheckpoint | None) -> Engine:
+        """Return an engine for the runner. `drafting` is the smaller model that drafts, if one does."""
+        from samebits.engine.engine import Engine
+
+        speculate, drafter = self.settings.speculate, None
+        if speculate is not None:
+            from samebits.engine.drafts.choice import make_drafter
+
+            drafter = make_drafter(speculate, self.runner, self.tokenizer, drafting)
+        shares = self.settings.share_prefixes
+        return Engine(self.runner, self.tokenizer, policy, shares_prefixes=shares, drafter=drafter, identity=identity)
+
+    @property
+    def division(self) -> Division:
+        """How the device's memory is divided into weights, workspace and pages."""
+        division = self.runner.division
+        if division is None:
+            raise BadInput("LLM", "division", "a runner without one", "a model that LLM has loaded")
+        return division
 
     def __repr__(self) -> str:
         if self._is_closed:
@@ -399,6 +379,9 @@ class LLM(Texts):
 
     def _encoded(self, prompt: str | list[int]) -> list[int]:
         return self.encode(prompt) if isinstance(prompt, str) else prompt
+
+
+documented(LLM)
 
 
 def _identity(model: str | Path, path: Path, facts: Facts) -> Model:

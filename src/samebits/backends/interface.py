@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from samebits.core.errors import BadInput, Unsupported
-from samebits.core.format import FORMATS, HostTensor, Packed
+from samebits.core.format import FORMATS, HostTensor, Packed, spec_bytes
+from samebits.core.host_memory import host_memory
 from samebits.core.shapes import TensorSpec
 from samebits.core.tiers import Tier
 from samebits.graph import Graph
@@ -65,6 +66,32 @@ class Caps:
     features: tuple[str, ...] = ()
     refuted: Mapping[Tier, str] = field(default_factory=dict)
     driver: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a device, in bytes.
+
+    is_host           it is the host's, which takes pages only once they are written, and other programs need it too
+    max_tensor_bytes  the largest tensor that kernels can read, if there is such a bound
+    """
+
+    total_bytes: int
+    free_bytes: int
+    is_host: bool = False
+    max_tensor_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What the steps of a graph take beside weights and caches, in bytes; an estimate.
+
+    num_bytes        for steps of the graph's largest size
+    bytes_per_entry  more of them for each entry of all page tables together, "NI" in a step's arrays
+    """
+
+    num_bytes: int
+    bytes_per_entry: int = 0
 
 
 class Buffer(ABC):
@@ -135,6 +162,12 @@ class Executable(ABC):
         is_needed_first: whether `Backend.await_compiled` waits for it.
         """
 
+    def reserve(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Allocate what later runs keep, such as a captured graph's memory, for arrays of the largest step kept so.
+
+        Raise OutOfMemory if the device lacks it. Optional.
+        """
+
     def prepare(self, dims: Mapping[str, int]) -> None:
         """Sets the symbolic dimensions of the coming runs, until the next call; optional for graphs without any."""
 
@@ -173,6 +206,7 @@ class Backend(ABC):
     interface_version: int = INTERFACE_VERSION
     runs_ahead: bool = False  # whether `run` returns before the device has finished: the host may work meanwhile
     step_tokens: int = 512  # that a step of a model aims at: enough for products to be fast, few enough to be over soon
+    default_sequences: int = 32  # requests that run at once where nothing is stated
     compiles_kernels: bool = False  # whether a kernel is compiled where it is first launched, unless done ahead
     flushing_compiles: bool = False  # whether `flushing` compiles kernels anew: then verify asks on named cases only
 
@@ -220,6 +254,20 @@ class Backend(ABC):
     def adopt_packed(self, packer: Callable[[Any], Any], host: HostTensor) -> Buffer:
         """A constant rearranged by a kernel's `prepack`. Optional: the default does it on the host."""
         return self.adopt(packer(host))
+
+    def memory(self) -> Memory:
+        """Return the memory that weights, workspace and caches share. Optional: the default is the host's."""
+        return Memory(*host_memory(), is_host=True)
+
+    def stored_bytes(self, spec: TensorSpec) -> int:
+        """Return the bytes that `alloc` takes for a tensor. Optional."""
+        return spec_bytes(spec)
+
+    def workspace(self, graph: Graph) -> Workspace:
+        """Return what steps of a graph take beside its inputs. Optional: the default is the plan for one arena."""
+        from samebits.passes.plan_memory import plan_memory
+
+        return Workspace(plan_memory(graph).total_bytes)
 
     def await_compiled(self, progress: CompileProgress | None = None, everything: bool = False) -> Compilation:
         """Waits for what `Executable.compile_ahead` and the steps since have started, or for everything that steps of

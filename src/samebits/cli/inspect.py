@@ -6,21 +6,25 @@ from collections import defaultdict
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
 
 from samebits.cli import flags
-from samebits.cli.inspect_report import print_everything, print_summary
+from samebits.cli.inspect_report import print_division, print_everything, print_summary
+from samebits.cli.model_options import engine_settings, settings_command
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import SamebitsError
+from samebits.engine.settings import EngineSettings
+from samebits.engine.sizes import Division, divide, policy_for
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.files import open_file
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.obtain import obtain
 from samebits.loaders.safetensors_dir import SafetensorsDir
 from samebits.loaders.texts import Texts
-from samebits.models.checkpoint import FileCheckpoint, build_step, describe
+from samebits.models.checkpoint import FileCheckpoint, build_step, describe, open_checkpoint
 from samebits.models.parts import Limits
 from samebits.models.parts.decoder import Decoder
 from samebits.models.parts.state import Slot
@@ -131,12 +135,35 @@ def facts(file: GgufFile | SafetensorsDir) -> dict[str, Any]:
     return found
 
 
+def memory_division(path: Path, settings: EngineSettings) -> Division:
+    """Return how memory would be divided, from the file's metadata. The backend is asked for its memory alone."""
+    from samebits.backends.discovery import default_name, get
+
+    found = get(settings.backend or default_name())
+    checkpoint = open_checkpoint(path)
+    drafting = None
+    if settings.speculate is not None:
+        from samebits.engine.drafts.choice import draft_checkpoint
+
+        drafting = draft_checkpoint(settings.speculate)
+    return divide(checkpoint, found, settings, policy_for(settings, found), drafting)
+
+
 def inspect(
+    settings: SimpleNamespace,
     model: str = flags.Argument(
         DEFAULT_MODEL, help="The model: a short name, a GGUF file, a safetensors file or folder, or an address."
     ),
     tensors: Annotated[
         bool, flags.Option("--tensors", help="List the metadata, the whole configuration and every tensor too.")
+    ] = False,
+    memory: Annotated[
+        bool,
+        flags.Option(
+            "--memory",
+            help="Show how the backend's memory would be divided into weights, workspace and pages, without loading "
+            "anything. The options of the engine count.",
+        ),
     ] = False,
     as_json: AsJson = False,
     output: Output = None,
@@ -144,6 +171,12 @@ def inspect(
     """Show what a model is and the memory it needs. --json prints everything in the file."""
     console = console_for("inspect", as_json, output=output)
     path: Path = obtain(model)
+    if memory:
+        division = memory_division(path, engine_settings(settings))
+        emit(division.as_json(), as_json, output)
+        if not as_json:
+            print_division(console, division)
+        return
     found = facts(open_file(path))
     emit(found, as_json, output)
     if not as_json:
@@ -154,3 +187,6 @@ def inspect(
             console.print("--tensors lists the metadata and the tensors", style="dim", highlight=False)
     if found["problems"]:
         raise SamebitsError(found["problems"][0])
+
+
+inspect = settings_command(inspect, without=("model", "memory", "numerics", "threads", "share_prefixes"))

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from samebits.debug.text import size_text
+from samebits.engine.sizes import Division, sized
 from samebits.models.parts.rope import PLAIN
 
 
@@ -89,6 +90,26 @@ def print_summary(console: Console, found: dict[str, Any]) -> None:
     if unread := [t["format"] for t in found["tensors"] if not t["supported"]]:
         rows["not supported"] = ", ".join(sorted(set(unread)))
     console.print(_pairs(None, rows))
+
+
+def print_division(console: Console, division: Division) -> None:
+    """Print how a device's memory would be divided, and the sizes that follow."""
+    limits = division.limits
+    tokens = (limits.num_pages - 1) * limits.page_size
+    rows = {
+        "memory": f"{sized(division.memory.total_bytes)}, {sized(division.memory.free_bytes)} free",
+        "for this model": sized(division.budget_bytes),
+        "weights": sized(division.weight_bytes),
+        "workspace": sized(division.workspace_bytes),
+    }
+    if division.slot_bytes:
+        rows["states in slots"] = f"{sized(division.slot_bytes)}, {limits.num_slots} slots"
+    rows["pages"] = f"{sized(division.page_bytes)}, {limits.num_pages - 1:,} pages of {limits.page_size}"
+    rows |= {"tokens in pages": f"{tokens:,}", "sequences at once": f"{limits.max_sequences}"}
+    rows["context"] = f"{division.context_len:,} tokens"
+    console.print(_pairs(None, rows))
+    for note in division.notes:
+        console.print(_safe(note), highlight=False)
 
 
 def print_everything(console: Console, found: dict[str, Any]) -> None:

@@ -19,13 +19,18 @@ class LoadingLine:
 
     def show(self, done: int, total: int) -> None:
         """What a model's `progress` is called with: tensors so far, and in all."""
-        self._say(f"loading weights {100 * done // max(total, 1)} %")
+        if done < total:
+            self._say(f"loading weights {100 * done // total} %")
+        else:
+            self.clear()  # what is logged next starts a line
 
     def show_compiling(self, done: int, total: int, seconds: float) -> None:
         """What a model's `compile_progress` is called with."""
         if seconds < QUIET_SECONDS:
             return
-        if self._is_shown:
+        if self._is_shown and done == total:
+            self.clear()
+        elif self._is_shown:
             self._say(f"compiling {done} of {total} kernels, {seconds:.0f} s")
         elif not self._said:
             self._said = f"compiling {total} kernels for this GPU, once"

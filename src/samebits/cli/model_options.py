@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import NoneType, SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -18,7 +18,9 @@ from click.core import ParameterSource
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.stated import Setting, defaults_of, settings_of
 from samebits.engine.sampling import SamplingParams
+from samebits.engine.settings import MAX_SIZE, EngineSettings, settings_from, stated_settings
 from samebits.loaders.cache import cached_path, pulled_path
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.obtain import is_at_hand, obtain
@@ -40,37 +42,29 @@ def _option(
     return Annotated[kind, flags.Option(flag, *also, help=text, **limits)], default
 
 
-def _setting(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
-    """An option that a SAMEBITS_ variable sets too."""
-    variable = "SAMEBITS_" + flag.lstrip("-").replace("-", "_").upper()
-    return _option(kind, default, flag, text, envvar=variable, **limits)
+def stated_options(kind: Any) -> dict[str, tuple[Any, Any]]:
+    """Return an option for each field of a dataclass of settings that has a flag."""
+    default = defaults_of(kind)
+    return {name: _derived(kinds, s, default[name]) for name, (kinds, s) in settings_of(kind).items() if s.flags}
 
 
-def _engine(kind: Any, default: Any, flag: str, text: str, **limits: Any) -> tuple[Any, Any]:
-    """A setting of the engine, in a panel of its own."""
-    return _setting(kind, default, flag, text, panel="Engine", **limits)
+def _derived(kinds: tuple[Any, ...], setting: Setting, default: Any) -> tuple[Any, Any]:
+    kind = next((k for k in (str, float, int) if k in kinds), str)  # a text is read by the field itself
+    high = None if setting.high == MAX_SIZE else setting.high
+    bounds = {"min": setting.low, "max": high, "envvar": setting.variable, "panel": setting.panel}
+    flag, *also = setting.flags
+    is_optional = NoneType in kinds
+    return _option(kind | None if is_optional else kind, default, flag, setting.help, also=tuple(also), **bounds)
 
 
 MODEL_OPTIONS = {
-    "model": _setting(
-        str, DEFAULT_MODEL, "--model", "The model: a short name, a path, hf:owner/repo or an address.", also=("-m",)
-    ),
-    "backend": _setting(
-        str | None,
-        None,
-        "--backend",
-        "The backend to run on, by name or as module:Class; the native CPU kernels if absent.",
-    ),
-    "numerics": _setting(
-        str | None, None, "--numerics", "The tier: fast, invariant or portable; the strongest if absent."
-    ),
-    "threads": _setting(
-        int | None,
-        None,
-        "--threads",
-        "Use at most this many host threads, fewer while that is faster; all processors if absent.",
-        also=("-t",),
-        min=1,
+    "model": _option(
+        str,
+        DEFAULT_MODEL,
+        "--model",
+        "The model: a short name, a path, hf:owner/repo or an address.",
+        also=("-m",),
+        envvar="SAMEBITS_MODEL",
     ),
     "gpu_layers": _option(
         str | None,
@@ -80,43 +74,7 @@ MODEL_OPTIONS = {
         also=("--gpu-layers",),
         metavar="all|0",
     ),
-    "context_len": _setting(
-        int,
-        2048,
-        "--context-len",
-        "The most tokens that a sequence may have.",
-        also=("-c", "--ctx-size", "--max-model-len"),
-        min=1,
-    ),
-    "k_format": _setting(str, "f16", "--k-format", "The format of cached keys."),
-    "v_format": _setting(str, "f16", "--v-format", "The format of cached values."),
-    "max_sequences": _engine(
-        int, 32, "--max-sequences", "Requests that run at once; others wait in the queue.", min=1, max=4096
-    ),
-    "num_pages": _engine(
-        int | None, None, "--num-pages", "Pages of KV memory; enough for four whole contexts if absent.", min=2
-    ),
-    "page_size": _engine(int, 16, "--page-size", "Tokens per page of KV memory.", min=1, max=4096),
-    "max_batch_tokens": _engine(
-        int | None,
-        None,
-        "--max-batch-tokens",
-        "The number of tokens that a step aims at; if absent, 512, and 2048 on a GPU.",
-        min=1,
-        max=1 << 20,
-    ),
-    "prefill_budget": _engine(
-        str,
-        "dynamic",
-        "--prefill-budget",
-        "Prompt tokens that a step may take while answers are under way: a number, dynamic or off.",
-    ),
-    "speculate": _engine(
-        str | None,
-        None,
-        "--speculate",
-        "Guess tokens and verify several at a time, which changes no bit: ngram, or draft:MODEL.",
-    ),
+    **stated_options(EngineSettings),
 }
 SAMPLING_OPTIONS = {
     "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", also=("-n", "--n-predict"), min=1),
@@ -153,7 +111,7 @@ SAMPLING_OPTIONS = {
 }
 
 
-def _with_options(
+def with_options(
     command: Callable[..., None], options: dict[str, tuple[Any, Any]], replaced: set[str], call: Callable[..., None]
 ) -> Callable[..., None]:
     """`call` under the command's name and text, its signature the command's own parameters plus the options."""
@@ -172,7 +130,7 @@ def _pop_settings(given: dict[str, Any], options: Iterable[str]) -> dict[str, An
     """Remove the options from `given` and return them as settings of the engine: -ngl has become a backend."""
     chosen = {name: given.pop(name) for name in options}
     is_default = click.get_current_context().get_parameter_source("backend") is ParameterSource.ENVIRONMENT
-    chosen["backend"] = backend_for_layers(chosen.pop("gpu_layers"), chosen["backend"], is_default)
+    chosen["backend"] = backend_for_layers(chosen.pop("gpu_layers", None), chosen["backend"], is_default)
     return chosen
 
 
@@ -208,7 +166,7 @@ def model_command(command: Callable[..., None]) -> Callable[..., None]:
     def call(**given: Any) -> None:
         command(load=_loader(_pop_settings(given, MODEL_OPTIONS)), **given)
 
-    return _with_options(command, MODEL_OPTIONS, {"load"}, call)
+    return with_options(command, MODEL_OPTIONS, {"load"}, call)
 
 
 def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
@@ -220,7 +178,7 @@ def sampling_command(command: Callable[..., None]) -> Callable[..., None]:
         params = SamplingParams(**{**wishes, "stop": tuple(wishes["stop"])}, hash_logits=True).with_seed()
         command(**given, load=_loader(chosen), params=params)
 
-    return _with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
+    return with_options(command, {**SAMPLING_OPTIONS, **MODEL_OPTIONS}, {"load", "params"}, call)
 
 
 def _loader(chosen: dict[str, Any]) -> Loader:
@@ -244,7 +202,7 @@ def settings_command(command: Callable[..., None], without: Sequence[str] = ()) 
     def call(**given: Any) -> None:
         command(settings=SimpleNamespace(**_pop_settings(given, options)), **given)
 
-    return _with_options(command, options, {"settings"}, call)
+    return with_options(command, options, {"settings"}, call)
 
 
 def progress_bar(console: Console) -> Progress:
@@ -266,14 +224,26 @@ def fetch_model(model: str, progress: Progress) -> None:
     obtain(model, lambda what, done, total: progress.update(bar, description=what, completed=done, total=total))
 
 
-def prefill_setting(text: str) -> int | str:
-    """What --prefill-budget says: a number, or a word."""
-    return int(text) if text.isdecimal() else text
+def fetch_if_missing(model: str) -> None:
+    """Fetch a known model that is not here yet, with bars on standard error."""
+    if not is_at_hand(model):
+        from rich.console import Console
+
+        with progress_bar(Console(stderr=True)) as progress:
+            fetch_model(model, progress)
 
 
-def llm_options(*, prefill_budget: str, **settings: Any) -> dict[str, Any]:
-    """The options as `LLM` takes them."""
-    return {**settings, "prefill_budget": prefill_setting(prefill_budget)}
+def llm_options(**settings: Any) -> dict[str, Any]:
+    """Return the options as `LLM` takes them: texts of the command line read, where a field has its own form."""
+    stated = stated_settings()
+    parsers = {name: setting.parse for name, (_, setting) in stated.items() if setting.parse is not None}
+    return {name: parsers[name](v) if name in parsers else v for name, v in settings.items()}
+
+
+def engine_settings(options: SimpleNamespace) -> EngineSettings:
+    """Return the settings of the engine that a command's options mean; those it does not take have their defaults."""
+    known = stated_settings()
+    return settings_from(llm_options(**{name: v for name, v in vars(options).items() if name in known}))
 
 
 def make_llm(model: str, **settings: Any) -> LLM:
@@ -285,11 +255,7 @@ def make_llm(model: str, **settings: Any) -> LLM:
 
 def load_model(model: str, **settings: Any) -> LLM:
     """The model, fetched if it is one we can fetch; progress and its tier go to standard error."""
-    if not is_at_hand(model):
-        from rich.console import Console
-
-        with progress_bar(Console(stderr=True)) as progress:
-            fetch_model(model, progress)
+    fetch_if_missing(model)
     with LoadingLine() as line:
         llm = make_llm(model, **settings, progress=line.show, compile_progress=line.show_compiling)
     dim = click.style(f"{Path(model).name} on {llm.runner.backend.name}, numerics {llm.numerics}", dim=True)

@@ -219,12 +219,17 @@ def _opened(
     A model with longrope has other angles in longer contexts: then it is opened once for each of the members' contexts,
     and no larger than their angles ask for.
     """
-    from samebits.cli.model_options import load_model
+    from samebits.cli.model_options import fetch_if_missing, load_model
+    from samebits.loaders.obtain import obtain
+    from samebits.models.checkpoint import open_checkpoint
 
     if not is_given:  # a receipt may come from anyone: its name is looked for in the cache alone, and fetches nothing
         cached = cached_path(group.model)
         if cached is None or pulled_path(cached) is None:
             raise BadInput("replay", "model", repr(group.model[:80]), "--model: no model of that name is in the cache")
+
+    fetch_if_missing(group.model)
+    longest = open_checkpoint(obtain(group.model)).config.context_len  # a receipt may state more: its verdict says so
 
     def opened(context_len: int) -> LLM:
         return load_model(
@@ -232,7 +237,7 @@ def _opened(
             backend=backend,
             numerics=group.tier,
             threads=threads,
-            context_len=context_len,
+            context_len=min(context_len, longest),
             k_format=group.k_format,
             v_format=group.v_format,
             prefill_budget="dynamic",

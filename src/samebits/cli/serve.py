@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from dataclasses import fields
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,33 +19,48 @@ from rich.console import Console
 
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
-from samebits.cli.model_options import fetch_model, make_llm, progress_bar, settings_command
+from samebits.cli.model_options import (
+    fetch_model,
+    make_llm,
+    progress_bar,
+    settings_command,
+    stated_options,
+    with_options,
+)
 from samebits.cli.model_words import model_named_once
 from samebits.cli.serve_replicas import replicated
 from samebits.cli.server_notes import noted
 from samebits.core.collector import leave_out_what_is_there
 from samebits.core.errors import BadInput, Unavailable
 from samebits.core.installing import install_command
-from samebits.core.request_limits import GRAMMAR_SECONDS, MAX_STOPS
 from samebits.core.tiers import Tier
 from samebits.loaders.cache import resolve
 from samebits.receipts.signing import read_private_key
+from samebits.server.limits import Limits
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from samebits.api.llm import LLM
     from samebits.server.kv_events.publisher import KvEventPublisher
 
-PANEL, CLUSTER = "Limits", "Clusters"
+CLUSTER = "Clusters"
 KEY_VARIABLE = "SAMEBITS_API_KEY"
 
 
-def _limit(text: str, **bounds: Any) -> Any:
-    return flags.Option(help=text, panel=PANEL, **bounds)
+def limits_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command(limits=...)` an option for each bound on requests."""
+    options = stated_options(Limits)
+
+    def call(**given: Any) -> None:
+        command(limits=Limits(**{name: given.pop(name) for name in options}), **given)
+
+    return with_options(command, options, {"limits"}, call)
 
 
 @settings_command
+@limits_command
 def serve(
     settings: SimpleNamespace,
+    limits: Limits,
     model_word: Annotated[
         str | None, flags.Argument(metavar="[MODEL]", help="The model to serve, in place of --model.")
     ] = None,
@@ -123,35 +138,15 @@ def serve(
     routing: Annotated[
         str, flags.Option(help="Which replica gets a request: prefix, where its prompt is known, or power-of-two.")
     ] = "prefix",
-    max_waiting: Annotated[int, _limit("Requests that may wait in the queue; further ones get 503.", min=1)] = 256,
-    max_body_bytes: Annotated[int, _limit("The most bytes in a request's body.", min=1)] = 4 << 20,
-    max_prompts: Annotated[int, _limit("The most prompts in one request.", min=1)] = 128,
-    max_samples: Annotated[int, _limit("The most answers per prompt, n.", min=1, max=128)] = 16,
-    max_stops: Annotated[int, _limit("The most stop strings in a request.", min=1, max=MAX_STOPS)] = 16,
-    grammar_seconds: Annotated[float, _limit("CPU time for compiling a response format.", min=0.01)] = GRAMMAR_SECONDS,
-    deadline_seconds: Annotated[float, _limit("Time for a whole answer.", min=0.1)] = 600.0,
-    drain_seconds: Annotated[
-        float, _limit("Time for the answers under way when the server is told to stop.", min=1)
-    ] = 30.0,
-    max_connections: Annotated[int, _limit("Connections in all, as far as there are file descriptors.", min=1)] = 512,
-    max_address_connections: Annotated[
-        int, _limit("Connections from one address; behind a proxy that means all of them.", min=1)
-    ] = 256,
-    arrival_seconds: Annotated[
-        float, _limit("Time for a request's head to arrive; a large body gets more.", min=0.1)
-    ] = 20.0,
-    stall_seconds: Annotated[float, _limit("Time for which a client may leave its answer unread.", min=0.1)] = 30.0,
     stay: Annotated[
         bool, flags.Option("--stay", help="Stay, and say why in /health, where the model cannot be loaded.")
     ] = False,
     verbose: Annotated[bool, flags.Option("--verbose", help="Write a log line for every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: chat, completions, embeddings, and a page to look at."""
-    flags = dict(locals())  # those of the panel have the names of Limits' fields
     settings.model = model_named_once("serve", model_word)
     try:
         from samebits.server.http.security import Door
-        from samebits.server.limits import Limits
         from samebits.server.logs import log_to_stderr
         from samebits.server.model import ServedModel
         from samebits.server.receipts import ReceiptDesk
@@ -195,6 +190,8 @@ def serve(
             console.print(
                 f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False, markup=False
             )
+            if served.division is not None:
+                say(served.division.line())
         elif stay:
             served.log_settled()
             console.print(
@@ -204,9 +201,12 @@ def serve(
             failures.append(served.failure)
             server.should_exit = True
 
+    def say(text: str) -> None:
+        console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+
     def stopping(text: str) -> None:
         line.clear()
-        console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+        say(text)
 
     is_loading = threading.Event()
 
@@ -219,7 +219,6 @@ def serve(
 
     failures: list[str] = []
     line = LoadingLine()
-    limits = Limits(**{field.name: flags[field.name] for field in fields(Limits)})
     choice = FormChoice(tool_form, reasoning_form)
     desk = ReceiptDesk(read_private_key(sign_key) if sign_key else None, receipts)
     if replicas is not None or ray_address is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from samebits.backends.discovery import default_name, described, expect_model, get
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
-from samebits.cli.model_options import prefill_setting, settings_command
+from samebits.cli.model_options import engine_settings, settings_command
 from samebits.cli.output import AsJson, Output, console_for, emit
 
 if TYPE_CHECKING:
@@ -45,18 +45,14 @@ def warm(
     where = settings.backend or default_name()
     if target is None:
         expect_model(where)
-    from samebits.backends.interface import Backend
     from samebits.debug.prepare import open_model
-    from samebits.engine.sizes import limits_for, policy_for
+    from samebits.engine.sizes import divide, policy_for
     from samebits.engine.warm import warm as compile_all
 
     checkpoint = open_model(model)
     found = get(where) if target is None else described(target)
-    step_tokens = settings.max_batch_tokens or (found.backend or Backend).step_tokens
-    policy = policy_for(where, prefill_setting(settings.prefill_budget), step_tokens)
-    sizes = {name: getattr(settings, name) for name in ("context_len", "max_sequences", "num_pages", "page_size")}
-    formats = {"k_format": settings.k_format, "v_format": settings.v_format}
-    limits = limits_for(checkpoint.config.context_len, policy, **sizes, **formats)
+    chosen = engine_settings(settings)
+    limits = divide(checkpoint, found, chosen, policy_for(chosen, found)).limits
     with LoadingLine() as line:
         tier, made = compile_all(checkpoint, found, limits, settings.numerics, line.show_compiling)
     seconds = time.perf_counter() - started

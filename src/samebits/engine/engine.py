@@ -83,7 +83,7 @@ class Engine:
             num_snapshots=limits.num_snapshots if runner.has_slots else None,
         )
         self.scheduler = Scheduler(pages, policy, shares_prefixes=shares_prefixes)
-        self._sampler = Sampler(runner.found, runner.tier, runner.vocab_size, limits.max_tokens)
+        self._sampler = Sampler(runner.found, runner.tier, runner.vocab_size, limits.max_tokens, limits.max_sequences)
         if drafter is not None and runner.has_slots:
             needed = "a model that keeps all in pages: states in slots cannot be rolled back"
             raise BadInput("engine", "speculation", "a model with recurrent layers", needed)

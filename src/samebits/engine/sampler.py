@@ -54,13 +54,14 @@ class Asked:
 
 
 class Sampler:
-    """Draws up to `max_rows` tokens per call."""
+    """Draws up to `max_rows` tokens per call, at most `max_shaped` of them with a bias, penalties or a mask."""
 
-    def __init__(self, found: Found, tier: Tier, vocab_size: int, max_rows: int) -> None:
+    def __init__(self, found: Found, tier: Tier, vocab_size: int, max_rows: int, max_shaped: int) -> None:
         if found.backend is None:
             raise BadInput("sampler", "backend", found.reason, "one that can run")
         self._found, self._backend, self._tier = found, found.backend, tier
-        self._vocab_size, self._max_rows = vocab_size, max_rows
+        self._vocab_size = vocab_size
+        self._max_rows = {False: max_rows, True: max_shaped}  # by is_dense: dense inputs are as wide as the vocabulary
         self._graphs: dict[bool, Executable] = {}
         self.fallbacks: tuple[str, ...] = ()
         for is_dense in (True, False) if self._backend.compiles_kernels else (False,):
@@ -133,7 +134,7 @@ class Sampler:
 
     def _graph(self, is_dense: bool) -> Executable:
         if is_dense not in self._graphs:
-            b, rows = OpBuilder(), Sym("B", self._max_rows)
+            b, rows = OpBuilder(), Sym("B", self._max_rows[is_dense])
             wide = (rows, self._vocab_size)
             inputs = {"logits": TensorSpec(wide, "f32"), "seed": TensorSpec((rows, 2), "u32")}
             inputs |= {name: TensorSpec((rows,), kind) for name, kind in ROW_INPUTS.items()}

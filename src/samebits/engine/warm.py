@@ -33,7 +33,7 @@ def warm(
     step = build_step(checkpoint, limits)
     plan = make_plan(found, step.graph, Tier.parse(numerics) if numerics else None)
     compile_plan(backend, plan).compile_ahead()
-    Sampler(found, plan.tier, checkpoint.config.vocab_size, limits.max_tokens)  # starts its own
+    Sampler(found, plan.tier, checkpoint.config.vocab_size, limits.max_tokens, limits.max_sequences)  # starts its own
     caches = {v.name: v.spec for v in plan.graph.inputs if plan.graph.kinds.get(v.name) == "cache"}
     copies = list(page_graphs(caches, tensor_groups(step.states, step.windows)).values())
     for tensors in (step.slot_tensors, step.resumable_tensors):

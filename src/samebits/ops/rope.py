@@ -19,6 +19,8 @@ from samebits.ops.sizes import MODELS
 from samebits.ops.space import Row, Space, choice, setting, size
 from samebits.ops.spaces import MAKING, MOST_ROWS, at_least_one, number
 
+TABLE_ROWS = 512  # of a rotary table at a time: the float64 values between then stay in a processor's cache
+
 
 def llama31_frequencies(
     frequencies: np.ndarray, *, factor: float, low: float, high: float, old_context_len: int
@@ -102,9 +104,10 @@ def rope_table(
         )
     elif scaling != "plain":
         raise BadInput("rope_table", "scaling", repr(scaling), "'plain', 'linear', 'llama31' or 'yarn'")
-    angles = np.arange(num_positions, dtype=np.float64)[:, None] * frequencies
-    sine, cosine = sin_cos(angles)
-    table = np.stack([cosine, sine], axis=-1)
+    table = np.empty((num_positions, len(frequencies), 2), np.float32)
+    for start in range(0, num_positions, TABLE_ROWS):
+        angles = np.arange(start, min(start + TABLE_ROWS, num_positions), dtype=np.float64)[:, None] * frequencies
+        table[start : start + TABLE_ROWS, :, 1], table[start : start + TABLE_ROWS, :, 0] = sin_cos(angles)
     return settle(table if magnitude == 1 else table * np.float32(magnitude))
 
 

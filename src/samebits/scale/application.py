@@ -37,7 +37,7 @@ def replicas_of(settings: Settings) -> serve.Application:
         .options(
             name="Replica",
             **options,
-            max_ongoing_requests=settings.limits.max_waiting + int(settings.llm.get("max_sequences", 32)),
+            max_ongoing_requests=settings.limits.max_waiting + settings.most_sequences,
             ray_actor_options={"num_cpus": 1, "num_gpus": settings.num_gpus},
             request_router_config=RequestRouterConfig(request_router_class=PrefixRouter, request_router_kwargs=routed),
             health_check_period_s=HEALTH_SECONDS,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from samebits.api.llm import LLM
 from samebits.core.errors import BadInput
+from samebits.engine.settings import ALIASES, DEFAULT_GPU_SEQUENCES, DEFAULT_SEQUENCES, stated_settings
+from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.server.limits import Limits
 
 ROUTINGS = ("prefix", "power-of-two")
 GPU_BACKENDS = ("cuda", "rocm")
 MODEL_VARIABLE, KEY_VARIABLE = "SAMEBITS_MODEL", "SAMEBITS_API_KEY"
-LLM_OPTIONS = {
-    n: p.default for n, p in inspect.signature(LLM.__init__).parameters.items() if n not in ("self", "progress")
-}
+LLM_OPTIONS = ("model", *stated_settings(), *ALIASES)
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,18 @@ class Settings:
             raise BadInput("serve", "--routing", self.routing, " or ".join(ROUTINGS))
         if self.num_replicas is not None and self.num_replicas < 1:
             raise BadInput("serve", "--replicas", self.num_replicas, "1 or more")
-        model = self.llm.get("model") or os.environ.get(MODEL_VARIABLE) or LLM_OPTIONS["model"]
+        model = self.llm.get("model") or os.environ.get(MODEL_VARIABLE) or DEFAULT_MODEL
         object.__setattr__(self, "llm", {**self.llm, "model": str(model)})
         object.__setattr__(self, "api_key", self.api_key or os.environ.get(KEY_VARIABLE))
 
     @property
     def name(self) -> str:
         return self.served_name or Path(self.llm["model"]).name
+
+    @property
+    def most_sequences(self) -> int:
+        """The most requests that a replica runs at once; with less memory it runs fewer."""
+        return self.llm.get("max_sequences") or (DEFAULT_GPU_SEQUENCES if self.num_gpus else DEFAULT_SEQUENCES)
 
     @property
     def num_gpus(self) -> int:
@@ -62,7 +65,7 @@ def from_args(args: Mapping[str, Any]) -> Settings:
     """The settings that a Serve config file's `args` state; BadInput for one that there is not."""
     own = {f.name for f in fields(Settings)} - {"llm", "limits"}
     of_limits = {f.name for f in fields(Limits)}
-    known = sorted(own | of_limits | LLM_OPTIONS.keys())
+    known = sorted(own | of_limits | set(LLM_OPTIONS))
     for name in args:
         if name not in known:
             raise BadInput("build_app", "args", repr(name), f"names among {', '.join(known)}")

@@ -3,48 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from samebits.core.errors import BadInput
 from samebits.core.request_limits import GRAMMAR_SECONDS, MAX_STOPS
+from samebits.core.stated import settings_of, stated
+
+
+def _limit(default: float, help: str, flag: str, low: float, high: float | None = None) -> Any:
+    return stated(default, help, flag, low=low, high=high, panel="Limits", reads_environment=False)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on requests; each can be set by a flag of `samebits serve`.
+    """Bounds on requests. `samebits serve` and Ray's config derive their options from the fields."""
 
-    max_waiting       requests that wait for their turn; more are sent away with 503
-    max_body_bytes    the most bytes in a request's body
-    max_prompts       the most prompts in one call to completions or embeddings
-    max_samples       the most answers per prompt, n
-    max_stops         the most stop strings in a request, at most MAX_STOPS
-    grammar_seconds   CPU time for compiling a response format, beside the bounds on its work
-    deadline_seconds  time for a whole answer, from the request's arrival
-    drain_seconds     time that answers under way get when the server is told to stop
-    max_connections   connections in all, as far as the system has descriptors
-    max_address_connections  connections from one address; IPv6 counts by networks of 64 bits
-    arrival_seconds   time for a request's head, and for its body beyond what a slow line needs
-    stall_seconds     time for which a client may leave a waiting answer unread
-    """
-
-    max_waiting: int = 256
-    max_body_bytes: int = 4 << 20
-    max_prompts: int = 128
-    max_samples: int = 16
-    max_stops: int = 16
-    grammar_seconds: float = GRAMMAR_SECONDS
-    deadline_seconds: float = 600.0
-    drain_seconds: float = 30.0
-    max_connections: int = 512
-    max_address_connections: int = 256
-    arrival_seconds: float = 20.0
-    stall_seconds: float = 30.0
+    max_waiting: int = _limit(256, "Requests that may wait in the queue; further ones get 503.", "--max-waiting", 1)
+    max_body_bytes: int = _limit(4 << 20, "The most bytes in a request's body.", "--max-body-bytes", 1)
+    max_prompts: int = _limit(128, "The most prompts in one request.", "--max-prompts", 1)
+    max_samples: int = _limit(16, "The most answers per prompt, n.", "--max-samples", 1, 128)
+    max_stops: int = _limit(16, "The most stop strings in a request.", "--max-stops", 1, MAX_STOPS)
+    grammar_seconds: float = _limit(
+        GRAMMAR_SECONDS, "CPU time for compiling a response format.", "--grammar-seconds", 0.01
+    )
+    deadline_seconds: float = _limit(600.0, "Time for a whole answer.", "--deadline-seconds", 0.1)
+    drain_seconds: float = _limit(
+        30.0, "Time for the answers under way when the server is told to stop.", "--drain-seconds", 1
+    )
+    max_connections: int = _limit(
+        512, "Connections in all, as far as there are file descriptors.", "--max-connections", 1
+    )
+    max_address_connections: int = _limit(
+        256,  # IPv6 counts by networks of 64 bits
+        "Connections from one address; behind a proxy that means all of them.",
+        "--max-address-connections",
+        1,
+    )
+    arrival_seconds: float = _limit(
+        20.0, "Time for a request's head to arrive; a large body gets more.", "--arrival-seconds", 0.1
+    )
+    stall_seconds: float = _limit(30.0, "Time for which a client may leave its answer unread.", "--stall-seconds", 0.1)
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
+        for name, (_, setting) in settings_of(Limits).items():
+            value = getattr(self, name)
             if not value > 0:
                 raise BadInput("serve", name, value, "more than 0")
-        if self.max_stops > MAX_STOPS:
-            raise BadInput("serve", "max_stops", self.max_stops, f"at most {MAX_STOPS}")
+            if setting.high is not None and value > setting.high:
+                raise BadInput("serve", name, value, f"at most {setting.high}")
 
 
 RETRY_AFTER_SECONDS = 1

@@ -18,6 +18,7 @@ from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.engine import Engine
 from samebits.engine.faults import reason_of
 from samebits.engine.observer import Observer
+from samebits.engine.sizes import Division
 from samebits.grammar.process import vocabulary_of
 from samebits.server.engines import ServingEngine
 from samebits.server.grammar.grammars import Grammars
@@ -47,6 +48,7 @@ class ServedModel:
     engine: ServingEngine
     num_slots: int  # requests that run at once
     own: LLM  # where it runs in this process
+    division: Division | None = None  # of the device's memory, where it runs in this process
     _own_engine: AsyncEngine
     grammars: Grammars
     fingerprint: str
@@ -110,7 +112,7 @@ class ServedModel:
         if not self._keeps_promise(llm.numerics):
             return
         self.llm = self.own = llm
-        self.num_slots = llm.runner.limits.max_sequences
+        self.num_slots, self.division = llm.runner.limits.max_sequences, llm.division
         parts = (__version__, f"n{NUMERICS_VERSION}", llm.numerics, llm.runner.backend.name, digest)
         self.fingerprint = "samebits-" + "-".join(parts)
         llm.engine.watch(observer)

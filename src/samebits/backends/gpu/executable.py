@@ -140,6 +140,20 @@ class GpuExecutable(Executable):
         for name in self._bound_outputs:
             copy_into(self._tensors[name], self._made[name])
 
+    def reserve(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Capture the graph of a bucket, whose memory those of smaller buckets share."""
+        if not self._captures:
+            return
+        with warnings.catch_warnings(action="ignore"):  # what fails is raised
+            for _ in range(2):  # launched, then captured
+                self.feed(arrays)
+                self.run()
+        if not self._captures:
+            self._captures = True
+            self._seen.clear()
+            with explained(self._device, "the captured graph of a step"):
+                raise torch.OutOfMemoryError
+
     def _first_runs(self) -> dict[str, DeviceTensor]:
         """A bucket's first step is launched, its second one captured and replayed."""
         if self._bucket is None:
@@ -170,6 +184,11 @@ class GpuExecutable(Executable):
             if isinstance(error, torch.OutOfMemoryError):
                 self._captures = False
                 torch.cuda.empty_cache()
+                warnings.warn(
+                    f"out of memory: a step of up to {bucket} tokens was not captured, and steps are slower from now "
+                    "on; a smaller --memory leaves more for captured steps",
+                    stacklevel=2,
+                )
             elif isinstance(error, Exception):
                 self._failed_captures[bucket] += 1
                 reason = next(iter(str(error).strip().splitlines()), type(error).__name__)

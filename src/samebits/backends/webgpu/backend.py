@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from samebits.backends.interface import Backend, Buffer, Caps, View
+from samebits.backends.interface import Backend, Buffer, Caps, Memory, View
 from samebits.backends.support import choose_kernels
 from samebits.backends.webgpu.buffers import (
     WebGpuBuffer,
@@ -60,6 +61,13 @@ class WebGpuBackend(Backend):
 
     def kernels(self) -> tuple[KernelTable, ...]:
         return (wgsl_kernels(),)
+
+    def memory(self) -> Memory:
+        """Return the host's memory: WebGPU does not tell the adapter's."""
+        return replace(super().memory(), max_tensor_bytes=self.gpu.max_binding_bytes)
+
+    def stored_bytes(self, spec: TensorSpec) -> int:
+        return stored_bytes(spec)
 
     def alloc(self, spec: TensorSpec, layout: str = "row-major") -> WebGpuBuffer:
         size, most = stored_bytes(spec), self.gpu.max_binding_bytes

@@ -9,7 +9,7 @@ from samebits.engine.drafts.smaller_model import PAGE_SIZE, ModelDrafter, check_
 from samebits.engine.runner import Runner
 from samebits.loaders import Tokenizer
 from samebits.loaders.obtain import obtain
-from samebits.models.checkpoint import open_checkpoint
+from samebits.models.checkpoint import FileCheckpoint, open_checkpoint
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy
 
@@ -25,15 +25,26 @@ def check_choice(speculate: str) -> None:
         )
 
 
-def make_drafter(speculate: str, runner: Runner, tokenizer: Tokenizer) -> Drafter:
-    """The drafter of that name for a model, whose runner and tokenizer these are."""
+def draft_checkpoint(speculate: str) -> FileCheckpoint | None:
+    """Return the smaller model that a drafter needs, fetched if it must be; None if it needs none."""
+    check_choice(speculate)
+    return None if speculate == NGRAM else open_checkpoint(obtain(speculate.removeprefix(DRAFT)))
+
+
+def make_drafter(
+    speculate: str, runner: Runner, tokenizer: Tokenizer, checkpoint: FileCheckpoint | None = None
+) -> Drafter:
+    """Return the drafter of that name for a model, whose runner and tokenizer these are.
+
+    checkpoint  what `draft_checkpoint` gave, if it was asked for before
+    """
     from samebits.engine.engine import Engine  # which imports this room
 
     check_choice(speculate)
     if speculate == NGRAM:
         return NgramDrafter()
     model = speculate.removeprefix(DRAFT)
-    checkpoint = open_checkpoint(obtain(model))
+    checkpoint = checkpoint or open_checkpoint(obtain(model))
     drafts = checkpoint.tokenizer()
     check_vocabulary(tokenizer, drafts, model)
     ours = runner.limits

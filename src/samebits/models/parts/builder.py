@@ -61,7 +61,12 @@ class Limits:
     @property
     def max_table_entries(self) -> int:
         """Of all page tables in a step: sequences that share a prefix list its pages each."""
-        return self.max_sequences * -(-self.max_positions // self.page_size)
+        return self.max_sequences * -(-self.max_len // self.page_size)
+
+    @property
+    def max_len(self) -> int:
+        """The most tokens of a sequence: positions of the rotary tables, as far as there are pages."""
+        return min(self.max_positions, self.num_pages * self.page_size)
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,17 @@ class StepGraph:
     def _slots(self, is_meant: Callable[[Slot], bool]) -> tuple[str, ...]:
         named = self.states.items()
         return tuple(tensor_names(name, s)[0] for name, s in named if isinstance(s, Slot) and is_meant(s))
+
+
+def state_specs(state: Paged | Slot, limits: Limits, windows: tuple[int | None, ...]) -> tuple[TensorSpec, ...]:
+    """Return the specs of the tensors that hold a state of all sequences. `windows` are those of all page tables."""
+    if isinstance(state, Slot):
+        return (TensorSpec((limits.num_slots, *state.shape), "f32"),)
+    num_pages = limits.num_pages if state.window == windows[0] else limits.num_window_pages(state.window or 0)
+    return tuple(
+        TensorSpec((num_pages, limits.page_size, *heads, stored_elements(width, fmt)), fmt)
+        for (*heads, width), fmt in zip(state.rows, limits.formats, strict=False)
+    )
 
 
 class ModelParts:
@@ -132,13 +148,8 @@ class ModelParts:
         return self._slots(name, state) if isinstance(state, Slot) else self._pages(name, state)
 
     def _pages(self, name: str, state: Paged) -> tuple[Value, Value | None]:
-        limits = self.limits
-        num_pages = limits.num_pages if state.window == self._windows[0] else limits.num_window_pages(state.window or 0)
-        values = []
-        for tensor, rows, fmt in zip(tensor_names(name, state), state.rows, limits.formats, strict=False):
-            *heads, width = rows
-            shape = (num_pages, limits.page_size, *heads, stored_elements(width, fmt))
-            values.append(self.b.input(tensor, TensorSpec(shape, fmt), kind="cache"))
+        specs = zip(tensor_names(name, state), state_specs(state, self.limits, self._windows), strict=True)
+        values = [self.b.input(tensor, spec, kind="cache") for tensor, spec in specs]
         return values[0], values[1] if len(values) > 1 else None
 
     def _slots(self, name: str, state: Slot) -> Value:
@@ -149,7 +160,8 @@ class ModelParts:
         if SLOTS.name not in self.step:
             self.step[SLOTS.name] = self.b.input(SLOTS.name, SLOTS.spec(self.limits.sizes))
         (tensor,) = tensor_names(name, state)
-        return self.b.input(tensor, TensorSpec((self.limits.num_slots, *state.shape), "f32"), kind="cache")
+        (spec,) = state_specs(state, self.limits, self._windows)
+        return self.b.input(tensor, spec, kind="cache")
 
     def written(self, *states: Value) -> None:
         """States as the step leaves them: outputs of the graph, so that no pass takes them for unused."""

@@ -64,10 +64,11 @@ async def metrics(request: Request) -> Response:
 
 
 async def state(request: Request) -> Response:
-    """What the page draws: pages, sequences under way, the last steps."""
+    """Return what the page draws: pages, sequences under way, the last steps; and how memory is divided."""
     served: ServedModel = request.app.state.served.ready()
     seen = await served.seen()
     metrics = request.app.state.metrics
     steps = {"num_steps": metrics.num_steps, "steps": list(metrics.last_steps)}
     about = {"model": served.name, "fingerprint": served.fingerprint, "tier": served.tier}
-    return JSONResponse({**about, **steps, **seen})
+    memory = {} if served.division is None else {"memory": served.division.as_json()}
+    return JSONResponse({**about, **steps, **seen, **memory})
