@@ -28,7 +28,7 @@ def invoke(*arguments: str, text: str | None = None) -> str:
 
 
 def test_generate_streams_and_json_carries_the_same_text(model: str) -> None:
-    options = ("--model", model, "--max-tokens", "6")
+    options = ("--model", model, "--max-tokens", "6", "--temperature", "0")
     shown = invoke("generate", "hi hi", *options)
     facts = json.loads(invoke("generate", "hi hi", *options, "--json", "--logprobs", "2"))
     assert facts["answers"][0]["text"] == shown.removesuffix("\n")
@@ -38,7 +38,7 @@ def test_generate_streams_and_json_carries_the_same_text(model: str) -> None:
 
 
 def test_guessing_changes_no_bit_and_is_reported(model: str) -> None:
-    options = ("generate", "hi hi hi hi hi hi", "--model", model, "--max-tokens", "12", "--json")
+    options = ("generate", "hi hi hi hi hi hi", "--model", model, "--max-tokens", "12", "--temperature", "0", "--json")
     plain = json.loads(invoke(*options))
     for drafter in ("ngram", f"draft:{model}"):
         facts = json.loads(invoke(*options, "--speculate", drafter))
@@ -50,7 +50,7 @@ def test_guessing_changes_no_bit_and_is_reported(model: str) -> None:
 
 
 def test_generate_reads_standard_input(model: str) -> None:
-    options = ("--model", model, "--max-tokens", "3")
+    options = ("--model", model, "--max-tokens", "3", "--temperature", "0")
     assert invoke("generate", "-", *options, text="hi hi") == invoke("generate", "hi hi", *options)
 
 
@@ -61,7 +61,7 @@ def test_samples_are_numbered_and_differ(model: str) -> None:
 
 
 def test_chat_takes_a_message_or_a_conversation(model: str) -> None:
-    options = ("--model", model, "--max-tokens", "3")
+    options = ("--model", model, "--max-tokens", "3", "--temperature", "0")
     single = invoke("chat", "hi", *options)
     lines = invoke("chat", *options, text="hi\nagain\n")
     assert lines.startswith(single)

@@ -25,6 +25,7 @@ from samebits.api.texts import Texts
 from samebits.core.arguments import flag, whole_number
 from samebits.core.collector import collector_paused
 from samebits.core.errors import BadInput
+from samebits.core.sampling_defaults import MODEL, check_sampling_defaults
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.catalog import DEFAULT_MODEL
 
@@ -68,6 +69,8 @@ class LLM(Texts):
     share_prefixes   keep pages of prompts for later ones that start the same
     speculate        "ngram" or "draft:MODEL", a smaller model with the same vocabulary: tokens are guessed and verified
                      several at a time where the batch leaves room. It changes no bit of any answer
+    sampling_defaults  what requests that leave sampling fields out are drawn with: "model", the values that the model's
+                     makers recommend; or "neutral", temperature 1 and nothing cut. The attribute has the values
 
     While it is loaded:
     progress          is called with the number of tensors that are there, and of all
@@ -93,6 +96,7 @@ class LLM(Texts):
         k_format: str = "f16",
         v_format: str = "f16",
         max_model_len: int | None = None,
+        sampling_defaults: str = MODEL,
         progress: Progress | None = None,
         compile_progress: CompileProgress | None = None,
     ) -> None:
@@ -109,6 +113,7 @@ class LLM(Texts):
             if text is not None and not isinstance(text, str):
                 raise BadInput("LLM", name, repr(text), "a name")
         flag("LLM", "share_prefixes", share_prefixes)
+        check_sampling_defaults("LLM", sampling_defaults)
         with collector_paused():  # imports drop nothing
             from samebits.backends import discovery
             from samebits.backends.interface import Backend
@@ -132,6 +137,7 @@ class LLM(Texts):
             self.path = path
             which = partial(_identity, model, path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
+            self.sampling_defaults = checkpoint.sampling_defaults(sampling_defaults)
             limits = limits_for(
                 checkpoint.config.context_len,
                 policy,
@@ -150,7 +156,13 @@ class LLM(Texts):
         del checkpoint  # with its metadata, a vocabulary of text
         drafter = make_drafter(speculate, self.runner, self.tokenizer) if speculate is not None else None
         self.engine = Engine(
-            self.runner, self.tokenizer, policy, shares_prefixes=share_prefixes, drafter=drafter, identity=which
+            self.runner,
+            self.tokenizer,
+            policy,
+            shares_prefixes=share_prefixes,
+            drafter=drafter,
+            identity=which,
+            defaults=self.sampling_defaults,
         )
         self.runner.backend.await_compiled(compile_progress)
         self.max_len, self.vocab_size = self.engine.max_len, self.runner.vocab_size

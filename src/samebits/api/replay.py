@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.core.grammar_library import grammar_library
+from samebits.core.sampling_defaults import NEUTRAL
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation
 from samebits.engine.notary import params_of
@@ -192,7 +193,8 @@ class Replayer:
             if at is None or not is_drawn_otherwise or at + 1 == len(run.stated.links):
                 continue
             tokens = (*run.receipt.prompt_ids, *run.stated.token_ids[: at + 1])
-            jobs[number] = self._engine.generate(tokens, SamplingParams(max_tokens=1, temperature=0, receipt=True))
+            params = SamplingParams(max_tokens=1, temperature=0, receipt=True).resolved(NEUTRAL)
+            jobs[number] = self._engine.generate(tokens, params)
             jobs[number].answers[0].chain = LogitsChain(bytes.fromhex(run.stated.links[at]))
         self._engine.complete(*jobs.values())
         for number, job in jobs.items():

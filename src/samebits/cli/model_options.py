@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from samebits.cli import flags
 from samebits.cli.loading_line import LoadingLine
 from samebits.core.errors import BadInput, Unavailable
+from samebits.core.sampling_defaults import MODEL
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders.cache import cached_path, pulled_path
 from samebits.loaders.catalog import DEFAULT_MODEL
@@ -117,26 +118,49 @@ MODEL_OPTIONS = {
         "--speculate",
         "Guess tokens and verify several at a time, which changes no bit: ngram, or draft:MODEL.",
     ),
+    "sampling_defaults": _setting(
+        str,
+        MODEL,
+        "--sampling-defaults",
+        "Draw with the model's own temperature and filters (model), or from its probabilities as they are (neutral), "
+        "where a request does not say.",
+    ),
 }
 SAMPLING_OPTIONS = {
     "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", also=("-n", "--n-predict"), min=1),
     "temperature": _option(
-        float,
-        0.0,
+        float | None,
+        None,
         "--temperature",
-        "How freely tokens are drawn; 0 always takes the likeliest one.",
+        "How freely tokens are drawn; 0 always takes the likeliest one. The model's own if absent.",
         also=("--temp",),
         min=0,
     ),
-    "top_k": _option(int, 0, "--top-k", "Draw from this many of the likeliest tokens; 0 turns it off.", min=0),
+    "top_k": _option(
+        int | None,
+        None,
+        "--top-k",
+        "Draw from this many of the likeliest tokens; 0 turns it off. The model's own if absent.",
+        min=0,
+    ),
     "top_p": _option(
-        float, 1.0, "--top-p", "Draw from the likeliest tokens that hold this share of the probability; 1 turns it off."
+        float | None,
+        None,
+        "--top-p",
+        "Draw from the likeliest tokens that hold this share of the probability; 1 turns it off. The model's own if "
+        "absent.",
     ),
     "min_p": _option(
-        float, 0.0, "--min-p", "Drop tokens below this share of the likeliest one's probability; 0 turns it off."
+        float | None,
+        None,
+        "--min-p",
+        "Drop tokens below this share of the likeliest one's probability; 0 turns it off. The model's own if absent.",
     ),
     "repetition_penalty": _option(
-        float, 1.0, "--repetition-penalty", "Make tokens that have occurred less likely; 1 turns it off."
+        float | None,
+        None,
+        "--repetition-penalty",
+        "Make tokens that have occurred less likely; 1 turns it off. The model's own if absent.",
     ),
     "seed": _option(
         int | None, None, "--seed", "The seed of the draws; chosen at random and reported if absent.", min=0

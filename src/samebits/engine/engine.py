@@ -15,6 +15,7 @@ import numpy as np
 
 from samebits.cache import PageCache, PageListener
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.sampling_defaults import NEUTRAL, SamplingDefaults
 from samebits.core.tiers import Tier
 from samebits.engine.checks import checked_ids, checked_samples, expected_ids
 from samebits.engine.delivery import Delivery
@@ -51,6 +52,7 @@ class Engine:
     deadlines are times of `clock`, in seconds.
 
     identity  which model it is, for receipts, asked for with the first of them: that may take a while
+    defaults  values of the sampling fields that requests leave out
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class Engine:
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
         identity: Callable[[], Model] | None = None,
+        defaults: SamplingDefaults = NEUTRAL,
     ) -> None:
         limits = runner.limits
+        self.defaults = defaults
         self.runner, self.tokenizer, self.clock = runner, tokenizer, clock
         self._telling, self._identity = Telling(observer), identity
         policy = policy or Policy(prefill_budget=limits.max_tokens - limits.max_sequences + 1)
@@ -165,7 +169,7 @@ class Engine:
         check_ids(params, self.runner.vocab_size)
         numbers = checked_samples(sample_indices, params.n, drafted is not None)
         expected = expected_ids(drafted, min(params.max_tokens, self.max_len - len(tokens)), self.runner.vocab_size)
-        params = params.with_seed()
+        params = params.resolved(self.defaults).with_seed()  # a receipt states what was drawn with
         issue = self._issuer(tokens, params, make_mask, grammar)
         if goes_on and not expected:
             expected = None  # nothing was drawn elsewhere: a plain request
