@@ -69,7 +69,14 @@ def main() -> None:
     parser.add_argument("--json", help="write the figures here")
     given = parser.parse_args()
     length = NUM_PROMPT + given.tokens + 1
-    llm = LLM(given.model, backend=given.backend, context_len=length, threads=given.threads, share_prefixes=False)
+    llm = LLM(
+        given.model,
+        backend=given.backend,
+        context_len=length,
+        threads=given.threads,
+        share_prefixes=False,
+        sampling_defaults="neutral",
+    )
     wish = SamplingParams(max_tokens=given.tokens, temperature=given.temperature, seed=1, ignore_eos=True, receipt=True)
     receipt = llm.generate([list(range(100, 100 + NUM_PROMPT))], wish)[0].receipt
     if receipt is None or not llm.replay(receipt)[0].is_same:

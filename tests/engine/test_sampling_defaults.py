@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from random_tiny import write_random_tiny
 
 from samebits import LLM, BadInput, SamplingParams
+from samebits.api.texts import FileTexts
 from samebits.core.sampling_defaults import FALLBACK, NEUTRAL, SamplingDefaults
 
 STATED = {
@@ -80,6 +81,12 @@ def test_a_receipt_states_what_was_drawn_with_and_replays(llm: LLM, model_path: 
     for replaying in (llm, others):
         (verdict,) = replaying.replay(answer.receipt)
         assert (verdict.cause, verdict.num_tokens) == (None, len(answer.token_ids))
+
+
+def test_texts_of_a_model_that_runs_elsewhere_have_the_same_defaults(llm: LLM, model_path: Path) -> None:
+    """Servers before replicas resolve requests themselves, so that a receipt states what the server showed."""
+    assert FileTexts(model_path).sampling_defaults == llm.sampling_defaults
+    assert FileTexts(model_path, "neutral").sampling_defaults == NEUTRAL
 
 
 def test_a_model_that_states_nothing(tmp_path: Path) -> None:
