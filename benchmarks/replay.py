@@ -21,6 +21,7 @@ from rich.table import Table
 
 from samebits import LLM, SamplingParams
 from samebits.engine.notary import params_of
+from samebits.engine.request_options import RequestOptions
 from samebits.receipts.record import Receipt
 
 NUM_PROMPT = 16
@@ -33,7 +34,7 @@ def variants(llm: LLM, receipt: Receipt) -> dict[str, Callable[[], object]]:
     engine = llm.engine
 
     def no_links() -> None:
-        job = engine.generate(receipt.prompt_ids, wish, drafted=receipt.answer.token_ids)
+        job = engine.generate(receipt.prompt_ids, wish, RequestOptions(drafted=receipt.answer.token_ids))
         engine.complete(job)
 
     def all_logits() -> None:

@@ -17,6 +17,7 @@ from samebits.core.step import StepBatch
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.observer import StepStats
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.runner import StepResult
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy, StepPlan
@@ -25,7 +26,7 @@ GREEDY = PARAMS["greedy"]
 
 
 def ask(engine: Engine, name: str = "greedy", **options: Any) -> Generation:
-    return engine.generate(prompt_of(name, engine.runner.vocab_size), PARAMS[name], **options)
+    return engine.generate(prompt_of(name, engine.runner.vocab_size), PARAMS[name], RequestOptions(**options))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from samebits.core.sampling_defaults import NEUTRAL
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation
 from samebits.engine.notary import params_of
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.grammar.masking import Masking, NotCompiled
 from samebits.grammar.process import vocabulary_of
@@ -145,14 +146,13 @@ class Replayer:
             params = params_of(receipt.sampling)
             if receipt.grammar is not None:
                 make_mask = masking.maker(receipt.grammar)
-            job = self._engine.generate(
-                receipt.prompt_ids,
-                replace(params, receipt=True),
+            options = RequestOptions(
                 make_mask=make_mask,
                 grammar=receipt.grammar,
                 drafted=stated.token_ids,
                 sample_indices=[receipt.sample_index],
             )
+            job = self._engine.generate(receipt.prompt_ids, replace(params, receipt=True), options)
         except NotCompiled as error:
             is_known = receipt.grammar is not None and receipt.grammar.library == grammar_library()
             return Verdict(0, Cause.UNREADABLE if is_known else Cause.UNCHECKED, detail=str(error))
