@@ -29,6 +29,14 @@ def ask(engine: Engine, name: str = "greedy", **options: Any) -> Generation:
     return engine.generate(prompt_of(name, engine.runner.vocab_size), PARAMS[name], RequestOptions(**options))
 
 
+def test_options_by_name_are_those_of_the_record(lab: Lab) -> None:
+    engine = lab.engine()
+    by_name = engine.generate([5, 6], PARAMS["greedy"], deadline=9.5)
+    assert by_name.deadline == ask(engine, deadline=9.5).deadline == 9.5
+    with pytest.raises(TypeError, match="dead_line"):
+        engine.generate([5, 6], PARAMS["greedy"], dead_line=9.5)
+
+
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -141,8 +141,13 @@ class Engine:
         prompt: Iterable[int],
         params: SamplingParams,
         options: RequestOptions = NO_OPTIONS,
+        **stated: Any,
     ) -> Generation:
-        """Queue a prompt; its pieces come with the steps. Raise BadInput if it can never run."""
+        """Queue a prompt; its pieces come with the steps. Raise BadInput if it can never run.
+
+        stated  fields of RequestOptions by name, as callers of earlier versions pass them
+        """
+        options = replace(options, **stated) if stated else options
         if self.tokenizer is None:
             raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
         draws, wants_all = params.max_tokens > 0, params.prompt_logprobs is not None
