@@ -26,8 +26,8 @@ NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $
 
 run: $(VENV)/.core
 	@$(BIN)/samebits tour
-	@echo; echo '$$ samebits chat "Why is the sky blue?"'
-	@$(BIN)/samebits chat "Why is the sky blue?" --max-tokens 48
+	@echo; echo '$$ samebits chat "Why is the sky blue?" --temperature 0'
+	@$(BIN)/samebits chat "Why is the sky blue?" --temperature 0 --max-tokens 48
 	@echo; echo 'Next: make serve, and a proof at http://127.0.0.1:8000/#prove'
 
 # The page is at http://127.0.0.1:8000; "Prove it" is one of its views.

@@ -49,7 +49,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--json", help="write the figures here")
     given = parser.parse_args()
-    llm = LLM(given.model, context_len=512, threads=given.threads, max_sequences=given.requests)
+    llm = LLM(
+        given.model, context_len=512, threads=given.threads, max_sequences=given.requests, sampling_defaults="neutral"
+    )
     asked = {f"{name}, {count}": (wish, count) for name, wish in WISHES.items() for count in (1, given.requests)}
     variants = {"nothing": [PLAIN] * given.requests}
     variants |= {name: [wish] * count + [PLAIN] * (given.requests - count) for name, (wish, count) in asked.items()}

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from samebits import LLM, SamplingParams
 from samebits.engine.notary import params_of
+from samebits.engine.request_options import RequestOptions
 from samebits.receipts.record import Receipt
 
 NUM_PROMPT = 16
@@ -33,7 +34,7 @@ def variants(llm: LLM, receipt: Receipt) -> dict[str, Callable[[], object]]:
     engine = llm.engine
 
     def no_links() -> None:
-        job = engine.generate(receipt.prompt_ids, wish, drafted=receipt.answer.token_ids)
+        job = engine.generate(receipt.prompt_ids, wish, RequestOptions(drafted=receipt.answer.token_ids))
         engine.complete(job)
 
     def all_logits() -> None:
@@ -69,7 +70,14 @@ def main() -> None:
     parser.add_argument("--json", help="write the figures here")
     given = parser.parse_args()
     length = NUM_PROMPT + given.tokens + 1
-    llm = LLM(given.model, backend=given.backend, context_len=length, threads=given.threads, share_prefixes=False)
+    llm = LLM(
+        given.model,
+        backend=given.backend,
+        context_len=length,
+        threads=given.threads,
+        share_prefixes=False,
+        sampling_defaults="neutral",
+    )
     wish = SamplingParams(max_tokens=given.tokens, temperature=given.temperature, seed=1, ignore_eos=True, receipt=True)
     receipt = llm.generate([list(range(100, 100 + NUM_PROMPT))], wish)[0].receipt
     if receipt is None or not llm.replay(receipt)[0].is_same:

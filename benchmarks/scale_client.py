@@ -27,12 +27,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+NEUTRAL = ("--sampling-defaults", "neutral")
+
+
 class Served:
     """`samebits serve` with some flags, in a process of its own."""
 
     def __init__(self, *flags: str) -> None:
         self.port = free_port()
-        command = [sys.executable, "-c", "from samebits.cli.main import main; main()", "serve", *flags]
+        command = [sys.executable, "-c", "from samebits.cli.main import main; main()", "serve", *NEUTRAL, *flags]
         environment = {**os.environ, "RAY_raylet_start_wait_time_s": str(HEALTHY_SECONDS)}
         command += ["--port", str(self.port)]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)

@@ -211,7 +211,7 @@ async def serve(path: str, port: int) -> None:
 
     watch = Watch()
     server = make_server(
-        lambda: LLM(path, context_len=CONTEXT_LEN),
+        lambda: LLM(path, context_len=CONTEXT_LEN, sampling_defaults="neutral"),
         "tiny",
         Path(path),
         port=port,

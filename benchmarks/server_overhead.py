@@ -82,7 +82,7 @@ def main() -> None:
     from samebits.server.run import make_server
 
     options: dict[str, Any] = {"backend": "null", "context_len": 512, "max_sequences": given.streams}
-    llm = LLM(DEFAULT_MODEL, **options)
+    llm = LLM(DEFAULT_MODEL, sampling_defaults="neutral", **options)
     bare = [alone(llm, given.streams) for _ in range(ROUNDS)]
     port = free_port()
     server = make_server(lambda: llm, DEFAULT_MODEL, None, port=port)

@@ -157,7 +157,7 @@ def open_model(given: argparse.Namespace, is_deeper: bool) -> Model:
     """--model as it is, several times as deep, or random weights of a shape with its tokenizer."""
     options: dict[str, Any] = {"backend": given.backend, "threads": given.threads, "numerics": given.numerics}
     if given.shape is None and not is_deeper:
-        llm = LLM(given.model, context_len=2048, max_sequences=8, **options)
+        llm = LLM(given.model, context_len=2048, max_sequences=8, sampling_defaults="neutral", **options)
         return Model(llm.engine, llm.tokenizer, llm.chat_prompt if llm.chat_template else None)
     file = open_checkpoint(obtain(given.model))
     checkpoint: Checkpoint = Deeper(file, given.deeper, given.size)

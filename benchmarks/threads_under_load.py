@@ -59,7 +59,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.threads or given.threads[0] != 1:
         parser.error("--threads must begin with 1, which the other numbers are compared with")
-    llm = LLM(given.model, backend="cpu", max_sequences=1, share_prefixes=False)
+    llm = LLM(given.model, backend="cpu", max_sequences=1, share_prefixes=False, sampling_defaults="neutral")
     backend = llm.runner.backend
     seconds_of_answer(llm.engine, 0, given.prompt_tokens, given.tokens)
     figures: dict[str, dict[str, list[float]]] = {}

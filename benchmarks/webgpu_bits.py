@@ -55,7 +55,10 @@ def main() -> None:
     parser.add_argument("--backend", default="webgpu")
     parser.add_argument("--against", default="cpu", help="reference takes minutes; cpu has its bits")
     asked = parser.parse_args()
-    made = {name: bits(LLM(asked.model, backend=name, context_len=256)) for name in (asked.backend, asked.against)}
+    made = {
+        name: bits(LLM(asked.model, backend=name, context_len=256, sampling_defaults="neutral"))
+        for name in (asked.backend, asked.against)
+    }
     table = Table(title=f"{asked.model}: SHA-256 of the logits, {made[asked.backend].num_shared} prompt tokens shared")
     for column in ("prompt", *(f"{name}, {how}" for name in made for how in ("alone", "together"))):
         table.add_column(column)

@@ -90,7 +90,7 @@ def test_a_conversation_is_typed_saved_and_remembered(start: Start, tmp_path: Pa
 
 
 def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: Path) -> None:
-    terminal = start()
+    terminal = start("--temperature", "0")
     terminal.send("/help" + ENTER)
     terminal.wait_for("Alt-Enter")
     assert all(f"\n{name} " in terminal.text for name in COMMANDS)

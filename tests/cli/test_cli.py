@@ -123,7 +123,7 @@ def test_a_plain_source_tree_runs_on_the_reference(plain_tree: Path, tmp_path: P
     from gguf_writer import tiny_model
 
     model = str(tiny_model().write(tmp_path / "tiny.gguf"))
-    options = ("--model", model, "--max-tokens", "3")
+    options = ("--model", model, "--max-tokens", "3", "--temperature", "0")
     assert run_plain(plain_tree, "generate", "hi", *options, "--backend", "reference")
     assert run_plain(plain_tree, "generate", "hi", *options) == run("generate", "hi", *options).stdout
 

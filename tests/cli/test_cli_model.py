@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from samebits.cli.main import app
+from samebits.core.sampling_defaults import FALLBACK, NEUTRAL
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loaders"))
 
@@ -28,7 +29,7 @@ def invoke(*arguments: str, text: str | None = None) -> str:
 
 
 def test_generate_streams_and_json_carries_the_same_text(model: str) -> None:
-    options = ("--model", model, "--max-tokens", "6")
+    options = ("--model", model, "--max-tokens", "6", "--temperature", "0")
     shown = invoke("generate", "hi hi", *options)
     facts = json.loads(invoke("generate", "hi hi", *options, "--json", "--logprobs", "2"))
     assert facts["answers"][0]["text"] == shown.removesuffix("\n")
@@ -38,7 +39,7 @@ def test_generate_streams_and_json_carries_the_same_text(model: str) -> None:
 
 
 def test_guessing_changes_no_bit_and_is_reported(model: str) -> None:
-    options = ("generate", "hi hi hi hi hi hi", "--model", model, "--max-tokens", "12", "--json")
+    options = ("generate", "hi hi hi hi hi hi", "--model", model, "--max-tokens", "12", "--temperature", "0", "--json")
     plain = json.loads(invoke(*options))
     for drafter in ("ngram", f"draft:{model}"):
         facts = json.loads(invoke(*options, "--speculate", drafter))
@@ -50,7 +51,7 @@ def test_guessing_changes_no_bit_and_is_reported(model: str) -> None:
 
 
 def test_generate_reads_standard_input(model: str) -> None:
-    options = ("--model", model, "--max-tokens", "3")
+    options = ("--model", model, "--max-tokens", "3", "--temperature", "0")
     assert invoke("generate", "-", *options, text="hi hi") == invoke("generate", "hi hi", *options)
 
 
@@ -60,8 +61,25 @@ def test_samples_are_numbered_and_differ(model: str) -> None:
     assert len({tuple(a["token_ids"]) for a in answers}) == 2
 
 
+def test_sampling_options_that_are_left_out_are_the_models_own(model: str, tmp_path: Path) -> None:
+    def sampling(*options: str) -> dict[str, float]:
+        file = tmp_path / "answer.json"
+        file.unlink(missing_ok=True)
+        invoke("generate", "hi", "--model", model, "--max-tokens", "1", "--receipt", str(file), *options)
+        return json.loads(file.read_text())["sampling"]
+
+    for options, expected in (
+        ((), FALLBACK.values()),
+        (("--sampling-defaults", "neutral"), NEUTRAL.values()),
+        (("--sampling-defaults", "neutral", "--top-k", "3"), {**NEUTRAL.values(), "top_k": 3}),
+        (("--temperature", "0", "--min-p", "0.5"), {**FALLBACK.values(), "temperature": 0, "min_p": 0.5}),
+    ):
+        found = sampling(*options)
+        assert {name: found[name] for name in expected} == expected
+
+
 def test_chat_takes_a_message_or_a_conversation(model: str) -> None:
-    options = ("--model", model, "--max-tokens", "3")
+    options = ("--model", model, "--max-tokens", "3", "--temperature", "0")
     single = invoke("chat", "hi", *options)
     lines = invoke("chat", *options, text="hi\nagain\n")
     assert lines.startswith(single)
@@ -95,6 +113,7 @@ def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:
         (("score",), "score: input: got none or several"),
         (("score", "--tokens", "1,x"), "score: --tokens: got '1,x'"),
         (("chat", " "), "chat: MESSAGE: got nothing"),
+        (("generate", "hi", "--sampling-defaults", "own"), "LLM: sampling_defaults: got 'own'; needs model or neutral"),
         (("generate", "hi", "--top-p", "7"), "sampling: top_p: got 7.0"),
         (("generate", "hi", "--speculate", "no"), "speculate: drafter: got 'no'; needs 'ngram', or 'draft:MODEL'"),
         (("generate", "hi", "--numerics", "exact"), "tier: got 'exact'"),

@@ -29,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def answer(*words: str) -> str:
-    result = CliRunner().invoke(app, [*words, "--json", "-n", "3"])
+    result = CliRunner().invoke(app, [*words, "--json", "-n", "3", "--temperature", "0"])
     assert result.exit_code == 0, result.output + str(result.exception)
     return str(json.loads(result.stdout)["answers"][0]["logits_sha256"])
 

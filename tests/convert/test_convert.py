@@ -58,6 +58,19 @@ def test_the_file_is_the_one_that_llama_cpp_gave_our_tokens_for(pair: tuple[str,
     np.testing.assert_array_equal(logits(source, name).argmax(axis=-1), tokens)
 
 
+@pytest.mark.parametrize(
+    "stated", [{}, {"do_sample": True}, {"do_sample": False}, {"temperature": 0.6, "top_k": 20, "top_p": 0.95}]
+)
+def test_the_file_recommends_what_the_folder_does(tmp_path: Path, stated: dict[str, Any]) -> None:
+    shutil.copytree(MODELS / "qwen2", tmp_path / "m")
+    (tmp_path / "m" / "generation_config.json").write_text(json.dumps(stated))
+    write(converted(tmp_path / "m"), tmp_path / "out.gguf", lambda name, done, total: None)
+    folder, file = (open_checkpoint(tmp_path / name).sampling_defaults("model") for name in ("m", "out.gguf"))
+    assert file.values() == folder.values()
+    keys = [key for key in open_checkpoint(tmp_path / "out.gguf").file.metadata if "sampling" in key]
+    assert len(keys) == (len(folder.values()) if stated else 0)
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("tensor", ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"])
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, tensor: str, wrong: float) -> None:

@@ -8,6 +8,7 @@ from scenes import Lab, prompt_of
 from samebits import SamplingParams
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation
+from samebits.engine.request_options import RequestOptions
 from samebits.loaders.tokenizer import TextStream, Tokenizer
 
 LONG = SamplingParams(max_tokens=30, n=2, seed=3, ignore_eos=True)
@@ -70,7 +71,7 @@ def victim_of(lab: Lab, engine: Engine, where: str, fuse: Fuse, params: Sampling
     prompt, vocab_size = prompt_of("two samples", lab.runner.vocab_size), lab.runner.vocab_size
     if where in ("allowed", "accept"):
         fuses = (fuse, None) if where == "allowed" else (None, fuse)
-        return engine.generate(prompt, params, make_mask=lambda: FusedMask(vocab_size, *fuses))
+        return engine.generate(prompt, params, RequestOptions(make_mask=lambda: FusedMask(vocab_size, *fuses)))
     job = engine.generate(prompt, params)
     for answer in job.answers:
         answer._text._stream = FusedStream(lab.tokenizer, fuse, at_end=where == "finish")

@@ -15,6 +15,7 @@ from samebits.engine.drafts.pace import Pace
 from samebits.engine.drafts.speculation import Speculation
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.runner import Runner
 from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring, TextJob
@@ -63,7 +64,7 @@ def start(engine: Engine, name: str, **options: Any) -> Job:
         return engine.score(prompt, top_k=3, **options)
     if name in POOLINGS:
         return engine.embed(prompt, name, **options)
-    return engine.generate(prompt, PARAMS[name], **options)
+    return engine.generate(prompt, PARAMS[name], RequestOptions(**options))
 
 
 def outcome(job: Job) -> Any:
@@ -144,7 +145,9 @@ class Scene:
             ignore_eos=True,
         )
         deadline = engine.clock() + float(rng.integers(1, 40)) if rng.random() < 0.3 else None
-        return engine.generate(prompt, params, priority=int(rng.choice(self.priorities)), deadline=deadline)
+        return engine.generate(
+            prompt, params, RequestOptions(priority=int(rng.choice(self.priorities)), deadline=deadline)
+        )
 
 
 def alone(engine_of: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from samebits import SamplingParams
 from samebits.core.errors import BadInput
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.job import RequestFailed
+from samebits.engine.request_options import RequestOptions
 
 LONG = SamplingParams(max_tokens=200, temperature=0, ignore_eos=True, seed=0)
 
@@ -35,7 +36,9 @@ def served(lab: Lab, scenario: Callable[[AsyncEngine], Awaitable[Any]], **option
 
 
 async def answers(engine: AsyncEngine, name: str, **options: Any) -> list[Any]:
-    stream = await engine.generate(prompt_of(name, engine.engine.runner.vocab_size), PARAMS[name], **options)
+    stream = await engine.generate(
+        prompt_of(name, engine.engine.runner.vocab_size), PARAMS[name], RequestOptions(**options)
+    )
     return await stream.completions()
 
 

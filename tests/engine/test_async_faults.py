@@ -14,6 +14,7 @@ from scenes import PARAMS, Lab, prompt_of
 
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.job import RequestFailed
+from samebits.engine.request_options import RequestOptions
 
 
 @pytest.mark.parametrize("where", ["allowed", "accept", "text", "finish"])
@@ -26,7 +27,7 @@ def test_an_async_engine_goes_on(lab: Lab, where: str, kind: type[BaseException]
             stream = await engine.generate([5], LONG)
             victim = await engine.look(lambda inner: victim_of(lab, inner, where, Fuse(1, kind), LONG))
             with pytest.raises(RequestFailed, match=r"a panic|cannot be made"):
-                await engine.generate([5], LONG, make_mask=broken_maker(kind))
+                await engine.generate([5], LONG, RequestOptions(make_mask=broken_maker(kind)))
             await stream.completions()
             assert await watched == lab.alone["shaped"]
             await engine.drain()
@@ -96,7 +97,7 @@ def test_a_caller_cancelled_while_its_request_starts_ends_it(lab: Lab) -> None:
         engine = AsyncEngine(lab.engine())
         try:
             params = replace(LONG, max_tokens=300, n=1)
-            task = asyncio.create_task(engine.generate([5], params, make_mask=make_mask))
+            task = asyncio.create_task(engine.generate([5], params, RequestOptions(make_mask=make_mask)))
             await asyncio.to_thread(is_starting.wait)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

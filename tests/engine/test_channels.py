@@ -115,7 +115,7 @@ def test_the_servers_answers_keep_thinking_apart() -> None:
     told, pieces = completion(tokenizer, TURN)
     message, streamed = choice_of(tokenizer, pieces)
     assert (message["content"], message["reasoning_content"]) == ("Four \u00e9.", "Two and two.{}")
-    job = Generation(tokenizer, np.zeros(1, np.int32), SamplingParams(), 2000, None, None)
+    job = Generation(tokenizer, np.zeros(1, np.int32), SamplingParams(), 2000)
     body = CompletionBody.model_validate({"prompt": "x"})
     shape = ChoiceShape(tokenizer, 0, PromptShape(tokenizer, job, body), body, None)
     assert shape.whole(told)["text"] == "Four \u00e9."

@@ -17,6 +17,7 @@ from samebits import SamplingParams
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion
 from samebits.engine.engine import Engine
+from samebits.engine.request_options import RequestOptions
 from samebits.scheduler import Policy
 
 PLAIN = SamplingParams(max_tokens=60, temperature=0.9, seed=4, hash_logits=True, ignore_eos=True)
@@ -24,7 +25,7 @@ PROMPT = [int(i * i + 3) % 250 for i in range(33)]
 
 
 def generated(engine: Engine, prompt: list[int], params: SamplingParams, **options: Any) -> list[Completion]:
-    job = engine.generate(prompt, params, **options)
+    job = engine.generate(prompt, params, RequestOptions(**options))
     engine.complete(job)
     return job.completions()
 
@@ -32,7 +33,7 @@ def generated(engine: Engine, prompt: list[int], params: SamplingParams, **optio
 def test_as_many_steps_as_a_prompt_takes(any_lab: Lab) -> None:
     (want,) = generated(any_lab.engine(), PROMPT, PLAIN)
     engine = any_lab.engine(policy=Policy(16))
-    job = engine.generate(PROMPT, PLAIN, drafted=want.token_ids)
+    job = engine.generate(PROMPT, PLAIN, RequestOptions(drafted=want.token_ids))
     assert steps_of(engine, job) <= -(-(len(PROMPT) + 60) // 16) + 2
     assert job.completions() == [want]
     assert [piece.token_id for _, piece in job.events] == list(want.token_ids)
@@ -106,7 +107,7 @@ def test_among_others_in_any_scene(any_lab: Lab) -> None:
         drafted = np.array(want.token_ids)
         if at is not None:
             drafted[at] ^= 1
-        jobs = [engine.generate(PROMPT, PLAIN, drafted=drafted, priority=p) for p in (0, 0, -1)]
+        jobs = [engine.generate(PROMPT, PLAIN, RequestOptions(drafted=drafted, priority=p)) for p in (0, 0, -1)]
         assert Scene(5, seed, 1.0).play(engine) == any_lab.alone
         for job in jobs:
             (found,) = job.completions()
@@ -132,5 +133,5 @@ def test_what_cannot_be_meant(lab: Lab, options: dict[str, Any], message: str) -
     engine = lab.engine()
     params = replace(PLAIN, n=options.pop("n", 1))
     with pytest.raises(BadInput, match=message):
-        engine.generate(PROMPT, params, **options)
+        engine.generate(PROMPT, params, RequestOptions(**options))
     assert engine.is_idle

@@ -17,6 +17,7 @@ from samebits.core.step import StepBatch
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.observer import StepStats
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.runner import StepResult
 from samebits.models.parts import Limits
 from samebits.scheduler import Policy, StepPlan
@@ -25,7 +26,15 @@ GREEDY = PARAMS["greedy"]
 
 
 def ask(engine: Engine, name: str = "greedy", **options: Any) -> Generation:
-    return engine.generate(prompt_of(name, engine.runner.vocab_size), PARAMS[name], **options)
+    return engine.generate(prompt_of(name, engine.runner.vocab_size), PARAMS[name], RequestOptions(**options))
+
+
+def test_options_by_name_are_those_of_the_record(lab: Lab) -> None:
+    engine = lab.engine()
+    by_name = engine.generate([5, 6], PARAMS["greedy"], deadline=9.5)
+    assert by_name.deadline == ask(engine, deadline=9.5).deadline == 9.5
+    with pytest.raises(TypeError, match="dead_line"):
+        engine.generate([5, 6], PARAMS["greedy"], dead_line=9.5)
 
 
 @pytest.mark.parametrize(

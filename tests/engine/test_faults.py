@@ -19,6 +19,7 @@ from samebits.engine.delivery import Delivery
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, Job, RequestFailed
 from samebits.engine.observer import StepStats
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.runner import StepResult
 from samebits.scheduler import Policy, StepPlan
 
@@ -83,7 +84,7 @@ def test_a_mask_of_another_vocabulary_fails_its_request_alone(lab: Lab) -> None:
 
 
 def ask(engine: Engine, make_mask: Callable[[], Any]) -> Generation:
-    return engine.generate([5, 6], LONG, make_mask=make_mask)
+    return engine.generate([5, 6], LONG, RequestOptions(make_mask=make_mask))
 
 
 def test_a_score_of_logits_that_are_no_numbers_fails_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +145,7 @@ def test_an_observer_that_raises(lab: Lab, kind: type[BaseException], caplog: py
 def test_options_that_would_spoil_the_order_are_refused(lab: Lab, options: dict[str, Any], message: str) -> None:
     engine = lab.engine()
     with pytest.raises(BadInput, match=message):
-        engine.generate([5], LONG, **options)
+        engine.generate([5], LONG, RequestOptions(**options))
     assert engine.is_idle
 
 

@@ -12,6 +12,7 @@ from scenes import WATCHED, Lab, Scene, outcome, start
 
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, RequestFailed
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.runner import StepResult
 from samebits.engine.sampling import SamplingParams
 from samebits.scheduler import Policy, StepPlan
@@ -138,7 +139,9 @@ def test_what_ends_while_its_step_is_under_way(
     now = 0.0
     engine.clock = lambda: now
     params = SamplingParams(max_tokens=50, seed=1, ignore_eos=True)
-    others = [engine.generate([7, i + 3], params, deadline=2.0 + i if i % 2 else None) for i in range(8)]
+    others = [
+        engine.generate([7, i + 3], params, RequestOptions(deadline=2.0 + i if i % 2 else None)) for i in range(8)
+    ]
 
     def end_some(step: int) -> None:
         nonlocal now

@@ -21,6 +21,7 @@ from samebits.engine.answer import Answer
 from samebits.engine.delivery import Delivery
 from samebits.engine.engine import Engine
 from samebits.engine.job import Job, RequestFailed
+from samebits.engine.request_options import RequestOptions
 from samebits.scheduler import Policy
 
 ERRORS: tuple[Callable[[], BaseException], ...] = (
@@ -81,7 +82,7 @@ class Play:
         for number in range(NUM_STEPS):
             self.engine.step()
             if number == 1:
-                victim = self.engine.generate([7] * 40, PARAMS["greedy"], priority=-1)
+                victim = self.engine.generate([7] * 40, PARAMS["greedy"], RequestOptions(priority=-1))
             if number == 3:
                 self.engine.cancel(victim)
                 self.start("greedy")

@@ -16,6 +16,7 @@ from samebits import LLM, SamplingParams
 from samebits.backends.discovery import Found, default_name, get
 from samebits.backends.reference import ReferenceBackend
 from samebits.core.tiers import Tier
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.text_jobs import TextJob
 from samebits.kernels.record import Kernel, KernelTable
 from samebits.models.parts import Limits
@@ -62,7 +63,7 @@ def test_a_text_preempted_between_chunks_takes_no_row_twice(lab: Lab, name: str,
         engine.step()
     assert isinstance(job, TextJob)
     assert job.num_taken == min(16 * chunks_before, LENGTHS[name])
-    urgent = engine.generate([5] * 60, PARAMS["greedy"], priority=-1)  # both do not fit
+    urgent = engine.generate([5] * 60, PARAMS["greedy"], RequestOptions(priority=-1))  # both do not fit
     engine.complete(urgent)
     engine.complete(job)
     assert job.sequences[0].num_preemptions == (16 * chunks_before < LENGTHS[name])

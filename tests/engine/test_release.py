@@ -17,6 +17,7 @@ from samebits import SamplingParams
 from samebits.engine.async_engine import AsyncEngine
 from samebits.engine.engine import Engine
 from samebits.engine.job import Job, RequestFailed
+from samebits.engine.request_options import RequestOptions
 from samebits.scheduler import Policy
 
 LONG = SamplingParams(max_tokens=300, temperature=0, seed=0, ignore_eos=True)
@@ -31,7 +32,7 @@ class BrokenMask:
 
 
 def generate(engine: Engine, params: SamplingParams = LONG, **options: Any) -> Job:
-    return engine.generate([5, 6, 7], params, **{"deadline": FAR, **options})
+    return engine.generate([5, 6, 7], params, RequestOptions(**{"deadline": FAR, **options}))
 
 
 def run(engine: Engine, job: Job) -> None:
@@ -57,7 +58,12 @@ def stop_text(lab: Lab) -> SamplingParams:
 ENDS: dict[str, tuple[Callable[[Lab, Engine], Job], Callable[[Engine, Job], None]]] = {
     "length": (lambda lab, e: generate(e, replace(LONG, max_tokens=3)), run),
     "samples": (lambda lab, e: generate(e, PARAMS["seven samples"]), run),
-    "stop": (lambda lab, e: e.generate(prompt_of("greedy", lab.runner.vocab_size), stop_text(lab), deadline=FAR), run),
+    "stop": (
+        lambda lab, e: e.generate(
+            prompt_of("greedy", lab.runner.vocab_size), stop_text(lab), RequestOptions(deadline=FAR)
+        ),
+        run,
+    ),
     "cancelled while it waits": (lambda lab, e: generate(e), cancel_after(0)),
     "cancelled while it runs": (lambda lab, e: generate(e, replace(LONG, n=3)), cancel_after(4)),
     "deadline": (lambda lab, e: generate(e, deadline=e.clock()), run),
@@ -125,11 +131,11 @@ async def ask(engine: AsyncEngine, way: str) -> None:
         await engine.embed([5] * 40, "mean")
     elif way == "failed":
         with pytest.raises(RequestFailed, match="a mask that breaks"):
-            await (await engine.generate([5], LONG, deadline=FAR, make_mask=BrokenMask)).completions()
+            await (await engine.generate([5], LONG, RequestOptions(deadline=FAR, make_mask=BrokenMask))).completions()
     elif way == "finished":
-        await (await engine.generate([5], PARAMS["seven samples"], deadline=FAR)).completions()
+        await (await engine.generate([5], PARAMS["seven samples"], RequestOptions(deadline=FAR))).completions()
     else:
-        stream = await engine.generate([5] * 30, LONG, deadline=FAR)
+        stream = await engine.generate([5] * 30, LONG, RequestOptions(deadline=FAR))
         async for _ in stream:
             break
 

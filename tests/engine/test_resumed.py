@@ -12,6 +12,7 @@ from test_drafted import PLAIN, PROMPT, generated
 from test_speculation import WISHES, Alternating
 
 from samebits import SamplingParams
+from samebits.engine.request_options import RequestOptions
 from samebits.scheduler import Policy
 
 
@@ -34,7 +35,7 @@ def test_every_wish_of_a_request(any_lab: Lab, wish: str, temperature: float) ->
 def test_its_pieces_come_once_each_from_the_first(any_lab: Lab) -> None:
     (want,) = generated(any_lab.engine(), PROMPT, PLAIN)
     engine = any_lab.engine()
-    job = engine.generate(PROMPT, PLAIN, drafted=want.token_ids[:37], goes_on=True)
+    job = engine.generate(PROMPT, PLAIN, RequestOptions(drafted=want.token_ids[:37], goes_on=True))
     engine.complete(job)
     assert [piece.token_id for _, piece in job.events] == list(want.token_ids)
 
@@ -62,7 +63,9 @@ def test_among_others_in_any_scene(any_lab: Lab) -> None:
     def play(seed: int, num_pages: Any, budget: Any, count: int) -> None:
         engine = any_lab.engine(num_pages, policy=Policy(budget))
         begun = want.token_ids[:count]
-        jobs = [engine.generate(PROMPT, PLAIN, drafted=begun, priority=p, goes_on=True) for p in (0, 0, -1)]
+        jobs = [
+            engine.generate(PROMPT, PLAIN, RequestOptions(drafted=begun, priority=p, goes_on=True)) for p in (0, 0, -1)
+        ]
         assert Scene(5, seed, 1.0).play(engine) == any_lab.alone
         assert [job.completions() for job in jobs] == [[want]] * 3
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scenes import Lab
 
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams
 
 # The old name of a page with these tokens starts with "n1/": tests/cache/test_prefix_names.py says how they were found.
@@ -29,7 +30,7 @@ def answers(lab: Lab, *requests: tuple[list[int], bytes]) -> list[tuple[Any, int
     """What requests give one after another on one engine, and how many tokens of their prompts were cached."""
     engine, found = lab.engine(), []
     for prompt, salt in requests:
-        job = engine.generate(prompt, PARAMS, salt=salt)
+        job = engine.generate(prompt, PARAMS, RequestOptions(salt=salt))
         engine.complete(job)
         found.append((job.completions(), job.num_cached_tokens))
     return found

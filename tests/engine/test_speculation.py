@@ -18,6 +18,7 @@ from samebits.backends.discovery import default_name, get
 from samebits.core.errors import BadInput
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation, RequestFailed
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.runner import Runner
 from samebits.models.checkpoint import open_checkpoint
 from samebits.models.parts import Limits
@@ -161,7 +162,7 @@ def test_every_wish_of_a_request(lab: Lab, wish: str, temperature: float) -> Non
     prompts = [[int(i * (7 + j) + 3) % 250 for i in range(13 + 5 * j)] for j in range(3)]
 
     def run(engine: Engine) -> Any:
-        jobs = [engine.generate(prompt, params, **options) for prompt in prompts]
+        jobs = [engine.generate(prompt, params, RequestOptions(**options)) for prompt in prompts]
         counts = [steps_of(engine, job) for job in jobs]
         return sum(counts), [job.completions() for job in jobs]
 

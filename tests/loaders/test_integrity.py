@@ -116,7 +116,7 @@ def test_models_elsewhere_are_not_touched(cached: Path, tmp_path: Path) -> None:
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """`samebits generate` with the model that the cache holds: status and standard error."""
     integrity._checked_here.clear()
-    call = ["samebits", "generate", "hi", "--model", "tiny", "--max-tokens", "2", "--context-len", "16"]
+    call = ["samebits", "generate", "hi", "--model", "tiny", "--max-tokens", "2", "--context-len", "16", "--temp", "0"]
     monkeypatch.setattr(sys, "argv", call)
     with pytest.raises(SystemExit) as ended:
         main()

@@ -26,6 +26,7 @@ from samebits.core.request_limits import (
     MAX_STOP_CHARS,
     MAX_STOPS,
 )
+from samebits.core.sampling_defaults import NEUTRAL
 from samebits.engine.bans import Bans
 from samebits.engine.notary import params_of, sampling_of
 from samebits.receipts import record
@@ -95,7 +96,7 @@ def test_an_answer_that_could_not_be_checked_gets_no_receipt(name: str) -> None:
 
 def test_the_largest_request_with_a_receipt_is_one_that_is_read_again(receipt: Receipt) -> None:
     asked: Json = {**LARGEST, "logit_bias": dict(LARGEST["logit_bias"]), "shown_ids": frozenset(LARGEST["shown_ids"])}
-    params = SamplingParams(**asked, seed=1, receipt=True)
+    params = SamplingParams(**asked, seed=1, receipt=True).resolved(NEUTRAL)
     again = from_json(replace(receipt, sampling=sampling_of(params)).to_json())
     assert params_of(again.sampling) == replace(params, receipt=False)
 

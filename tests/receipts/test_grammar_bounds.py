@@ -14,6 +14,7 @@ from samebits import LLM, SamplingParams
 from samebits.core import request_limits
 from samebits.core.errors import SamebitsError
 from samebits.core.grammar_library import grammar_library
+from samebits.engine.request_options import RequestOptions
 from samebits.grammar import masking as masking_module
 from samebits.grammar.masking import Masking, NotCompiled
 from samebits.grammar.process import Vocabulary, vocabulary_of
@@ -44,7 +45,9 @@ def receipt(llm: LLM, vocabulary: Vocabulary) -> Receipt:
     with Masking(vocabulary) as found:
         grammar = Grammar("regex", SOURCE)
         params = SamplingParams(max_tokens=8, seed=3, receipt=True)
-        job = llm.engine.generate(llm.encode("hi"), params, make_mask=found.maker(grammar), grammar=grammar)
+        job = llm.engine.generate(
+            llm.encode("hi"), params, RequestOptions(make_mask=found.maker(grammar), grammar=grammar)
+        )
         llm.engine.complete(job)
     made = job.completions()[0].receipt
     assert made is not None

@@ -13,6 +13,7 @@ import pytest
 from samebits import LLM, SamplingParams
 from samebits.core.errors import BadInput
 from samebits.core.grammar_library import grammar_library
+from samebits.engine.request_options import RequestOptions
 from samebits.grammar.masking import Masking
 from samebits.grammar.process import vocabulary_of
 from samebits.receipts.record import MAX_BYTES, Grammar, Receipt, from_json
@@ -56,8 +57,7 @@ def grammar_receipt(llm: LLM, model_path: Path, source: str, kind: str = "regex"
         job = llm.engine.generate(
             llm.encode("hi"),
             SamplingParams(max_tokens=12, seed=3, temperature=1.0, receipt=True),
-            make_mask=masking.maker(grammar),
-            grammar=grammar,
+            RequestOptions(make_mask=masking.maker(grammar), grammar=grammar),
         )
         llm.engine.complete(job)
     found = job.completions()[0].receipt

@@ -12,6 +12,7 @@ import numpy as np
 
 from samebits import LLM
 from samebits.engine.answer import Completion, Piece
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams
 from samebits.server.engines import Answering, AnswerStream
 from samebits.server.limits import Limits
@@ -155,4 +156,6 @@ async def relayed(
 
 async def plain(turns: Turns, prompt: list[int], params: SamplingParams, **options: Any) -> list[Completion]:
     """The answers of one of the engines, without any relaying."""
-    return await (await turns.replicas[0].served.engine.generate(prompt, params, **options)).completions()
+    return await (
+        await turns.replicas[0].served.engine.generate(prompt, params, RequestOptions(**options))
+    ).completions()

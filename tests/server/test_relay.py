@@ -15,6 +15,7 @@ from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.job import DeadlinePassed, RequestFailed
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams
 from samebits.receipts.record import Grammar
 from samebits.server.limits import Limits
@@ -50,7 +51,7 @@ async def lost_at(
     engine: RelayEngine, turns: Turns, counts: list[int], params: SamplingParams, **options: Any
 ) -> list[Completion]:
     """Answers whose replica is lost whenever one of these numbers of pieces has come."""
-    stream = await engine.generate(PROMPT, params, **options)
+    stream = await engine.generate(PROMPT, params, RequestOptions(**options))
     num_pieces, left = 0, list(counts)
     async for _ in turns.read(stream):
         num_pieces += 1
@@ -233,10 +234,10 @@ def test_who_leaves_frees_the_replica(model_path: Path) -> None:
 
 def test_a_deadline_holds_with_and_without_replicas(model_path: Path) -> None:
     async def scene(engine: RelayEngine, turns: Turns) -> None:
-        stream = await engine.generate(PROMPT, LONG, deadline=engine.clock() + 0.1)
+        stream = await engine.generate(PROMPT, LONG, RequestOptions(deadline=engine.clock() + 0.1))
         await each(turns, stream, lambda: None)
         assert stream.job.completions()[0].finish_reason == "deadline"
-        stream = await engine.generate(PROMPT, LONG, deadline=engine.clock() + 0.5)
+        stream = await engine.generate(PROMPT, LONG, RequestOptions(deadline=engine.clock() + 0.5))
         async for _ in turns.read(stream):
             for replica in turns.replicas:
                 replica.lose()

@@ -13,6 +13,7 @@ from live_server import Running
 from relayed import relayed
 
 from samebits.engine.job import RequestFailed
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams
 from samebits.receipts.record import Grammar
 from samebits.server.http.errors import from_exception
@@ -66,7 +67,9 @@ def test_completions_refuse_it_too(server: Running) -> None:
 def test_through_a_relay_it_is_the_same(model_path: Path) -> None:
     async def main() -> None:
         async with relayed(model_path) as (engine, turns):
-            stream = await engine.generate([5] * 8, SamplingParams(max_tokens=40), grammar=Grammar("regex", REPEATS))
+            stream = await engine.generate(
+                [5] * 8, SamplingParams(max_tokens=40), RequestOptions(grammar=Grammar("regex", REPEATS))
+            )
             with pytest.raises(RequestFailed) as failed:
                 async for _ in turns.read(stream):
                     pass

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from browsers import opened, posted, real_browser, say, wait_until_done
+from gguf_writer import F32
 from live_server import Running, running
+from random_tiny import write_random_tiny
 
 from samebits.server.http.security import Door
 
@@ -252,3 +254,19 @@ def test_a_browser_with_the_key_gets_all_of_the_page(browser: Any, model_path: P
     with running(model_path, door=Door("sesame")) as locked, opened(browser, locked.url, http_credentials=key) as page:
         say(page, "hello")
         assert page.locator(".assistant .text").text_content()
+
+
+def test_empty_settings_show_and_take_the_servers_defaults(browser: Any, tmp_path: Path) -> None:
+    keys = {"general.sampling.temp": (F32, 0.35)}
+    with (
+        running(write_random_tiny(tmp_path / "stating.gguf", **keys)) as server,
+        opened(browser, server.url) as page,
+    ):
+        bodies = posted(page, CHAT)
+        page.get_by_text("Settings of this conversation").click()
+        page.wait_for_function("document.getElementById('temperature').placeholder === '0.35'")
+        assert page.get_by_label("Max tokens").first.get_attribute("placeholder") == "512"
+        page.get_by_label("Max tokens").first.fill("3")
+        say(page, "hello")
+        assert "temperature" not in bodies[0]
+        assert bodies[0]["max_tokens"] == 3

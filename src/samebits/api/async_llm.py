@@ -15,6 +15,7 @@ from samebits.api.requests import Message, Params, Prompt, one_params, one_promp
 from samebits.api.structured import masks_of
 from samebits.core.errors import BadInput
 from samebits.engine.async_engine import AsyncEngine
+from samebits.engine.request_options import NO_OPTIONS, RequestOptions
 from samebits.engine.settings import EngineOptions
 from samebits.loaders.catalog import DEFAULT_MODEL
 
@@ -63,8 +64,8 @@ class AsyncLLM:
         engine = self._engine
         chosen = single("stream", one_params("stream", params), "generate gives several answers")
         ids = await asyncio.to_thread(self._ids, "stream", prompt)
-        async with self._masks("stream", response_format) as masks:
-            stream = await engine.generate(ids, chosen, **masks)
+        async with self._masks("stream", response_format) as options:
+            stream = await engine.generate(ids, chosen, options)
             try:
                 async for _, piece in stream:
                     yield piece
@@ -109,15 +110,15 @@ class AsyncLLM:
                 self._llm.close()
 
     @asynccontextmanager
-    async def _masks(self, where: str, response_format: Any) -> AsyncIterator[dict[str, Any]]:
+    async def _masks(self, where: str, response_format: Any) -> AsyncIterator[RequestOptions]:
         """Yield what `masks_of` yields. Its process starts and ends on another thread: both take a while."""
         if response_format is None:
-            yield {}
+            yield NO_OPTIONS
             return
         stack = ExitStack()
-        masks = await asyncio.to_thread(stack.enter_context, masks_of(self._llm, where, response_format))
+        options = await asyncio.to_thread(stack.enter_context, masks_of(self._llm, where, response_format))
         try:
-            yield masks
+            yield options
         finally:
             await asyncio.to_thread(stack.close)
 
@@ -129,8 +130,8 @@ class AsyncLLM:
         self, engine: AsyncEngine, where: str, prompt: Prompt, params: SamplingParams, response_format: Any
     ) -> list[Completion]:
         ids = await asyncio.to_thread(self._ids, where, prompt)
-        async with self._masks(where, response_format) as masks:
-            stream = await engine.generate(ids, params, **masks)
+        async with self._masks(where, response_format) as options:
+            stream = await engine.generate(ids, params, options)
             try:
                 return await stream.completions()
             finally:

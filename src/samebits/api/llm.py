@@ -96,6 +96,7 @@ class LLM(Texts):
             self.path, self.settings = path, settings
             which = partial(_identity, model, path, facts_of(checkpoint.file))
             self.chat_template = checkpoint.chat_template()
+            self.sampling_defaults = checkpoint.sampling_defaults(settings.sampling_defaults)
             drafting = draft_checkpoint(settings.speculate) if settings.speculate is not None else None
             division = divide(checkpoint, found, settings, policy, drafting)
             # before anything that stays, so that the memory it used is given back whole
@@ -126,7 +127,15 @@ class LLM(Texts):
 
             drafter = make_drafter(speculate, self.runner, self.tokenizer, drafting)
         shares = self.settings.share_prefixes
-        return Engine(self.runner, self.tokenizer, policy, shares_prefixes=shares, drafter=drafter, identity=identity)
+        return Engine(
+            self.runner,
+            self.tokenizer,
+            policy,
+            shares_prefixes=shares,
+            drafter=drafter,
+            identity=identity,
+            defaults=self.sampling_defaults,
+        )
 
     @property
     def division(self) -> Division:
@@ -223,8 +232,8 @@ class LLM(Texts):
         """Return the finished job of each prompt, and each prompt's token ids."""
         ids = self._several_ids("generate", prompts)[0]
         chosen = params_for("generate", params, len(ids))
-        with masks_of(self, "generate", response_format) as masks:
-            jobs = self._queued(partial(self.engine.generate, ids[i], chosen[i], **masks) for i in range(len(ids)))
+        with masks_of(self, "generate", response_format) as options:
+            jobs = self._queued(partial(self.engine.generate, ids[i], chosen[i], options) for i in range(len(ids)))
             with collector_paused():  # answers have no cycles, and a search of everything may take many steps' time
                 self.engine.complete(*jobs)
         return jobs, ids
@@ -249,8 +258,8 @@ class LLM(Texts):
 
     def _pieces(self, prompt: list[int], params: SamplingParams, response_format: Any) -> Iterator[Piece]:
         """Yield an answer's pieces. Nothing is queued before the first piece is asked for."""
-        with masks_of(self, "stream", response_format) as masks:
-            job = self.engine.generate(prompt, params, **masks)
+        with masks_of(self, "stream", response_format) as options:
+            job = self.engine.generate(prompt, params, options)
             try:
                 while not job.is_done or job.events:
                     while not job.events:

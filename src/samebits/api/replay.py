@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.core.grammar_library import grammar_library
+from samebits.core.sampling_defaults import NEUTRAL
 from samebits.engine.engine import Engine
 from samebits.engine.job import Generation
 from samebits.engine.notary import params_of
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams, TokenMask
 from samebits.grammar.masking import Masking, NotCompiled
 from samebits.grammar.process import vocabulary_of
@@ -144,14 +146,13 @@ class Replayer:
             params = params_of(receipt.sampling)
             if receipt.grammar is not None:
                 make_mask = masking.maker(receipt.grammar)
-            job = self._engine.generate(
-                receipt.prompt_ids,
-                replace(params, receipt=True),
+            options = RequestOptions(
                 make_mask=make_mask,
                 grammar=receipt.grammar,
                 drafted=stated.token_ids,
                 sample_indices=[receipt.sample_index],
             )
+            job = self._engine.generate(receipt.prompt_ids, replace(params, receipt=True), options)
         except NotCompiled as error:
             is_known = receipt.grammar is not None and receipt.grammar.library == grammar_library()
             return Verdict(0, Cause.UNREADABLE if is_known else Cause.UNCHECKED, detail=str(error))
@@ -192,7 +193,8 @@ class Replayer:
             if at is None or not is_drawn_otherwise or at + 1 == len(run.stated.links):
                 continue
             tokens = (*run.receipt.prompt_ids, *run.stated.token_ids[: at + 1])
-            jobs[number] = self._engine.generate(tokens, SamplingParams(max_tokens=1, temperature=0, receipt=True))
+            params = SamplingParams(max_tokens=1, temperature=0, receipt=True).resolved(NEUTRAL)
+            jobs[number] = self._engine.generate(tokens, params)
             jobs[number].answers[0].chain = LogitsChain(bytes.fromhex(run.stated.links[at]))
         self._engine.complete(*jobs.values())
         for number, job in jobs.items():

@@ -12,6 +12,7 @@ from samebits.core.request_limits import MAX_GRAMMAR_CHARS
 
 if TYPE_CHECKING:  # imported for the first answer with a form
     from samebits.api.texts import Texts
+    from samebits.engine.request_options import RequestOptions
     from samebits.engine.sampling import TokenMask
     from samebits.receipts.record import Grammar
 
@@ -89,14 +90,16 @@ def _as_json(where: str, source: Any) -> str:
 
 
 @contextmanager
-def masks_of(texts: Texts, where: str, given: Any) -> Iterator[dict[str, Any]]:
-    """Yield the options with which `Engine.generate` holds answers to a response format; none for plain text.
+def masks_of(texts: Texts, where: str, given: Any) -> Iterator[RequestOptions]:
+    """Yield the options with which `Engine.generate` holds answers to a response format, or NO_OPTIONS for plain text.
 
     The grammar is compiled in a process of its own, which ends with the block.
     """
+    from samebits.engine.request_options import NO_OPTIONS, RequestOptions
+
     grammar = grammar_of(where, given)
     if grammar is None:
-        yield {}
+        yield NO_OPTIONS
         return
     from samebits.grammar import masking as masks
     from samebits.grammar.process import vocabulary_of
@@ -106,4 +109,4 @@ def masks_of(texts: Texts, where: str, given: Any) -> Iterator[dict[str, Any]]:
             make_mask: Callable[[], TokenMask] = masking.maker(grammar)
         except masks.NotCompiled as error:  # it names a receipt, which this caller does not have
             raise BadInput(where, "response_format", error.reason, masks.NEEDED) from None
-        yield {"make_mask": make_mask, "grammar": grammar}
+        yield RequestOptions(make_mask=make_mask, grammar=grammar)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.api.requests import Message, messages_of
 from samebits.core.errors import BadInput
+from samebits.core.sampling_defaults import MODEL, SamplingDefaults
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.chat import PromptEnd
 from samebits.loaders.tokenizer import TextTooLong
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class Texts:
-    """A model's tokenizer and chat template.
+    """A model's tokenizer, chat template and sampling defaults.
 
     path         the model's file or folder
+    sampling_defaults  values of the sampling fields that requests leave out
     max_len      tokens that a sequence may have, prompt and answer
     vocab_size   tokens that the model has logits for
     """
@@ -30,6 +32,7 @@ class Texts:
     path: Path
     tokenizer: Tokenizer
     chat_template: ChatTemplate | None
+    sampling_defaults: SamplingDefaults
     max_len: int
     vocab_size: int
 
@@ -82,11 +85,12 @@ class Texts:
 class FileTexts(Texts):
     """Texts of a model that runs elsewhere, given by name or path as `LLM` takes it. A missing model is fetched."""
 
-    def __init__(self, model: str | Path = DEFAULT_MODEL) -> None:
+    def __init__(self, model: str | Path = DEFAULT_MODEL, sampling_defaults: str = MODEL) -> None:
         from samebits.loaders.obtain import obtain
         from samebits.models.checkpoint import open_checkpoint
 
         self.path = obtain(model)
         checkpoint = open_checkpoint(self.path)
         self.tokenizer, self.chat_template = checkpoint.tokenizer(), checkpoint.chat_template()
+        self.sampling_defaults = checkpoint.sampling_defaults(sampling_defaults)
         self.max_len, self.vocab_size = checkpoint.config.context_len, checkpoint.config.vocab_size

@@ -54,7 +54,7 @@ def answer(
     receipts: ReceiptFile | None = None,
 ) -> None:
     """Shows the answers to one prompt: as it comes if it is one, a text, and for people alone."""
-    params = replace(params, receipt=receipts is not None)
+    params = replace(params, receipt=receipts is not None).resolved(llm.sampling_defaults)
     if as_json or output or params.n > 1 or llm.tokenizer.kind == NoTokenizer.kind:
         answers = llm.generate([prompt], params)
         if receipts:

@@ -79,22 +79,38 @@ MODEL_OPTIONS = {
 SAMPLING_OPTIONS = {
     "max_tokens": _option(int, 256, "--max-tokens", "The most tokens in an answer.", also=("-n", "--n-predict"), min=1),
     "temperature": _option(
-        float,
-        0.0,
+        float | None,
+        None,
         "--temperature",
-        "How freely tokens are drawn; 0 always takes the likeliest one.",
+        "How freely tokens are drawn; 0 always takes the likeliest one. The model's own if absent.",
         also=("--temp",),
         min=0,
     ),
-    "top_k": _option(int, 0, "--top-k", "Draw from this many of the likeliest tokens; 0 turns it off.", min=0),
+    "top_k": _option(
+        int | None,
+        None,
+        "--top-k",
+        "Draw from this many of the likeliest tokens; 0 turns it off. The model's own if absent.",
+        min=0,
+    ),
     "top_p": _option(
-        float, 1.0, "--top-p", "Draw from the likeliest tokens that hold this share of the probability; 1 turns it off."
+        float | None,
+        None,
+        "--top-p",
+        "Draw from the likeliest tokens that hold this share of the probability; 1 turns it off. The model's own if "
+        "absent.",
     ),
     "min_p": _option(
-        float, 0.0, "--min-p", "Drop tokens below this share of the likeliest one's probability; 0 turns it off."
+        float | None,
+        None,
+        "--min-p",
+        "Drop tokens below this share of the likeliest one's probability; 0 turns it off. The model's own if absent.",
     ),
     "repetition_penalty": _option(
-        float, 1.0, "--repetition-penalty", "Make tokens that have occurred less likely; 1 turns it off."
+        float | None,
+        None,
+        "--repetition-penalty",
+        "Make tokens that have occurred less likely; 1 turns it off. The model's own if absent.",
     ),
     "seed": _option(
         int | None, None, "--seed", "The seed of the draws; chosen at random and reported if absent.", min=0

@@ -101,4 +101,4 @@ def _show(console: Console, made: Compilation) -> None:
         console.print(slowest)
 
 
-warm = settings_command(warm, without=("model", "threads", "speculate"))
+warm = settings_command(warm, without=("model", "threads", "speculate", "sampling_defaults"))

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from samebits.convert.gguf_bytes import OutTensor, header, string, u32
+from samebits.convert.gguf_bytes import OutTensor, f32, header, string, u32
 from samebits.convert.metadata import CONVERTED, Converted, model_metadata, rope_tensors
 from samebits.convert.types import FILE_TYPES, KEPT, PLAIN
 from samebits.convert.vocab import vocab_metadata
 from samebits.convert.writing import OutFile
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
+from samebits.core.sampling_defaults import FALLBACK
 from samebits.loaders.fields import Fields
 from samebits.loaders.gguf import parse_gguf
 from samebits.loaders.source import TensorEntry
+from samebits.loaders.stated_sampling import GGUF_KEYS, GGUF_PREFIX, folder_defaults
 from samebits.models import ARCHITECTURES
 from samebits.models.checkpoint import FileCheckpoint, open_checkpoint, read_config
 from samebits.models.parts.decoder import Decoder
@@ -52,6 +54,7 @@ def from_folder(source: Path) -> OutFile:
         "general.file_type": u32(FILE_TYPES[widest]),
         **model_metadata(checkpoint.config, how),
         **vocab_metadata(folder, checkpoint.config.vocab_size),
+        **sampling_metadata(folder),
     }
     _check_config(checkpoint.config, metadata, tensors)
 
@@ -59,6 +62,20 @@ def from_folder(source: Path) -> OutFile:
         return extra[name] if name in extra else _read(checkpoint, ours[name], how)
 
     return OutFile(metadata, tensors, read)
+
+
+def sampling_metadata(folder: Path) -> dict[str, bytes]:
+    """Return the keys for what the folder recommends for sampling, none if it says nothing.
+
+    All values are stated, so that a reader takes none of its own for those that the folder leaves neutral.
+    """
+    if (defaults := folder_defaults(folder)) is FALLBACK:
+        return {}
+    stated = defaults.values()
+    return {
+        GGUF_PREFIX + key: u32(int(stated[name])) if name == "top_k" else f32(stated[name])
+        for name, key in GGUF_KEYS.items()
+    }
 
 
 def _check_config(config: Decoder, metadata: dict[str, bytes], tensors: list[OutTensor]) -> None:

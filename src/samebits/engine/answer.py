@@ -13,8 +13,9 @@ from samebits.core.errors import BadInput
 from samebits.core.numerics.counter import split_seed
 from samebits.engine.bans import Bans
 from samebits.engine.logprobs import TokenLogprobs
+from samebits.engine.request_options import NO_OPTIONS, RequestOptions
 from samebits.engine.runner import LogitsRow
-from samebits.engine.sampling import SAMPLE, SamplingParams, TokenMask
+from samebits.engine.sampling import SAMPLE, SamplingParams
 from samebits.engine.text import AnswerText
 from samebits.engine.text_logprobs import PromptLogprobs
 from samebits.loaders import Tokenizer
@@ -102,8 +103,6 @@ class Answer:
     """Tokens, text and end of one sample.
 
     max_len    bounds prompt and answer together
-    expected   tokens that it should have, where those are known: it ends with the last of them or the first other one
-    goes_on    it does not end with the last of them
     issue      makes the receipt of an answer that wishes for one, once it has ended
     """
 
@@ -114,17 +113,16 @@ class Answer:
         params: SamplingParams,
         sample_index: int,
         max_len: int,
-        mask: TokenMask | None = None,
+        options: RequestOptions = NO_OPTIONS,
         bans: Bans | None = None,
-        expected: Sequence[int] | None = None,
         issue: Callable[[Said], Receipt] | None = None,
-        goes_on: bool = False,
     ) -> None:
-        self.params, self.sample_index, self.mask, self._issue = params, sample_index, mask, issue
+        self.params, self.sample_index, self._issue = params, sample_index, issue
+        self.mask = options.make_mask() if options.make_mask else None
         self.num_tokens = len(prompt)  # known ones, the prompt's included
         self.pieces: list[Piece] = []
         self.finish_reason: str | None = None
-        self._expected, self._goes_on = expected, goes_on
+        self._expected, self._goes_on = options.drafted, options.goes_on
         self._text, self._end_ids = AnswerText(tokenizer, params), end_ids(tokenizer, params)
         self._bans = bans or Bans(tokenizer, params, self._end_ids)
         self._max_len = min(max_len, len(prompt) + params.max_tokens)
@@ -132,7 +130,7 @@ class Answer:
         self.chain = LogitsChain() if params.receipt else None
         # whether the row that a token was drawn from is looked at once more when the token is taken
         self.reads_logits = params.logprobs is not None or params.hash_logits or params.receipt
-        self._is_bent = bool(params.logit_bias or params.has_penalties or mask)  # at every draw
+        self._is_bent = bool(params.logit_bias or params.has_penalties or self.mask)  # at every draw
         low, high = (int(word) for word in split_seed(np.uint64(params.seed or 0)))
         numbers = (params.temperature, params.top_k, params.top_p, params.min_p)
         self.draw_wishes = (sample_index, *numbers, low, high)  # DRAW_WISHES, and the words of the seed

@@ -22,6 +22,7 @@ from samebits.engine.answer import Completion, Piece
 from samebits.engine.engine import Engine
 from samebits.engine.faults import described, reason_of
 from samebits.engine.job import Generation, Job, RequestFailed
+from samebits.engine.request_options import NO_OPTIONS, RequestOptions
 from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_jobs import Score
 
@@ -117,12 +118,14 @@ class AsyncEngine:
 
         self._inbox.put(act)
 
-    async def generate(self, prompt: Iterable[int], params: SamplingParams, **options: Any) -> Stream:
-        """Starts a request and returns its stream; BadInput where it can never run. Options as Engine.generate's."""
+    async def generate(
+        self, prompt: Iterable[int], params: SamplingParams, options: RequestOptions = NO_OPTIONS
+    ) -> Stream:
+        """Start a request and return its stream. Raise BadInput if it can never run."""
         loop = asyncio.get_running_loop()
 
         def start(engine: Engine) -> Stream:
-            stream = Stream(self, engine.generate(prompt, params, **options), loop)
+            stream = Stream(self, engine.generate(prompt, params, options), loop)
             self._streams.append(stream)
             return stream
 

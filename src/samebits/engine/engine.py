@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Sequence_
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
-from math import inf, isnan
-from typing import TYPE_CHECKING, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from samebits.cache import PageCache, PageListener
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.sampling_defaults import NEUTRAL, SamplingDefaults
 from samebits.core.tiers import Tier
 from samebits.engine.checks import checked_ids, checked_samples, expected_ids
 from samebits.engine.delivery import Delivery
@@ -27,9 +28,10 @@ from samebits.engine.flight import Flight, NextFlight
 from samebits.engine.flight import start as start_flight
 from samebits.engine.job import DEADLINE, Generation, Job, RequestFailed
 from samebits.engine.observer import Observer, StepStats, Telling
+from samebits.engine.request_options import NO_OPTIONS, RequestOptions
 from samebits.engine.runner import Runner, StepResult
 from samebits.engine.sampler import Sampler, check_ids
-from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_jobs import POOLINGS, Embedding, Scoring
 from samebits.engine.under_way import INTERRUPTED, Changes, StepUnderWay
 from samebits.loaders import Tokenizer
@@ -37,7 +39,7 @@ from samebits.scheduler import Policy, PromptRequest, Scheduler, Sequence, StepP
 
 if TYPE_CHECKING:  # imported with the first receipt
     from samebits.engine.notary import Notary
-    from samebits.receipts.record import Grammar, Model, Receipt, Said
+    from samebits.receipts.record import Model, Receipt, Said
 
 log = logging.getLogger("samebits.engine")
 CANCELLED = "cancelled"
@@ -51,6 +53,7 @@ class Engine:
     deadlines are times of `clock`, in seconds.
 
     identity  which model it is, for receipts, asked for with the first of them: that may take a while
+    defaults  values of the sampling fields that requests leave out
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class Engine:
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
         identity: Callable[[], Model] | None = None,
+        defaults: SamplingDefaults = NEUTRAL,
     ) -> None:
         limits = runner.limits
+        self.defaults = defaults
         self.runner, self.tokenizer, self.clock = runner, tokenizer, clock
         self._telling, self._identity = Telling(observer), identity
         policy = policy or Policy(prefill_budget=limits.max_tokens - limits.max_sequences + 1)
@@ -135,43 +140,28 @@ class Engine:
         self,
         prompt: Iterable[int],
         params: SamplingParams,
-        *,
-        priority: int = 0,
-        salt: bytes = b"",
-        deadline: float | None = None,
-        make_mask: Callable[[], TokenMask] | None = None,
-        grammar: Grammar | None = None,
-        drafted: Iterable[int] | None = None,
-        sample_indices: Sequence_[int] | None = None,
-        goes_on: bool = False,
+        options: RequestOptions = NO_OPTIONS,
+        **stated: Any,
     ) -> Generation:
-        """Queues a prompt; its pieces come with the steps. BadInput where it can never run.
+        """Queue a prompt; its pieces come with the steps. Raise BadInput if it can never run.
 
-        grammar          what masks are made of, for receipts
-        drafted          tokens that the only answer is expected to have, which is verified as fast as a prompt is
-                         computed. It ends with finish_reason "diverged" at the first draw that is another token, and
-                         with "unfinished" where it has all of them and would go on
-        goes_on          it does go on there: an answer that was begun elsewhere, with all that depends on its tokens
-        sample_indices   of the params' `n` samples, those to be made; all if absent
+        stated  fields of RequestOptions by name, as callers of earlier versions pass them
         """
+        options = replace(options, **stated) if stated else options
         if self.tokenizer is None:
             raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
         draws, wants_all = params.max_tokens > 0, params.prompt_logprobs is not None
         tokens = checked_ids("generate", "prompt", prompt, self.max_len - draws, self.runner.vocab_size)
-        if deadline is not None and isnan(deadline):
-            raise BadInput("generate", "deadline", deadline, "a time in seconds")
-        if not isinstance(priority, int):
-            raise BadInput("generate", "priority", repr(priority), "a whole number")
         check_ids(params, self.runner.vocab_size)
-        numbers = checked_samples(sample_indices, params.n, drafted is not None)
-        expected = expected_ids(drafted, min(params.max_tokens, self.max_len - len(tokens)), self.runner.vocab_size)
-        params = params.with_seed()
-        issue = self._issuer(tokens, params, make_mask, grammar)
-        if goes_on and not expected:
+        drafted, most = options.drafted, min(params.max_tokens, self.max_len - len(tokens))
+        samples = checked_samples(options.sample_indices, params.n, drafted is not None)
+        expected = expected_ids(drafted, most, self.runner.vocab_size)
+        params = params.resolved(self.defaults).with_seed()  # a receipt states what was drawn with
+        issue = self._issuer(tokens, params, options)
+        if options.goes_on and not expected:
             expected = None  # nothing was drawn elsewhere: a plain request
-        job = Generation(
-            self.tokenizer, tokens, params, self.max_len, make_mask, deadline, numbers, expected, issue, goes_on
-        )
+        options = replace(options, drafted=expected, sample_indices=samples)
+        job = Generation(self.tokenizer, tokens, params, self.max_len, options, issue)
         if (not draws and not wants_all) or expected == []:
             job.arrived_at = self.clock()
             job.end_empty("length" if not draws else "unfinished")
@@ -179,7 +169,9 @@ class Engine:
             return job
         num_samples = len(job.answers) if draws else 1
         guesses = None if expected is None else np.array(expected, np.int32)
-        return self._add(job, PromptRequest(tokens, num_samples, priority, salt, wants_all, draws, guesses))
+        return self._add(
+            job, PromptRequest(tokens, num_samples, options.priority, options.salt, wants_all, draws, guesses)
+        )
 
     def score(
         self, tokens: Iterable[int], *, top_k: int = 0, keep_logits: bool = False, deadline: float | None = None
@@ -302,18 +294,14 @@ class Engine:
                 self.cancel(job)
 
     def _issuer(
-        self,
-        prompt: np.ndarray,
-        params: SamplingParams,
-        make_mask: Callable[[], TokenMask] | None,
-        grammar: Grammar | None,
+        self, prompt: np.ndarray, params: SamplingParams, options: RequestOptions
     ) -> Callable[[int, Said], Receipt] | None:
-        """What makes the receipts of a request's answers; None where none is asked for."""
+        """Return what makes the receipts of a request's answers, or None if none is asked for."""
         if not params.receipt:
             return None
-        if (make_mask is None) != (grammar is None):
+        if (options.make_mask is None) != (options.grammar is None):
             raise BadInput("generate", "receipt", "masks of a grammar that is not stated", "masks and their grammar")
-        return partial(self.notary.receipt, prompt, params, grammar)
+        return partial(self.notary.receipt, prompt, params, options.grammar)
 
     def _add(self, job: AnyJob, request: PromptRequest) -> AnyJob:
         if not self._changes.are_whole:

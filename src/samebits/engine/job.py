@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from collections.abc import Sequence as Sequence_
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,9 @@ from samebits.core.errors import BadInput, SamebitsError
 from samebits.engine.answer import Answer, Completion, Piece, end_ids
 from samebits.engine.bans import Bans
 from samebits.engine.logprobs import TokenLogprobs
+from samebits.engine.request_options import NO_OPTIONS, RequestOptions
 from samebits.engine.runner import LogitsRow
-from samebits.engine.sampling import SamplingParams, TokenMask
+from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_logprobs import PromptLogprobs, TextLogprobs
 from samebits.loaders import Tokenizer
 from samebits.scheduler import Sequence
@@ -98,12 +98,7 @@ def num_known_rows(num_taken: int, position: int) -> int:
 
 
 class Generation(Job):
-    """Answers to one prompt; `events` holds (number of the answer, piece) until someone takes them.
-
-    sample_indices   of the params' `n` samples, those to be made, in order; all if absent
-    expected         tokens that the only answer should have: it ends where it has others
-    goes_on          behind the last of them it goes on
-    """
+    """Answers to one prompt; `events` holds (number of the answer, piece) until someone takes them."""
 
     def __init__(
         self,
@@ -111,16 +106,13 @@ class Generation(Job):
         prompt: np.ndarray,
         params: SamplingParams,
         max_len: int,
-        make_mask: Callable[[], TokenMask] | None,
-        deadline: float | None,
-        sample_indices: Sequence_[int] | None = None,
-        expected: Sequence_[int] | None = None,
+        options: RequestOptions = NO_OPTIONS,
         issue: Callable[[int, Said], Receipt] | None = None,
-        goes_on: bool = False,
     ) -> None:
         """issue: makes the receipt of a sample's answer."""
         super().__init__()
-        self.prompt, self.params, self.deadline = prompt, params, deadline
+        self.prompt, self.params, self.deadline = prompt, params, options.deadline
+        samples = options.sample_indices
         bans = Bans(tokenizer, params, end_ids(tokenizer, params))
         self.answers = [
             Answer(
@@ -129,13 +121,11 @@ class Generation(Job):
                 params,
                 i,
                 max_len,
-                make_mask() if make_mask else None,
+                options,
                 bans,
-                expected,
                 partial(issue, i) if issue else None,
-                goes_on,
             )
-            for i in (range(params.n) if sample_indices is None else sample_indices)
+            for i in (range(params.n) if samples is None else samples)
         ]
         self._of_prompt = None if params.prompt_logprobs is None else TextLogprobs(prompt, params.prompt_logprobs)
         self.events: deque[tuple[int, Piece]] = deque()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from samebits.core.arguments import flag, real_number, texts, whole_number, whole_numbers
 from samebits.core.errors import BadInput
+from samebits.core.sampling_defaults import BOUNDS, MAX_TOP_K, MIN_TEMPERATURE, SamplingDefaults
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,23 +19,18 @@ FOLLOW = "follow"  # what refusals of a response format that an answer cannot fo
 DRAWN_SEED_SHIFT = 11  # leaves 53 bits, which a double holds
 MAX_SEED = 2**64 - 1
 MAX_BIAS, MAX_ID = 1e6, 2**31 - 1
-WHOLE = {"max_tokens": (0, 1 << 20), "min_tokens": (0, 1 << 20), "top_k": (0, 1 << 30), "n": (1, 128)}
-WHOLE_OR_NONE = {"seed": (0, MAX_SEED), "logprobs": (0, 128), "prompt_logprobs": (0, 128)}
-REAL = {
-    "temperature": (0, 1e6),
-    "top_p": (2.0**-16, 1),
-    "min_p": (0, 1),
-    "repetition_penalty": (1e-3, 1e3),
-    "presence_penalty": (-1e3, 1e3),
-    "frequency_penalty": (-1e3, 1e3),
-}
+WHOLE = {"max_tokens": (0, 1 << 20), "min_tokens": (0, 1 << 20), "n": (1, 128)}
+WHOLE_OR_NONE = {"top_k": (0, MAX_TOP_K), "seed": (0, MAX_SEED), "logprobs": (0, 128), "prompt_logprobs": (0, 128)}
+REAL = {"presence_penalty": (-1e3, 1e3), "frequency_penalty": (-1e3, 1e3)}
 FLAGS = ("hash_logits", "receipt", "ignore_eos", "include_stop", "skip_special")
 TEXTS = ("stop", "bad_words")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """One request's wishes. BadInput for what cannot be meant.
+    """One request's parameters. Raises BadInput for a value that cannot be meant.
+
+    Temperature, top_k, top_p, min_p and repetition_penalty are the model's own if left out: `resolved` fills them in.
 
     seed              of the draws; None draws one, which the answer reports
     min_tokens        an answer does not end of itself before it has so many
@@ -51,11 +47,11 @@ class SamplingParams:
     """
 
     max_tokens: int = 128
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: dict[int, float] = field(default_factory=dict)
@@ -89,6 +85,9 @@ class SamplingParams:
                 self._set(name, whole_number("sampling", name, value, low, high))
         for name, (least, most) in REAL.items():
             self._set(name, real_number("sampling", name, getattr(self, name), least, most))
+        for name, (least, most) in BOUNDS.items():
+            if (value := getattr(self, name)) is not None:
+                self._set(name, real_number("sampling", name, value, least, most))
         for name in FLAGS:
             flag("sampling", name, getattr(self, name))
         for name in TEXTS:
@@ -101,7 +100,7 @@ class SamplingParams:
             self._set("allowed_token_ids", ids)
         if self.min_tokens > self.max_tokens:
             raise BadInput("sampling", "min_tokens", self.min_tokens, f"0 .. {self.max_tokens}, which is max_tokens")
-        if 0 < self.temperature < 1e-4:
+        if self.temperature is not None and 0 < self.temperature < MIN_TEMPERATURE:
             raise BadInput("sampling", "temperature", self.temperature, "0, or 0.0001 and more")
         self._set("logit_bias", _biases(self.logit_bias))
         if self.receipt:
@@ -134,6 +133,11 @@ class SamplingParams:
         if self.seed is not None:
             return self
         return replace(self, seed=int.from_bytes(os.urandom(8), "little") >> DRAWN_SEED_SHIFT)
+
+    def resolved(self, defaults: SamplingDefaults) -> SamplingParams:
+        """Return the same parameters, with those that were left out taken from `defaults`."""
+        left_out = {name: value for name, value in defaults.values().items() if getattr(self, name) is None}
+        return replace(self, **left_out) if left_out else self  # type: ignore[arg-type]
 
     @property
     def has_penalties(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from samebits.core.arguments import flag, real_number, whole_number
 from samebits.core.errors import BadInput
+from samebits.core.sampling_defaults import MODEL, check_sampling_defaults
 from samebits.core.stated import Setting, defaults_of, settings_of, stated
 
 MAX_SIZE = 2**31 - 1
@@ -104,6 +105,12 @@ class EngineSettings:
         "--speculate",
         panel="Engine",
     )
+    sampling_defaults: str = stated(
+        MODEL,
+        "Draw with the model's own temperature and filters (model), or from its probabilities as they are (neutral), "
+        "where a request does not say.",
+        "--sampling-defaults",
+    )
 
     def __post_init__(self) -> None:
         for name, (kinds, setting) in stated_settings().items():
@@ -136,6 +143,7 @@ class EngineOptions(TypedDict, total=False):
     prefill_budget: int | str
     share_prefixes: bool
     speculate: str | None
+    sampling_defaults: str
     max_model_len: int | None
 
 
@@ -204,6 +212,9 @@ def _checked(name: str, value: Any, kinds: tuple[Any, ...], setting: Setting) ->
     """Return the value as the field's type. Raise BadInput if it is of another type or out of bounds."""
     if name == "memory":
         read_memory("LLM", value)
+        return value
+    if name == "sampling_defaults":
+        check_sampling_defaults("LLM", value)
         return value
     if bool in kinds:
         return flag("LLM", name, value)

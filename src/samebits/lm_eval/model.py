@@ -16,6 +16,7 @@ from samebits.api.llm import LLM, SamplingParams
 from samebits.api.requests import one_params
 from samebits.core.arguments import flag, whole_number
 from samebits.core.errors import BadInput
+from samebits.core.sampling_defaults import NEUTRAL_NAME
 from samebits.lm_eval.scoring import Batches, continuation
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.loaders.chat import FROZEN_TIME
@@ -34,6 +35,7 @@ class SamebitsLM(TemplateLM):  # type: ignore[misc]
     max_gen_toks   of an answer, where a task does not say
     add_bos_token  whether the model's own first token is added to texts, as the model's file wants it if absent
     seed           of draws, in tasks that draw
+    sampling_defaults  "neutral" if absent: scores must not depend on what a model's makers recommend
     device         has no effect: lm-eval names one of torch's even where none is asked for; `backend` says where to run
     """
 
@@ -52,7 +54,7 @@ class SamebitsLM(TemplateLM):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.model = model
-        self.llm = LLM(model, **options)
+        self.llm = LLM(model, **{"sampling_defaults": NEUTRAL_NAME, **options})
         longest, most = self.llm.engine.max_len, self.llm.runner.limits.max_sequences
         size = max_batch_size or most if batch_size == "auto" else batch_size
         size = int(size) if isinstance(size, str) and size.isdecimal() else size

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from samebits.core.errors import BadInput
+from samebits.core.sampling_defaults import SamplingDefaults
 from samebits.loaders.chat import DEFAULT, TOOLS, ChatTemplate
 from samebits.loaders.end_ids import stated_end_ids
 from samebits.loaders.fields import Fields
@@ -17,6 +18,7 @@ from samebits.loaders.no_tokenizer import NoTokenizer, special_of
 from samebits.loaders.quantization import QUANT_FILE, quantization_in, quantization_of
 from samebits.loaders.safetensors_dir import INDEX, SINGLE, SafetensorsDir, open_safetensors
 from samebits.loaders.source import read_json
+from samebits.loaders.stated_sampling import folder_defaults, gguf_defaults
 from samebits.loaders.tokenizer import SpecialTokens, Tokenizer
 
 MAX_CONFIG_BYTES = 4 << 20
@@ -124,6 +126,13 @@ def read_templates(file: ModelFile) -> dict[str, str]:
                 raise BadInput(str(file.path), key, type(source).__name__, "a string")
             found[key.removeprefix(f"{TEMPLATE_KEY}.") if key != TEMPLATE_KEY else DEFAULT] = source
     return found
+
+
+def read_sampling(file: ModelFile) -> SamplingDefaults:
+    """Return the values of sampling fields that the model's makers recommend. Raise BadInput for a wrong value."""
+    if isinstance(file, GgufFile):
+        return gguf_defaults(file.metadata, str(file.path))
+    return folder_defaults(folder_of(file.path))
 
 
 def template_files(folder: Path) -> list[str]:

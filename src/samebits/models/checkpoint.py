@@ -13,10 +13,19 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.core.format import HostTensor, Packed
 from samebits.core.numerics.elementary import exp
+from samebits.core.sampling_defaults import NEUTRAL, NEUTRAL_NAME, SamplingDefaults
 from samebits.core.shapes import TensorSpec
 from samebits.loaders.chat import ChatTemplate
 from samebits.loaders.fields import Fields
-from samebits.loaders.files import ModelFile, configuration, open_file, read_template, read_tokenizer, with_quantized
+from samebits.loaders.files import (
+    ModelFile,
+    configuration,
+    open_file,
+    read_sampling,
+    read_template,
+    read_tokenizer,
+    with_quantized,
+)
 from samebits.loaders.gguf import GgufFile
 from samebits.loaders.integrity import check_known
 from samebits.loaders.quantization import refuse_mlx
@@ -147,6 +156,13 @@ class FileCheckpoint:
     def chat_template(self) -> ChatTemplate | None:
         """The template that comes with the weights, or None."""
         return read_template(self.file)
+
+    def sampling_defaults(self, choice: str) -> SamplingDefaults:
+        """Return the model's own values of sampling fields, or neutral ones, as `choice` says.
+
+        Raise BadInput for a value in the model's files that cannot be meant.
+        """
+        return NEUTRAL if choice == NEUTRAL_NAME else read_sampling(self.file)
 
 
 def describe(file: ModelFile) -> FileCheckpoint:

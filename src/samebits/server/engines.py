@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from samebits.engine.answer import Completion, Piece
+from samebits.engine.request_options import NO_OPTIONS, RequestOptions
 from samebits.engine.sampling import SamplingParams
 from samebits.engine.text_logprobs import PromptLogprobs
 
@@ -59,7 +60,9 @@ class ServingEngine(Protocol):
     def clock(self) -> float:
         """The time in seconds, as deadlines count it."""
 
-    async def generate(self, prompt: Iterable[int], params: SamplingParams, **options: Any) -> AnswerStream: ...
+    async def generate(
+        self, prompt: Iterable[int], params: SamplingParams, options: RequestOptions = NO_OPTIONS
+    ) -> AnswerStream: ...
 
     async def embed(self, tokens: Iterable[int], pooling: str, *, deadline: float | None) -> np.ndarray: ...
 

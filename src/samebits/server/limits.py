@@ -65,5 +65,6 @@ MAX_TOOLS, MAX_CALLS = 128, 1024  # of a request, and of a message in its histor
 MAX_TOKENIZED_CHARS = 1 << 20  # of a call to /tokenize, which may hold more than the context
 MAX_DECODED_IDS = 1 << 16  # of a call to /detokenize
 MAX_VALUES, MAX_DEPTH, MAX_NUMBER_CHARS = 1 << 18, 128, 400  # of a body; a name counts as one value, a list as four
+CHAT_TOKENS = 4096  # of an answer in a conversation whose client states no limit, as far as the context holds them
 MAX_LOGPROBS = 1 << 18  # named to one request, of its prompts in all choices, and of its answers
 MAX_CHOICES, MAX_TOP_LOGPROBS, MAX_NAME_CHARS = 4096, 20, 256

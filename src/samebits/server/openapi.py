@@ -34,7 +34,7 @@ GETS = {
     "/metrics": "Prometheus metrics",
     "/state": "Pages, sequences and the last steps",
     "/version": "The server's version",
-    "/props": "The model's context, template and slots",
+    "/props": "The model's context, template and slots, and the values of sampling fields that a request leaves out",
     "/tokenizer_info": "Special tokens and the chat template",
     "/api/tags": "The model that is served, as Ollama says it",
     "/api/ps": "The same, once it is loaded",

@@ -113,7 +113,7 @@ class Session:
         """Answer the last message again, with a new seed."""
         message, answer = self.talk.conversation.take_turn()
         if self.talk.params.temperature:
-            self.talk.params = replace(self.talk.params, seed=None).with_seed()
+            self.talk.stated = replace(self.talk.stated, seed=None).with_seed()
         else:
             self._say("at temperature 0 the answer stays the same; --temperature 0.7 draws another one")
         try:
@@ -135,7 +135,7 @@ class Session:
         if text:
             if not text.isdecimal():
                 raise BadInput("/seed", "seed", repr(text), "a whole number")
-            self.talk.params = replace(self.talk.params, seed=int(text))
+            self.talk.stated = replace(self.talk.stated, seed=int(text))
         note = "" if self.talk.params.temperature else "; at temperature 0 nothing is drawn"
         self._say(f"seed {self.talk.params.seed}{note}")
 
@@ -149,8 +149,8 @@ class Session:
         """Continue a conversation from a file: /load FILE."""
         path = _path("/load", text)
         conversation, settings = load(path)
-        params = sampling_of(settings, self.talk.params)
-        self.talk.conversation, self.talk.params = conversation, params
+        stated = sampling_of(settings, self.talk.stated)
+        self.talk.conversation, self.talk.stated = conversation, stated
         other = settings.get("model", self.model)
         note = "" if other == self.model else f"; it was saved with {other}: /model {other} loads that"
         self._say(f"{_turns(conversation)} from {path}{note}")

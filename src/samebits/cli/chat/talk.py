@@ -59,12 +59,20 @@ class Figures:
 
 
 class Talk:
-    """A model and the conversation with it; receipts of answers that end go to a file, where there is one."""
+    """A model and the conversation with it; receipts of answers that end go to a file, where there is one.
+
+    stated  the parameters that the user has stated; the model's own values stand for the others
+    """
 
     def __init__(
-        self, llm: LLM, params: SamplingParams, conversation: Conversation, receipts: ReceiptFile | None = None
+        self, llm: LLM, stated: SamplingParams, conversation: Conversation, receipts: ReceiptFile | None = None
     ) -> None:
-        self.llm, self.params, self.conversation, self._receipts = llm, params, conversation, receipts
+        self.llm, self.stated, self.conversation, self._receipts = llm, stated, conversation, receipts
+
+    @property
+    def params(self) -> SamplingParams:
+        """The parameters of answers."""
+        return self.stated.resolved(self.llm.sampling_defaults)
 
     def prompt(self, text: str) -> list[int]:
         """The token ids of the conversation with one more message; MessageTooLong where no answer would fit."""

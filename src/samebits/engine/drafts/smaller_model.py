@@ -10,6 +10,7 @@ import numpy as np
 from samebits.core.errors import BadInput
 from samebits.engine.drafts.drafter import Wanted
 from samebits.engine.job import Generation
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams
 from samebits.loaders import Tokenizer
 
@@ -55,7 +56,7 @@ class ModelDrafter:
             n=given.n,
             ignore_eos=True,
         )
-        return self._engine.generate(want.tokens.tolist(), params, sample_indices=[want.sample_index])
+        return self._engine.generate(want.tokens.tolist(), params, RequestOptions(sample_indices=[want.sample_index]))
 
     def forget(self, key: Hashable) -> None:
         """Nothing is kept but pages, which others take when they need them."""

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from samebits.core.errors import BadInput
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.async_engine import QueueFull
+from samebits.engine.request_options import RequestOptions
 from samebits.engine.sampling import SamplingParams
 from samebits.grammar.masks import Follower
 from samebits.server.answers.stream_usage import token_counts
@@ -84,12 +85,16 @@ async def start_streams(
     deadline = served.engine.clock() + served.limits.deadline_seconds
     started = Started([], follower, served.desk, request.state.request_id)
     request.state.ends.callback(started.close)
-    make_mask = follower.new_mask if follower else None
+    options = RequestOptions(
+        priority=sampling.given("priority", 0),
+        salt=sampling.given("cache_salt", "").encode(),
+        deadline=deadline,
+        make_mask=follower.new_mask if follower else None,
+        grammar=wanted.stated() if wanted else None,
+    )
     try:
         for prompt in prompts:
-            options = {"priority": sampling.given("priority", 0), "salt": sampling.given("cache_salt", "").encode()}
-            options |= {"deadline": deadline, "make_mask": make_mask, "grammar": wanted.stated() if wanted else None}
-            started.streams.append(await served.engine.generate(prompt, params, **options))
+            started.streams.append(await served.engine.generate(prompt, params, options))
     except BaseException as error:
         started.close()
         if isinstance(error, QueueFull):

@@ -12,7 +12,7 @@ from samebits.server.grammar.constraints import Choices, ResponseFormat, Schema,
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import END_OF_IDS, at_most, check_id_list, check_prompts, few_parts
 from samebits.server.http.errors import bad_request
-from samebits.server.limits import MAX_CALLS, MAX_TOOLS, MAX_TOP_LOGPROBS
+from samebits.server.limits import CHAT_TOKENS, MAX_CALLS, MAX_TOOLS, MAX_TOP_LOGPROBS
 from samebits.server.tools.offer import Offer, Tool, make_offer
 
 Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
@@ -26,6 +26,7 @@ Prompts = Annotated[_Prompts, PlainValidator(check_prompts, json_schema_input_ty
 Count = Annotated[int, Field(ge=0, lt=1 << 20)]
 CountOrAll = Annotated[int, Field(ge=-1, lt=1 << 20)]
 TopCount = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
+ALL_TOKENS = -1  # as max_tokens: as many as the context holds
 
 FORMS = {  # fields that hold an answer to a form of some kind
     "json_schema": "json_schema",
@@ -72,7 +73,9 @@ class Sampling(Body):
     min_tokens: Count | None = says(
         "tokens before which an answer does not end of itself", "min_tokens", "min_new_tokens"
     )
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = says("0 takes the likeliest token always; 1 if absent")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = says(
+        "0 takes the likeliest token always; the model's own if absent, as for the next three and `repetition_penalty`"
+    )
     top_p: Annotated[float, Field(gt=0, le=1)] | None = says("draw from the likeliest that hold this probability")
     top_k: Annotated[int, Field(ge=-1, lt=1 << 30)] | None = says("draw from so many; 0 or -1 for all")
     min_p: Annotated[float, Field(ge=0, le=1)] | None = says("draw from those of this share of the likeliest's")
@@ -210,7 +213,7 @@ class ChosenFunction(Body):
 class ChatBody(Sampling):
     messages: Annotated[Few[Message], few_parts, Field(min_length=1, description="the conversation")]
     max_tokens: CountOrAll | None = says(
-        "the most tokens in an answer, 0 for none; if absent or -1, as many as the context holds",
+        f"the most tokens in an answer, 0 for none, -1 for as many as the context holds; {CHAT_TOKENS} if absent",
         "max_tokens",
         "max_completion_tokens",
         "n_predict",

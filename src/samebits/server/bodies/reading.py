@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
+from samebits.core.sampling_defaults import MIN_TOP_P, SamplingDefaults
 from samebits.engine.sampling import SamplingParams
 from samebits.server.bodies.base import Body, check_names
 from samebits.server.bodies.budget import BodyBudget
@@ -48,9 +49,17 @@ def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> AnyBody:
 
 
 def sampling_params(
-    body: Sampling, limits: Limits, max_tokens: int, logprobs: int | None, is_deterministic: bool
+    body: Sampling,
+    limits: Limits,
+    max_tokens: int,
+    logprobs: int | None,
+    is_deterministic: bool,
+    defaults: SamplingDefaults,
 ) -> SamplingParams:
-    """The engine's parameters; without a seed a deterministic server takes 0."""
+    """Return the engine's parameters, `defaults` being the values of fields that the body leaves out.
+
+    Without a seed a deterministic server takes 0.
+    """
     n, stops = body.given("n", 1), body.stops()
     if n > limits.max_samples:
         raise bad_request("n", n, f"at most {limits.max_samples}")
@@ -60,13 +69,13 @@ def sampling_params(
         raise bad_request("stop", f"{len(stops)} strings", f"at most {limits.max_stops}")
     seed = None if body.seed == DRAW_A_SEED else body.seed
     seed = 0 if seed is None and is_deterministic else seed
-    return SamplingParams(
+    params = SamplingParams(
         max_tokens=max_tokens,
-        temperature=body.given("temperature", 1.0),
-        top_k=max(body.given("top_k", 0), 0),
-        top_p=max(body.given("top_p", 1.0), 2.0**-16),
-        min_p=body.given("min_p", 0.0),
-        repetition_penalty=body.given("repetition_penalty", 1.0),
+        temperature=body.temperature,
+        top_k=None if body.top_k is None else max(body.top_k, 0),
+        top_p=None if body.top_p is None else max(body.top_p, MIN_TOP_P),
+        min_p=body.min_p,
+        repetition_penalty=body.repetition_penalty,
         presence_penalty=body.given("presence_penalty", 0.0),
         frequency_penalty=body.given("frequency_penalty", 0.0),
         logit_bias={int(token): value for token, value in body.given("logit_bias", {}).items()},
@@ -85,3 +94,4 @@ def sampling_params(
         hash_logits=body.given("logits_sha256", False),
         receipt=body.given("receipt", False),
     )
+    return params.resolved(defaults)

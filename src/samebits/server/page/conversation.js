@@ -16,8 +16,9 @@ function messages(conversation, turn) {
 
 function requestBody(conversation, turn, seed) {
   const { temperature, maxTokens } = conversation.settings;
-  const limit = maxTokens === null ? {} : { max_tokens: maxTokens }, options = { include_usage: true };
-  return { messages: messages(conversation, turn), temperature, seed, ...limit, stream_options: options };
+  const stated = Object.entries({ temperature, max_tokens: maxTokens }).filter(([, value]) => value !== null);
+  const messagesToSend = messages(conversation, turn), options = { include_usage: true };
+  return { messages: messagesToSend, seed, ...Object.fromEntries(stated), stream_options: options };
 }
 
 /** Leaves the oldest turn out of what is sent from now on; false where there is none. */

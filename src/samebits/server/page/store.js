@@ -4,14 +4,14 @@
 const PREFIX = "samebits.conversation.";
 export const MAX_CONVERSATIONS = 100;
 export const MAX_CHARS = 2_000_000; // of all entries; browsers allow some five million
-export const DEFAULTS = { system: "", temperature: 0.7, seed: 1, maxTokens: null };
+export const DEFAULTS = { system: "", temperature: null, seed: 1, maxTokens: null }; // null: the server's default
 
 const isText = value => typeof value === "string";
 const isWhole = value => Number.isSafeInteger(value) && value >= 0;
 const orNull = check => value => value === null || check(value);
 const SETTINGS = {
   system: isText,
-  temperature: value => Number.isFinite(value) && value >= 0 && value <= 2,
+  temperature: orNull(value => Number.isFinite(value) && value >= 0 && value <= 2),
   seed: orNull(isWhole),
   maxTokens: orNull(value => isWhole(value) && value > 0),
 };

@@ -8,12 +8,12 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from samebits.server.bodies.base import Body, Few, Refused, Text, says
 from samebits.server.bodies.fields import check_fields
-from samebits.server.bodies.openai import CountOrAll, ToolBody, TopCount
+from samebits.server.bodies.openai import ALL_TOKENS, CountOrAll, ToolBody, TopCount
 from samebits.server.grammar.constraints import constraint, only_one
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import at_most, few_parts
 from samebits.server.http.errors import bad_request
-from samebits.server.limits import MAX_CALLS, MAX_TOOLS
+from samebits.server.limits import CHAT_TOKENS, MAX_CALLS, MAX_TOOLS
 from samebits.server.protocols.turn_body import TurnBody
 from samebits.server.tools.offer import Offer, Tool, make_offer
 
@@ -24,7 +24,7 @@ class Options(TurnBody):
     """How tokens are drawn, in Ollama's words or in those of /v1/chat/completions."""
 
     max_tokens: Annotated[int, Field(ge=-2, lt=1 << 20)] | None = says(
-        "the most tokens in an answer; as many as the context holds for -1, -2 or if absent",
+        f"the most tokens in an answer, -1 or -2 for as many as the context holds; {CHAT_TOKENS} if absent",
         "max_tokens",
         "num_predict",
     )
@@ -123,7 +123,7 @@ class GenerationBody(Body):
     @property
     def max_tokens(self) -> int | None:
         count = self._sampling.max_tokens
-        return None if count is None or count < 0 else count
+        return count if count is None else max(count, ALL_TOKENS)
 
 
 class OllamaChatBody(GenerationBody):

@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from samebits.core.sampling_defaults import NEUTRAL
 from samebits.engine.answer import Completion
 from samebits.engine.job import DEADLINE, DeadlinePassed, RequestFailed
 from samebits.engine.sampling import SamplingParams
@@ -76,6 +77,7 @@ async def rerank(request: Request) -> Response:
     by_verdict, num_tokens, key = [], 0, object()
     for number, token in enumerate(verdicts):  # the second finds the pages of the first
         params = SamplingParams(max_tokens=1, temperature=0, seed=0, logprobs=0, allowed_token_ids=(token,))
+        params = params.resolved(NEUTRAL)
         started = await start_streams(request, served, prompts, params, "documents", Sampling(), None)
         started = replace(started, request=key, first_prompt=number * len(prompts))
         answers = await all_completions(request, started)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from samebits.engine.answer import Piece
+from samebits.engine.sampling import SamplingParams
 from samebits.server.answer_ids import RESPONSE
 from samebits.server.answers.chat import chat_logprobs
 from samebits.server.answers.common import answer_size
@@ -36,7 +37,7 @@ async def responses(request: Request) -> Response:
     body = await read_body(request, ResponsesBody, served.limits.max_body_bytes)
     served.check_name(body.model)
     stream = await start_turn(request, served, await off_loop(turn_of, request.state.body_bytes, body))
-    shape = ResponseShape(served, body, request.state.request_id)
+    shape = ResponseShape(served, body, request.state.request_id, stream.job.params)
     if body.stream:
         return event_stream(shape.events(stream), request.state.request_id, RESPONSES)
     (answer,) = await stream.answers()
@@ -62,8 +63,8 @@ def turn_of(body: ResponsesBody) -> Turn:
 class ResponseShape:
     """One request's response, whole or as the events of a stream."""
 
-    def __init__(self, served: ServedModel, body: ResponsesBody, request_id: str) -> None:
-        self._served, self._body, self._id = served, body, request_id
+    def __init__(self, served: ServedModel, body: ResponsesBody, request_id: str, params: SamplingParams) -> None:
+        self._served, self._body, self._id, self._params = served, body, request_id, params
         self._created, self._number = int(time.time()), -1
 
     def item(self, index: int, block: Block, status: str) -> dict[str, Any]:
@@ -118,11 +119,11 @@ class ResponseShape:
             "previous_response_id": None,
             "reasoning": asked["reasoning"] or {"effort": None, "summary": None},
             "store": False,
-            "temperature": body.given("temperature", 1.0),
+            "temperature": self._params.temperature,
             "text": asked["text"] or {"format": {"type": "text"}},
             "tool_choice": asked["tool_choice"] or "auto",
             "tools": asked["tools"] or [],
-            "top_p": body.given("top_p", 1.0),
+            "top_p": self._params.top_p,
             "truncation": "disabled",
             "usage": None,
         }

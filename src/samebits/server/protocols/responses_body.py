@@ -12,7 +12,7 @@ from samebits.server.grammar.constraints import constraint, only_one, schema_for
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import at_most
 from samebits.server.http.errors import bad_request
-from samebits.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOLS
+from samebits.server.limits import CHAT_TOKENS, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS
 from samebits.server.protocols.turn_body import TurnBody
 from samebits.server.tools.offer import Offer, Tool, make_offer
 
@@ -82,7 +82,7 @@ class ResponsesBody(TurnBody):
         Field(description="a text, or items: messages, calls, what they gave, reasoning"),
     ]
     instructions: str | None = says("a message of the system's before all others")
-    max_output_tokens: Count | None = says("the most tokens in an answer; as many as the context holds if absent")
+    max_output_tokens: Count | None = says(f"the most tokens in an answer; {CHAT_TOKENS} if absent")
     text: TextOptions | None = says("`format`: `json_object`, or `json_schema` with a `schema`")
     reasoning: Reasoning | None = says("`effort`, for templates that name it")
     tools: Annotated[Few[FunctionTool], at_most(MAX_TOOLS)] | None = says("functions that the model may call")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from samebits.core.errors import SamebitsError
 from samebits.engine.faults import reason_of
+from samebits.engine.request_options import RequestOptions
 from samebits.grammar.masks import Follower
 from samebits.server.engines import AnswerStream
 from samebits.server.grammar.output_format import OutputFormat
@@ -72,17 +73,18 @@ class Answerer:
         follower: Follower | None = None
         if grammar is not None:
             follower = await served.grammars.follower(OutputFormat(grammar.kind, grammar.source))
-        options: dict[str, Any] = {"priority": ask.priority, "salt": ask.salt, "grammar": grammar}
-        if follower is not None:
-            options["make_mask"] = follower.new_mask
-        if ask.seconds_left is not None:
-            options["deadline"] = served.engine.clock() + ask.seconds_left
-        if ask.begun:
-            options |= {"drafted": ask.begun, "goes_on": True}
-        if len(ask.samples) < ask.params.n or ask.begun:
-            options["sample_indices"] = ask.samples
+        options = RequestOptions(
+            priority=ask.priority,
+            salt=ask.salt,
+            deadline=None if ask.seconds_left is None else served.engine.clock() + ask.seconds_left,
+            make_mask=follower.new_mask if follower else None,
+            grammar=grammar,
+            drafted=ask.begun or None,
+            goes_on=bool(ask.begun),
+            sample_indices=ask.samples if ask.begun or len(ask.samples) < ask.params.n else None,
+        )
         try:
-            stream = await served.engine.generate(ask.prompt.tolist(), ask.params, **options)
+            stream = await served.engine.generate(ask.prompt.tolist(), ask.params, options)
         except BaseException:
             if follower is not None:
                 follower.end()

@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from samebits.engine.answer import FAILED
 from samebits.engine.async_engine import QueueFull
 from samebits.engine.job import DeadlinePassed, RequestFailed
+from samebits.engine.request_options import NO_OPTIONS, RequestOptions
 from samebits.engine.sampling import SamplingParams
-from samebits.receipts.record import Grammar
 from samebits.server.relay.ask import Ask, Lost
 from samebits.server.relay.attempt import Attempt
 from samebits.server.relay.job import RelayedJob
@@ -38,20 +37,6 @@ class Upstream(Protocol):
         """Returns when the request has ended; its pieces go to ask.reply_to."""
 
     async def embed(self, tokens: list[int], pooling: str, plan: str, seconds_left: float | None) -> np.ndarray: ...
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What is the same in all asks of a request, as Engine.generate takes it.
-
-    make_mask   for engines in the same process: replicas make masks of the grammar
-    """
-
-    priority: int = 0
-    salt: bytes = b""
-    deadline: float | None = None
-    grammar: Grammar | None = None
-    make_mask: None = None
 
 
 class RelayEngine:
@@ -77,14 +62,17 @@ class RelayEngine:
     def clock(self) -> float:
         return time.monotonic()
 
-    async def generate(self, prompt: Iterable[int], params: SamplingParams, **options: Any) -> RelayStream:
-        """Starts a request and returns its stream once someone has accepted it; raises why nobody does.
+    async def generate(
+        self, prompt: Iterable[int], params: SamplingParams, options: RequestOptions = NO_OPTIONS
+    ) -> RelayStream:
+        """Start a request and return its stream once a replica has accepted it. Raise why none does.
 
-        options   the fields of Wishes
+        Priority, salt, deadline and grammar go to the replica, which makes masks of the grammar. The relay itself says
+        which samples are to be made and what they have already.
         """
         job = RelayedJob(np.array(list(prompt), np.int32), params.with_seed(), self.clock())
         stream = RelayStream(job, self.clock)
-        task = stream.task = asyncio.create_task(self._answer(stream, Wishes(**options)))
+        task = stream.task = asyncio.create_task(self._answer(stream, options))
         self._keep(task)
         waiting = asyncio.create_task(stream.accepted.wait())
         try:
@@ -138,12 +126,12 @@ class RelayEngine:
         self._tasks.add(task)
         task.add_done_callback(drop)
 
-    async def _answer(self, stream: RelayStream, wishes: Wishes) -> None:
+    async def _answer(self, stream: RelayStream, options: RequestOptions) -> None:
         """One request from its first ask to its end; raises only what nobody accepted."""
-        job, seconds_left = stream.job, self._seconds_left(wishes.deadline)
+        job, seconds_left = stream.job, self._seconds_left(options.deadline)
         try:
             async with asyncio.timeout(None if seconds_left is None else seconds_left + DEADLINE_SECONDS):
-                await self._run(stream, wishes, tuple(range(job.params.n)))
+                await self._run(stream, options, tuple(range(job.params.n)))
         except TimeoutError:
             stream.cut("deadline")
             stream.accepted.set()
@@ -155,19 +143,19 @@ class RelayEngine:
         finally:
             stream.end()
 
-    async def _run(self, stream: RelayStream, wishes: Wishes, samples: tuple[int, ...]) -> None:
+    async def _run(self, stream: RelayStream, options: RequestOptions, samples: tuple[int, ...]) -> None:
         """Asks until these samples have ended."""
         job, pauses = stream.job, Pauses(stream)
         while unfinished := job.unfinished(samples):
             has_begun = any(job.token_ids(sample) for sample in unfinished)
             if has_begun and len(unfinished) > 1:  # each goes on from where it is
-                await _all(self._run(stream, wishes, (sample,)) for sample in unfinished)
+                await _all(self._run(stream, options, (sample,)) for sample in unfinished)
                 return
             if has_begun:
                 self.num_resumed += 1
             attempt = Attempt(job, unfinished, stream.give, stream.accept)
             try:
-                await self._attempt(stream, wishes, attempt)
+                await self._attempt(stream, options, attempt)
                 return
             except QueueFull:
                 if stream.edition is None:
@@ -178,17 +166,17 @@ class RelayEngine:
                     raise RequestFailed(f"{error}; at fast numerics no other replica could go on") from None
                 await pauses.after(error, attempt.was_accepted)
 
-    async def _attempt(self, stream: RelayStream, wishes: Wishes, attempt: Attempt) -> None:
+    async def _attempt(self, stream: RelayStream, options: RequestOptions, attempt: Attempt) -> None:
         """Asks once, and waits until that has ended."""
         job, samples = stream.job, attempt.samples
         number = self._board.add(attempt)
         ask = Ask(
             prompt=job.prompt,
             params=job.params,
-            priority=wishes.priority,
-            salt=wishes.salt,
-            seconds_left=self._seconds_left(wishes.deadline),
-            grammar=wishes.grammar,
+            priority=options.priority,
+            salt=options.salt,
+            seconds_left=self._seconds_left(options.deadline),
+            grammar=options.grammar,
             samples=samples,
             begun=job.token_ids(samples[0]) if len(samples) == 1 else (),
             plan=self._plan,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from samebits import NUMERICS_VERSION, __version__
 from samebits.api.llm import LLM
 from samebits.api.texts import FileTexts
+from samebits.core.sampling_defaults import MODEL
 from samebits.core.tiers import Tier
 from samebits.engine.notary import place_of
 from samebits.grammar.process import vocabulary_of
@@ -85,7 +86,7 @@ class RelayedModel(ServedModel):
         await self._settle(self._join(replicas, settings))
 
     async def _join(self, replicas: Replicas, settings: Mapping[str, Any]) -> None:
-        texts = await on_own_thread(FileTexts, settings["model"])
+        texts = await on_own_thread(FileTexts, settings["model"], settings.get("sampling_defaults", MODEL))
         plan = await on_own_thread(plan_id, texts.path, settings)
         host = await replicas.open()
         about = await replicas.about(plan)

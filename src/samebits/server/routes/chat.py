@@ -59,7 +59,7 @@ def turn_of(body: ChatBody) -> Turn:
     return Turn(
         messages=[m.as_dict() for m in body.messages],
         sampling=body,
-        max_tokens=None if body.max_tokens == -1 else body.max_tokens,
+        max_tokens=body.max_tokens,
         logprobs=body.given("top_logprobs", 0) if body.logprobs else None,
         offer=body.offer,
         variables={**({"reasoning_effort": effort} if effort else {}), **variables},

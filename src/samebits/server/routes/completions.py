@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from samebits.core.sampling_defaults import NEUTRAL, SamplingDefaults
 from samebits.engine.answer import Completion, Piece
 from samebits.engine.sampling import SamplingParams
 from samebits.server.answer_ids import COMPLETION
@@ -45,7 +46,9 @@ async def completions(request: Request) -> Response:
     prompts = await off_loop(prompts_of, text_size(body.prompt), served, body)
     max_tokens = body.given("max_tokens", DEFAULT_COMPLETION_TOKENS)
     max_tokens = served.llm.max_len if max_tokens == -1 else max_tokens
-    params = sampling_params(body, served.limits, max_tokens, body.logprobs, served.is_deterministic)
+    params = sampling_params(
+        body, served.limits, max_tokens, body.logprobs, served.is_deterministic, defaults_of(body, served, max_tokens)
+    )
     params = drawn_params(body, params, served.limits)
     check_num_prompt_logprobs(body, prompts)
     started = await start_streams(request, served, prompts, params, "prompt", body, body.output_format)
@@ -63,6 +66,17 @@ async def completions(request: Request) -> Response:
 
     num_echoed = sum(map(len, prompts)) * body.given("n", 1) if body.echo else 0
     return await json_response(whole, answer_size(params, usage(started.streams), num_echoed))
+
+
+def defaults_of(body: CompletionBody, served: ServedModel, max_tokens: int) -> SamplingDefaults:
+    """Return the values of the sampling fields that a body leaves out.
+
+    They are neutral for requests that measure the model instead of asking for an answer: those that score their prompt,
+    and those of token ids that want token ids back, as trainers send them.
+    """
+    scores_prompt = max_tokens == 0 or (bool(body.echo) and body.logprobs is not None)
+    is_of_ids = bool(body.return_token_ids) and not any(isinstance(prompt, str) for prompt in body.prompt)
+    return NEUTRAL if scores_prompt or is_of_ids else served.llm.sampling_defaults
 
 
 def check_num_prompt_logprobs(body: CompletionBody, prompts: list[list[int]]) -> None:

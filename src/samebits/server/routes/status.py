@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from samebits import NUMERICS_VERSION, __version__
+from samebits.server.limits import CHAT_TOKENS
 from samebits.server.model import READY, ServedModel
 
 
@@ -33,14 +34,22 @@ async def version(request: Request) -> Response:
 
 
 async def props(request: Request) -> Response:
-    """What llama-server's clients ask of a server: its context, its slots, its template. The model has no path here."""
+    """What llama-server's clients ask of a server: its context, slots, template and the values of fields left out.
+
+    The model has no path here.
+    """
     served: ServedModel = request.app.state.served.ready()
-    template = served.llm.chat_template
+    template, defaults = served.llm.chat_template, served.llm.sampling_defaults
+    drawn_with = {**defaults.values(), "repeat_penalty": defaults.repetition_penalty}  # llama-server's name too
     return JSONResponse(
         {
             "model_alias": served.name,
             "total_slots": served.num_slots,
-            "default_generation_settings": {"n_ctx": served.llm.max_len},
+            "default_generation_settings": {
+                "n_ctx": served.llm.max_len,
+                "params": {**drawn_with, "max_tokens": min(CHAT_TOKENS, served.llm.max_len)},
+            },
+            "sampling_defaults": defaults.source,
             "chat_template": template.source if template else "",
             "bos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.bos),
             "eos_token": served.llm.tokenizer.token_text(served.llm.tokenizer.special.eos),

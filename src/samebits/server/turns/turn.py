@@ -24,12 +24,13 @@ from samebits.core.errors import BadInput
 from samebits.engine.reasoning import opens_reasoning
 from samebits.loaders.chat import FROZEN_TIME, PromptEnd
 from samebits.server.answers.engine_streams import Started, merged, start_streams, usage, while_connected
-from samebits.server.bodies.openai import Sampling
+from samebits.server.bodies.openai import ALL_TOKENS, Sampling
 from samebits.server.bodies.prompts import last_tokens, short_enough
 from samebits.server.bodies.reading import sampling_params
 from samebits.server.engines import Answering
 from samebits.server.http.errors import of_field
 from samebits.server.http.threads import off_loop
+from samebits.server.limits import CHAT_TOKENS
 from samebits.server.model import ServedModel
 from samebits.server.tools.grammar import answer_format
 from samebits.server.tools.offer import NOTHING, Offer
@@ -46,7 +47,7 @@ class Turn:
                 assistant's may have "tool_calls" [{"id", "type", "function": {"name", "arguments"}}], whose arguments
                 are an object or a text, and "reasoning_content"; a tool's has "tool_call_id"
     sampling    everything about how tokens are drawn, and the format that the text is held to
-    max_tokens  None for all that the context holds
+    max_tokens  of an answer; None for CHAT_TOKENS, and ALL_TOKENS for as many as the context holds
     logprobs    alternatives to name for each token; None for no log-probabilities at all
     variables   of the model's template, such as reasoning_effort
     fields      the field that each variable came in, for errors; it has the variable's name if absent
@@ -119,9 +120,15 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
     forms, offer, tokenizer = served.forms, turn.offer, served.llm.tokenizer
     # It waits for the template's process, behind other clients' conversations.
     prompt = await while_connected(request, asyncio.to_thread(_prompt, served, turn))
-    room = max(1, served.llm.max_len - len(prompt))
-    max_tokens = room if turn.max_tokens is None else turn.max_tokens
-    params = sampling_params(turn.sampling, served.limits, max_tokens, turn.logprobs, served.is_deterministic)
+    max_tokens = _max_tokens(turn, max(1, served.llm.max_len - len(prompt)))
+    params = sampling_params(
+        turn.sampling,
+        served.limits,
+        max_tokens,
+        turn.logprobs,
+        served.is_deterministic,
+        served.llm.sampling_defaults,
+    )
     params = replace(params, shown_ids=forms.shown_ids(offer))
     is_open = forms.marks is not None and opens_reasoning(prompt, tokenizer, forms.marks)
     asked = turn.sampling.output_format
@@ -131,6 +138,13 @@ async def start_turn(request: Request, served: ServedModel, turn: Turn) -> TurnS
     begins_open = is_open and (wanted is None or wanted is not asked)  # a format that leaves no room for reasoning
     job = started.streams[0].job
     return TurnStream(request, started, [forms.reader(offer, begins_open, call_ids(job, i)) for i in range(params.n)])
+
+
+def _max_tokens(turn: Turn, num_left: int) -> int:
+    """Return the most tokens of an answer, `num_left` being what the context holds behind the prompt."""
+    if turn.max_tokens is None:
+        return min(num_left, max(CHAT_TOKENS, turn.sampling.min_tokens or 0))
+    return num_left if turn.max_tokens == ALL_TOKENS else turn.max_tokens
 
 
 def _prompt(served: ServedModel, turn: Turn) -> list[int]:
