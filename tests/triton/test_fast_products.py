@@ -84,6 +84,14 @@ def test_weights_with_a_faint_row_take_exact_products(name: str) -> None:
         check(gemm_q8_fast(codes, scales, weight), x, values)
 
 
+@pytest.mark.parametrize(("power", "is_faint"), [(-8, False), (-11, True)])
+def test_a_row_is_faint_if_its_values_lose_bits_that_the_bounds_expect(power: int, is_faint: bool) -> None:
+    drawn = np.random.default_rng(0).uniform(-1, 1, size=(20, 256))
+    drawn[:, 0] = 1.0
+    drawn[7] *= 2.0**power
+    assert weight_of("q4_0", drawn)[0].is_faint is is_faint
+
+
 @pytest.mark.parametrize("ratio", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e20])
 def test_blocks_far_below_others_of_their_row_keep_a_quarter_of_a_step(size: float, ratio: float) -> None:

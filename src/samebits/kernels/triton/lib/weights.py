@@ -37,7 +37,7 @@ TILE = 16
 CHUNK = 8  # blocks that are summed in one chain: a super-block of the k-quants
 ALIGN = 256
 LARGEST_HALF = 65504.0
-FAINT = 2.0**4  # times the power: values of a row below it have less than some 8 bits in products in float16
+FAINT = 2.0**6  # times the power: the values of a row below it have fewer than 10 bits in products in float16
 LARGEST_SUB = {"q4_k": 63, "q5_k": 63, "q6_k": 128}  # by which a super-block's d may be multiplied
 SLAB_TILES = 256  # tiles rearranged at once: what limits the memory a rearrangement takes beside its result
 
