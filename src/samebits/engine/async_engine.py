@@ -63,9 +63,12 @@ class Stream:
             pass
         return self.job.completions()
 
-    def _deliver(self, events: list[tuple[int, Piece] | None]) -> None:
+
+def _deliver(deliveries: list[tuple[Stream, list[tuple[int, Piece] | None]]]) -> None:
+    """Hand each stream its pieces, on the loop of all of them."""
+    for stream, events in deliveries:
         for event in events:
-            self._pieces.put_nowait(event)
+            stream._pieces.put_nowait(event)
 
 
 @dataclass(frozen=True)
@@ -238,8 +241,9 @@ class AsyncEngine:
             pass
 
     def _hand_out(self) -> None:
-        """Move new pieces to the callers' loops, one call per stream and step, and tell who waits for a job's end."""
+        """Move new pieces to the callers' loops, one call per loop and step, and tell who waits for a job's end."""
         ended = False
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Stream, list[tuple[int, Piece] | None]]]] = {}
         for stream in self._streams:
             job = stream.job
             events: list[tuple[int, Piece] | None] = list(job.events)
@@ -248,10 +252,13 @@ class AsyncEngine:
                 events.append(None)
                 ended = True
             if events:
-                try:
-                    stream._loop.call_soon_threadsafe(stream._deliver, events)
-                except RuntimeError:  # the caller's loop is closed: nobody is left to tell
-                    self.engine.cancel(job)
+                by_loop.setdefault(stream._loop, []).append((stream, events))
+        for loop, deliveries in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_deliver, deliveries)
+            except RuntimeError:  # the callers' loop is closed: nobody is left to tell
+                for stream, _ in deliveries:
+                    self.engine.cancel(stream.job)
         if ended:
             self._streams = [s for s in self._streams if not s.job.is_done]
         if any(awaited.job.is_done for awaited in self._awaited):

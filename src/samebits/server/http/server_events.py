@@ -18,6 +18,8 @@ from samebits.server.http.threads import on_worker
 log = logging.getLogger("samebits.server")
 INLINE_CHUNK_CHARS = 1 << 15  # a longer chunk is written on another thread
 Chunk = dict[str, Any] | Callable[[], dict[str, Any]]  # a large one is made and written on another thread
+Encode = Callable[[Any], str]  # writes a value as JSON
+CHUNKS_A_TURN = 8  # that one stream writes before other clients get their turn
 ITEM_CHARS = 4  # of a number, or so
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 EVENT_STREAM = "text/event-stream"
@@ -28,21 +30,21 @@ class Wire:
     """A protocol's way: how a chunk is written, what an error in mid-stream is, and what stands at the end."""
 
     media_type: str
-    written: Callable[[dict[str, Any]], str]
+    written: Callable[[dict[str, Any], Encode], str]
     error: Shape
     last: str = ""
 
 
-def _event(chunk: dict[str, Any]) -> str:
-    return f"data: {json_text(chunk)}\n\n"
+def _event(chunk: dict[str, Any], encode: Encode) -> str:
+    return f"data: {encode(chunk)}\n\n"
 
 
-def _named_event(chunk: dict[str, Any]) -> str:
-    return f"event: {chunk['type']}\n{_event(chunk)}"
+def _named_event(chunk: dict[str, Any], encode: Encode) -> str:
+    return f"event: {chunk['type']}\n{_event(chunk, encode)}"
 
 
-def _line(chunk: dict[str, Any]) -> str:
-    return json_text(chunk) + "\n"
+def _line(chunk: dict[str, Any], encode: Encode) -> str:
+    return encode(chunk) + "\n"
 
 
 def _responses_error(error: ApiError) -> dict[str, Any]:
@@ -62,22 +64,25 @@ def event_stream(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire = OPE
 
 
 async def _written(chunks: AsyncIterator[Chunk], request_id: str, wire: Wire) -> AsyncIterator[str]:
+    num_chunks = 0
     try:
         async for chunk in chunks:
             if callable(chunk) or is_longer(chunk, INLINE_CHUNK_CHARS):
                 yield await on_worker(_made, chunk, wire)
             else:
-                yield wire.written(chunk)
-            await asyncio.sleep(0)  # many chunks may be ready at once, and nothing else would give other clients a turn
+                yield wire.written(chunk, json_text.at_once)
+            num_chunks += 1
+            if num_chunks % CHUNKS_A_TURN == 0:
+                await asyncio.sleep(0)  # many may be ready at once, and nothing else would give other clients a turn
     except Exception as error:
         log.exception("%s failed in mid-stream", request_id)
-        yield wire.written(wire.error(from_exception(error)))
+        yield wire.written(wire.error(from_exception(error)), json_text)
     if wire.last:
         yield wire.last
 
 
 def _made(chunk: Chunk, wire: Wire) -> str:
-    return wire.written(chunk() if callable(chunk) else chunk)
+    return wire.written(chunk() if callable(chunk) else chunk, json_text)
 
 
 def is_longer(value: Any, num_chars: int) -> bool:
