@@ -87,7 +87,7 @@ def num_bytes(bound: Bound) -> int:
 
 
 def write_cases(path: Path) -> None:
-    """Write all cases that are small enough, and those with a size at 0. Sizes at 1 are left to test_native_sizes.py."""
+    """Write all small cases, and those with a size at 0. Sizes at 1 are left to test_native_sizes.py."""
     with open(path, "wb") as file:
         for op in OPS:
             for case in cases_of(op):

@@ -37,7 +37,7 @@ class Span:
 
     @cached_property
     def _aligned(self) -> tuple[range, ...]:
-        """The span's odd multiples of each power of two from 4 on, times `step` if that is more than 1, if it has any."""
+        """The odd multiples that the span holds of each power of two from 4 on, times `step` if that is more than 1."""
         units = (self.step << i for i in range(self.high.bit_length()))
         return tuple(found for u in units if u >= 4 and (found := self._odd_multiples(u)))
 
