@@ -16,6 +16,8 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 from slow import FOLDERS, slow_names
 
+gc.disable()  # until the tests are collected: they all stay to the end
+
 settings.register_profile("patient", deadline=None)  # cores may be given to others for a while
 settings.load_profile("patient")
 
@@ -35,18 +37,19 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, and put folders of them first: one that is started last leaves the other processes idle."""
-    names, tests = slow_names(), Path(__file__).parent
+    names, tests, slow = slow_names(), Path(__file__).parent, pytest.mark.slow
+    paths = {path: path.relative_to(tests).as_posix() for path in {item.path for item in items}}
     for item in items:
-        folder, inner = item.path.parent.name, item.nodeid.partition("::")[2].partition("[")[0]
-        if folder in FOLDERS or f"{item.path.relative_to(tests).as_posix()}::{inner}" in names:
-            item.add_marker(pytest.mark.slow)
+        inner = item.nodeid.partition("::")[2].partition("[")[0]
+        if item.path.parent.name in FOLDERS or f"{paths[item.path]}::{inner}" in names:
+            item.add_marker(slow)
     items.sort(key=lambda item: item.path.parent.name not in FOLDERS)
 
 
 def pytest_collection_finish() -> None:
     """Ten thousand tests and all modules stay to the end: no collection of garbage need look at them again."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,8 +14,8 @@ from samebits.backends.discovery import default_name
 MODELS = Path(__file__).parents[1] / "models" / "data"
 STEM = [int(i * i + 3) % 96 for i in range(40)]
 PROMPTS = [STEM + [i, 2 * i + 1, 5] * (1 + i % 3) for i in range(9)] + [STEM[:7], STEM[: 4 * 6], [1]]
-PARAMS = SamplingParams(max_tokens=32, temperature=0.9, seed=11, n=3, ignore_eos=True, hash_logits=True)
-FEWER = replace(PARAMS, max_tokens=16, n=2)  # the reference is slow
+PARAMS = SamplingParams(max_tokens=20, temperature=0.9, seed=11, n=3, ignore_eos=True, hash_logits=True)
+FEWER = replace(PARAMS, max_tokens=12, n=2)  # the reference is slow
 WINDOW, PAGE_SIZE = 9, 4
 
 

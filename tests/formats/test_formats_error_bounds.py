@@ -136,7 +136,7 @@ def test_normal_values(fmt, magnitude):
 
 
 @pytest.mark.parametrize("fmt", BLOCK_FORMATS, ids=name_of)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     x=hnp.arrays(np.float32, (2, 256), elements=st.floats(-1e4, 1e4, width=32)),
     exponent=st.integers(-20, 0),

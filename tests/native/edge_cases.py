@@ -60,10 +60,10 @@ def edges(case: Case) -> Iterator[Case]:
             yield replace(case, id=f"{case.id}, {text}", extra={**case.extra, **changed})
 
 
-def calls(op: Op) -> Iterator[tuple[str, Bound]]:
-    """Checked calls: of the cases' inputs those that can be made, and that the op allows."""
+def calls(op: Op, edge_name: str = "") -> Iterator[tuple[str, Bound]]:
+    """Yield checked calls of the edges whose name contains `edge_name`: those with inputs that the op allows."""
     for case in cases(op):
-        for edge in edges(case):
+        for edge in (edge for edge in edges(case) if edge_name in edge.id):
             try:
                 inputs = make_inputs(op, edge)
                 if small(inputs):

@@ -6,12 +6,16 @@ So a new kernel is covered by the cases of its op, on every instruction set, wit
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from case_sizes import weight_bytes
 from edge_cases import calls
 
 from samebits.backends.cpu.layouts import cache_layouts
@@ -78,20 +82,21 @@ def cases_of(op: Op) -> Iterator[Case]:
         yield from (replace(c, id=f"many-tokens-{c.id}", dims={**c.dims, "T": MANY_TOKENS}) for c in small)
 
 
-def is_small_edge(name: str, bound: Bound) -> bool:
-    """Return whether a call has a size at 0 and little memory. Those at 1 are left to test_native_sizes.py."""
-    return "= 0" in name and sum(raw_bytes(t).nbytes for t in bound.tensors.values()) <= LARGEST_EDGE_BYTES
+def num_bytes(bound: Bound) -> int:
+    return sum(raw_bytes(tensor).nbytes for tensor in bound.tensors.values())
 
 
 def write_cases(path: Path) -> None:
-    """All cases that are small enough, and those with a size at 0."""
+    """Write all small cases, and those with a size at 0. Sizes at 1 are left to test_native_sizes.py."""
     with open(path, "wb") as file:
         for op in OPS:
             for case in cases_of(op):
-                bound = bind(op, **make_inputs(op, case)) if not case.full else None
-                if bound and sum(raw_bytes(t).nbytes for t in bound.tensors.values()) <= LARGEST_BYTES:
+                if case.full or weight_bytes(op, case) > LARGEST_BYTES:
+                    continue
+                bound = bind(op, **make_inputs(op, case))
+                if num_bytes(bound) <= LARGEST_BYTES:
                     write_case(file, f"{op.name}/{case.id}", bound)
-            for name, bound in calls(op):
-                if is_small_edge(name, bound):
+            for name, bound in calls(op, "= 0"):
+                if num_bytes(bound) <= LARGEST_EDGE_BYTES:
                     with suppress(BadInput):  # the definition refuses it, before anything is written
                         write_case(file, f"{op.name}/{name}", bound)

@@ -11,7 +11,8 @@ from samebits.core.format import HostTensor, Packed
 from samebits.ops import OPS, bind, call, evaluate, make_inputs
 from samebits.ops.record import Case, Op
 
-MANY_ROWS = "-many-rows"  # for kernels that walk over rows: a reference takes them all at once, as in the small cases
+# For kernels that walk over rows: a reference takes them all at once, as in the small cases.
+MANY_ROWS = ("many-rows", "more-rows", "more-rows-and-tokens")
 QUICK = [
     pytest.param(op, case, id=f"{op.name}/{case.id}")
     for op in OPS

@@ -122,7 +122,7 @@ def cut_texts(draw: st.DrawFn) -> tuple[str, list[str]]:
     return text, [text[a:b] for a, b in pairwise(ends)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(cut=cut_texts(), form=st.sampled_from(sorted(FORMS)))
 def test_no_cut_of_a_text_changes_its_calls(cut: tuple[str, list[str]], form: str) -> None:
     text, pieces = cut
@@ -164,7 +164,7 @@ def written(draw: st.DrawFn) -> tuple[str, str, list[str], list[Any]]:
     return form, text, [text[a:b] for a, b in pairwise([0, *cuts, len(text)])], [list(call) for call in texts]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=written())
 def test_calls_that_a_grammar_wrote_are_given_in_parts(case: tuple[str, str, list[str], list[Any]]) -> None:
     form, text, pieces, calls = case
@@ -173,7 +173,7 @@ def test_calls_that_a_grammar_wrote_are_given_in_parts(case: tuple[str, str, lis
         assert joined([one for piece in cut for one in reader.push(piece)] + reader.finish()) == calls
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cut=cut_texts(), form=st.sampled_from(sorted(FORMS)))
 def test_no_cut_changes_what_is_read_of_any_text(cut: tuple[str, list[str]], form: str) -> None:
     text, pieces = cut
@@ -193,7 +193,7 @@ def split(marks: str, is_open: bool, pieces: list[str]) -> tuple[str, str]:
     return told[True], told[False]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(cut=cut_texts(), marks=st.sampled_from(sorted(THINK_MARKS)), is_open=st.booleans())
 def test_no_cut_of_a_text_changes_its_reasoning(cut: tuple[str, list[str]], marks: str, is_open: bool) -> None:
     text, pieces = cut
@@ -231,7 +231,7 @@ def answered(form: str, is_open: bool, pieces: list[str]) -> ChoiceAnswer:
     return told
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cut=cut_texts(), form=st.sampled_from(sorted(FORMS)), is_open=st.booleans())
 def test_no_cut_of_a_text_changes_an_answer(cut: tuple[str, list[str]], form: str, is_open: bool) -> None:
     text, pieces = cut

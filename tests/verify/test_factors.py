@@ -152,11 +152,14 @@ def test_settings_that_exclude_each_other_cost_no_row_and_others_meet() -> None:
     assert list(pairs_of_settings(space, rows, QUICK_OPERATIONS, Random(1))) == []
 
 
-FOUND = sorted({(t.file, t.name, t.most): t for t in thresholds()}.items())
+def test_a_quick_run_has_sizes_on_both_sides_of_each_threshold(subtests: pytest.Subtests) -> None:
+    """One test for all: every test process would read all kernels to collect one for each."""
+    for file, name, most in sorted(found := {(t.file, t.name, t.most): t for t in thresholds()}):
+        with subtests.test(f"{file}:{name}:{most}"):
+            has_sizes_on_both_sides(found[file, name, most])
 
 
-@pytest.mark.parametrize("threshold", [t for _, t in FOUND], ids=lambda t: f"{t.file}:{t.name}:{t.most}")
-def test_a_quick_run_has_sizes_on_both_sides_of_each_threshold(threshold: Threshold) -> None:
+def has_sizes_on_both_sides(threshold: Threshold) -> None:
     file, name = threshold.file, threshold.name
     for op in threshold.ops:
         sizes = {threshold.size(OPS[op], row) for row in quick_rows(op)} - {None}
@@ -175,7 +178,7 @@ def test_whatever_kernels_compare_has_a_meaning_or_is_no_size() -> None:
 
 
 def test_thresholds_are_found_in_every_language() -> None:
-    found = [t for _, t in FOUND]
+    found = list(thresholds())
     assert {t.file.partition("/")[0] for t in found} == {"cpp", "cuda", "triton", "wgsl"}
     assert {t.name for t in found} == set(MEANINGS)
     assert {(file, name) for file, name in REFUSED_BEYOND} <= {(t.file, t.name) for t in found}

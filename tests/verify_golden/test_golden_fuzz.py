@@ -24,7 +24,7 @@ CASES = (
     "top_k/ties",
     "gemm/bias-q4_1",
 )
-EXAMPLES = 30
+EXAMPLES = 15
 
 SCALARS = st.one_of(
     st.none(),

@@ -36,10 +36,14 @@ class Span:
         return isinstance(value, int) and self.low <= value <= self.high
 
     @cached_property
-    def _units(self) -> tuple[int, ...]:
-        """Powers of two from 4 on, times `step` if that is more than 1, of which the span holds an odd multiple."""
+    def _aligned(self) -> tuple[range, ...]:
+        """The odd multiples that the span holds of each power of two from 4 on, times `step` if that is more than 1."""
         units = (self.step << i for i in range(self.high.bit_length()))
-        return tuple(u for u in units if u >= 4 and self._odd_multiples(u))
+        return tuple(found for u in units if u >= 4 and (found := self._odd_multiples(u)))
+
+    @cached_property
+    def _sizes(self) -> range:
+        return range(self.low, self.high + 1, self.step)
 
     def _odd_multiples(self, unit: int) -> range:
         """Return the odd multiples of a unit, from three times on, that lie in the span."""
@@ -51,8 +55,8 @@ class Span:
 
         Kernels branch at the ends, and round up to a power of two in between.
         """
-        between = dice.randrange(self.low, self.high + 1, self.step)
-        aligned = dice.choice(self._odd_multiples(dice.choice(self._units))) if self._units else between
+        between = dice.choice(self._sizes)
+        aligned = dice.choice(dice.choice(self._aligned)) if self._aligned else between
         return dice.choice((self.low, self.high, between, aligned))
 
 

@@ -6,7 +6,7 @@ noise and for the inputs of conformance cases.
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -44,6 +44,7 @@ def to_uniform(word: np.ndarray) -> np.ndarray:
     return ((word >> np.uint32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
 
 
+@lru_cache(maxsize=1 << 14)  # names of cases begin alike
 def _fold(key: tuple[int, int], byte: int) -> tuple[int, int]:
     """threefry(key, (byte, 1)) in plain integers: a name has many bytes, and arrays of one element are slow."""
     mask = 0xFFFFFFFF
