@@ -53,7 +53,7 @@ def test_every_shell_has_a_script(shell: str) -> None:
 
 def test_another_shell_is_refused_in_a_line() -> None:
     result = CliRunner().invoke(app, ["completions", "tcsh"])
-    assert str(result.exception) == "completions: SHELL: got 'tcsh'; needs one of bash, zsh, fish"
+    assert str(result.exception) == "SHELL is 'tcsh', but must be one of bash, zsh, fish"
 
 
 def test_the_manual_page_is_current() -> None:

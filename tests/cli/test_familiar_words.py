@@ -69,14 +69,14 @@ def test_one_word_is_a_model_only_if_it_names_one(model: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["chat", "smollm2", "hi", "--model", "x"], "chat: MODEL and --model: got both; needs one of them"),
-        (["run", "smollm2", "hi", "-p", "x"], "run: MESSAGE and --prompt: got both; needs one of them"),
-        (["generate", "hi", "-p", "x"], "generate: PROMPT and --prompt: got both; needs one of them"),
-        (["run", "smollm2", " "], "run: MESSAGE: got nothing; needs some text"),
-        (["chat", "smollm2", "-p", ""], "chat: MESSAGE: got nothing; needs some text"),
-        (["serve", "smollm2", "-m", "x"], "serve: MODEL and --model: got both; needs one of them"),
-        (["chat", "hi", "-ngl", "12"], "model: -ngl: got '12'; needs 0 or all: layers cannot be split between devices"),
-        (["chat", "hi", "-ngl", "0", "--backend", "cuda"], "model: -ngl: got 0; needs to agree with --backend cuda"),
+        (["chat", "smollm2", "hi", "--model", "x"], "MODEL and --model are both given: give one of them"),
+        (["run", "smollm2", "hi", "-p", "x"], "MESSAGE and --prompt are both given: give one of them"),
+        (["generate", "hi", "-p", "x"], "PROMPT and --prompt are both given: give one of them"),
+        (["run", "smollm2", " "], "MESSAGE is missing: it must be some text"),
+        (["chat", "smollm2", "-p", ""], "MESSAGE is missing: it must be some text"),
+        (["serve", "smollm2", "-m", "x"], "MODEL and --model are both given: give one of them"),
+        (["chat", "hi", "-ngl", "12"], "-ngl is '12', but must be 0 or all: layers cannot be split between devices"),
+        (["chat", "hi", "-ngl", "0", "--backend", "cuda"], "-ngl is 0, but must be to agree with --backend cuda"),
     ],
 )
 def test_what_contradicts_itself_is_refused_in_a_line(words: list[str], line: str) -> None:

@@ -53,7 +53,7 @@ def test_a_text_that_might_fit_is_counted(server: Running, route: str) -> None:
     with server.client() as client:
         error = client.post(route, json=body).json()["error"]
     assert (error["param"], error["code"]) == (param, "context_length_exceeded")
-    assert " tokens; needs " in error["message"]
+    assert " tokens, but must have " in error["message"]
 
 
 def test_tokenize_takes_a_million_characters(server: Running) -> None:
@@ -63,7 +63,7 @@ def test_tokenize_takes_a_million_characters(server: Running) -> None:
         assert client.post("/tokenize", json={"text": ""}).json()["tokens"] == []
         refused = client.post("/tokenize", json={"text": " " * (MEGABYTE + 1)})
     assert refused.status_code == 400
-    assert refused.json()["error"]["message"] == "text: got 1048577 characters; needs at most 1048576"
+    assert refused.json()["error"]["message"] == "text has 1048577 characters, but must have at most 1048576"
 
 
 def test_a_signal_ends_a_server_that_tokenizes(model_path: Path) -> None:

@@ -85,9 +85,9 @@ def test_a_signal_lets_answers_end(model_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--host", "0.0.0.0"), "serve: --api-key: got none; needs one, to listen on 0.0.0.0"),
-        (("--deterministic", "--numerics", "fast"), "serve: --numerics: got fast"),
-        (("--receipts", "60", "--numerics", "fast"), "serve: --numerics: got fast"),
+        (("--host", "0.0.0.0"), "--api-key is missing: it must be one, to listen on 0.0.0.0"),
+        (("--deterministic", "--numerics", "fast"), "--numerics is fast"),
+        (("--receipts", "60", "--numerics", "fast"), "--numerics is fast"),
         (("--model", "no-such-model"), "no-such-model"),
         (("--backend", "no-such-backend"), "no-such-backend"),
         (("--numerics", "best"), "best"),

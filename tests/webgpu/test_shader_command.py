@@ -43,12 +43,12 @@ def test_a_case_has_its_own_constants() -> None:
 def test_a_models_nodes_are_found_by_op_and_name() -> None:
     """Layers that are alike print one shader."""
     assert printed("rms_norm", "--model", LLAMA).count("fn main(") == 1
-    with pytest.raises(BadInput, match=r"op and --node: got rms_norm, 'layers\.99'; needs one of this model's"):
+    with pytest.raises(BadInput, match=r"op and --node is rms_norm, 'layers\.99', but must be one of this model's"):
         printed("rms_norm", "--model", LLAMA, "--node", "layers.99")
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(BadInput, match="got none; needs an op, or --model"):
+    with pytest.raises(BadInput, match="none, but must be an op, or --model"):
         printed()
     with pytest.raises(BadInput, match="needs --model as well"):
         printed("rms_norm", "--node", "x")

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import click
 from click import Context, echo
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, refusal
 
 __all__ = ["Argument", "Command", "Context", "Group", "Option", "ShownArgument", "echo", "make_command"]
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -80,7 +80,9 @@ class Number(click.ParamType):
         is_low = number is not None and self._low is not None and not number >= self._low
         is_high = number is not None and self._high is not None and not number <= self._high
         if number is None or is_low or is_high:
-            self.fail(f"got {value!r}; needs a {self.name}{', ' + self.bounds if self.bounds else ''}", param, ctx)
+            bounds = f"{' ' if '..' in self.bounds else ', '}{self.bounds}" if self.bounds else ""
+            name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else "value"
+            raise click.UsageError(refusal(name, repr(value), f"a {self.name}{bounds}"), ctx)
         return number
 
 

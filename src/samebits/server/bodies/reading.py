@@ -33,7 +33,7 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
     with budget.body(address_of(request.client)) as body:
         async for chunk in request.stream():
             if len(body.data) + len(chunk) > max_bytes:
-                raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
+                raise ApiError(413, f"body must have at most {max_bytes} bytes", code="body_too_large")
             budget.add(body, chunk)
         budget.complete(body)
         request.state.body_bytes = len(body.data)
@@ -64,7 +64,7 @@ def sampling_params(
     if n > limits.max_samples:
         raise bad_request("n", n, f"at most {limits.max_samples}")
     if body.stream and body.prompt_logprobs is not None:
-        raise bad_request("prompt_logprobs", "a stream", "a whole answer")
+        raise bad_request("prompt_logprobs", body.prompt_logprobs, "absent from a request with stream: true")
     if len(stops) > limits.max_stops:
         raise bad_request("stop", f"{len(stops)} strings", f"at most {limits.max_stops}")
     seed = None if body.seed == DRAW_A_SEED else body.seed
