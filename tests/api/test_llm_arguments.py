@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[Callable[[LLM], Any], str]] = {
         lambda m: m.generate("hi", {"max_token": 5}),
         "params is 'max_token', but must be one of max_tokens",
     ),
-    "too few wishes": (lambda m: m.generate(["a", "b"], [GREEDY]), "params has 1 for 2 prompts"),
+    "too few wishes": (lambda m: m.generate(["a", "b"], [GREEDY]), "params is 1 for 2 prompts"),
     "several to stream": (lambda m: m.stream(["a", "b"]), "prompt is a list of 2 prompts, but must be one"),
     "several answers to stream": (lambda m: m.stream("a", {"n": 2}), "n is 2, but must be 1; generate gives"),
     "several answers to chat": (lambda m: m.chat("a", {"n": 2}), "n is 2, but must be 1"),

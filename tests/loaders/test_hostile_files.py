@@ -99,7 +99,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: File(num_keys=1100, extra_keys=(text(b"k" * 65_535) + struct.pack("<IB", U8, 0)) * 1100).build(),
         "the same key twice",
     ),
-    "tokens": (lambda: with_strings("tokens", (1 << 20) + 1), "tokens is 1048577, but must be 1 to 1048576"),
+    "tokens": (lambda: with_strings("tokens", (1 << 20) + 1), "tokens is 1048577, but must be from 1 to 1048576"),
     "merges": (lambda: with_strings("merges", (1 << 20) + 1), "merges is 1048577, but must be at most 1048576"),
     "special tokens": (lambda: with_specials(20_000), "20000 special tokens, but must have at most 16384"),
 }

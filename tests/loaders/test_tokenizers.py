@@ -202,7 +202,7 @@ def test_bad_arguments() -> None:
     tokenizer = build(byte_level_vocab())
     with pytest.raises(BadInput, match="a lone surrogate at 1"):
         tokenizer.encode("a\ud800")
-    with pytest.raises(BadInput, match="token id is 265, but must be 0 to 264"):
+    with pytest.raises(BadInput, match="token id is 265, but must be from 0 to 264"):
         tokenizer.decode([265])
     with pytest.raises(BadInput, match="token id is -1"):
         tokenizer.decode([-1])

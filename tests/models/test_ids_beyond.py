@@ -91,7 +91,7 @@ def test_no_text_becomes_an_id_that_the_model_lacks(name: str, tmp_path: Path) -
         assert tokenizer.decode(tokenizer.encode(f"hi{IMAGE} hixyz"), skip_special=True) == f"hi{IMAGE} hixyz"
         assert tokenizer.encode("hi") == [NUM_IDS - 2, LETTERS.index("Ġ") + 1]
         assert tokenizer.control_id(IMAGE) is None
-        with pytest.raises(BadInput, match=f"token id is {NUM_IDS}, but must be 0 to {NUM_IDS - 1}"):
+        with pytest.raises(BadInput, match=f"token id is {NUM_IDS}, but must be from 0 to {NUM_IDS - 1}"):
             tokenizer.decode([NUM_IDS])
 
 
