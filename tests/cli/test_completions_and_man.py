@@ -38,6 +38,9 @@ def completed(words: str) -> list[str]:
         ("samebits s", ["score", "serve", "support", "shader"]),
         ("samebits chat --max", ["--max-tokens", "--max-model-len", "--max-sequences", "--max-batch-tokens"]),
         ("samebits bench sch", ["schedule"]),
+        ("samebits help s", ["score", "serve", "support", "shader"]),
+        ("samebits help bench sch", ["schedule"]),
+        ("samebits help chat x", []),
         ("samebits bench model --dec", ["--decode-tokens"]),
     ],
 )
