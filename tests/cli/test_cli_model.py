@@ -110,7 +110,7 @@ def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("generate", "hi", "--model", "/no/such/file.gguf"), "/no/such/file.gguf"),
-        (("score",), "input is none or several"),
+        (("score",), "TEXT is missing: it must be a text, or --file, or --tokens"),
         (("score", "--tokens", "1,x"), "--tokens is '1,x'"),
         (("chat", " "), "MESSAGE is missing"),
         (("generate", "hi", "--sampling-defaults", "own"), "sampling_defaults is 'own', but must be model or neutral"),

@@ -59,4 +59,4 @@ def test_the_command_line_takes_and_shows_ids() -> None:
     status, _, error = command("generate", "--tokens", "1,x", *model)
     assert (status, error) == (2, "error: --tokens is '1,x', but must be token ids such as 1,2,3\n")
     status, _, error = command("generate", *model)
-    assert (status, error) == (2, "error: PROMPT and --tokens is none of them, but must be one of them\n")
+    assert (status, error) == (2, "error: PROMPT is missing: it must be a text, or --tokens\n")
