@@ -90,6 +90,13 @@ def test_store_is_not_supported(server: Running) -> None:
     assert message == "store is not supported: it asks for answers that are kept; only false is accepted"
 
 
+@pytest.mark.parametrize("value", [-1, 2.5])
+def test_a_range_is_stated_whole(server: Running, value: float) -> None:
+    with server.client() as client:
+        message = message_of(client.post(CHAT, json={"messages": HELLO, "temperature": value}))
+    assert message == f"temperature is {value}, but must be from 0 to 2"
+
+
 def test_a_field_nobody_knows_is_named(server: Running) -> None:
     with server.client() as client:
         message = message_of(client.post(CHAT, json={"messages": HELLO, "colour": 1}))

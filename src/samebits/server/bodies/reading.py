@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from samebits.core.sampling_defaults import MIN_TOP_P, SamplingDefaults
@@ -14,6 +15,7 @@ from samebits.server.bodies.fields import check_fields
 from samebits.server.bodies.openai import Sampling
 from samebits.server.http.connection import address_of
 from samebits.server.http.errors import ApiError, bad_request
+from samebits.server.http.field_errors import first_refusal
 from samebits.server.http.json_input import parse_object
 from samebits.server.http.threads import off_loop
 from samebits.server.limits import Limits
@@ -41,11 +43,14 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
 
 
 def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> AnyBody:
-    """The body; ApiError or ValidationError for a wrong one."""
+    """Return the body. Raise ApiError for a wrong one."""
     content = {name: value for name, value in parse_object(data).items() if value is not None}
     check_fields(kind, content)
     check_names(kind, content)
-    return kind.model_validate(content)
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise bad_request(*first_refusal(error, kind), "invalid_value") from None
 
 
 def sampling_params(

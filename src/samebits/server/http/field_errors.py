@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 MAX_SHOWN, MAX_NAME_CHARS = 80, 200
 BRANCHES = frozenset({"str", "int", "float", "bool"})  # a union's members in a location, beside classes
+BOUND_CROSSED = frozenset({"greater_than_equal", "less_than_equal", "less_than"})
 NEEDED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -44,8 +47,40 @@ def shown(value: Any) -> str:
     return json.dumps(value[: MAX_SHOWN + 1] if isinstance(value, str) else value)
 
 
-def first_refusal(error: ValidationError) -> tuple[str, str, str]:
+@cache
+def ranges_of(kind: type[BaseModel]) -> dict[str, str]:
+    """Return the range of every number of a body that has two bounds, under each name of its field."""
+    found: dict[str, str] = {}
+    for name, field in kind.model_fields.items():
+        stated = list(_metadata(field.annotation))
+        limits = {
+            bound: getattr(part, bound) for part in stated for bound in ("ge", "le", "lt") if hasattr(part, bound)
+        }
+        low, high = (
+            limits.get("ge"),
+            limits.get("le", limits["lt"] - 1 if "lt" in limits else None),
+        )  # lt is for integers
+        if low is not None and high is not None:
+            alias = field.validation_alias
+            names = alias.choices if isinstance(alias, AliasChoices) else [alias or name]
+            found |= dict.fromkeys(map(str, names), f"from {low} to {high}")
+    return found
+
+
+def _metadata(annotation: Any) -> Iterator[Any]:
+    """Yield what Annotated states of a type, or of the members of a union."""
+    if get_origin(annotation) is Annotated:
+        for part in get_args(annotation)[1:]:
+            yield from getattr(part, "metadata", [part])
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _metadata(member)
+
+
+def first_refusal(error: ValidationError, kind: type[BaseModel] | None = None) -> tuple[str, str, str]:
     """Return the field, what it is given, and what is needed, of the first value that is wrong.
+
+    kind  the body that was read, whose ranges are stated whole instead of the bound that was crossed
 
     A value that fits no member of a union is wrong once per member. If its inside is wrong, the inside is named.
     """
@@ -56,6 +91,8 @@ def first_refusal(error: ValidationError) -> tuple[str, str, str]:
     found = [detail for detail in same_field if len(_path(detail)) == depth]
     of_one_value = [detail for detail in found if _path(detail) == _path(found[0])]
     needed = " or ".join(dict.fromkeys(map(_needed, of_one_value)))
+    if kind is not None and details[0]["type"] in BOUND_CROSSED and len(details[0]["loc"]) == 1:
+        needed = ranges_of(kind).get(str(details[0]["loc"][0]), needed)
     return ".".join(_path(found[0]))[:MAX_NAME_CHARS] or "body", _given(found[0]), needed
 
 
