@@ -119,7 +119,7 @@ def test_another_model_changes_no_bit(lab: Lab, tiny_path: Path) -> None:
         ("", "drafter is '', but must be 'ngram', or 'draft:MODEL' with a model's name"),
         ("draft:", "drafter is 'draft:', but must be 'ngram', or 'draft:MODEL'"),
         ("bigram", "drafter is 'bigram', but must be 'ngram'"),
-        (7, "drafter is 7, but must be 'ngram'"),
+        (7, "speculate is 7, but must be a name"),
     ],
 )
 def test_what_names_no_drafter(tiny_path: Path, speculate: Any, message: str) -> None:

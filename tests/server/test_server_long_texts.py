@@ -43,7 +43,7 @@ def test_a_text_that_cannot_fit_is_refused_at_once(server: Running, route: str, 
         seconds = time.process_time() - start  # of this process, which is both ends
     error = reply.json()["error"]
     assert (reply.status_code, error["param"], error["code"]) == (400, param, "context_length_exceeded")
-    assert f"needs at most {MAX_BYTES}, what 512 tokens of 13 bytes can hold" in error["message"]
+    assert f"must have at most {MAX_BYTES}, what 512 tokens of 13 bytes can hold" in error["message"]
     assert seconds < 10
 
 

@@ -85,7 +85,7 @@ def test_a_signal_lets_answers_end(model_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--host", "0.0.0.0"), "--api-key is missing: it must be one, to listen on 0.0.0.0"),
+        (("--host", "0.0.0.0"), "--api-key is missing: it must be a key, to listen on 0.0.0.0"),
         (("--deterministic", "--numerics", "fast"), "--numerics is fast"),
         (("--receipts", "60", "--numerics", "fast"), "--numerics is fast"),
         (("--model", "no-such-model"), "no-such-model"),

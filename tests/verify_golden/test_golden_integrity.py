@@ -71,8 +71,8 @@ LIES: dict[str, tuple[Mutation, str]] = {
     "name-missing": (drop("inputs", "x"), "files is in.x.bin"),
     "output-missing": (drop("outputs", "indices"), "files is out.indices.bin"),
     "format": (put("inputs", "x", "format", to="f8"), "whose format is one of"),
-    "format-other": (put("inputs", "x", "format", to="i32"), "needs f32 or f16 or bf16"),
-    "format-block": (put("inputs", "x", "format", to="q8_0"), "needs format, scale, sha256, shape"),
+    "format-other": (put("inputs", "x", "format", to="i32"), "f32 or f16 or bf16"),
+    "format-block": (put("inputs", "x", "format", to="q8_0"), "format, scale, sha256, shape"),
     "entry": (put("inputs", "x", to=7), "x is 7, but must be an object"),
     "shape-transposed": (put("outputs", "values", "shape", to=[5, 8]), "what the op gives: values f32[8, 5]"),
     "shape-larger": (put("inputs", "x", "shape", to=[8, 65]), "2048 bytes, but must have 2080 for f32[8, 65]"),
@@ -87,11 +87,11 @@ LIES: dict[str, tuple[Mutation, str]] = {
     "config-unknown": (put("config", "colour", to="red"), "config is k, colour, but must be k"),
     "config-missing": (drop("config", "k"), "config is missing: it must be k"),
     "config-huge": (put("config", "k", to=10**30), "config k"),
-    "config-type": (put("config", "k", to="5"), "needs int"),
+    "config-type": (put("config", "k", to="5"), "must be int"),
     "config-beyond": (put("config", "k", to=99), "top_k: k is 99, but must be at most the row length 64"),
     "extra-key": (put("note", to="hi"), "meta.json is an unknown key 'note'"),
-    "extra-newline": (put("a\nb", to="hi"), r"got an unknown key 'a\nb'"),
-    **{f"no-{key}": (drop(key), f"got no key '{key}'") for key in ("op", "case", "config", "inputs", "provenance")},
+    "extra-newline": (put("a\nb", to="hi"), r"an unknown key 'a\nb'"),
+    **{f"no-{key}": (drop(key), f"no key '{key}'") for key in ("op", "case", "config", "inputs", "provenance")},
 }
 
 
