@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).parents[1]
-BESIDE = {"README.md": "index.md", "ARCHITECTURE.md": "ARCHITECTURE.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
-LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+sys.path.insert(0, str(Path(__file__).parent))  # mkdocs loads a hook by its path
+from links import BESIDE, ROOT, for_the_site
 
 
 def on_files(files: Files, *, config: Any) -> Files:
@@ -22,19 +21,5 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
     """Links as they are on the site, where all pages lie in one folder."""
-    lies_beside = page.file.src_uri in BESIDE.values()
-
-    def on_the_site(link: re.Match[str]) -> str:
-        mark, text, target, anchor = link.groups(default="")
-        if "://" in target or target.startswith("mailto:"):
-            return link.group()
-        path = (ROOT / ("" if lies_beside else "docs") / target).resolve()
-        if not path.exists():  # mkdocs says so, and which page it stands on
-            return link.group()
-        name = path.relative_to(ROOT).as_posix()
-        if name in BESIDE or name.startswith("docs/"):
-            return f"{mark}[{text}]({BESIDE.get(name, name.removeprefix('docs/'))}{anchor})"
-        return text  # a file of the repository
-
-    shown = LINK.sub(on_the_site, markdown)
-    return shown.replace('<img src="docs/', '<img src="') if lies_beside else shown
+    sources = {target: source for source, target in BESIDE.items()}
+    return for_the_site(markdown, sources.get(page.file.src_uri, f"docs/{page.file.src_uri}"))

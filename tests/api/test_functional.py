@@ -113,9 +113,9 @@ def test_torch_tensors_in_give_torch_tensors_out() -> None:
 @pytest.mark.parametrize(
     ("call_it", "message"),
     [
-        (lambda: F.rms_norm([1.0, 2.0]), "rms_norm: x: got list; needs a numpy array or a packed tensor"),
+        (lambda: F.rms_norm([1.0, 2.0]), "rms_norm: x is list, but must be a numpy array or a packed tensor"),
         (lambda: F.rms_norm(X, backend="nope"), "unknown backend 'nope'"),
-        (lambda: F.rms_norm(X, numerics="exact"), "tier: got 'exact'; needs one of fast, invariant, portable"),
+        (lambda: F.rms_norm(X, numerics="exact"), "numerics tier is 'exact', but must be one of fast"),
     ],
 )
 def test_mistakes_are_one_line(call_it: object, message: str) -> None:

@@ -45,7 +45,7 @@ def test_sampling_params_give_an_object_for_each_prompt(llm: LLM) -> None:
     assert [one.prompt for one in several] == ["hi", None]
     assert [one.prompt_token_ids for one in several] == [tuple(llm.encode("hi")), (5, 6)]
     assert several[0].outputs[0].text == flat[0].text
-    with pytest.raises(BadInput, match="params and sampling_params: got both"):
+    with pytest.raises(BadInput, match="params and sampling_params are both"):
         llm.generate("hi", GREEDY, sampling_params=GREEDY)  # type: ignore[call-overload]
 
 
@@ -58,9 +58,9 @@ def test_names_of_vllm_mean_ours(llm: LLM, file: Path) -> None:
     from samebits.api.requests import one_params
 
     assert one_params("generate", {"skip_special_tokens": False}).skip_special is False
-    with pytest.raises(BadInput, match="skip_special: got 3"):
+    with pytest.raises(BadInput, match="skip_special is 3"):
         SamplingParams(skip_special_tokens=3)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="context_len and max_model_len: got both"):
+    with pytest.raises(BadInput, match="context_len and max_model_len are both"):
         LLM(file, context_len=64, max_model_len=64)
 
 
@@ -69,9 +69,9 @@ def test_chat_streams_and_takes_several_conversations(llm: LLM) -> None:
     assert "".join(piece.text for piece in llm.chat(HELLO, GREEDY, stream=True)) == alone.text
     other = [{"role": "user", "content": "bye"}]
     assert llm.chat([HELLO, other], GREEDY) == [alone, llm.chat(other, GREEDY)]
-    with pytest.raises(BadInput, match="stream: got several conversations"):
+    with pytest.raises(BadInput, match="stream is several conversations"):
         llm.chat([HELLO, other], GREEDY, stream=True)  # type: ignore[call-overload]
-    with pytest.raises(BadInput, match="n: got 2"):
+    with pytest.raises(BadInput, match="n is 2"):
         llm.chat([HELLO, other], {**GREEDY, "n": 2})
 
 
@@ -122,7 +122,7 @@ def test_response_formats_are_read(given: Any, grammar: tuple[str, str] | None) 
     ],
 )
 def test_what_is_no_response_format_is_refused(given: Any) -> None:
-    with pytest.raises(BadInput, match="response_format: got"):
+    with pytest.raises(BadInput, match=r"^response_format (is|has) "):
         grammar_of("chat", given)
 
 
@@ -188,13 +188,13 @@ def test_prompts_may_come_from_a_generator(llm: LLM) -> None:
 
 def test_a_refused_grammar_names_the_argument(llm: LLM) -> None:
     pytest.importorskip("llguidance")
-    with pytest.raises(BadInput, match=r"^generate: response_format: got .*; needs a grammar that can be compiled$"):
+    with pytest.raises(BadInput, match=r"^response_format is .*, but must be a grammar that can be compiled$"):
         llm.generate("hi", GREEDY, response_format={"choice": ["\ud800"]})
 
 
 def test_a_bad_form_of_a_stream_is_refused_before_its_first_piece(llm: LLM) -> None:
     for ask in (llm.stream, lambda *a, **k: llm.chat(*a, stream=True, **k)):
-        with pytest.raises(BadInput, match="response_format: got"):
+        with pytest.raises(BadInput, match=r"^response_format (is|has) "):
             ask("hi", GREEDY, response_format={"type": "xml"})
 
 

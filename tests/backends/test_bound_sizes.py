@@ -53,12 +53,14 @@ def test_fewer_rows_than_the_step_has_are_refused_by_name(backend: Backend) -> N
     executable = compiled(backend)
     bind(backend, executable, "x", 4)
     executable.prepare({"T": LIMIT})
-    with pytest.raises(BadInput, match=rf"x: got memory of 4 rows \(f32\[4, {WIDTH}\]\); needs 64 rows, for T = 64"):
+    with pytest.raises(
+        BadInput, match=rf"x is memory of 4 rows \(f32\[4, {WIDTH}\]\), but must be 64 rows, for T = 64"
+    ):
         executable.run()
     executable.prepare({"T": 4})
     run(backend, executable)
     executable.prepare({"T": 5})  # memory that was large enough for the run before
-    with pytest.raises(BadInput, match="needs 5 rows, for T = 5"):
+    with pytest.raises(BadInput, match="must be 5 rows, for T = 5"):
         executable.run()
     bind(backend, executable, "x", 5)  # sizes first, then memory
     run(backend, executable)
@@ -72,12 +74,12 @@ def test_memory_of_a_view_and_of_a_result_counts_too(backend: Backend) -> None:
     executable.prepare({"T": 6})
     run(backend, executable)
     bind(backend, executable, output, 5)
-    with pytest.raises(BadInput, match=r"add.1: got memory of 5 rows .* needs 6 rows"):
+    with pytest.raises(BadInput, match=r"add.1 is memory of 5 rows .* must be 6 rows"):
         executable.run()
     bind(backend, executable, output, 6)
     whole = backend.alloc(TensorSpec((9, WIDTH), "f32"))
     executable.bind("x", backend.view(whole, ("slice", 0, 2, 5)))
-    with pytest.raises(BadInput, match=r"x: got memory of 3 rows .* needs 6 rows"):
+    with pytest.raises(BadInput, match=r"x is memory of 3 rows .* must be 6 rows"):
         executable.run()
 
 
@@ -89,7 +91,7 @@ def test_a_size_with_a_factor_is_compared_as_the_tensor_has_it() -> None:
     executable.prepare({"T": 3})
     run(backend, executable)
     executable.prepare({"T": 4})
-    with pytest.raises(BadInput, match="needs 9 rows, for T = 4"):
+    with pytest.raises(BadInput, match="must be 9 rows, for T = 4"):
         executable.run()
 
 
@@ -101,7 +103,7 @@ def test_memory_with_longer_rows_than_the_step_has_is_refused(backend: Backend) 
     executable = backend.compile(graph, Tier.NONE if backend.name == "null" else Tier.PORTABLE)
     executable.bind("x", backend.alloc(TensorSpec((4, LIMIT), "f32")))
     executable.prepare({"T": 10})
-    with pytest.raises(BadInput, match=r"x: got memory of 64 entries along axis 1 .* needs 10 entries along axis 1"):
+    with pytest.raises(BadInput, match=r"x is memory of 64 entries along axis 1 .* must be 10 entries along axis 1"):
         executable.run()
     executable.prepare({"T": LIMIT})
     run(backend, executable)

@@ -157,11 +157,11 @@ def test_memory_in_a_layout_that_was_not_asked_for_is_refused() -> None:
     executable = backend.compile(layer(Store()), Tier.PORTABLE)
     spec = Store().specs()["k_cache"]
     keys = backend.alloc(spec, "k_lanes")
-    with pytest.raises(BadInput, match=r"v_cache: got .* as k_lanes; needs .* as v_rows"):
+    with pytest.raises(BadInput, match=r"v_cache is .* as k_lanes, but must be .* as v_rows"):
         executable.bind("v_cache", keys)
-    with pytest.raises(BadInput, match=r"k_cache: got .* as k_lanes; needs"):
+    with pytest.raises(BadInput, match=r"k_cache is .* as k_lanes, but"):
         executable.bind("k_cache", backend.alloc(TensorSpec((PAGES + 1, *spec.shape[1:]), "f16"), "k_lanes"))
-    with pytest.raises(BadInput, match="k_cache: got a view"):
+    with pytest.raises(BadInput, match="k_cache is a view"):
         executable.bind("k_cache", backend.view(keys, ("slice", 0, 0, PAGES)))
 
 
@@ -208,5 +208,5 @@ def test_bad_indices_are_refused_by_name(case: str, private: bool) -> None:
 def test_values_that_a_cache_cannot_hold_are_refused(store: Store, name: str, wrong: float) -> None:
     inputs = step_inputs((20, 34), (20, 34), store)
     inputs[name][-1, 0, 0] = wrong
-    with pytest.raises(BadInput, match=f": {name}: "):
+    with pytest.raises(BadInput, match=f": {name} (is|has) "):
         Session(CpuBackend(), store, True).run(inputs)

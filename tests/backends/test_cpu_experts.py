@@ -71,7 +71,7 @@ def test_a_layout_that_nobody_checked_is_refused_by_the_kernel(op_name: str, arg
     spoiled = np.array(bound.tensors[argument])
     spoiled[2] = value
     backend.copy_in(buffers[argument], spoiled)
-    with pytest.raises(BadInput, match=rf"{op_name}: {argument}: "):
+    with pytest.raises(BadInput, match=rf"{op_name}: {argument} (is|has) "):
         op.run()
 
 
@@ -81,5 +81,5 @@ def test_experts_that_do_not_exist_are_refused_by_the_kernel() -> None:
     buffers = op.put(bound.tensors)
     for bad in (-1, 3):
         backend.copy_in(buffers["expert_ids"], np.array([[0, 1], [bad, 1]], np.int32))
-        with pytest.raises(BadInput, match="expert_layout: expert_ids: got no such expert"):
+        with pytest.raises(BadInput, match="expert_layout: expert_ids is no such expert"):
             op.run()

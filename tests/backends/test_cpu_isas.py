@@ -65,7 +65,7 @@ def test_the_scalar_path_is_always_there_and_comes_last() -> None:
 
 def test_a_set_this_cpu_lacks_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ISA_VARIABLE, "abacus")
-    with pytest.raises(BadInput, match=r"cpu: SAMEBITS_CPU_ISA: got abacus; needs one of .*scalar"):
+    with pytest.raises(BadInput, match=r"cpu: SAMEBITS_CPU_ISA is abacus, but must be one of .*scalar"):
         CpuBackend().probe()
 
 
@@ -74,7 +74,7 @@ def test_the_command_line_says_no_more_than_that_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, ISA_VARIABLE: "abacus"})
     assert done.returncode != 0
     assert done.stderr.count("\n") == 1
-    assert f"cpu: {ISA_VARIABLE}: got abacus; needs one of {', '.join(ISAS)}" in done.stderr
+    assert f"cpu: {ISA_VARIABLE} is abacus, but must be one of {', '.join(ISAS)}" in done.stderr
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -49,7 +49,7 @@ def test_bad_indices_are_refused_by_name(op_name: str, case: str) -> None:
     name, wrong = WRONG[case]
     bound = bind(OPS[op_name], **inputs_of(op_name, "ends"))
     np.asarray(bound.tensors[name])[: len(wrong)] = wrong  # after the check of the host
-    with pytest.raises(BadInput, match=f"{op_name}: {name}: "):
+    with pytest.raises(BadInput, match=f"{op_name}: {name} (is|has) "):
         run_op(CpuBackend(), bound, Tier.PORTABLE)
 
 
@@ -58,7 +58,7 @@ def test_a_ring_of_another_width_is_refused() -> None:
     inputs["ring"] = np.ascontiguousarray(inputs["ring"][..., :-1])
     op = OneOp(CpuBackend(), OPS["gated_delta_rule"], {n: spec_of(t) for n, t in inputs.items()}, {}, Tier.PORTABLE)
     op.put(inputs)
-    with pytest.raises(BadInput, match="gated_delta_rule: ring: "):
+    with pytest.raises(BadInput, match="gated_delta_rule: ring has "):
         op.run()
 
 

@@ -79,7 +79,7 @@ def test_a_view_that_does_not_fit_or_cuts_a_block_is_refused(backend: Backend, s
 
 def test_copy_in_of_another_shape_is_refused(backend: Backend) -> None:
     buffer = backend.alloc(TensorSpec((3, 64), "f32"))
-    with pytest.raises(BadInput, match=r"copy_in: host: got f16\[3, 64\]; needs f32\[3, 64\]"):
+    with pytest.raises(BadInput, match=r"copy_in: host is f16\[3, 64\], but must be f32\[3, 64\]"):
         backend.copy_in(buffer, np.zeros((3, 64), np.float16))
 
 

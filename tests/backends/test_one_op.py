@@ -84,7 +84,7 @@ WAYS: dict[str, Callable[[np.ndarray], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_refusal_is_told_by_its_own_call(way: str) -> None:
-    with pytest.raises(BadInput, match="late: input: got a NaN"):
+    with pytest.raises(BadInput, match="late: input is a NaN"):
         WAYS[way](BAD)
     WAYS[way](X)
 
@@ -118,7 +118,7 @@ def test_an_error_of_the_launch_comes_first_and_takes_the_refusal_with_it() -> N
     LateBackend.fails_to_launch = True
     with pytest.raises(Unsupported, match="could not be launched") as caught:
         F.add(BAD, X, backend=LATE)
-    assert caught.value.__notes__ == ["and while waiting for late: late: input: got a NaN; needs numbers"]
+    assert caught.value.__notes__ == ["and while waiting for late: late: input is a NaN, but must be numbers"]
 
 
 def test_an_interrupted_call_leaves_no_refusal() -> None:

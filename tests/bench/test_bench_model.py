@@ -132,15 +132,15 @@ def test_text_bars_have_eighths() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--prompts", "a"), "bench: --prompts: got 'a'"),
-        (("--batches", "0"), "bench: --batches: got '0'"),
-        (("--prompts", "", "--depths", "", "--batches", ""), "bench: rows: got none"),
+        (("--prompts", "a"), "--prompts is 'a'"),
+        (("--batches", "0"), "--batches is '0'"),
+        (("--prompts", "", "--depths", "", "--batches", ""), "rows is missing"),
         (("--prompts", "4096", "--depths", "", "--batches", ""), "the model's context is 96"),
         (("--against", "vllm"), "unknown peer 'vllm'"),
         (("--backend", "abacus"), "unknown backend 'abacus'"),
-        (("--numerics", "exact"), "tier: got 'exact'"),
-        (("--k-format", "q4_k"), "k_cache: got q4_k"),
-        (("--output", "/no/such/folder/x.json"), "bench: --output"),
+        (("--numerics", "exact"), "numerics tier is 'exact'"),
+        (("--k-format", "q4_k"), "k_cache is q4_k"),
+        (("--output", "/no/such/folder/x.json"), "--output"),
     ],
 )
 def test_mistakes_are_one_line(bench_model_file: Path, options: tuple[str, ...], message: str) -> None:

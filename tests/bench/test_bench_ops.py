@@ -36,7 +36,7 @@ def test_every_case_binds() -> None:
 
 def test_an_unknown_case_is_a_line() -> None:
     result = CliRunner().invoke(app, ["bench", "ops", "--only", "conv"])
-    assert "bench ops: --only: got 'conv'; needs a part of a label" in str(result.exception)
+    assert "--only is 'conv', but must be a part of a label" in str(result.exception)
 
 
 def test_native_reader_is_asked_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_rows_beyond_the_context_are_left_out_with_a_reason() -> None:
     assert left_out == ("prefill 512: 512 tokens, and the model's context is 96",)
     with pytest.raises(BadInput, match="prefill 512"):
         fitting(rows_for((512,), (), (), 1), 96)
-    with pytest.raises(BadInput, match="none"):
+    with pytest.raises(BadInput, match="rows is missing"):
         fitting((), 96)
 
 

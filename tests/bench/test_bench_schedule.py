@@ -97,7 +97,7 @@ def test_a_group_shares_its_prefix() -> None:
 
 
 def test_a_request_without_room_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"90 tokens and 20 new ones; needs 100 at most"):
+    with pytest.raises(BadInput, match=r"90 tokens and 20 new ones, but must be 100 at most"):
         run_one((Arrival(0.0, 90, 20),), room=Room(max_len=100))
     with pytest.raises(BadInput, match="room"):
         run_one(long_prompt(), room=Room(4096, 1 << 20))
@@ -127,11 +127,11 @@ def test_recorded_requests_are_read_in_order_of_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: got invalid JSON"),
-        ("[" * 1000, "line 2: got invalid JSON"),
-        ("\xff", "line 2: got invalid JSON"),
-        ("[1, 2]", "needs an object of"),
-        ('{"at_seconds": 0, "prompt_tokens": 1, "new_tokens": 1, "tokens": 1}', "needs an object of"),
+        ("{", "line 2 is invalid JSON"),
+        ("[" * 1000, "line 2 is invalid JSON"),
+        ("\xff", "line 2 is invalid JSON"),
+        ("[1, 2]", "must be an object of"),
+        ('{"at_seconds": 0, "prompt_tokens": 1, "new_tokens": 1, "tokens": 1}', "must be an object of"),
         ('{"prompt_tokens": 1, "new_tokens": 1}', "at_seconds None"),
         ('{"at_seconds": NaN, "prompt_tokens": 1, "new_tokens": 1}', "at_seconds nan"),
         ('{"at_seconds": -1, "prompt_tokens": 1, "new_tokens": 1}', "at_seconds -1"),
@@ -192,8 +192,8 @@ def test_the_command_takes_random_and_recorded_requests(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--scenario", "rush"), "unknown scenario 'rush'; known: long-prompt, mixed"),
-        (("--budgets", "dynamic,some"), "prefill_budget: got some"),
-        (("--arrivals", "nowhere.jsonl"), "needs a file that can be read"),
+        (("--budgets", "dynamic,some"), "prefill_budget is some"),
+        (("--arrivals", "nowhere.jsonl"), "must be a file that can be read"),
         (("--plot", "nowhere/plot.html"), "a file in a folder that exists"),
     ],
 )

@@ -188,5 +188,5 @@ def test_a_state_that_is_not_known_is_not_kept() -> None:
 
 
 def test_fewer_than_no_snapshots_are_refused() -> None:
-    with pytest.raises(BadInput, match="num_snapshots: got -1; needs 0 or more"):
+    with pytest.raises(BadInput, match="num_snapshots is -1, but must be 0 or more"):
         PageCache(4, PAGE, 1, 8, num_snapshots=-1)

@@ -98,11 +98,11 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
         ("/system be brief", "system message: be brief"),
         ("/system none", "the template's own"),
         ("/seed 77", "seed 77"),
-        ("/seed x", "/seed: seed: got 'x'; needs a whole number"),
-        ("/regenerate", "chat: conversation: got no answer; needs a message that was answered"),
+        ("/seed x", "/seed: seed is 'x', but must be a whole number"),
+        ("/regenerate", "conversation is no answer, but must be a message that was answered"),
         ("/clear", "the conversation is forgotten"),
-        ("/sing", "unknown command /sing; needs one of /help"),
-        ("/save", "/save: file: got none; needs /save FILE"),
+        ("/sing", "unknown command /sing, but must be one of /help"),
+        ("/save", "/save: file is missing: it must be /save FILE"),
         (f"/load {tmp_path}/none", "No such file or directory"),
         ("/model /no/such/file.gguf", "no such file or folder: /no/such/file.gguf"),
         (f"/model {model}", "tiny.gguf, a context of 128 tokens"),
@@ -131,9 +131,9 @@ def test_a_message_that_is_too_long_leaves_the_conversation_as_it_was(start: Sta
     terminal.send("hi" + ENTER)
     terminal.wait_for(": 3 tokens,")
     terminal.send("b " * 100 + ENTER)
-    terminal.wait_for("chat: message: got 199 tokens; needs fewer than 128 tokens")
+    terminal.wait_for("message has 199 tokens, but must have fewer than 128 tokens")
     terminal.send("b " * 50 + ENTER)
-    terminal.wait_for("tokens with all that was said before; needs fewer than 128")
+    terminal.wait_for("tokens with all that was said before, but must be fewer than 128")
     terminal.send("hello" + ENTER)
     terminal.wait_for(lambda text: text.count(": 3 tokens,") == 1 and "> hello" in text)
     terminal.send(f"/save {file}{ENTER}")

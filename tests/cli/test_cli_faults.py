@@ -82,7 +82,7 @@ def test_faults_of_ours_are_shown_whole() -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (BadInput("a", "b", 1, "2"), "a: b: got 1; needs 2"),
+        (BadInput("a", "b", 1, "2"), "a: b is 1, but must be 2"),
         (MemoryError(), "out of memory: there is no more; needs a smaller model, --context-len or --num-pages"),
         (RecursionError("maximum\ndepth"), "nested too deeply: maximum depth; needs plainer input"),
         (PermissionError(13, "Permission denied", "/x"), "/x: Permission denied"),

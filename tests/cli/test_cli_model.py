@@ -92,7 +92,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_others_are_answered(model: s
     result = CliRunner().invoke(app, list(options), input="hi\n" + "b " * 100 + "\n\nagain\n")
     assert result.exit_code == 1
     assert [json.loads(line) for line in result.stdout.splitlines()] == expected
-    assert "error: chat: message: got 200 tokens; needs fewer than 128 tokens" in result.stderr
+    assert "error: message has 200 tokens, but must have fewer than 128 tokens" in result.stderr
 
 
 def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:
@@ -110,14 +110,14 @@ def test_score_takes_text_file_or_tokens(model: str, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("generate", "hi", "--model", "/no/such/file.gguf"), "/no/such/file.gguf"),
-        (("score",), "score: input: got none or several"),
-        (("score", "--tokens", "1,x"), "score: --tokens: got '1,x'"),
-        (("chat", " "), "chat: MESSAGE: got nothing"),
-        (("generate", "hi", "--sampling-defaults", "own"), "LLM: sampling_defaults: got 'own'; needs model or neutral"),
-        (("generate", "hi", "--top-p", "7"), "sampling: top_p: got 7.0"),
-        (("generate", "hi", "--speculate", "no"), "speculate: drafter: got 'no'; needs 'ngram', or 'draft:MODEL'"),
-        (("generate", "hi", "--numerics", "exact"), "tier: got 'exact'"),
-        (("generate", "hi", "--k-format", "q4_k"), "k_cache: got q4_k"),
+        (("score",), "TEXT is missing: it must be a text, or --file, or --tokens"),
+        (("score", "--tokens", "1,x"), "--tokens is '1,x'"),
+        (("chat", " "), "MESSAGE is missing"),
+        (("generate", "hi", "--sampling-defaults", "own"), "sampling_defaults is 'own', but must be model or neutral"),
+        (("generate", "hi", "--top-p", "7"), "top_p is 7.0"),
+        (("generate", "hi", "--speculate", "no"), "drafter is 'no', but must be 'ngram', or 'draft:MODEL'"),
+        (("generate", "hi", "--numerics", "exact"), "numerics tier is 'exact'"),
+        (("generate", "hi", "--k-format", "q4_k"), "k_cache is q4_k"),
     ],
 )
 def test_mistakes_are_one_line(model: str, arguments: tuple[str, ...], message: str) -> None:

@@ -38,6 +38,9 @@ def completed(words: str) -> list[str]:
         ("samebits s", ["score", "serve", "support", "shader"]),
         ("samebits chat --max", ["--max-tokens", "--max-model-len", "--max-sequences", "--max-batch-tokens"]),
         ("samebits bench sch", ["schedule"]),
+        ("samebits help s", ["score", "serve", "support", "shader"]),
+        ("samebits help bench sch", ["schedule"]),
+        ("samebits help chat x", []),
         ("samebits bench model --dec", ["--decode-tokens"]),
     ],
 )
@@ -53,7 +56,7 @@ def test_every_shell_has_a_script(shell: str) -> None:
 
 def test_another_shell_is_refused_in_a_line() -> None:
     result = CliRunner().invoke(app, ["completions", "tcsh"])
-    assert str(result.exception) == "completions: SHELL: got 'tcsh'; needs one of bash, zsh, fish"
+    assert str(result.exception) == "SHELL is 'tcsh', but must be one of bash, zsh, fish"
 
 
 def test_the_manual_page_is_current() -> None:

@@ -81,15 +81,21 @@ def test_json_is_all_that_stands_on_standard_output(model: str, tmp_path: Path, 
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == json.loads(file.read_text())
     nowhere = CliRunner().invoke(app, [*words, "--output", "/no/such/folder/x"])
-    assert "--output: got /no/such/folder/x; needs a file in a folder that exists" in str(nowhere.exception)
+    assert "--output is /no/such/folder/x, but must be a file in a folder that exists" in str(nowhere.exception)
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("chat --max-tokens x", "'--max-tokens': got 'x'; needs a whole number, 1 or more; see samebits chat --help"),
-        ("chat --max-sequences 0", "got '0'; needs a whole number, 1 .. 4096; see samebits chat --help"),
-        ("generate hi --temperature nan", "got 'nan'; needs a number, 0 or more; see samebits generate --help"),
+        (
+            "chat --max-tokens x",
+            "--max-tokens is 'x', but must be a whole number, 1 or more; see samebits chat --help",
+        ),
+        (
+            "chat --max-sequences 0",
+            "--max-sequences is '0', but must be a whole number from 1 to 4096; see samebits chat --help",
+        ),
+        ("generate hi --temperature nan", "'nan', but must be a number, 0 or more; see samebits generate --help"),
         ("chat --nope", "error: no such option '--nope'"),
         ("sing", "error: no such command 'sing'; see samebits --help"),
         ("inspect a b", "error: got unexpected extra argument (b); see samebits inspect --help"),

@@ -37,14 +37,17 @@ def test_messages_alone_are_a_conversation_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"hello\n", "load: talk.jsonl, line 1: got b'hello'; needs a JSON object"),
-        (b"\xff\xfe\x00\n", "load: talk.jsonl, line 1: got b'\\xff\\xfe\\x00'; needs a JSON object"),
-        (b"[" * 100_000, "load: talk.jsonl, line 1: got b'[[["),
-        (USER.encode() + b"\n7\n", "load: talk.jsonl, line 2: got b'7'; needs a JSON object"),
-        (b'{"role": "robot", "content": "hi"}', "load: talk.jsonl, line 1: got {'role': 'robot'"),
-        (b'{"role": "user", "content": 7}', "load: talk.jsonl, line 1: got {'role': 'user', 'content': 7}; needs a"),
-        (USER.encode() + b'\n{"role": "system", "content": "late"}', "load: talk.jsonl, line 2: got {'role': 'system'"),
-        (b'{"settings": 3}', "load: talk.jsonl, line 1: got other settings"),
+        (b"hello\n", "load: talk.jsonl, line 1 is b'hello', but must be a JSON object"),
+        (b"\xff\xfe\x00\n", "load: talk.jsonl, line 1 is b'\\xff\\xfe\\x00', but must be a JSON object"),
+        (b"[" * 100_000, "load: talk.jsonl, line 1 is b'[[["),
+        (USER.encode() + b"\n7\n", "load: talk.jsonl, line 2 is b'7', but must be a JSON object"),
+        (b'{"role": "robot", "content": "hi"}', "load: talk.jsonl, line 1 is {'role': 'robot'"),
+        (
+            b'{"role": "user", "content": 7}',
+            "load: talk.jsonl, line 1 is {'role': 'user', 'content': 7}, but must be a",
+        ),
+        (USER.encode() + b'\n{"role": "system", "content": "late"}', "load: talk.jsonl, line 2 is {'role': 'system'"),
+        (b'{"settings": 3}', "load: talk.jsonl, line 1 has other settings"),
     ],
 )
 def test_other_files_are_refused_in_a_line(tmp_path: Path, content: bytes, message: str) -> None:

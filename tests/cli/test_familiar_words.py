@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from samebits.cli.commands import ALIASES, COMMANDS, MAX_SUMMARY_CHARS, SECTIONS, CommandLine
+from samebits.cli.gpu_layers import all_or_none
 from samebits.cli.main import app
 from samebits.cli.model_options import backend_for_layers
 from samebits.cli.model_words import model_and_message, names_a_model
@@ -69,18 +70,40 @@ def test_one_word_is_a_model_only_if_it_names_one(model: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["chat", "smollm2", "hi", "--model", "x"], "chat: MODEL and --model: got both; needs one of them"),
-        (["run", "smollm2", "hi", "-p", "x"], "run: MESSAGE and --prompt: got both; needs one of them"),
-        (["generate", "hi", "-p", "x"], "generate: PROMPT and --prompt: got both; needs one of them"),
-        (["run", "smollm2", " "], "run: MESSAGE: got nothing; needs some text"),
-        (["chat", "smollm2", "-p", ""], "chat: MESSAGE: got nothing; needs some text"),
-        (["serve", "smollm2", "-m", "x"], "serve: MODEL and --model: got both; needs one of them"),
-        (["chat", "hi", "-ngl", "12"], "model: -ngl: got '12'; needs 0 or all: layers cannot be split between devices"),
-        (["chat", "hi", "-ngl", "0", "--backend", "cuda"], "model: -ngl: got 0; needs to agree with --backend cuda"),
+        (["chat", "smollm2", "hi", "--model", "x"], "MODEL and --model are both given: give one of them"),
+        (["run", "smollm2", "hi", "-p", "x"], "MESSAGE and --prompt are both given: give one of them"),
+        (["generate", "hi", "-p", "x"], "PROMPT and --prompt are both given: give one of them"),
+        (["run", "smollm2", " "], "MESSAGE is missing: it must be some text"),
+        (["chat", "smollm2", "-p", ""], "MESSAGE is missing: it must be some text"),
+        (["serve", "smollm2", "-m", "x"], "MODEL and --model are both given: give one of them"),
+        (
+            ["chat", "hi", "-ngl", "some"],
+            "-ngl is some, but must be 0, all or at least 99: layers cannot be split between",
+        ),
+        (["chat", "hi", "-ngl", "9" * 5000], "-ngl is 99999999999999999999, but must be 0, all or at least 99"),
+        (["chat", "hi", "-ngl", "0", "--backend", "cuda"], "-ngl is 0, but must be in agreement with --backend cuda"),
     ],
 )
 def test_what_contradicts_itself_is_refused_in_a_line(words: list[str], line: str) -> None:
     assert line in str(CliRunner().invoke(app, words).exception)
+
+
+def test_a_number_of_layers_means_all_if_the_model_has_no_more(model: str) -> None:
+    assert [all_or_none(text, model) for text in ("0", "all", "2", "33", "99", "999")] == ["0", *["all"] * 5]
+    assert all_or_none("99", "hf:not/here") == "all"
+    for text, name, least in (("1", model, 2), ("98", "hf:not/here", 99)):
+        with pytest.raises(BadInput, match=f"^-ngl is {text}, but must be 0, all or at least {least}: "):
+            all_or_none(text, name)
+
+
+def test_the_model_s_layers_are_counted_wherever_it_is_named(model: str) -> None:
+    for words in (
+        ["chat", model, "hi"],
+        ["run", model, "hi"],
+        ["chat", "hi", "-m", model],
+        ["generate", "hi", "-m", model],
+    ):
+        assert "at least 2: " in str(CliRunner().invoke(app, [*words, "-ngl", "1"]).exception)
 
 
 def test_all_layers_need_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,4 +258,4 @@ def test_layers_on_the_command_line_win_over_a_backend_of_the_environment(
     monkeypatch.setenv("SAMEBITS_BACKEND", "cuda")
     answer("run", model, "hi", "-ngl", "0")
     result = CliRunner().invoke(app, ["run", model, "hi", "-ngl", "0", "--backend", "cuda"])
-    assert "to agree with --backend cuda" in str(result.exception)
+    assert "in agreement with --backend cuda" in str(result.exception)

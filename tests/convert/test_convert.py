@@ -78,7 +78,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, tensor: str, wr
     tensors = load_file(tmp_path / "m" / "model.safetensors")
     tensors[tensor].reshape(-1)[3] = wrong
     save_file(tensors, tmp_path / "m" / "model.safetensors")
-    with pytest.raises(BadInput, match=r"tensor: got NaN or Inf; needs finite values"):
+    with pytest.raises(BadInput, match=r"tensor has NaN or Inf, but must have finite values"):
         write(converted(tmp_path / "m"), tmp_path / "out.gguf", lambda name, done, total: None)
     assert not (tmp_path / "out.gguf").exists()
 
@@ -90,26 +90,30 @@ def test_architectures_that_are_not_proven_are_refused(name: str) -> None:
         assert CONVERTED[architecture].gguf == ("llama" if architecture in ("mistral", "mixtral") else architecture)
         return
     assert architecture in ARCHITECTURES
-    with pytest.raises(BadInput, match=rf"architecture: got {architecture}; needs one of llama, .* is proven"):
+    with pytest.raises(BadInput, match=rf"architecture is {architecture}, but must be one of llama, .* is proven"):
         converted(MODELS / name)
 
 
 @pytest.mark.parametrize(
     ("name", "changes", "refused"),
     [
-        ("mistral", {"sliding_window": 9}, r"sliding window: got 9; needs none"),
-        ("qwen3", {"use_sliding_window": True, "layer_types": None}, r"sliding window: got 9"),
-        ("gemma2", {"query_pre_attn_scalar": 32}, r"query_pre_attn_scalar: got 32; needs 8, which GGUF's readers"),
-        ("gemma2", {"layer_types": ["full_attention"] * 4}, r"sliding windows: got .*; needs one in every other layer"),
+        ("mistral", {"sliding_window": 9}, r"sliding window is 9, which is not supported"),
+        ("qwen3", {"use_sliding_window": True, "layer_types": None}, r"sliding window is 9"),
+        ("gemma2", {"query_pre_attn_scalar": 32}, r"query_pre_attn_scalar is 32, but must be 8, which GGUF's readers"),
+        (
+            "gemma2",
+            {"layer_types": ["full_attention"] * 4},
+            r"sliding windows is .*, but must be one in every other layer",
+        ),
         (
             "llama",
             {"hidden_act": "gelu_pytorch_tanh"},
-            r"activation: got gelu_tanh; needs silu, as a GGUF file would be",
+            r"activation is gelu_tanh, but must be silu, as a GGUF file would be",
         ),
         (
             "yarn",
             {"rope_scaling": {**YARN, "attention_factor": 2.0}, "rope_parameters": None},
-            r"got a yarn of its own",
+            r"is a yarn of its own",
         ),
     ],
 )
@@ -203,12 +207,12 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert json.loads(said) == {"path": str(out), "bytes": out.stat().st_size, "tensors": {"bf16": 16, "f32": 11}}
     assert {e.format for e in open_checkpoint(out).file.tensors.values() if len(e.shape) > 1} == {"bf16"}
     for args, needed in (
-        (("convert", source, str(out)), "got a file that exists; needs a new name, or --force"),
-        (("convert", str(out), str(tmp_path / "x.gguf")), "got the GGUF file o.gguf; needs a folder"),
+        (("convert", source, str(out)), "a file that exists, but must be a new name"),
+        (("convert", str(out), str(tmp_path / "x.gguf")), "the GGUF file o.gguf, but must be a folder"),
         (("convert", source, str(tmp_path / "none" / "x.gguf")), "a folder that exists"),
         (
             ("convert", source, str(out), "--type", "q9"),
-            "--type: got 'q9'; needs f32, f16 or bf16; `samebits quantize` writes others",
+            "--type is 'q9', but must be f32, f16 or bf16; `samebits quantize` writes others",
         ),
     ):
         status, _, said = run(*args)

@@ -198,7 +198,7 @@ def test_added_tokens_are_decoded_as_others_are(added: list[str], is_normalized:
 def test_a_token_with_spaces_that_the_folder_never_finds_in_a_text_is_refused(tmp_path: Path) -> None:
     """A file's readers would find " tag ", which the folder's tokenizer reads as a word."""
     library = gemma_shaped(["▁tag▁"])
-    with pytest.raises(BadInput, match="tokenizer: got other tokens for"):
+    with pytest.raises(BadInput, match="tokenizer has other tokens for"):
         vocab_metadata(write_folder(tmp_path / "m", library, bos_token="<bos>"), library.get_vocab_size())
 
 
@@ -256,7 +256,7 @@ def test_every_template_is_kept(tmp_path: Path) -> None:
     assert template is not None
     assert (template.source, template.for_tools.source) == ("D {{ bos_token }}", "T {{ tools }}")
     file.metadata["tokenizer.chat_template.tool_use"] = 3
-    with pytest.raises(BadInput, match=r"x.gguf: tokenizer.chat_template.tool_use: got int; needs a string"):
+    with pytest.raises(BadInput, match=r"x.gguf: tokenizer.chat_template.tool_use is int, but must be a string"):
         read_template(file)
 
 
@@ -265,9 +265,9 @@ def test_every_template_is_kept(tmp_path: Path) -> None:
     [
         (
             [{"name": "a b", "template": "x"}, {"name": "a-b", "template": "y"}],
-            "got the names 'a-b' and 'a b'; needs one",
+            "the names 'a-b' and 'a b', but must have one",
         ),
-        ("{{ image_token }}", "chat_template: got one that reads image_token; needs bos_token, eos_token"),
+        ("{{ image_token }}", "chat_template is one that reads image_token, but must be bos_token, eos_token"),
     ],
 )
 def test_templates_that_a_file_cannot_hold_are_refused(tmp_path: Path, template: Any, message: str) -> None:
@@ -294,7 +294,7 @@ def test_no_end_of_an_answer_is_lost(ends: set[str], eos: str | None) -> None:
         (folder / "generation_config.json").write_text(json.dumps(stated))
         needed = tokenizer_from_folder(folder).special.end_ids
         if len(ends & UNUSUAL) > (2 if eos is None else 1):
-            with pytest.raises(BadInput, match="ids without a usual text; needs at most"):
+            with pytest.raises(BadInput, match="ids without a usual text, but must have at most"):
                 vocab_metadata(folder, 300)
         else:
             assert read_back(vocab_metadata(folder, 300)).special.end_ids == needed
@@ -313,7 +313,7 @@ def test_the_ends_of_glm_are_named_as_in_llama_cpps_files(tmp_path: Path) -> Non
 def test_ways_without_a_name_are_refused(tmp_path: Path) -> None:
     several = (split(*split_patterns.DEEPSEEK_V3[:2]), split(LLAMA3, QWEN2))
     for odd in (split(r"\s+"), split(split_patterns.TEKKEN), *several):
-        with pytest.raises(BadInput, match=r"pre_tokenizer: got .*; needs one that GGUF files have a name for"):
+        with pytest.raises(BadInput, match=r"pre_tokenizer is .*, but must be one that GGUF files have a name for"):
             vocab_metadata(write_folder(tmp_path / "m", byte_level(odd)), 300)
     with pytest.raises(BadInput):
         pre_tokenizer({"model": {}, "pre_tokenizer": None}, "x")
@@ -322,5 +322,7 @@ def test_ways_without_a_name_are_refused(tmp_path: Path) -> None:
 def test_a_tokenizer_that_the_metadata_does_not_give_is_refused(tmp_path: Path) -> None:
     library = byte_level(split(QWEN2))
     library.normalizer = tokenizers.normalizers.Lowercase()
-    with pytest.raises(BadInput, match=r"tokenizer: got other tokens for .Hello, world.*; needs one that a GGUF file"):
+    with pytest.raises(
+        BadInput, match=r"tokenizer has other tokens for .Hello, world.*, but must have one that a GGUF file"
+    ):
         vocab_metadata(write_folder(tmp_path / "m", library), 300)

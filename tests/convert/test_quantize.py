@@ -111,7 +111,7 @@ def test_folders_are_converted_on_the_way(tmp_path: Path) -> None:
 def test_what_is_quantized_is_left_alone_unless_asked(wide: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "1.gguf", tmp_path / "2.gguf"
     write(quantized(wide, "q8_0"), first, quiet)
-    with pytest.raises(BadInput, match=r"tensor a.weight: got q8_0; needs f32, f16 or bf16, or --requantize"):
+    with pytest.raises(BadInput, match=r"tensor a.weight is q8_0, but must be f32, f16 or bf16, or --requantize"):
         quantized(first, "q4_0")
     write(quantized(first, "q8_0"), second, quiet)  # the same again: the same bytes
     assert second.read_bytes() == first.read_bytes()
@@ -154,13 +154,13 @@ def test_a_fault_leaves_what_was_there(wide: Path, tmp_path: Path, fault: str) -
 
 
 def test_float16_that_overflows_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"w: tensor: got 70000; needs values that f16 holds"):
+    with pytest.raises(BadInput, match=r"w: tensor is 70000, but must be values that f16 holds"):
         recoded(np.full((1, 4), 7e4, np.float32), "f16", "w")
 
 
 def test_no_room_is_said_before_anything_is_written(tmp_path: Path) -> None:
     huge = OutTensor("w", (1 << 40, 1 << 20), "f32")
-    with pytest.raises(BadInput, match=f"needs room for {1 << 62}"):
+    with pytest.raises(BadInput, match=f"but must be on one with {1 << 62}"):
         write(OutFile({"x": string("y")}, [huge], lambda name: np.zeros(0)), tmp_path / "x", quiet)
     assert list(tmp_path.iterdir()) == []
 

@@ -54,7 +54,7 @@ def test_names_agree_across_tensors() -> None:
 def test_tiers_order_and_parse() -> None:
     assert Tier.FAST < Tier.INVARIANT < Tier.PORTABLE
     assert Tier.parse("Portable") is Tier.PORTABLE
-    with pytest.raises(BadInput, match="got 'exact'; needs one of fast, invariant, portable"):
+    with pytest.raises(BadInput, match="'exact', but must be one of fast, invariant, portable"):
         Tier.parse("exact")
 
 
@@ -91,7 +91,7 @@ def test_narrow_rounds_to_nearest_even_with_gradual_underflow() -> None:
     ("value", "dtype"), [(2.0**64, BF16), (1e5, np.dtype(np.float16)), (np.nan, BF16), (np.inf, np.dtype(F))]
 )
 def test_operands_out_of_range_are_refused(value: float, dtype: np.dtype) -> None:
-    with pytest.raises(BadInput, match="op: x: got NaN, Inf or a value beyond"):
+    with pytest.raises(BadInput, match="op: x has NaN, Inf or a value beyond"):
         as_operand(np.array([value], F), dtype, "op", "x")
 
 

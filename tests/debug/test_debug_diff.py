@@ -112,7 +112,7 @@ def test_the_page_is_whole_and_alone(tiny: Callable[[str], str], command: Comman
     ("arguments", "message"),
     [
         (("--backend", "planted_debug:Nobody", "--tokens", "1"), "backend planted_debug:Nobody: failed to load"),
-        (("--backend", "null", "--backend", "null", "--backend", "null"), "3 backends; needs one or two"),
+        (("--backend", "null", "--backend", "null", "--backend", "null"), "3 backends, but must have one or two"),
         (("--backend", "null", "--html", "/no/such/folder/x"), "a folder that exists"),
         (("--backend", "null", "--numerics", "portable", "--tokens", "1"), "null cannot give portable: embedding"),
     ],

@@ -81,9 +81,9 @@ def test_summary_counts_what_is_not_finite_and_hashes_the_scale() -> None:
     ("arguments", "message"),
     [
         (("--tokens", "1,x"), "token ids such as 1,2,3"),
-        (("--tokens", "1,96"), "token id: got 96; needs 0 to 95"),
+        (("--tokens", "1,96"), "token id is 96, but must be from 0 to 95"),
         (("--tokens", "1", "--prompt", "a"), "both"),
-        (("--tokens", ",".join(["1"] * 129)), "needs 1 to 128"),
+        (("--tokens", ",".join(["1"] * 129)), "must be from 1 to 128"),
         (("--tokens", "1", "--layer", "2"), "layers 0 to 1"),
         (("--tokens", "1", "--output", "/no/such/folder/x"), "a folder that exists"),
         (("--prompt", "a"), "tokenizer"),

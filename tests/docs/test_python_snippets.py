@@ -30,6 +30,7 @@ RUN_HERE = {
     "docs/receipts.md": "True None same bits: ",
     "docs/run-a-model.md": "",
     "docs/serve.md": "",
+    "docs/train.md": "",
     "docs/tools.md": 'get_weather {"city":',
 }
 RUN_BY = {  # pages whose blocks are files rather than calls -> the test that runs them

@@ -119,14 +119,14 @@ def test_among_others_in_any_scene(any_lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"drafted": range(3, 64)}, "generate: drafted: got 61 tokens; needs at most 60, what the answer may have"),
-        ({"drafted": [-1]}, "generate: token id: got -1; needs 0 .. 264"),
-        ({"drafted": [265]}, "generate: token id: got 265; needs 0 .. 264"),
-        ({"drafted": [5], "n": 2}, "generate: sample_indices: got none; needs one: the sample whose tokens are"),
-        ({"drafted": [5], "n": 2, "sample_indices": [0, 1]}, r"got \[0, 1\]; needs one: the sample whose tokens"),
-        ({"sample_indices": []}, r"generate: sample_indices: got \[\]; needs one or more, none of them twice"),
-        ({"sample_indices": [0, 0]}, r"generate: sample_indices: got \[0, 0\]; needs one or more, none of them"),
-        ({"sample_indices": [1]}, "generate: sample_indices: got 1; needs 0 .. 0"),
+        ({"drafted": range(3, 64)}, "drafted has 61 tokens, but must have at most 60, what the answer may have"),
+        ({"drafted": [-1]}, "token id is -1, but must be from 0 to 264"),
+        ({"drafted": [265]}, "token id is 265, but must be from 0 to 264"),
+        ({"drafted": [5], "n": 2}, "sample_indices is missing: it must be one: the sample whose tokens are"),
+        ({"drafted": [5], "n": 2, "sample_indices": [0, 1]}, r"\[0, 1\], but must be one: the sample whose tokens"),
+        ({"sample_indices": []}, r"sample_indices is \[\], but must be one or more, none of them twice"),
+        ({"sample_indices": [0, 0]}, r"sample_indices is \[0, 0\], but must be one or more, none of them"),
+        ({"sample_indices": [1]}, "sample_indices is 1, but must be from 0 to 0"),
     ],
 )
 def test_what_cannot_be_meant(lab: Lab, options: dict[str, Any], message: str) -> None:

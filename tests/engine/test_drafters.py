@@ -116,10 +116,10 @@ def test_another_model_changes_no_bit(lab: Lab, tiny_path: Path) -> None:
 @pytest.mark.parametrize(
     ("speculate", "message"),
     [
-        ("", "speculate: drafter: got ''; needs 'ngram', or 'draft:MODEL' with a model's name"),
-        ("draft:", "speculate: drafter: got 'draft:'; needs 'ngram', or 'draft:MODEL'"),
-        ("bigram", "speculate: drafter: got 'bigram'; needs 'ngram'"),
-        (7, "speculate: drafter: got 7; needs 'ngram'"),
+        ("", "drafter is '', but must be 'ngram', or 'draft:MODEL' with a model's name"),
+        ("draft:", "drafter is 'draft:', but must be 'ngram', or 'draft:MODEL'"),
+        ("bigram", "drafter is 'bigram', but must be 'ngram'"),
+        (7, "speculate is 7, but must be a name"),
     ],
 )
 def test_what_names_no_drafter(tiny_path: Path, speculate: Any, message: str) -> None:
@@ -133,7 +133,7 @@ def test_a_model_with_another_vocabulary_is_refused(tiny_path: Path, tmp_path: P
     swapped = data.replace(one + b"A" + one + b"B", one + b"B" + one + b"A", 1)
     assert swapped != data
     (tmp_path / "other.gguf").write_bytes(swapped)
-    with pytest.raises(BadInput, match=r"speculate: .*other.gguf: got b'B' as token .*; needs b'A': the same vocab"):
+    with pytest.raises(BadInput, match=r".*other.gguf is b'B' as token .*, but must be b'A': the same vocab"):
         LLM(tiny_path, speculate=f"draft:{tmp_path / 'other.gguf'}")
 
 

@@ -40,10 +40,10 @@ def test_options_by_name_are_those_of_the_record(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        ([], "generate: prompt: got no tokens; needs at least one"),
-        ([5] * 400, "generate: prompt: got 400 tokens; needs fewer than 400"),
-        ([5, -1], "generate: token id: got -1; needs 0 .. "),
-        ([5, 10**30], "generate: token id: got 1000000000000000000000000000000; needs 0 .. "),
+        ([], "prompt is no tokens, but must be at least one"),
+        ([5] * 400, "prompt has 400 tokens, but must have fewer than 400"),
+        ([5, -1], "token id is -1, but must be from 0 "),
+        ([5, 10**30], "token id is 1000000000000000000000000000000, but must be from 0 "),
     ],
 )
 def test_a_prompt_that_can_never_run_is_refused(lab: Lab, prompt: list[int], message: str) -> None:
@@ -57,7 +57,7 @@ def test_a_prompt_that_can_never_run_is_refused(lab: Lab, prompt: list[int], mes
 
 
 def test_a_prompt_longer_than_the_pool_is_refused(lab: Lab) -> None:
-    with pytest.raises(BadInput, match=r"prompt: got 130 tokens; needs fewer than 128"):
+    with pytest.raises(BadInput, match=r"prompt has 130 tokens, but must have fewer than 128"):
         lab.engine(num_pages=9).generate([5] * 130, GREEDY)
 
 

@@ -138,8 +138,8 @@ def test_an_observer_that_raises(lab: Lab, kind: type[BaseException], caplog: py
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"deadline": float("nan")}, "generate: deadline: got nan; needs a time in seconds"),
-        ({"priority": float("nan")}, "generate: priority: got nan; needs a whole number"),
+        ({"deadline": float("nan")}, "deadline is nan, but must be a time in seconds"),
+        ({"priority": float("nan")}, "priority is nan, but must be a whole number"),
     ],
 )
 def test_options_that_would_spoil_the_order_are_refused(lab: Lab, options: dict[str, Any], message: str) -> None:

@@ -97,14 +97,14 @@ def test_context_ends_the_answer(tiny_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda llm: llm.generate([[]]), "generate: prompt: got no tokens; needs at least one"),
-        (lambda llm: llm.generate([[10**6]]), "generate: token id: got 1000000; needs 0 .. "),
-        (lambda llm: llm.generate([[1] * 500]), "generate: prompt: got 500 tokens; needs fewer than 128"),
-        (lambda llm: llm.score([]), "score: tokens: got none; needs at least one"),
-        (lambda llm: SamplingParams(temperature=-1), "sampling: temperature: got -1; needs 0 .. 1e+06"),
-        (lambda llm: SamplingParams(n=0), "sampling: n: got 0"),
-        (lambda llm: SamplingParams(stop=("",)), "sampling: stop: got an empty text"),
-        (lambda llm: SamplingParams(seed=-1), "sampling: seed: got -1"),
+        (lambda llm: llm.generate([[]]), "prompt is no tokens, but must be at least one"),
+        (lambda llm: llm.generate([[10**6]]), "token id is 1000000, but must be from 0 "),
+        (lambda llm: llm.generate([[1] * 500]), "prompt has 500 tokens, but must have fewer than 128"),
+        (lambda llm: llm.score([]), "tokens is missing: it must be at least one"),
+        (lambda llm: SamplingParams(temperature=-1), "temperature is -1, but must be from 0 to 1e+06"),
+        (lambda llm: SamplingParams(n=0), "n is 0"),
+        (lambda llm: SamplingParams(stop=("",)), "stop is an empty text"),
+        (lambda llm: SamplingParams(seed=-1), "seed is -1"),
     ],
 )
 def test_mistakes_are_one_line(tiny: LLM, ask: object, message: str) -> None:

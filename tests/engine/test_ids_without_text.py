@@ -74,5 +74,5 @@ def test_others_are_refused_everywhere_alike(padded: LLM, wrong: int) -> None:
     assert padded.runner.vocab_size == 265 + NUM_EXTRA
     for use in (padded.tokenizer.decode, padded.generate, padded.score, padded.embed, padded.tokenizer.stream().push):
         given = wrong if use.__name__ == "push" else [wrong]
-        with pytest.raises(BadInput, match=f"token id: got {wrong}; needs 0 "):
+        with pytest.raises(BadInput, match=f"token id is {wrong}, but must be from 0 "):
             use(given)  # type: ignore[operator]

@@ -60,7 +60,7 @@ def test_a_scale_of_mxfp4_that_terms_do_not_allow_is_refused_by_name(scale: int,
     packed.data[1, 2, 17] = 167
     assert load("w", w=packed) is packed
     packed.data[1, 2, 17] = scale
-    with pytest.raises(BadInput, match=rf"^model: w: got a block scale of {shown}; needs up to 2\^40$"):
+    with pytest.raises(BadInput, match=rf"^w has a block scale of {shown}, but must have up to 2\^40$"):
         load("w", w=packed)
 
 
@@ -69,7 +69,7 @@ def test_a_scale_of_nvfp4_that_is_nan_is_refused_by_name(scale: int) -> None:
     packed = NVFP4.pack(np.ones((2, 3, 64), np.float32))
     assert load("w", w=packed) is packed
     packed.data[1, 2, 9] = scale
-    with pytest.raises(BadInput, match=r"^model: w: got a block scale of NaN; needs numbers$"):
+    with pytest.raises(BadInput, match=r"^w has a block scale of NaN, but must have numbers$"):
         load("w", w=packed)
 
 
@@ -81,5 +81,5 @@ def test_a_value_that_products_do_not_allow_is_refused_by_name(dtype: Any, wrong
     if wrong == 2.0**64 and dtype is np.float32:
         assert load("w", w=stored) is stored  # float32 goes further
         return
-    with pytest.raises(BadInput, match=r"^model: w: got NaN, Inf or a value beyond the type's range; needs finite"):
+    with pytest.raises(BadInput, match=r"^w has NaN, Inf or a value beyond the type's range, but must have finite"):
         load("w", w=stored)

@@ -61,5 +61,5 @@ def test_ties_go_to_the_lowest_id_however_many_there_are() -> None:
 def test_rows_that_are_no_logits_are_refused(wrong: float, column: int) -> None:
     logits = rows_of(0, 3, 1000, 0.5)
     logits[1, column] = wrong
-    with pytest.raises(BadInput, match="log-probabilities: logits: got NaN"):
+    with pytest.raises(BadInput, match="log-probabilities: logits has NaN"):
         token_logprobs(logits, [0, 0, 0], [1, 1, 1])

@@ -154,7 +154,7 @@ def test_lowered_contexts_are_round(num_tokens: int) -> None:
 def test_a_setting_that_cannot_be_kept_is_one_line(random_tiny: Path) -> None:
     for options, expected in (
         ({"num_pages": 1 << 20}, "num_pages 1,048,576 needs 4.0 GiB; "),
-        ({"context_len": 4096}, "context_len: got 4096; needs at most 2048, the model's own"),
+        ({"context_len": 4096}, "context_len is 4096, but must be at most 2048, the model's own"),
         ({"context_len": 2048, "memory": "1.5M"}, "context_len 2,048 needs "),
         ({"memory": "100K"}, "no page fits: weights take "),
     ):
@@ -226,7 +226,7 @@ def test_settings_are_stated_once() -> None:
     names = list(stated_settings())
     assert set(EngineOptions.__annotations__) == {*names, "max_model_len"}
     assert settings_from({"max_model_len": 7}) == EngineSettings(context_len=7)
-    with pytest.raises(BadInput, match="both; needs one of them"):
+    with pytest.raises(BadInput, match="are both given: give one of them"):
         settings_from({"max_model_len": 7, "context_len": 7})
     with pytest.raises(TypeError, match="unexpected keyword argument 'contextlen'; known: backend, "):
         settings_from({"contextlen": 7})
@@ -244,5 +244,7 @@ def test_memory_is_a_fraction_or_a_size(given: Any, expected: float) -> None:
 
 @pytest.mark.parametrize("given", ["", "G", "2", "-1", "0", 1.5, 0, -0.1, True, "nan", float("nan"), "9 parsecs", [1]])
 def test_memory_is_nothing_else(given: Any) -> None:
-    with pytest.raises(BadInput, match=r"memory: got .*; needs a fraction above 0 and up to 1, or a size such as 12G"):
+    with pytest.raises(
+        BadInput, match=r"memory is .*, but must be a fraction above 0 and up to 1, or a size such as 12G"
+    ):
         EngineSettings(memory=given)

@@ -94,5 +94,5 @@ def test_a_model_that_states_nothing(tmp_path: Path) -> None:
 
 
 def test_another_choice_is_one_line(model_path: Path) -> None:
-    with pytest.raises(BadInput, match="LLM: sampling_defaults: got 'greedy'; needs model or neutral"):
+    with pytest.raises(BadInput, match="sampling_defaults is 'greedy', but must be model or neutral"):
         LLM(model_path, sampling_defaults="greedy")

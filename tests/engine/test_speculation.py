@@ -208,7 +208,9 @@ def test_windows(name: str) -> None:
 
 def test_a_model_with_recurrent_layers_refuses_in_a_line(random_tiny: Path, lab: Lab) -> None:
     runner = Runner(open_hybrid(random_tiny), get(default_name()), LIMITS)
-    with pytest.raises(BadInput, match="engine: speculation: got a model with recurrent layers; needs a model that"):
+    with pytest.raises(
+        BadInput, match="engine: speculation is a model with recurrent layers, but must be a model that"
+    ):
         Engine(runner, lab.tokenizer, Policy(), drafter=Hostile(9))
 
 

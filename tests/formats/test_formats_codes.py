@@ -102,7 +102,7 @@ def test_nvfp4_sub_scales_have_four_bits():
 def test_nvfp4_needs_an_even_number_of_blocks():
     data = np.zeros((2, 27), np.uint8)
     assert NVFP4.decode(data, np.float32(1)).shape == (2, 48)
-    with pytest.raises(BadInput, match=r"^nvfp4.codes: row length: got 48; needs a multiple of 32$"):
+    with pytest.raises(BadInput, match=r"^nvfp4.codes: row length is 48, but must be a multiple of 32$"):
         NVFP4.codes(data, np.float32(1))
 
 

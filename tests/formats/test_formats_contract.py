@@ -98,7 +98,7 @@ def test_rows_encode_alone_as_together(fmt):
 def test_a_ragged_row_is_refused(fmt):
     x = np.zeros((2, fmt.block_len + 1), np.float32)
     for call in (fmt.pack, fmt.encode):
-        with pytest.raises(BadInput, match=rf"^{fmt.name}: row length: got {fmt.block_len + 1}; needs .*$"):
+        with pytest.raises(BadInput, match=rf"^{fmt.name}: row length is {fmt.block_len + 1}, but must be .*$"):
             call(x)
 
 
@@ -109,7 +109,7 @@ def test_values_that_are_not_finite_are_refused(fmt, bad):
     x = np.ones((2, 512), np.float32)
     x[1, 300] = bad
     for call in (fmt.pack, fmt.encode):
-        with pytest.raises(BadInput, match=r"^[^\n]*: x: got [^\n]*; needs [^\n]*$"):
+        with pytest.raises(BadInput, match=r"^[^\n]*: x has [^\n]*, but must have [^\n]*$"):
             call(x)
 
 
@@ -118,7 +118,7 @@ def test_values_beyond_the_scale_are_refused(fmt):
     """A float16 scale of Inf would decode as NaN."""
     x = np.zeros((1, 256), np.float32)
     x[0, 0], x[0, 1] = 3e38, -3e38
-    with pytest.raises(BadInput, match=r"^[^\n]*: x: got [^\n]*; needs [^\n]*$"):
+    with pytest.raises(BadInput, match=r"^[^\n]*: x has [^\n]*, but must have [^\n]*$"):
         fmt.pack(x)
 
 
@@ -126,5 +126,5 @@ def test_values_beyond_the_scale_are_refused(fmt):
 def test_a_wrong_byte_count_is_refused(fmt):
     data = np.zeros((2, fmt.block_bytes + 1), np.uint8)
     for call in (lambda d: Packed(fmt, d), lambda d: fmt.decode(d, SCALE), lambda d: fmt.codes(d, SCALE)):
-        with pytest.raises(BadInput, match=rf"^[^\n]*rows of {fmt.block_bytes + 1} bytes; needs [^\n]*$"):
+        with pytest.raises(BadInput, match=rf"^[^\n]*rows of {fmt.block_bytes + 1} bytes, but must have [^\n]*$"):
             call(data)

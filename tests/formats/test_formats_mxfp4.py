@@ -91,7 +91,7 @@ def test_an_op_refuses_scales_beyond_its_range(scale, shown):
     packed.data[2, 17] = LARGEST_BYTE
     assert np.isfinite(F.gemm(x, packed)).all()
     packed.data[2, 17] = scale
-    with pytest.raises(BadInput, match=rf"^gemm: weight: got a block scale of {shown}; needs up to 2\^40$"):
+    with pytest.raises(BadInput, match=rf"^gemm: weight has a block scale of {shown}, but must have up to 2\^40$"):
         F.gemm(x, packed)
 
 

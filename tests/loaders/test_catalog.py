@@ -95,7 +95,7 @@ def test_a_folder_of_one_gguf_file_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("#")
     assert open_checkpoint(tmp_path).file.path == tmp_path / "m.gguf"
     tiny_model().write(tmp_path / "n.gguf")
-    with pytest.raises(BadInput, match=r"folder: got 2 GGUF models; needs one of them: m.gguf, n.gguf"):
+    with pytest.raises(BadInput, match=r"folder is 2 GGUF models, but must be one of them: m.gguf, n.gguf"):
         open_file(tmp_path)
 
 

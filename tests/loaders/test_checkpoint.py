@@ -124,7 +124,9 @@ def test_a_factor_is_linear_where_no_kind_is_stated(
     if has_divisors:
         file.tensors.append(tensor("rope_freqs.weight", (8,)))
         if factor != 1:
-            with pytest.raises(BadInput, match=r"type: got 'linear'; needs none beside the tensor rope_freqs.weight"):
+            with pytest.raises(
+                BadInput, match=r"type is 'linear', but must be none beside the tensor rope_freqs.weight"
+            ):
                 opened(tmp_path, file)
             return
     scaling = opened(tmp_path, file).config.ropes[ROPE_TABLE].scaling
@@ -142,10 +144,10 @@ def test_other_factors_of_yarn_are_those_that_it_has_anyway(tmp_path: Path, kind
     plain = opened(tmp_path, tiny_model(**keys)).config
     for stated in (usual, -1.0):  # less than 0 is llama.cpp's way to say nothing
         assert opened(tmp_path, tiny_model(**keys, **{EXTRAPOLATION: (F32, stated)})).config == plain
-    with pytest.raises(BadInput, match=rf"yarn_ext_factor: got {other}; needs {usual:g}"):
+    with pytest.raises(BadInput, match=rf"yarn_ext_factor is {other}, but must be {usual:g}"):
         opened(tmp_path, tiny_model(**keys, **{EXTRAPOLATION: (F32, other)}))
     assert opened(tmp_path, tiny_model(**keys, **{ATTENTION: (F32, 1.0)})).config == plain
-    with pytest.raises(BadInput, match=r"yarn_attn_factor: got 1.5; needs 1"):
+    with pytest.raises(BadInput, match=r"yarn_attn_factor is 1.5, but must be 1"):
         opened(tmp_path, tiny_model(**keys, **{ATTENTION: (F32, 1.5)}))
 
 
@@ -153,26 +155,28 @@ def test_a_factor_beside_longrope_is_refused(tmp_path: Path) -> None:
     for keys in ({FACTOR: (F32, 4.0)}, {FACTOR: (F32, 4.0), KIND: (STRING, "longrope")}, {KIND: (STRING, "yarn")}):
         file = tiny_model(**keys)
         file.tensors += [tensor(f"rope_factors_{name}.weight", (8,)) for name in ("long", "short")]
-        with pytest.raises(BadInput, match=r"factor: got [14].0; needs 1 beside the tensor rope_factors_long.weight"):
+        with pytest.raises(
+            BadInput, match=r"factor is [14].0, but must be 1 beside the tensor rope_factors_long.weight"
+        ):
             opened(tmp_path, file)
 
 
 WRONG_METADATA = {
-    "unknown architecture": ({"general.architecture": (STRING, "mamba")}, "architecture: got 'mamba'; needs one of"),
-    "architecture of a wrong type": ({"general.architecture": (U32, 3)}, "general.architecture: got 3; needs a string"),
-    "experts": ({"llama.expert_count": (U32, 8)}, "expert_used_count: got nothing"),
-    "experts as a list": ({"llama.expert_count": ((ARRAY, U32), [0, 8])}, "expert_count: got a ndarray of 2"),
-    "a window as a list": ({"llama.attention.sliding_window": ((ARRAY, U32), [])}, "window: got a ndarray of 0"),
-    "a value length as a text": ({"llama.attention.value_length": (STRING, "16")}, "value_length: got '16'"),
-    "no layers": ({"llama.block_count": (U32, 0)}, "llama.block_count: got 0"),
-    "layers as text": ({"llama.block_count": (STRING, "2")}, "llama.block_count: got '2'; needs an integer"),
-    "heads by layer": ({"llama.attention.head_count_kv": ((ARRAY, U32), [2, 2])}, "got a ndarray of 2"),
+    "unknown architecture": ({"general.architecture": (STRING, "mamba")}, "architecture is 'mamba', but must be one"),
+    "architecture of a wrong type": ({"general.architecture": (U32, 3)}, "general.architecture is 3, but must be a"),
+    "experts": ({"llama.expert_count": (U32, 8)}, "expert_used_count is missing"),
+    "experts as a list": ({"llama.expert_count": ((ARRAY, U32), [0, 8])}, "expert_count is a ndarray of 2"),
+    "a window as a list": ({"llama.attention.sliding_window": ((ARRAY, U32), [])}, "window is a ndarray of 0"),
+    "a value length as a text": ({"llama.attention.value_length": (STRING, "16")}, "value_length is '16'"),
+    "no layers": ({"llama.block_count": (U32, 0)}, "llama.block_count is 0"),
+    "layers as text": ({"llama.block_count": (STRING, "2")}, "llama.block_count is '2', but must be an integer"),
+    "heads by layer": ({"llama.attention.head_count_kv": ((ARRAY, U32), [2, 2])}, "is a ndarray of 2"),
     "heads that do not divide": ({"llama.attention.head_count_kv": (U32, 3)}, "a divisor of the 4 query heads"),
-    "odd rotation": ({"llama.rope.dimension_count": (U32, 7)}, "rotary dimensions: got 7"),
-    "value length": ({"llama.attention.value_length": (U32, 8)}, "value_length: got 8"),
-    "NaN epsilon": ({"llama.attention.layer_norm_rms_epsilon": (F32, float("nan"))}, "rms_epsilon: got nan"),
-    "scaling": ({"llama.rope.scaling.type": (STRING, "longrope")}, "rope.scaling.type: got 'longrope'"),
-    "width": ({"llama.embedding_length": (U32, 128)}, r"\(embed\): got shape 265x64; needs shape 265x128"),
+    "odd rotation": ({"llama.rope.dimension_count": (U32, 7)}, "rotary dimensions is 7"),
+    "value length": ({"llama.attention.value_length": (U32, 8)}, "value_length is 8"),
+    "NaN epsilon": ({"llama.attention.layer_norm_rms_epsilon": (F32, float("nan"))}, "rms_epsilon is nan"),
+    "scaling": ({"llama.rope.scaling.type": (STRING, "longrope")}, "rope.scaling.type is 'longrope'"),
+    "width": ({"llama.embedding_length": (U32, 128)}, r"\(embed\) has shape 265x64, but must have shape 265x128"),
 }  # fmt: skip
 
 
@@ -186,16 +190,16 @@ def test_wrong_metadata(tmp_path: Path, name: str) -> None:
 def test_a_missing_key(tmp_path: Path) -> None:
     file = tiny_model()
     del file.metadata["llama.context_length"]
-    with pytest.raises(BadInput, match=r"m\.gguf: llama\.context_length: got nothing; needs an integer"):
+    with pytest.raises(BadInput, match=r"m\.gguf: llama\.context_length is missing: it must be an integer"):
         opened(tmp_path, file)
 
 
 def test_missing_and_misshapen_tensors(tmp_path: Path) -> None:
     file = tiny_model()
     kept = [t for t in file.tensors if t.name != "blk.1.attn_k.weight"]
-    with pytest.raises(BadInput, match=r"m\.gguf: tensor blk\.1\.attn_k\.weight \(layers\.1\.attn\.k\): got nothing"):
+    with pytest.raises(BadInput, match=r"m\.gguf: tensor blk\.1\.attn_k\.weight \(layers\.1\.attn\.k\) is missing"):
         opened(tmp_path, replace(file, tensors=kept))
-    with pytest.raises(BadInput, match="got shape 16x64; needs shape 32x64"):
+    with pytest.raises(BadInput, match="shape 16x64, but must have shape 32x64"):
         opened(tmp_path, replace(file, tensors=[*kept, tensor("blk.1.attn_k.weight", (16, 64))]))
 
 
@@ -206,12 +210,12 @@ def test_an_unsupported_format_is_an_error_only_when_needed(tmp_path: Path) -> N
     opened(tmp_path, replace(file, tensors=[*file.tensors, extra]))
     norm = next(t for t in file.tensors if t.name == "output_norm.weight")
     norm.kind, norm.data = 28, bytes(64 * 8)
-    with pytest.raises(BadInput, match=r"tensor output_norm\.weight: got format f64"):
+    with pytest.raises(BadInput, match=r"tensor output_norm\.weight is format f64"):
         opened(tmp_path, file)
 
 
 def test_a_name_that_nobody_has(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"tensor layers\.9\.attn\.q: got no such name"):
+    with pytest.raises(BadInput, match=r"tensor layers\.9\.attn\.q is no such name"):
         opened(tmp_path, tiny_model()).tensor("layers.9.attn.q")
 
 
@@ -219,7 +223,7 @@ def test_a_tokenizer_that_does_not_match_the_weights(tmp_path: Path) -> None:
     """llama.cpp refuses such a GGUF file too: its embedding must have a row for every token."""
     file = tiny_model()
     file.tensors[0] = tensor("token_embd.weight", (100, 64))
-    with pytest.raises(BadInput, match="tokenizer: got 265 tokens; needs at most the 100 rows"):
+    with pytest.raises(BadInput, match="tokenizer has 265 tokens, but must have at most the 100 rows"):
         opened(tmp_path, file).tokenizer()
 
 

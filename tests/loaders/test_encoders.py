@@ -231,10 +231,10 @@ def test_a_text_that_cannot_fit_is_not_looked_at() -> None:
     tokenizer = tokenizer_from_gguf(parse_gguf(tiny_model().build(), Path("x.gguf")).metadata, "x.gguf")
     assert tokenizer.max_token_bytes == len("<|endoftext|>")
     assert len(tokenizer.encode("<|endoftext|>" * 9, max_tokens=9)) == 9
-    with pytest.raises(BadInput, match=r"text: got 10 tokens; needs at most 9$"):
+    with pytest.raises(BadInput, match=r"text has 10 tokens, but must have at most 9$"):
         tokenizer.encode("<|endoftext|>" * 8 + "bc", max_tokens=9)
-    expected = r"text: got 118 bytes; needs at most 117, what 9 tokens of 13 bytes can hold$"
+    expected = r"text has 118 bytes, but must have at most 117, what 9 tokens of 13 bytes can hold$"
     with pytest.raises(BadInput, match=expected):
         tokenizer.encode("<|endoftext|>" * 9 + "b", max_tokens=9)
-    with pytest.raises(BadInput, match="got 120 bytes"):
+    with pytest.raises(BadInput, match="has 120 bytes"):
         tokenizer.encode("\xe9" * 60, max_tokens=9)

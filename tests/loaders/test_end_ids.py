@@ -58,7 +58,9 @@ def test_the_list_of_ends_that_ollama_writes_is_read() -> None:
     listed = tokenizer_from_gguf(metadata | {key: np.array([5, 7], np.int32)}, "x.gguf")
     assert {5, 7} <= listed.special.end_ids
     for wrong in (np.array([size]), np.array([-1]), np.array([0.5]), np.zeros(65, np.int32), 5, "5", [np.array([5])]):
-        with pytest.raises(BadInput, match=r"x.gguf: tokenizer.ggml.eos_token_ids: got .*; needs at most 64 ids below"):
+        with pytest.raises(
+            BadInput, match=r"x.gguf: tokenizer.ggml.eos_token_ids is .*, but must be at most 64 ids below"
+        ):
             tokenizer_from_gguf(metadata | {key: wrong}, "x.gguf")
 
 
@@ -127,12 +129,12 @@ def test_a_folder_ends_where_transformers_does(tmp_path: Path, generation: Any, 
 @pytest.mark.parametrize("name", ["config", "generation_config"])
 @pytest.mark.parametrize("wrong", [260, -1, "</s>", True, 1.5, [258, None], [3] * 65, {"a": 1}])
 def test_what_is_no_id_is_refused(tmp_path: Path, name: str, wrong: Any) -> None:
-    with pytest.raises(BadInput, match=rf"/{name}\.json: eos_token_id: got "):
+    with pytest.raises(BadInput, match=rf"/{name}\.json: eos_token_id is "):
         tokenizer_from_folder(folder_with(tmp_path, **{name: {"eos_token_id": wrong}}))
 
 
 def test_an_end_may_be_a_row_of_the_model_without_a_token(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, config={"eos_token_id": 263})
     assert tokenizer_from_folder(folder, 264).special.end_ids == {263}
-    with pytest.raises(BadInput, match="eos_token_id: got 263; needs ids from 0 to 262"):
+    with pytest.raises(BadInput, match="eos_token_id is 263, but must be ids from 0 to 262"):
         tokenizer_from_folder(folder, 263)

@@ -74,11 +74,11 @@ def one_more(parts: list[File]) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (other_count, r"00002-of-00003\.gguf: split\.count: got 4; needs 3"),
-        (other_number, r"00003-of-00003\.gguf: split\.no: got 1; needs 2"),
-        (no_number, r"00002-of-00003\.gguf: split\.no: got nothing"),
-        (twice, r"00003-of-00003\.gguf: tensor .*: got in two parts; needs one tensor of each name"),
-        (one_more, r"00001-of-00003\.gguf: split\.tensors\.count: got \d+; needs \d+, as many as the parts hold"),
+        (other_count, r"00002-of-00003\.gguf: split\.count is 4, but must be 3"),
+        (other_number, r"00003-of-00003\.gguf: split\.no is 1, but must be 2"),
+        (no_number, r"00002-of-00003\.gguf: split\.no is missing"),
+        (twice, r"00003-of-00003\.gguf: tensor .* is in two parts, but must be one tensor of each name"),
+        (one_more, r"00001-of-00003\.gguf: split\.tensors\.count is \d+, but must be \d+, as many as the parts hold"),
     ],
 )
 def test_parts_that_do_not_belong_together(tmp_path: Path, damage: Callable[[list[File]], None], message: str) -> None:
@@ -91,15 +91,15 @@ def test_parts_that_do_not_belong_together(tmp_path: Path, damage: Callable[[lis
 def test_a_part_that_is_missing_and_one_under_another_name(tmp_path: Path) -> None:
     paths = write_parts(tmp_path, parts_of(tiny_model()))
     paths[1].rename(tmp_path / "elsewhere.gguf")
-    with pytest.raises(BadInput, match=r"00002-of-00003\.gguf: file: got nothing; needs a file that exists"):
+    with pytest.raises(BadInput, match=r"00002-of-00003\.gguf: file is missing: it must be a file that exists"):
         open_checkpoint(paths[0])
-    with pytest.raises(BadInput, match=r"split\.count: got 3; needs 1, as many as the file's name says"):
+    with pytest.raises(BadInput, match=r"split\.count is 3, but must be 1, as many as the file's name says"):
         open_checkpoint(paths[0].rename(tmp_path / "alone.gguf"))
 
 
 @pytest.mark.parametrize("name", ["m-00000-of-00003.gguf", "m-00004-of-00003.gguf", "m-00001-of-99999.gguf"])
 def test_impossible_numbers(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadInput, match="needs a part from 1 to the number of parts"):
+    with pytest.raises(BadInput, match="must be a part from 1 to the number of parts"):
         open_checkpoint(tiny_model().write(tmp_path / name))
 
 
@@ -109,6 +109,6 @@ def test_all_parts_together_cost_what_one_file_may(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("samebits.loaders.gguf_parts.MAX_HEADER_BYTES", least + 10)
     paths[2].unlink()  # it is not looked for any more
     with pytest.raises(
-        BadInput, match=rf"00002-of-00003\.gguf: header: got \d+ bytes so far; needs {least + 10} in all"
+        BadInput, match=rf"00002-of-00003\.gguf: header has \d+ bytes so far, but must have {least + 10} in all"
     ):
         open_checkpoint(paths[0])

@@ -140,9 +140,9 @@ def test_bf16_mxfp4_and_unsupported_formats() -> None:
     assert np.array_equal(read.unpack(), blocks.unpack())
     entry = file.tensors["n"]
     assert (entry.format, entry.is_supported) == ("nvfp4", False)  # ggml's nvfp4 is not ours
-    with pytest.raises(BadInput, match=r"x\.gguf: tensor n: got format nvfp4"):
+    with pytest.raises(BadInput, match=r"x\.gguf: tensor n is format nvfp4"):
         file.read("n")
-    with pytest.raises(BadInput, match=r"x\.gguf: tensor z: got nothing"):
+    with pytest.raises(BadInput, match=r"x\.gguf: tensor z is missing"):
         file.read("z")
 
 
@@ -161,19 +161,19 @@ def _key(kind: int, rest: bytes) -> Callable[[], bytes]:
 DEEP = struct.pack("<IQ", ARRAY, 1) * 40 + struct.pack("<IQ", U8, 0)
 WRONG: dict[str, tuple[Callable[[], bytes], str]] = {
     "another file": (_lie(magic=b"PK\3\4"), "not a GGUF file"),
-    "version 1": (_lie(version=1), "version: got 1; needs 2 or 3"),
+    "version 1": (_lie(version=1), "version is 1, but must be 2 or 3"),
     "big-endian": (_lie(version=3 << 24), "big-endian"),
-    "tensor count": (_lie(num_tensors=2**63), "tensor count: got 9223372036854775808; needs at most 65536"),
-    "tensor count past the end": (_lie(num_tensors=60000), "tensor count: got 60000; needs at most what"),
+    "tensor count": (_lie(num_tensors=2**63), "tensor count is 9223372036854775808, but must be at most 65536"),
+    "tensor count past the end": (_lie(num_tensors=60000), "tensor count is 60000, but must be at most what"),
     "key count": (_lie(num_keys=2**64 - 1), "metadata count"),
-    "key count past the end": (_lie(num_keys=60000), "metadata count: got 60000"),
+    "key count past the end": (_lie(num_keys=60000), "metadata count is 60000"),
     "string length": (_key(STRING, struct.pack("<Q", 2**64 - 1)), "a string of 18446744073709551615 bytes"),
     "string past the end": (_key(STRING, struct.pack("<Q", 1000) + b"abc"), "1000 bytes at"),
     "not UTF-8": (_key(STRING, struct.pack("<Q", 2) + b"\xff\xfe"), "not UTF-8"),
     "value type": (_key(13, b"\0" * 8), "value type 13"),
     "array type": (_key(ARRAY, struct.pack("<IQ", 99, 1) + b"\0" * 8), "array of value type 99"),
-    "array length": (_key(ARRAY, struct.pack("<IQ", U8, 2**40)), "got 1099511627776; needs at most 4194304"),
-    "array past the end": (_key(ARRAY, struct.pack("<IQ", U64, 4000)), "got 4000; needs at most what"),
+    "array length": (_key(ARRAY, struct.pack("<IQ", U8, 2**40)), "1099511627776, but must be at most 4194304"),
+    "array past the end": (_key(ARRAY, struct.pack("<IQ", U64, 4000)), "4000, but must be at most what"),
     "strings past the end": (_key(ARRAY, struct.pack("<IQQ", STRING, 2, 2**62) + b"\0" * 99), r"metadata k\[0\]"),
     "nesting": (_key(ARRAY, DEEP), "nested 5 deep"),
     "bool": (_key(BOOL, b"\2"), "a bool of value 2"),
@@ -182,30 +182,30 @@ WRONG: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: File(
             {"k": (U32, 1)}, num_keys=2, extra_keys=struct.pack("<Q", 1) + b"k" + struct.pack("<II", U32, 1)
         ).build(),
-        "metadata k: got the same key twice",
+        "metadata k is the same key twice",
     ),
-    "duplicate tensor": (_one(tensor("t", (32,)), tensor("t", (32,))), "tensor t: got the same name twice"),
-    "alignment 0": (lambda: File({"general.alignment": (U32, 0)}).build(), "general.alignment: got 0"),
+    "duplicate tensor": (_one(tensor("t", (32,)), tensor("t", (32,))), "tensor t is the same name twice"),
+    "alignment 0": (lambda: File({"general.alignment": (U32, 0)}).build(), "general.alignment is 0"),
     "alignment 24": (lambda: File({"general.alignment": (U32, 24)}).build(), "a power of two"),
     "alignment text": (lambda: File({"general.alignment": (STRING, "x")}).build(), "general.alignment"),
     "alignment huge": (lambda: File({"general.alignment": (U64, 2**63)}).build(), "general.alignment"),
     "no dimensions": (_one(Tensor("t", (), 0, b"\0" * 4)), "0 dimensions"),
     "five dimensions": (_one(Tensor("t", (1, 1, 1, 1, 1), 0, b"\0" * 4)), "5 dimensions"),
-    "dimension 0": (_one(Tensor("t", (0,), 0, b"")), "tensor t: got 0 bytes"),
+    "dimension 0": (_one(Tensor("t", (0,), 0, b"")), "tensor t has 0 bytes"),
     "dimensions overflow": (
         _one(Tensor("t", (2**32, 2**32, 2**32), 0, b"\0" * 64)),
-        "tensor t: got 316912650057057350",
+        "tensor t has 316912650057057350",
     ),
-    "dimensions wrap to fit": (_one(Tensor("t", (2**62, 4), 0, b"\0" * 64)), "tensor t: got"),
+    "dimensions wrap to fit": (_one(Tensor("t", (2**62, 4), 0, b"\0" * 64)), "tensor t has 7"),
     "type": (_one(Tensor("t", (4,), 99, b"\0" * 16)), "ggml type number 99"),
     "removed type": (_one(Tensor("t", (4,), 4, b"\0" * 16)), "ggml type number 4"),
-    "ragged rows": (_one(Tensor("t", (33,), 8, b"\0" * 64)), "rows of 33; needs a multiple of q8_0's 32"),
-    "unaligned offset": (_one(Tensor("t", (4,), 0, b"\0" * 16, offset=4)), "offset 4; needs a multiple"),
+    "ragged rows": (_one(Tensor("t", (33,), 8, b"\0" * 64)), "rows of 33, but must have a multiple of q8_0's 32"),
+    "unaligned offset": (_one(Tensor("t", (4,), 0, b"\0" * 16, offset=4)), "offset 4, but must be a multiple"),
     "offset past the end": (_one(Tensor("t", (4,), 0, b"\0" * 16, offset=2**40)), "there is a hole"),
-    "overlap": (_one(tensor("a", (64,)), Tensor("b", (4,), 0, b"\0" * 16, offset=32)), "tensor b: .* overlaps"),
+    "overlap": (_one(tensor("a", (64,)), Tensor("b", (4,), 0, b"\0" * 16, offset=32)), "tensor b .* overlaps"),
     "hole": (_one(Tensor("t", (4,), 0, b"\0" * 256, offset=64)), "there is a hole"),
     "bytes after the end": (lambda: File({}, [tensor("t", (32,))]).build() + b"\0" * 64, "after the last tensor"),
-    "tensor name": (_one(tensor("n" * 300, (4,))), "name of tensor 0: got a string of 300 bytes"),
+    "tensor name": (_one(tensor("n" * 300, (4,))), "name of tensor 0 is a string of 300 bytes"),
     "empty": (lambda: b"", "magic"),
     "only the magic": (lambda: b"GGUF", "version"),
 }

@@ -70,29 +70,38 @@ def peak() -> int:
 
 
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
-    "empty arrays in arrays": (lambda: arrays(1, array_of(ARRAY, 4, nested(1 << 20) * 4)), "got 1048576; .* arrays"),
-    "empty arrays in an array": (lambda: arrays(1, nested(1 << 22)), "got 4194304; needs at most 4096, what is left"),
-    "a few arrays in each of many keys": (lambda: arrays(60_000, nested(4)), "k1024: got 4; needs at most 0, what is"),
-    "elements in all": (lambda: arrays(5, array_of(U8, 1 << 20, bytes(1 << 20))), "k4: got 1048576; needs at most 0"),
-    "strings in all": (lambda: arrays(3, array_of(STRING, 1 << 20, bytes(8 << 20))), "k2: got 1048576; .* strings"),
+    "empty arrays in arrays": (lambda: arrays(1, array_of(ARRAY, 4, nested(1 << 20) * 4)), "is 1048576, .* arrays"),
+    "empty arrays in an array": (lambda: arrays(1, nested(1 << 22)), "4194304, but must be at most 4096, what is left"),
+    "a few arrays in each of many keys": (
+        lambda: arrays(60_000, nested(4)),
+        "k1024 is 4, but must be at most 0, what is",
+    ),
+    "elements in all": (
+        lambda: arrays(5, array_of(U8, 1 << 20, bytes(1 << 20))),
+        "k4 is 1048576, but must be at most 0",
+    ),
+    "strings in all": (lambda: arrays(3, array_of(STRING, 1 << 20, bytes(8 << 20))), "k2 is 1048576, .* strings"),
     "strings and numbers": (
         lambda: keys(*[(ARRAY, array_of(U8, 1 << 20, bytes(1 << 20)))] * 4, (ARRAY, array_of(STRING, 1, bytes(8)))),
-        "k4: got 1; needs at most 0",
+        "k4 is 1, but must be at most 0",
     ),
-    "one long string": (lambda: keys((STRING, text(bytes(17 << 20)))), "a string of 17825792 bytes; needs at most"),
+    "one long string": (
+        lambda: keys((STRING, text(bytes(17 << 20)))),
+        "a string of 17825792 bytes, but must be at most",
+    ),
     "long strings": (lambda: keys(*[(STRING, text(b"x" * (15 << 20)))] * 5), "left in the header's limit"),
     "long strings in an array": (
         lambda: arrays(1, array_of(STRING, 5, text(b"x" * (15 << 20)) * 5)),
         "a string that runs past the end",
     ),
-    "keys": (lambda: keys(*[(U8, b"\0")] * 65_537), "metadata count: got 65537"),
+    "keys": (lambda: keys(*[(U8, b"\0")] * 65_537), "metadata count is 65537"),
     "long keys": (
         lambda: File(num_keys=1100, extra_keys=(text(b"k" * 65_535) + struct.pack("<IB", U8, 0)) * 1100).build(),
         "the same key twice",
     ),
-    "tokens": (lambda: with_strings("tokens", (1 << 20) + 1), "tokens: got 1048577; needs 1 to 1048576"),
-    "merges": (lambda: with_strings("merges", (1 << 20) + 1), "merges: got 1048577; needs at most 1048576"),
-    "special tokens": (lambda: with_specials(20_000), "20000 special tokens; needs at most 16384"),
+    "tokens": (lambda: with_strings("tokens", (1 << 20) + 1), "tokens is 1048577, but must be from 1 to 1048576"),
+    "merges": (lambda: with_strings("merges", (1 << 20) + 1), "merges is 1048577, but must be at most 1048576"),
+    "special tokens": (lambda: with_specials(20_000), "20000 special tokens, but must have at most 16384"),
 }
 
 
@@ -144,7 +153,7 @@ def test_limits_hold_for_all_arrays_together(trees: list[Any]) -> None:
             patch.setattr(gguf_values, name, limit)
         data = keys(*((ARRAY, tree_bytes(tree)) for tree in trees))
         if not fits:
-            with pytest.raises(BadInput, match="needs at most"):
+            with pytest.raises(BadInput, match="must be at most"):
                 parse_gguf(data, HERE)
             return
         found = parse_gguf(data, HERE).metadata

@@ -116,7 +116,7 @@ def test_inspect_shows_what_it_can_and_says_what_is_wrong(cli: Any, tmp_path: Pa
     assert "a\\x1b[31mb[red]" in out
     assert "nvfp4" in out
     assert err.count("\n") == 1
-    assert "general.architecture: got 'mamba'" in err
+    assert "general.architecture is 'mamba'" in err
 
 
 def test_mistakes_are_one_line_and_status_2(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,13 +131,13 @@ def test_mistakes_are_one_line_and_status_2(cli: Any, tmp_path: Path, monkeypatc
         ("inspect", "qwen2.5:0.5b"): "no model 'qwen2.5:0.5b'; did you mean qwen2.5-0.5b?",
         ("inspect", "nonsense"): "no model 'nonsense'; `samebits list --names` shows the short names",
         ("inspect", "hf:a/b"): "is the network there",
-        ("inspect", "hf:a/b/../c"): "needs hf:owner/repo, hf:owner/repo:Q4_K_M or hf:owner/repo/file",
+        ("inspect", "hf:a/b/../c"): "must be hf:owner/repo, hf:owner/repo:Q4_K_M or hf:owner/repo/file",
         (
             "inspect",
             str(short.write(tmp_path / "short.gguf")),
             "--json",
-        ): "tensor output_norm.weight (norm): got nothing",
-        ("pull", "http://x/y"): "needs an https address",
+        ): "tensor output_norm.weight (norm) is missing",
+        ("pull", "http://x/y"): "must be an https address",
         ("pull", "https://127.0.0.1:9/x"): "is the network there",
         ("pull", str(half), "--sha256", "12"): "64 hexadecimal digits",
     }

@@ -147,15 +147,24 @@ def with_(name: str, value: np.ndarray) -> Callable[[Tensors], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("down_proj_scales"), r"down_proj_scales: got nothing; needs the scales of .*down_proj_blocks$"),
-        (without("down_proj_blocks"), r"tensor .*down_proj \(.*down\): got nothing; needs shape 4x64x96$"),
-        (with_("down_proj_scales", np.ones((E, H, 3), np.int8)), r"down_proj_scales: got format i8; needs u8$"),
-        (with_("down_proj_blocks", np.ones((E, H, 3, 16), np.float32)), r"down_proj_blocks: got format f32; needs u8$"),
-        (with_("down_proj_scales", np.ones((E, H, 4), np.uint8)), r"got shape 4x64x4; needs shape 4x64x3$"),
-        (with_("down_proj_blocks", np.ones((E, H, 48), np.uint8)), r"4x64x48; needs rows, blocks and 16 bytes, at le"),
-        (with_("down_proj_blocks", np.ones((E, H, 0, 16), np.uint8)), r"got shape 4x64x0x16; needs rows, blocks and"),
-        (with_("down_proj_blocks", np.ones((3, 16), np.uint8)), r"got shape 3x16; needs rows, blocks and 16 bytes"),
-        (with_("down_proj", np.ones((E, F, H), np.float32)), r"down_proj: got beside .*_blocks; needs only one of"),
+        (without("down_proj_scales"), r"down_proj_scales is missing: it must be the scales of .*down_proj_blocks$"),
+        (without("down_proj_blocks"), r"tensor .*down_proj \(.*down\) is missing: it must be shape 4x64x96$"),
+        (with_("down_proj_scales", np.ones((E, H, 3), np.int8)), r"down_proj_scales is format i8, but must be u8$"),
+        (
+            with_("down_proj_blocks", np.ones((E, H, 3, 16), np.float32)),
+            r"down_proj_blocks is format f32, but must be u8$",
+        ),
+        (with_("down_proj_scales", np.ones((E, H, 4), np.uint8)), r"shape 4x64x4, but must have shape 4x64x3$"),
+        (
+            with_("down_proj_blocks", np.ones((E, H, 48), np.uint8)),
+            r"4x64x48, but must have rows, blocks and 16 bytes, at le",
+        ),
+        (
+            with_("down_proj_blocks", np.ones((E, H, 0, 16), np.uint8)),
+            r"shape 4x64x0x16, but must have rows, blocks and",
+        ),
+        (with_("down_proj_blocks", np.ones((3, 16), np.uint8)), r"shape 3x16, but must have rows, blocks and 16 bytes"),
+        (with_("down_proj", np.ones((E, F, H), np.float32)), r"down_proj is beside .*_blocks, but must be only one of"),
     ],
 )
 def test_parts_that_do_not_fit(tmp_path: Path, change: Callable[[Tensors], object], message: str) -> None:
@@ -167,7 +176,7 @@ def test_parts_that_do_not_fit(tmp_path: Path, change: Callable[[Tensors], objec
 
 def test_another_number_of_blocks_than_the_model_has(tmp_path: Path) -> None:
     tensors = gpt_oss() | random_parts(f"{NAME}.down_proj", E, H, F + 32)
-    with pytest.raises(BadInput, match=r"down_proj \(.*down\): got shape 4x64x128; needs shape 4x64x96$"):
+    with pytest.raises(BadInput, match=r"down_proj \(.*down\) has shape 4x64x128, but must have shape 4x64x96$"):
         opened(tmp_path, tensors).check()
 
 

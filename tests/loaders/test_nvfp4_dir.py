@@ -147,7 +147,7 @@ def test_logits_are_those_of_the_same_weights_in_float(tmp_path: Path, method: s
 
 def test_the_file_of_modelopt_serves_where_the_config_is_silent(tmp_path: Path) -> None:
     folder = write(tmp_path / "m", quantized(float_weights(), "modelopt"))
-    with pytest.raises(BadInput, match=r"got shape 64x32; needs shape 64x64"):
+    with pytest.raises(BadInput, match=r"shape 64x32, but must have shape 64x64"):
         open_checkpoint(folder)
     quant = {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"], "kv_cache_quant_algo": "FP8"}
     (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": quant}))
@@ -155,7 +155,7 @@ def test_the_file_of_modelopt_serves_where_the_config_is_silent(tmp_path: Path) 
     quant["quant_algo"] = "FP8"
     (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": quant}))
     with pytest.raises(
-        BadInput, match=r"hf_quant_config\.json: quantization: quant_algo: got 'FP8'; needs one of NVFP4"
+        BadInput, match=r"hf_quant_config\.json: quantization: quant_algo is 'FP8', but must be one of NVFP4"
     ):
         open_checkpoint(folder)
 
@@ -163,19 +163,25 @@ def test_the_file_of_modelopt_serves_where_the_config_is_silent(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("quantization", "message"),
     [
-        ({"quant_method": "gptq"}, r"quantization_config: got quant_method 'gptq'"),
-        ({"bits": 4}, r"quantization_config: got quant_method 'nothing'"),
-        (MODELOPT | {"quant_algo": "NVFP4_AWQ"}, r"quant_algo: got 'NVFP4_AWQ'"),
-        (MODELOPT | {"group_size": 32}, r"group_size: got 32"),
-        (COMPRESSED | {"format": "pack-quantized"}, r"format: got 'pack-quantized'"),
-        (COMPRESSED | {"config_groups": {"g": {"weights": {"num_bits": 8}}}}, r"num_bits: got 8"),
-        (COMPRESSED | {"config_groups": {"g": {"weights": {"group_size": 32}}}}, r"group_size: got 32"),
-        (COMPRESSED | {"config_groups": 3}, r"config_groups: got 3"),
-        (COMPRESSED | {"config_groups": {"g": {"weights": {"type": "int"}}}}, r"type: got 'int'; needs float"),
-        (COMPRESSED | {"config_groups": {"g": {"weights": {"symmetric": False}}}}, r"symmetric: got false; needs true"),
-        (COMPRESSED | {"transform_config": HADAMARD}, r"transform_config: got rotations of activations; needs none"),
-        (COMPRESSED | {"transform_config": 3}, r"transform_config: got 3"),
-        (COMPRESSED | {"transform_config": {"config_groups": 3}}, r"config_groups: got 3"),
+        ({"quant_method": "gptq"}, r"quantization_config is quant_method 'gptq'"),
+        ({"bits": 4}, r"quantization_config is quant_method 'nothing'"),
+        (MODELOPT | {"quant_algo": "NVFP4_AWQ"}, r"quant_algo is 'NVFP4_AWQ'"),
+        (MODELOPT | {"group_size": 32}, r"group_size is 32"),
+        (COMPRESSED | {"format": "pack-quantized"}, r"format is 'pack-quantized'"),
+        (COMPRESSED | {"config_groups": {"g": {"weights": {"num_bits": 8}}}}, r"num_bits is 8"),
+        (COMPRESSED | {"config_groups": {"g": {"weights": {"group_size": 32}}}}, r"group_size is 32"),
+        (COMPRESSED | {"config_groups": 3}, r"config_groups is 3"),
+        (COMPRESSED | {"config_groups": {"g": {"weights": {"type": "int"}}}}, r"type is 'int', but must be float"),
+        (
+            COMPRESSED | {"config_groups": {"g": {"weights": {"symmetric": False}}}},
+            r"symmetric is false, but must be true",
+        ),
+        (
+            COMPRESSED | {"transform_config": HADAMARD},
+            r"transform_config is rotations of activations, which is not supported",
+        ),
+        (COMPRESSED | {"transform_config": 3}, r"transform_config is 3"),
+        (COMPRESSED | {"transform_config": {"config_groups": 3}}, r"config_groups is 3"),
     ],
 )
 def test_other_quantizations_are_refused(quantization: dict[str, Any], message: str) -> None:
@@ -207,17 +213,23 @@ E4M3 = ml_dtypes.float8_e4m3fn
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("weight_scale"), r"tensor .*down_proj\.weight_scale: got nothing; needs the f8_e4m3 scale of"),
-        (without("weight_scale_2"), r"weight_scale_2: got nothing; needs the f32 scale of"),
-        (without("weight"), r"tensor .*down_proj\.weight .*: got nothing; needs shape 64x96"),
-        (with_("weight_scale", np.ones((64, 6), np.float32)), r"weight_scale: got format f32; needs f8_e4m3"),
-        (with_("weight_scale", np.ones((64, 3)).astype(E4M3)), r"weight_scale: got shape 64x3; needs shape 64x6"),
-        (with_("weight_scale_2", np.ones(2, np.float32)), r"weight_scale_2: got shape 2; needs one number"),
-        (with_("weight_scale_2", np.ones((), np.float16)), r"weight_scale_2: got format f16; needs f32"),
-        (with_("weight", np.ones((64, 24), np.uint8)), r"weight: got shape 64x24; needs two axes, the second a mult"),
-        (with_("weight", np.ones((64, 32), np.uint8)), r"weight_scale: got shape 64x6; needs shape 64x4"),
-        (with_("weight", np.ones(64, np.uint8)), r"weight: got shape 64; needs two axes"),
-        (with_("pre_quant_scale", np.ones(96, np.float32)), r"pre_quant_scale: got a tensor; needs none"),
+        (without("weight_scale"), r"tensor .*down_proj\.weight_scale is missing: it must be the f8_e4m3 scale of"),
+        (without("weight_scale_2"), r"weight_scale_2 is missing: it must be the f32 scale of"),
+        (without("weight"), r"tensor .*down_proj\.weight .* is missing: it must be shape 64x96"),
+        (with_("weight_scale", np.ones((64, 6), np.float32)), r"weight_scale is format f32, but must be f8_e4m3"),
+        (
+            with_("weight_scale", np.ones((64, 3)).astype(E4M3)),
+            r"weight_scale has shape 64x3, but must have shape 64x6",
+        ),
+        (with_("weight_scale_2", np.ones(2, np.float32)), r"weight_scale_2 has shape 2, but must have one number"),
+        (with_("weight_scale_2", np.ones((), np.float16)), r"weight_scale_2 is format f16, but must be f32"),
+        (
+            with_("weight", np.ones((64, 24), np.uint8)),
+            r"weight has shape 64x24, but must have two axes, the second a mult",
+        ),
+        (with_("weight", np.ones((64, 32), np.uint8)), r"weight_scale has shape 64x6, but must have shape 64x4"),
+        (with_("weight", np.ones(64, np.uint8)), r"weight has shape 64, but must have two axes"),
+        (with_("pre_quant_scale", np.ones(96, np.float32)), r"pre_quant_scale is a tensor, which is not supported"),
     ],
 )
 def test_parts_that_do_not_fit(tmp_path: Path, change: Callable[[Tensors], None], message: str) -> None:
@@ -230,13 +242,21 @@ def test_parts_that_do_not_fit(tmp_path: Path, change: Callable[[Tensors], None]
 @pytest.mark.parametrize(
     ("method", "change", "message"),
     [
-        ("modelopt", with_("weight_scale_2", number(np.nan)), "weight_scale_2: got nan; needs a number from"),
-        ("modelopt", with_("weight_scale_2", number(np.inf)), "weight_scale_2: got inf"),
-        ("modelopt", with_("weight_scale_2", number(0)), r"weight_scale_2: got 0\.0"),
-        ("modelopt", with_("weight_scale_2", number(-1)), r"weight_scale_2: got -1\.0"),
-        ("compressed-tensors", with_("weight_global_scale", number(0)), r"weight_global_scale: got 0\.0; needs 1 / a"),
-        ("compressed-tensors", with_("weight_global_scale", number(np.inf)), "weight_global_scale: got inf"),
-        ("modelopt", with_("weight_scale", np.full((64, 6), np.nan).astype(E4M3)), "weight_scale: got NaN; needs num"),
+        ("modelopt", with_("weight_scale_2", number(np.nan)), "weight_scale_2 is nan, but must be a number from"),
+        ("modelopt", with_("weight_scale_2", number(np.inf)), "weight_scale_2 is inf"),
+        ("modelopt", with_("weight_scale_2", number(0)), r"weight_scale_2 is 0\.0"),
+        ("modelopt", with_("weight_scale_2", number(-1)), r"weight_scale_2 is -1\.0"),
+        (
+            "compressed-tensors",
+            with_("weight_global_scale", number(0)),
+            r"weight_global_scale is 0\.0, but must be 1 / a",
+        ),
+        ("compressed-tensors", with_("weight_global_scale", number(np.inf)), "weight_global_scale is inf"),
+        (
+            "modelopt",
+            with_("weight_scale", np.full((64, 6), np.nan).astype(E4M3)),
+            "weight_scale has NaN, but must have num",
+        ),
     ],
 )
 def test_scales_that_are_no_numbers(
@@ -251,7 +271,7 @@ def test_scales_that_are_no_numbers(
 
 def test_a_layer_that_is_there_twice(tmp_path: Path) -> None:
     tensors = quantized(float_weights(), "compressed-tensors") | {f"{DOWN}.weight": np.ones((64, 96), np.float32)}
-    with pytest.raises(BadInput, match=r"down_proj\.weight: got beside .*weight_packed; needs only one of them"):
+    with pytest.raises(BadInput, match=r"down_proj\.weight is beside .*weight_packed, but must be only one of them"):
         open_checkpoint(write(tmp_path / "m", tensors, COMPRESSED))
 
 

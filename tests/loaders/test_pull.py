@@ -99,7 +99,7 @@ def test_the_address_of_a_part_fetches_all_of_them(served: Served) -> None:
     assert [path.is_file() for path in map(first.with_name, part_names(first.name))] == [True] * 3
     assert len(served.ranges) == 3
     assert resolve(address).read_bytes() == DATA
-    with pytest.raises(BadInput, match="--sha256: got one checksum; needs none for a model in 3 parts"):
+    with pytest.raises(BadInput, match="--sha256 is one checksum, but must be none for a model in 3 parts"):
         pull(address, quiet, "0" * 64)
 
 

@@ -138,18 +138,21 @@ def test_beside_the_stack_there_is_one_expert(tmp_path: Path, is_apart: bool) ->
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x: x.pop(f"{NAME}.5.w1.weight"), r"experts\.5\.w1\.weight \(.*gate\): got nothing; needs shape 32x64$"),
+        (
+            lambda x: x.pop(f"{NAME}.5.w1.weight"),
+            r"experts\.5\.w1\.weight \(.*gate\) is missing: it must be shape 32x64$",
+        ),
         (
             lambda x: x.update({f"{NAME}.5.w1.weight": numbers(F, F)}),
-            r"experts\.5\.w1\.weight \(.*gate\): got shape 32x32; needs shape 32x64$",
+            r"experts\.5\.w1\.weight \(.*gate\) has shape 32x32, but must have shape 32x64$",
         ),
         (
             lambda x: x.update({f"{NAME}.5.w1.weight": numbers(F, H).astype(np.float16)}),
-            r"experts\.5\.w1\.weight \(.*gate\): got f16; needs f32, as .*experts\.0\.w1\.weight is: experts are st",
+            r"experts\.5\.w1\.weight \(.*gate\) is f16, but must be f32, as .*experts\.0\.w1\.weight is: experts are",
         ),
         (
             lambda x: x.update({f"{NAME}.{e}.w1.weight": numbers(F, H).astype(np.int16) for e in range(E)}),
-            r"experts\.0\.w1\.weight: got format i16; needs f32, f16, bf16",
+            r"experts\.0\.w1\.weight is format i16, but must be f32, f16, bf16",
         ),
     ],
     ids=["missing", "shape", "mixed", "integers"],
@@ -179,6 +182,8 @@ def test_experts_that_have_scales_of_their_own_for_a_whole_tensor(tmp_path: Path
     assert (got.shape, got.scale) == ((E, F, H), 0.5)
     tensors[f"{NAME}.3.w1.weight_scale_2"] = np.full((), 0.25, np.float32)
     folder_of(tmp_path, tensors)
-    message = r"experts\.3\.w1\.weight: got a scale of 0\.25; needs 0\.5, that of .*: stacked experts have one scale$"
+    message = (
+        r"experts\.3\.w1\.weight has a scale of 0\.25, but must have 0\.5, that of .*: stacked experts have one scale$"
+    )
     with pytest.raises(BadInput, match=message):
         replace(alike, file=join_nvfp4(open_safetensors(tmp_path), MODELOPT)).tensor("layers.0.ffn.gate")

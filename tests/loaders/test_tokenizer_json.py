@@ -61,55 +61,61 @@ def added(*contents: Any, first: int = 300) -> Callable[[dict[str, Any]], None]:
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "doubled 26 times": (of_file(normalizer=sequence("normalizers", *[DOUBLE] * 26)), "a list of 26; needs at most 16"),
+    "doubled 26 times": (
+        of_file(normalizer=sequence("normalizers", *[DOUBLE] * 26)),
+        "a list of 26, but must be at most 16",
+    ),
     "doubled 16 times": (of_file(normalizer=sequence("normalizers", *[DOUBLE] * 16)), "grown 1.31e\\+05 times"),
     "doubled in sequences": (
         of_file(normalizer=sequence("normalizers", *[sequence("normalizers", *[DOUBLE] * 13)] * 2)),
-        "normalizer: got 26 steps",
+        "normalizer has 26 steps",
     ),
     "deep": (of_file(normalizer=deep(DOUBLE, 5)), "4 deep"),
-    "long content": (of_file(normalizer=DOUBLE | {"content": "a" * 65}), "content: got .*at most 64 bytes"),
-    "empty pattern": (of_file(normalizer=DOUBLE | {"pattern": {"String": ""}}), "pattern: got an empty text"),
-    "no pattern": (of_file(normalizer=DOUBLE | {"pattern": {}}), "pattern: got "),
+    "long content": (of_file(normalizer=DOUBLE | {"content": "a" * 65}), "content is .*at most 64 bytes"),
+    "empty pattern": (of_file(normalizer=DOUBLE | {"pattern": {"String": ""}}), "pattern is an empty text"),
+    "no pattern": (of_file(normalizer=DOUBLE | {"pattern": {}}), "pattern is "),
     "regex to replace": (
         of_file(normalizer=DOUBLE | {"pattern": {"Regex": "x*"}}),
-        "'x\\*'; needs a text, or a regular",
+        "'x\\*', but must be a text, or a regular",
     ),
-    "long prefix": (of_file(normalizer={"type": "Prepend", "prepend": "p" * 1000}), "prepend: got a str of 1000"),
+    "long prefix": (of_file(normalizer={"type": "Prepend", "prepend": "p" * 1000}), "prepend is a str of 1000"),
     "bytes of bytes": (of_file(pre_tokenizer=sequence("pretokenizers", *[BYTES] * 7)), "grown 128 times"),
-    "charsmap": (of_file(normalizer=LOTTERY), "type: got 'Precompiled'; needs one of"),
+    "charsmap": (of_file(normalizer=LOTTERY), "type is 'Precompiled', but must be one of"),
     "backtracking": (of_file(pre_tokenizer=BACKTRACKS), "regular expression of a model family"),
-    "unknown step": (of_file(pre_tokenizer={"type": "FixedLength", "length": 1}), "type: got 'FixedLength'"),
-    "step without a type": (of_file(pre_tokenizer={}), "type: got nothing"),
-    "step of another kind": (of_file(pre_tokenizer=[1]), "pre_tokenizer: got a list of 1; needs an object"),
-    "template that repeats": (of_file(post_processor=TWICE), "single: got 2 times the text; needs the text once"),
+    "unknown step": (of_file(pre_tokenizer={"type": "FixedLength", "length": 1}), "type is 'FixedLength'"),
+    "step without a type": (of_file(pre_tokenizer={}), "type is missing"),
+    "step of another kind": (of_file(pre_tokenizer=[1]), "pre_tokenizer is a list of 1, but must be an object"),
+    "template that repeats": (
+        of_file(post_processor=TWICE),
+        "single has 2 times the text, but must have the text once",
+    ),
     "templates of templates": (of_file(post_processor=sequence("processors", *[TWICE] * 26)), "at most 16 steps"),
     "long template": (
         of_file(post_processor=TWICE | {"single": [TEXT] + [{"SpecialToken": {"id": "<s>", "type_id": 0}}] * 99}),
-        "single: got a list of 100",
+        "single is a list of 100",
     ),
     "special token of many ids": (
         of_file(
             post_processor=TWICE
             | {"single": [TEXT], "special_tokens": {"<s>": {"id": "<s>", "ids": [1] * 999, "tokens": ["<s>"] * 999}}}
         ),
-        "special_tokens: got a list of 999",
+        "special_tokens is a list of 999",
     ),
     "regex of a decoder": (
         of_file(decoder={"type": "Replace", "pattern": {"Regex": "(a{999}){999}"}, "content": ""}),
-        "decoder: pattern: got",
+        "decoder: pattern is",
     ),
-    "dropout": (of_model(dropout=0.5), "dropout: got 0.5"),
-    "another model": (of_model(type="Unigram"), "type: got 'Unigram'; needs BPE"),
-    "prefix": (of_model(continuing_subword_prefix="##"), "continuing_subword_prefix: got '##'; needs none"),
-    "huge id": (of_model(vocab={"a": 1 << 40}), "vocab: got 1099511627776; needs ids"),
-    "id of text": (of_model(vocab={"a": "1"}), "vocab: got '1'"),
-    "merge of three": (of_model(merges=[["a", "b", "c"]]), "merges: got a list of 3"),
-    "no vocabulary": (of_model(vocab=None), "vocab: got "),
-    "empty added token": (added(""), "added_tokens: got ''"),
-    "long added token": (added("x" * 1025), "added_tokens: got a str of 1025"),
-    "many added tokens": (added(*map(str, range(16_385))), "added_tokens: got a list of 16385"),
-    "added token far away": (added("x", first=1 << 31), "added_tokens: got 2147483648"),
+    "dropout": (of_model(dropout=0.5), "dropout is 0.5"),
+    "another model": (of_model(type="Unigram"), "type is 'Unigram', but must be BPE"),
+    "prefix": (of_model(continuing_subword_prefix="##"), "continuing_subword_prefix is '##', which is not supported"),
+    "huge id": (of_model(vocab={"a": 1 << 40}), "vocab is 1099511627776, but must be ids"),
+    "id of text": (of_model(vocab={"a": "1"}), "vocab is '1'"),
+    "merge of three": (of_model(merges=[["a", "b", "c"]]), "merges is a list of 3"),
+    "no vocabulary": (of_model(vocab=None), "vocab is "),
+    "empty added token": (added(""), "added_tokens is ''"),
+    "long added token": (added("x" * 1025), "added_tokens is a str of 1025"),
+    "many added tokens": (added(*map(str, range(16_385))), "added_tokens is a list of 16385"),
+    "added token far away": (added("x", first=1 << 31), "added_tokens is 2147483648"),
 }
 
 
@@ -129,7 +135,7 @@ def test_keys_that_repeat_and_documents_of_too_many_items(tmp_path: Path) -> Non
     """The library and our check must read the same file, and reading it must not take gigabytes."""
     for text, expected in (
         (json.dumps(valid())[:-1] + ', "normalizer": null}', "the same key twice"),
-        ("[" + "[]," * (1 << 22) + "[]]", "about 8388610 items; needs at most 8388608"),
+        ("[" + "[]," * (1 << 22) + "[]]", "about 8388610 items, but must be at most 8388608"),
         ("[" * 100_000, "RecursionError"),
     ):
         (tmp_path / "tokenizer.json").write_text(text)
@@ -212,5 +218,5 @@ def test_a_text_that_may_grow_much_must_be_short(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
     tokenizer = tokenizer_from_folder(tmp_path)
     assert tokenizer.max_text_bytes == (1 << 20) * 12 // 22
-    with pytest.raises(BadInput, match="text: got 571951 bytes; needs at most 571950"):
+    with pytest.raises(BadInput, match="text has 571951 bytes, but must have at most 571950"):
         tokenizer.encode("a" * 571_951)

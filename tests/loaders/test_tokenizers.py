@@ -50,7 +50,7 @@ def test_begin_and_end_tokens() -> None:
     tokenizer = build(byte_level_vocab(), **both)
     assert tokenizer.encode("") == [1, 2]
     assert tokenizer.encode("", add_special=False) == []
-    with pytest.raises(BadInput, match="bos_token_id: got nothing; needs an id, because add_bos_token is set"):
+    with pytest.raises(BadInput, match="bos_token_id is missing: it must be an id, because add_bos_token is set"):
         build(byte_level_vocab(), **both, bos_token_id=None)
 
 
@@ -202,21 +202,21 @@ def test_bad_arguments() -> None:
     tokenizer = build(byte_level_vocab())
     with pytest.raises(BadInput, match="a lone surrogate at 1"):
         tokenizer.encode("a\ud800")
-    with pytest.raises(BadInput, match="token id: got 265; needs 0 to 264"):
+    with pytest.raises(BadInput, match="token id is 265, but must be from 0 to 264"):
         tokenizer.decode([265])
-    with pytest.raises(BadInput, match="token id: got -1"):
+    with pytest.raises(BadInput, match="token id is -1"):
         tokenizer.decode([-1])
 
 
 TOKENS = byte_level_vocab()["tokenizer.ggml.tokens"][1]
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "no tokens": (byte_level_vocab, {"tokens": None}, "tokens: got nothing; needs an array of strings"),
-    "empty vocabulary": (byte_level_vocab, {"tokens": ((ARRAY, STRING), [])}, "tokens: got 0"),
-    "tokens of numbers": (byte_level_vocab, {"tokens": ((ARRAY, I32), [1])}, "tokens: got a ndarray of 1"),
+    "no tokens": (byte_level_vocab, {"tokens": None}, "tokens is missing: it must be an array of strings"),
+    "empty vocabulary": (byte_level_vocab, {"tokens": ((ARRAY, STRING), [])}, "tokens is 0"),
+    "tokens of numbers": (byte_level_vocab, {"tokens": ((ARRAY, I32), [1])}, "tokens is a ndarray of 1"),
     "duplicate": (byte_level_vocab, {"tokens": ((ARRAY, STRING), [*TOKENS[:-1], "a"])}, "'a' as 67 and 264"),
-    "types too short": (byte_level_vocab, {"token_type": ((ARRAY, I32), [1])}, "token_type: got 1 values"),
-    "types of text": (byte_level_vocab, {"token_type": ((ARRAY, STRING), ["x"])}, "token_type: got a list"),
-    "unknown type": (byte_level_vocab, {"token_type": ((ARRAY, I32), [9] * 265)}, "token_type: got 9"),
+    "types too short": (byte_level_vocab, {"token_type": ((ARRAY, I32), [1])}, "token_type has 1 values"),
+    "types of text": (byte_level_vocab, {"token_type": ((ARRAY, STRING), ["x"])}, "token_type is a list"),
+    "unknown type": (byte_level_vocab, {"token_type": ((ARRAY, I32), [9] * 265)}, "token_type is 9"),
     "unknown merge": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["q qq"])}, "'q qq' as number 0"),
     "merge of one": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["hi"])}, "'hi' as number 0"),
     "merge of one that would fit": (
@@ -228,16 +228,16 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         "'qz' as number 0",
     ),
     "merge to nothing": (byte_level_vocab, {"merges": ((ARRAY, STRING), ["x y"])}, "whose join is a token"),
-    "no merges": (byte_level_vocab, {"merges": None}, "merges: got nothing"),
-    "eos out of range": (byte_level_vocab, {"eos_token_id": (U32, 265)}, "eos_token_id: got 265; needs an int"),
-    "eos as text": (byte_level_vocab, {"eos_token_id": (STRING, "x")}, "eos_token_id: got 'x'"),
-    "pre-tokenizer": (byte_level_vocab, {"pre": (STRING, "klingon")}, "pre: got 'klingon'; needs one of"),
-    "no pre-tokenizer": (byte_level_vocab, {"pre": None}, "pre: got nothing"),
-    "model": (byte_level_vocab, {"model": (STRING, "bert")}, "model: got 'bert'; needs gpt2 or llama"),
-    "no scores": (scored_vocab, {"scores": None}, "scores: got nothing"),
-    "NaN scores": (scored_vocab, {"scores": ((ARRAY, F32), [float("nan")] * 277)}, "scores: got NaN or Inf"),
-    "scores too long": (scored_vocab, {"scores": ((ARRAY, F32), [0.0] * 300)}, "scores: got 300 values"),
-    "flag as number": (scored_vocab, {"add_space_prefix": (U32, 1)}, "add_space_prefix: got 1; needs true or false"),
+    "no merges": (byte_level_vocab, {"merges": None}, "merges is missing"),
+    "eos out of range": (byte_level_vocab, {"eos_token_id": (U32, 265)}, "eos_token_id is 265, but must be an int"),
+    "eos as text": (byte_level_vocab, {"eos_token_id": (STRING, "x")}, "eos_token_id is 'x'"),
+    "pre-tokenizer": (byte_level_vocab, {"pre": (STRING, "klingon")}, "pre is 'klingon', but must be one of"),
+    "no pre-tokenizer": (byte_level_vocab, {"pre": None}, "pre is missing"),
+    "model": (byte_level_vocab, {"model": (STRING, "bert")}, "model is 'bert', but must be gpt2 or llama"),
+    "no scores": (scored_vocab, {"scores": None}, "scores is missing"),
+    "NaN scores": (scored_vocab, {"scores": ((ARRAY, F32), [float("nan")] * 277)}, "scores has NaN or Inf"),
+    "scores too long": (scored_vocab, {"scores": ((ARRAY, F32), [0.0] * 300)}, "scores has 300 values"),
+    "flag as number": (scored_vocab, {"add_space_prefix": (U32, 1)}, "add_space_prefix is 1, but must be true or"),
 }  # fmt: skip
 
 
@@ -303,7 +303,7 @@ def test_a_token_that_no_answer_needs_may_be_missing(tmp_path: Path, name: str) 
     tokenizer = tokenizer_from_folder(_folder(tmp_path, **{f"{name}_token": "[NEW]"}))
     assert getattr(tokenizer.special, name) is None
     assert tokenizer.special_texts[f"{name}_token"] == "[NEW]"
-    with pytest.raises(BadInput, match=r"eos_token: got '\[NEW\]'; needs a token of the vocabulary"):
+    with pytest.raises(BadInput, match=r"eos_token is '\[NEW\]', but must be a token of the vocabulary"):
         tokenizer_from_folder(_folder(tmp_path, eos_token="[NEW]"))
 
 
@@ -320,7 +320,7 @@ def test_an_id_that_no_answer_needs_may_be_out_of_range(name: str, key: str) -> 
     for stated in ((1 << 32) - 1, 1 << 20):
         assert getattr(build(byte_level_vocab(), **{key: (U32, stated)}).special, name) is None
     for needed in ("bos", "eos", "eot", "eom"):
-        with pytest.raises(BadInput, match=f"{needed}_token_id: got {1 << 20}; needs an integer from 0 to"):
+        with pytest.raises(BadInput, match=f"{needed}_token_id is {1 << 20}, but must be an integer from 0 to"):
             build(byte_level_vocab(), **{f"{needed}_token_id": (U32, 1 << 20)})
 
 
@@ -340,7 +340,7 @@ def test_a_folder_may_have_several_templates(tmp_path: Path) -> None:
         folder = tmp_path / "wrong"
         folder.mkdir(exist_ok=True)
         _folder(folder, chat_template=wrong)
-        with pytest.raises(BadInput, match=r"tokenizer_config\.json: chat_template: got "):
+        with pytest.raises(BadInput, match=r"tokenizer_config\.json: chat_template is "):
             read_hf_templates(folder)
 
 
@@ -378,10 +378,10 @@ def test_a_sentence_piece_tokenizer_json(tmp_path: Path) -> None:
 
 
 def test_wrong_tokenizer_json(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="bos_token: got '<none>'; needs a token"):
+    with pytest.raises(BadInput, match="bos_token is '<none>', but must be a token"):
         tokenizer_from_folder(_folder(tmp_path, bos_token="<none>"))
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [258, 999]}')
-    with pytest.raises(BadInput, match="eos_token_id: got 999"):
+    with pytest.raises(BadInput, match="eos_token_id is 999"):
         tokenizer_from_folder(_folder(tmp_path))
     (tmp_path / "generation_config.json").unlink()
     whole = json.loads((_folder(tmp_path) / "tokenizer.json").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,7 @@ def check_folder_refused(tmp_path: Path, name: str, config: dict[str, Any], prob
 def check_line(message: str, problem: str, need: str) -> None:
     """A refusal says what was given, and then what is needed."""
     assert problem in message, message
-    assert need in message.split("; needs ")[1], message
+    assert need in re.split(", but must |, which is |is missing: ", message, maxsplit=1)[1], message
 
 
 def check_anything_in_any_key(file: str) -> None:

@@ -53,24 +53,24 @@ def refusal(attempt: Callable[[], Any]) -> str:
 
 
 FOLDERS: list[tuple[str, dict[str, Any], dict[str, np.ndarray | None], str, str]] = [
-    ("llama", {"model_type": "gpt2"}, {}, "config.json: model_type: got 'gpt2'", "one of llama, mistral, "),
-    ("llama", {}, {UP: None}, f"tensor {UP} (layers.1.ffn.up): got nothing", "shape 48x32"),
-    ("llama31", {"tie_word_embeddings": False}, {}, "tensor lm_head.weight (head): got nothing", "shape 96x32"),
-    ("qwen2", {}, {"model.layers.0.self_attn.v_proj.bias": None}, "(layers.0.attn.v_bias): got nothing", "shape 16"),
-    ("llama", {}, {K: np.zeros((25, 32), np.float32)}, f"tensor {K} (layers.0.attn.k): got shape 25x32", "shape 24x32"),
-    ("llama", {"head_dim": 16}, {}, "(layers.0.attn.q): got shape 48x32", "shape 64x32"),
-    ("qwen3", {"vocab_size": 97}, {}, "(embed): got shape 96x32", "shape 97x32"),
-    ("llama", {}, {K: np.zeros((24, 32), np.int8)}, f"tensor {K}: got format i8", "f32, f16, bf16 or "),
+    ("llama", {"model_type": "gpt2"}, {}, "config.json: model_type is 'gpt2'", "one of llama, mistral, "),
+    ("llama", {}, {UP: None}, f"tensor {UP} (layers.1.ffn.up) is missing", "shape 48x32"),
+    ("llama31", {"tie_word_embeddings": False}, {}, "tensor lm_head.weight (head) is missing", "shape 96x32"),
+    ("qwen2", {}, {"model.layers.0.self_attn.v_proj.bias": None}, "(layers.0.attn.v_bias) is missing", "shape 16"),
+    ("llama", {}, {K: np.zeros((25, 32), np.float32)}, f"tensor {K} (layers.0.attn.k) has shape 25x32", "shape 24x32"),
+    ("llama", {"head_dim": 16}, {}, "(layers.0.attn.q) has shape 48x32", "shape 64x32"),
+    ("qwen3", {"vocab_size": 97}, {}, "(embed) has shape 96x32", "shape 97x32"),
+    ("llama", {}, {K: np.zeros((24, 32), np.int8)}, f"tensor {K} is format i8", "f32, f16, bf16 or "),
     (
         "llama",
         {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
         {},
-        "rope_parameters: rope_type: got 'dynamic'",
+        "rope_parameters: rope_type is 'dynamic'",
         "default, linear, llama3, yarn or longrope",
     ),
-    ("llama", {"rope_parameters": {"rope_type": "llama3"}}, {}, "rope_parameters: factor: got nothing", "a number"),
-    ("qwen3", {"mlp_bias": True}, {}, "mlp_bias: got True", "not supported"),
-    ("llama", {"mlp_bias": True}, {}, "mlp.gate_proj.bias (layers.0.ffn.gate_bias): got nothing", "shape 48"),
+    ("llama", {"rope_parameters": {"rope_type": "llama3"}}, {}, "rope_parameters: factor is missing", "a number"),
+    ("qwen3", {"mlp_bias": True}, {}, "mlp_bias is True", "not supported"),
+    ("llama", {"mlp_bias": True}, {}, "mlp.gate_proj.bias (layers.0.ffn.gate_bias) is missing", "shape 48"),
 ]
 
 
@@ -82,7 +82,7 @@ def test_folder(
     message = refusal(lambda: open_checkpoint(folder))
     assert message.startswith(str(folder))
     assert problem in message
-    assert need in message.split("; needs ")[1]
+    assert need in message
 
 
 LLAMA = b"\x05" + bytes(7) + b"llama"  # the value of general.architecture: its length, its text
@@ -91,11 +91,11 @@ GGUF_FILES: list[tuple[str, bytes, bytes, str, str]] = [
         "llama",
         b"\x05" + bytes(7) + b"llama",
         b"\x05" + bytes(7) + b"rwkv7",
-        "architecture: got 'rwkv7'",
+        "architecture is 'rwkv7'",
         "one of llama",
     ),
     ("llama", b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight", "blk.1.ffn_up.weight (layers.1.ffn.up)", "shape 48x32"),
-    ("qwen2", b"linear", b"spiral", "qwen2.rope.scaling.type: got 'spiral'", "none, linear, yarn or longrope"),
+    ("qwen2", b"linear", b"spiral", "qwen2.rope.scaling.type is 'spiral'", "none, linear, yarn or longrope"),
 ]
 
 
@@ -105,11 +105,11 @@ def test_gguf(tmp_path: Path, name: str, old: bytes, new: bytes, problem: str, n
     message = refusal(lambda: open_checkpoint(path))
     assert message.startswith(str(path))
     assert problem in message
-    assert need in message.split("; needs ")[1]
+    assert need in message
 
 
 def test_tensor_that_a_graph_needs_and_a_checkpoint_does_not_offer() -> None:
     checkpoint = open_checkpoint(DATA / "llama")
     kept = {name: stored for name, stored in checkpoint.tensors.items() if name != "layers.1.ffn.down"}
     message = refusal(lambda: make_runner(replace(checkpoint, tensors=kept)))
-    assert message == "model: tensor layers.1.ffn.down: got nothing; needs a tensor of the checkpoint"
+    assert message == "tensor layers.1.ffn.down is missing: it must be a tensor of the checkpoint"

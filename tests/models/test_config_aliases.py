@@ -51,7 +51,7 @@ def test_a_second_name_means_the_same(tmp_path: Path, name: str, key: str, alias
     given = {key: None, alias: value}
     check_says_the_same(tmp_path, name, given, "")
     (tmp_path / "both").mkdir()
-    check_folder_refused(tmp_path / "both", name, {key: value, alias: other}, f"{alias}: got", key)
+    check_folder_refused(tmp_path / "both", name, {key: value, alias: other}, f"{alias} is", key)
 
 
 def test_the_least_step_of_time_under_its_second_name(tmp_path: Path) -> None:

@@ -86,5 +86,5 @@ def test_a_null_factor_of_yarn_is_the_ratio_of_the_contexts(tmp_path: Path, name
 def test_other_factors_must_be_there(tmp_path: Path, kind: str, factor: dict[str, Any]) -> None:
     """transformers divides by a linear factor as it is, and needs the key of a yarn's."""
     parameters = {**YARN_FACTOR, "rope_type": kind, **factor}
-    with pytest.raises(BadInput, match="factor: got nothing; needs a number"):
+    with pytest.raises(BadInput, match="factor is missing: it must be a number"):
         open_checkpoint(config_with(tmp_path, "yarn", {"rope_parameters": parameters}))

@@ -91,7 +91,7 @@ def test_no_text_becomes_an_id_that_the_model_lacks(name: str, tmp_path: Path) -
         assert tokenizer.decode(tokenizer.encode(f"hi{IMAGE} hixyz"), skip_special=True) == f"hi{IMAGE} hixyz"
         assert tokenizer.encode("hi") == [NUM_IDS - 2, LETTERS.index("Ġ") + 1]
         assert tokenizer.control_id(IMAGE) is None
-        with pytest.raises(BadInput, match=f"token id: got {NUM_IDS}; needs 0 to {NUM_IDS - 1}"):
+        with pytest.raises(BadInput, match=f"token id is {NUM_IDS}, but must be from 0 to {NUM_IDS - 1}"):
             tokenizer.decode([NUM_IDS])
 
 
@@ -100,10 +100,10 @@ def test_requests_that_name_one_are_refused_and_none_is_drawn(tmp_path: Path) ->
     (answer,) = llm.generate([f"hi{IMAGE}"], SamplingParams(max_tokens=16, temperature=5.0, seed=1, ignore_eos=True))
     assert max(answer.token_ids) < NUM_IDS
     for use in (llm.generate, llm.score, llm.embed, llm.tokenizer.decode):
-        with pytest.raises(BadInput, match=f"token id: got {NUM_IDS}; needs 0 "):
+        with pytest.raises(BadInput, match=f"token id is {NUM_IDS}, but must be from 0 "):
             use([NUM_IDS])  # type: ignore[operator]
     for params in ({"logit_bias": {NUM_IDS: 1.0}}, {"stop_token_ids": (NUM_IDS,)}):
-        with pytest.raises(BadInput, match=f"token {NUM_IDS}; needs 0 .. {NUM_IDS - 1}"):
+        with pytest.raises(BadInput, match=f"token {NUM_IDS}, but must have from 0 to {NUM_IDS - 1}"):
             llm.generate(["hi"], SamplingParams(max_tokens=1, **params))
 
 
@@ -121,12 +121,14 @@ def test_a_tokenizer_whose_every_text_needs_one_is_refused(tmp_path: Path) -> No
     library = Library.from_str(json.dumps(WHOLES["one special token"]))
     library.post_processor = begins
     folder = folder_with(tmp_path / "m", json.loads(library.to_str()))
-    with pytest.raises(BadInput, match=f"post_processor: got the token {NUM_IDS}; needs ids from 0 to {NUM_IDS - 1}"):
+    with pytest.raises(
+        BadInput, match=f"post_processor has the token {NUM_IDS}, but must have ids from 0 to {NUM_IDS - 1}"
+    ):
         open_checkpoint(folder).tokenizer()
     whole = content(["<unk>"], {})
     whole["model"]["unk_token"] = "<unk>"
     (folder / "tokenizer.json").write_text(json.dumps(whole))
-    with pytest.raises(BadInput, match=f"unk_token: got token {NUM_IDS}"):
+    with pytest.raises(BadInput, match=f"unk_token has token {NUM_IDS}"):
         open_checkpoint(folder).tokenizer()
 
 
@@ -135,5 +137,5 @@ def test_a_file_whose_other_tokens_would_change_their_ids_is_refused(tmp_path: P
     whole = content(["Ġhixyz"], {TOOL: (NUM_IDS - 3, False)})
     del whole["model"]["vocab"][f"[fill{NUM_IDS - 3}]"]
     folder = folder_with(tmp_path / "m", whole)
-    with pytest.raises(BadInput, match=rf"added_tokens: got id \d+ for '{TOOL}' .*its own id, {NUM_IDS - 3}"):
+    with pytest.raises(BadInput, match=rf"added_tokens is id \d+ for '{TOOL}' .*its own id, {NUM_IDS - 3}"):
         tokenizer_from_folder(folder, NUM_IDS)

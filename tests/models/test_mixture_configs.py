@@ -71,22 +71,22 @@ def test_the_same_stated_otherwise(tmp_path: Path, name: str, change: dict[str, 
 
 
 BAD: list[tuple[str, dict[str, Any], str, str]] = [
-    ("mixtral", {"num_experts_per_tok": 5}, "experts of a token: got 5", "at most the 4"),
-    ("mixtral", {"num_local_experts": 5}, "block_sparse_moe.gate.weight (layers.0.ffn.router): got shape 4x32", "5x32"),
-    ("mixtral", {"num_local_experts": 1 << 20}, "num_local_experts: got 1048576", "an integer from 0 to 65536"),
-    ("gpt_oss", {"num_experts": 99}, "num_experts: got 99", "the 4 of num_local_experts"),
-    ("gpt_oss", {"num_experts": "many"}, "num_experts: got 'many'", "the 4 of num_local_experts"),
-    ("qwen3moe", {"num_experts": 60000}, "num_local_experts: got 8", "the 60000 of num_experts"),
-    ("qwen3moe", {"num_experts": 4000000000}, "num_experts: got 4000000000", "an integer from 1 to 65536"),
+    ("mixtral", {"num_experts_per_tok": 5}, "experts of a token is 5", "at most the 4"),
+    ("mixtral", {"num_local_experts": 5}, "block_sparse_moe.gate.weight (layers.0.ffn.router) has shape 4x32", "5x32"),
+    ("mixtral", {"num_local_experts": 1 << 20}, "num_local_experts is 1048576", "an integer from 0 to 65536"),
+    ("gpt_oss", {"num_experts": 99}, "num_experts is 99", "the 4 of num_local_experts"),
+    ("gpt_oss", {"num_experts": "many"}, "num_experts is 'many'", "the 4 of num_local_experts"),
+    ("qwen3moe", {"num_experts": 60000}, "num_local_experts is 8", "the 60000 of num_experts"),
+    ("qwen3moe", {"num_experts": 4000000000}, "num_experts is 4000000000", "an integer from 1 to 65536"),
     ("qwen3moe", {"moe_intermediate_size": 13}, "experts.0.gate_proj.weight (layers.0.ffn.experts.gate)", "13x32"),
-    ("qwen3moe", {"mlp_only_layers": [0.5]}, "mlp_only_layers: got a list of 1", "a list of layers"),
-    ("glm4moe", {"n_group": 3}, "groups of experts: got 3", "a divisor of the 8 experts"),
-    ("glm4moe", {"topk_group": 5}, "groups of a token: got 5", "at most the 4"),
-    ("glm4moe", {"n_group": 8}, "groups of experts: got 8", "groups of at least 2 experts"),
-    ("glm4moe", {"topk_group": 1}, "experts of a token: got 3", "at most the 2 of the groups that it chooses"),
-    ("nemotron_h_moe", {"moe_latent_size": 16}, "(layers.1.ffn.latent_down): got nothing", "shape 16x32"),
-    ("nemotron_h_moe", {"n_routed_experts": 0}, "experts: got 0", "at least 1"),
-    ("llama", {"num_local_experts": 4}, "num_local_experts: got 4", "no mixtures of experts"),
+    ("qwen3moe", {"mlp_only_layers": [0.5]}, "mlp_only_layers is a list of 1", "a list of layers"),
+    ("glm4moe", {"n_group": 3}, "groups of experts is 3", "a divisor of the 8 experts"),
+    ("glm4moe", {"topk_group": 5}, "groups of a token is 5", "at most the 4"),
+    ("glm4moe", {"n_group": 8}, "groups of experts is 8", "groups of at least 2 experts"),
+    ("glm4moe", {"topk_group": 1}, "experts of a token is 3", "at most the 2 of the groups that it chooses"),
+    ("nemotron_h_moe", {"moe_latent_size": 16}, "(layers.1.ffn.latent_down) is missing", "shape 16x32"),
+    ("nemotron_h_moe", {"n_routed_experts": 0}, "experts is 0", "at least 1"),
+    ("llama", {"num_local_experts": 4}, "num_local_experts is 4", "no mixtures of experts"),
 ]
 
 
@@ -96,11 +96,11 @@ def test_bad_folder(tmp_path: Path, name: str, config: dict[str, Any], problem: 
 
 
 BAD_GGUF: list[tuple[str, str, Any, str, str]] = [
-    ("mixtral", "llama.expert_used_count", None, "expert_used_count: got nothing", "an integer"),
-    ("glm4moe", "glm4moe.expert_gating_func", 4, "expert_gating_func: got 4", "1 (softmax), 2 (sigmoid), 3 (chosen)"),
-    ("glm4moe", "glm4moe.nextn_predict_layers", 3, "layers: got 0", "at least 1"),
-    ("nemotron_h_moe", "nemotron_h_moe.nextn_predict_layers", 4, "layers: got 0", "at least 1"),
-    ("qwen35moe", "qwen35moe.expert_shared_feed_forward_length", None, "shared_feed_forward_length: got", "an integer"),
+    ("mixtral", "llama.expert_used_count", None, "expert_used_count is missing", "an integer"),
+    ("glm4moe", "glm4moe.expert_gating_func", 4, "expert_gating_func is 4", "1 (softmax), 2 (sigmoid), 3 (chosen)"),
+    ("glm4moe", "glm4moe.nextn_predict_layers", 3, "layers is 0", "at least 1"),
+    ("nemotron_h_moe", "nemotron_h_moe.nextn_predict_layers", 4, "layers is 0", "at least 1"),
+    ("qwen35moe", "qwen35moe.expert_shared_feed_forward_length", None, "shared_feed_forward_length is", "an integer"),
 ]
 
 

@@ -23,7 +23,7 @@ def test_token_ids_in_and_out(file: str) -> None:
     (answer,) = llm.generate([[1, 2, 3]], GREEDY)
     assert len(answer.token_ids) == 8
     assert answer.text == ""
-    with pytest.raises(BadInput, match=r"text: got a text; needs token ids: .* has no tokenizer"):
+    with pytest.raises(BadInput, match=r"text is a text, but must be token ids: .* has no tokenizer"):
         llm.generate(["a text"], GREEDY)
 
 
@@ -36,7 +36,7 @@ def test_the_end_of_an_answer_is_what_the_configuration_says(tmp_path: Path) -> 
     assert ended.finish_reason == "stop"
     assert ended.token_ids[:3] == free.token_ids[:3]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": "end"}))
-    with pytest.raises(BadInput, match="eos_token_id: got end; needs a token id"):
+    with pytest.raises(BadInput, match="eos_token_id is end, but must be a token id"):
         LLM(tmp_path / "m", backend="reference")
 
 
@@ -57,6 +57,6 @@ def test_the_command_line_takes_and_shows_ids() -> None:
     options = ("--max-tokens", "8", "--temperature", "0", *model)
     assert command("generate", "--tokens", "1,2,3", *options)[:2] == (0, ",".join(map(str, answer.token_ids)) + "\n")
     status, _, error = command("generate", "--tokens", "1,x", *model)
-    assert (status, error) == (2, "error: generate: --tokens: got '1,x'; needs token ids such as 1,2,3\n")
+    assert (status, error) == (2, "error: --tokens is '1,x', but must be token ids such as 1,2,3\n")
     status, _, error = command("generate", *model)
-    assert (status, error) == (2, "error: generate: PROMPT and --tokens: got none of them; needs one of them\n")
+    assert (status, error) == (2, "error: PROMPT is missing: it must be a text, or --tokens\n")

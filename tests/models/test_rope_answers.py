@@ -20,12 +20,12 @@ from samebits.models.checkpoint import read_config
 RELATIVE = 1e-5  # transformers' frequencies are a few operations in float32, ours one rounding of float64
 # Why a file that transformers reads may be refused.
 REFUSED = (
-    "rope_type: got '(dynamic|proportional)'",
-    "(rope_theta|partial_rotary_factor): got nothing; needs .* as in rope_parameters, which rope_scaling replaces",
-    "partial_rotary_factor: got .*; needs 1: this architecture rotates whole heads",
-    "truncate: got false; needs true: transformers reads this key for all layers at once",
-    "rope_scaling: type: got .*; needs the same as rope_type",
-    "rope_parameters: .*: got a key for all layers; needs keys within",
+    "rope_type is '(dynamic|proportional)'",
+    "(rope_theta|partial_rotary_factor) is missing: it must be .* as in rope_parameters, which rope_scaling replaces",
+    "partial_rotary_factor is .*, but must be 1: this architecture rotates whole heads",
+    "truncate is false, but must be true: transformers reads this key for all layers at once",
+    "rope_scaling: type is .*, but must be the same as rope_type",
+    "rope_parameters: .* is a key for all layers, but must be keys within",
 )
 LEAST_ANSWERED = 0.7  # of what transformers answers
 
@@ -88,7 +88,7 @@ def test_gemma_3s_base_for_layers_in_a_window_stands_beside_the_rotations(stated
 def test_a_base_that_an_older_key_would_drop_is_refused(name: str) -> None:
     scaling = {"rope_type": "default"} if name == "phi3" else YARN
     keys = {"rope_parameters": {"rope_theta": 500.0}, "rope_scaling": scaling}
-    with pytest.raises(BadInput, match=r"rope_scaling: rope_theta: got nothing; needs 500.0 as in rope_parameters"):
+    with pytest.raises(BadInput, match=r"rope_scaling: rope_theta is missing: it must be 500.0 as in rope_parameters"):
         our_rotations(name, keys)
     kept = our_rotations(name, {**keys, "rope_theta": 500.0})
     assert kept == our_rotations(name, {**keys, "rope_scaling": {**scaling, "rope_theta": 500.0}})

@@ -103,5 +103,5 @@ def test_a_model_without_slots_has_no_array_of_them() -> None:
 
 def test_slots_ask_for_pages_of_their_chunk() -> None:
     checkpoint = open_checkpoint(DATA / "llama")
-    with pytest.raises(BadInput, match="page_size: got 8; needs 16: this model's states"):
+    with pytest.raises(BadInput, match="page_size is 8, but must be 16: this model's states"):
         slots_build(ModelParts(checkpoint.config, checkpoint.spec, Limits(64, 8, 60, page_size=8, max_positions=64)))

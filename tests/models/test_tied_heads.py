@@ -37,8 +37,8 @@ def test_another_head_is_refused(tmp_path: Path, change: str) -> None:
         head[{"first row": slice(1), "last row": slice(-1, None), "all rows": slice(None)}[change], 0] += 1
     folder = damaged_folder(tmp_path, NAME, TIED, {"lm_head.weight": head})
     assert refusal(lambda: open_checkpoint(folder)) == (
-        f"{folder}/model.safetensors: tensor lm_head.weight: got other numbers than the embedding; needs a copy of it, "
-        "or tie_word_embeddings: false in config.json"
+        f"{folder}/model.safetensors: tensor lm_head.weight has other numbers than the embedding, "
+        "but must have a copy of it, or tie_word_embeddings: false in config.json"
     )
 
 

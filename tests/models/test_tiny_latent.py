@@ -201,10 +201,10 @@ def test_greedy_choice_has_no_groups(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("deepseek2", {"norm_topk_prob": True}, "norm_topk_prob: got True; needs false"),
-    ("deepseek3", {"moe_layer_freq": 2}, "moe_layer_freq: got 2; needs 1"),
-    ("deepseek3", {"attention_bias": True}, "attention_bias: got True; needs false"),
-    ("deepseek3", {"n_group": 3}, "groups of experts: got 3; needs a divisor of the 8 experts"),
+    ("deepseek2", {"norm_topk_prob": True}, "norm_topk_prob is True, but must be false"),
+    ("deepseek3", {"moe_layer_freq": 2}, "moe_layer_freq is 2, but must be 1"),
+    ("deepseek3", {"attention_bias": True}, "attention_bias is True, but must be false"),
+    ("deepseek3", {"n_group": 3}, "groups of experts is 3, but must be a divisor of the 8 experts"),
 ]
 
 
@@ -220,10 +220,12 @@ def test_scores_that_grow_with_the_position_are_refused() -> None:
     """As in the GGUF files of Mistral Large 3, which are of this architecture."""
     key = "deepseek2.attention.temperature_scale"
     assert gguf_with("deepseek2", {key: 0.0})()
-    with pytest.raises(BadInput, match=r"attention.temperature_scale: got 0.1; needs 0"):
+    with pytest.raises(BadInput, match=r"attention.temperature_scale is 0.1, but must be 0"):
         gguf_with("deepseek2", {key: 0.1})()
 
 
 def test_a_quantized_cache_is_refused_in_a_line() -> None:
-    with pytest.raises(BadInput, match="k_format: got q8_0; needs f32, f16, bf16: rows of a latent cache are plain"):
+    with pytest.raises(
+        BadInput, match="k_format is q8_0, but must be f32, f16, bf16: rows of a latent cache are plain"
+    ):
         make_runner(open_checkpoint(DATA / "deepseek2"), "q8_0")

@@ -81,7 +81,7 @@ def test_pairs_that_are_fewer_than_the_rows_they_read_are_refused() -> None:
         ends[0] = 0
         x, pairs = np.ones((num_rows, width), np.float32), np.arange(num_pairs, dtype=np.int32)
         one.put({"x": x, "weight": weight, "pairs": pairs, "seg_indptr": ends})
-        with pytest.raises(BadInput, match="expert_gemm: pairs: got no such pair, or no multiple"):
+        with pytest.raises(BadInput, match="expert_gemm: pairs is no such pair, or no multiple"):
             one.run({"X": num_rows, "P": num_pairs})
     one.put({"x": x[:0], "weight": weight, "pairs": pairs[:0], "seg_indptr": 0 * ends})
     one.run({"X": 0, "P": 0})

@@ -289,11 +289,9 @@ def test_bad_call_is_refused_in_one_line_and_writes_nothing(op_name, case_id, ch
     with pytest.raises(BadInput) as caught:
         call(op, **inputs)
     message = str(caught.value)
-    start, _, rest = message.partition(": got ")
-    got, _, asked = rest.partition("; needs ")
-    assert start == f"{op_name}: {argument}"
-    assert given in got, message
-    assert needed in asked, message
+    assert message.startswith(f"{op_name}: {argument} "), message
+    assert given in caught.value.given, message
+    assert needed in caught.value.needed, message
     assert "\n" not in message
     assert {n: as_bytes(inputs[n]) for n in before} == before
 
@@ -303,11 +301,11 @@ def test_bad_call_is_refused_in_one_line_and_writes_nothing(op_name, case_id, ch
     [
         ((F32_ROW,) * 4, {}, "arguments", "4 by position"),
         ((F32_ROW,), {"x": F32_ROW}, "x", "two values"),
-        ((), {}, "x", "nothing"),
+        ((), {}, "x", "missing"),
     ],
 )
 def test_wrong_number_of_arguments(args, kwargs, argument, given):
-    with pytest.raises(BadInput, match=f"^rms_norm: {argument}: got {given}; needs "):
+    with pytest.raises(BadInput, match=f"^rms_norm: {argument} (is|has) {given}"):
         call(OPS["rms_norm"], *args, **kwargs)
 
 

@@ -50,7 +50,7 @@ def backends() -> list[str]:
 
 def refused(op: Op) -> Any:
     return pytest.raises(
-        BadInput, match=rf"^{op.name}: weight: got rows of 48 nvfp4 elements; needs rows of a multiple"
+        BadInput, match=rf"^{op.name}: weight has rows of 48 nvfp4 elements, but must have rows of a multiple"
     )
 
 

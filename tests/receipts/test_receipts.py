@@ -45,7 +45,7 @@ def test_a_link_is_the_hash_of_the_one_before_and_of_a_row() -> None:
 
 def test_there_is_none_of_a_tier_whose_bits_depend_on_the_batch(model_path: Path) -> None:
     llm = LLM(model_path, context_len=64, numerics="fast")
-    with pytest.raises(BadInput, match="receipt: got fast numerics; needs invariant or portable"):
+    with pytest.raises(BadInput, match="receipt is fast numerics, but must be invariant or portable"):
         llm.generate([PROMPT], WISH)
 
 
@@ -162,25 +162,25 @@ def changed(receipt: Receipt, path: str, value: object) -> bytes:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("version", 2, "version: got 2; needs 1"),
-        ("more", 1, "field: got 'more'"),
-        ("model.more", 1, "model.field: got 'more'"),
-        ("model.weights_sha256", "ab", "model.weights_sha256: got 'ab'; needs 64 hex digits"),
+        ("version", 2, "version is 2, but must be 1"),
+        ("more", 1, "field is 'more'"),
+        ("model.more", 1, "model.field is 'more'"),
+        ("model.weights_sha256", "ab", "model.weights_sha256 is 'ab', but must be 64 hex digits"),
         ("model.name", "x" * 2000, "model.name"),
         ("numerics.tier", "exact", "one of invariant, portable"),
         ("numerics.tier", "fast", "one of invariant, portable"),
-        ("numerics.tier", "invariant", "place: got null"),
+        ("numerics.tier", "invariant", "place is missing"),
         ("sampling.seed", 2**64, "sampling.seed"),
-        ("sampling.temperature", "hot", "sampling.temperature: got 'hot'; needs a number"),
+        ("sampling.temperature", "hot", "sampling.temperature is 'hot', but must be a number"),
         ("sampling.temperature", 10**400, "sampling.temperature"),
         ("sampling.ignore_eos", 1, "true or false"),
-        ("sampling.logit_bias", [[1, 2, 3]], "needs pairs"),
-        ("sampling", [], "sampling: got 0 items; needs an object"),
+        ("sampling.logit_bias", [[1, 2, 3]], "must have pairs"),
+        ("sampling", [], "sampling has 0 items, but must have an object"),
         ("sample_index", True, "a whole number"),
         ("sample_index", 1, "less than n"),
         ("prompt_ids", [], "at least one"),
-        ("prompt_ids", [1.5], "prompt_ids: got 1.5"),
-        ("answer.token_ids", [1], "answer.links: got 12; needs 1"),
+        ("prompt_ids", [1.5], "prompt_ids is 1.5"),
+        ("answer.token_ids", [1], "answer.links is 12, but must be 1"),
         ("answer.finish_reason", "tired", "one of stop, length, cancelled, deadline"),
         ("sha256", None, "sha256"),
         ("signature", "ab", "128 hex digits"),

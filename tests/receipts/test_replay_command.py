@@ -76,7 +76,7 @@ def test_a_receipt_makes_nothing_be_fetched_or_opened(file: Path, model_path: Pa
         path.write_bytes(sealed(made))
         done = invoke("replay", path)
         assert done.exit_code == 3
-        assert "needs --model" in done.stdout
+        assert "stated by --model" in done.stdout
 
 
 def test_a_name_in_the_cache_is_found(

@@ -63,10 +63,10 @@ def test_arguments_of_a_config_file() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ({"modle": "x"}, "build_app: args: got 'modle'; needs names among"),
-        ({"routing": "random"}, "serve: --routing: got random; needs prefix or power-of-two"),
-        ({"num_replicas": 0}, "serve: --replicas: got 0; needs 1 or more"),
-        ({"max_waiting": 0}, "serve: max_waiting: got 0; needs more than 0"),
+        ({"modle": "x"}, "args is 'modle', but must be names among"),
+        ({"routing": "random"}, "--routing is random, but must be prefix or power-of-two"),
+        ({"num_replicas": 0}, "--replicas is 0, but must be 1 or more"),
+        ({"max_waiting": 0}, "max_waiting is 0, but must be more than 0"),
     ],
 )
 def test_arguments_that_cannot_be_meant(args: dict[str, object], message: str) -> None:
@@ -77,5 +77,7 @@ def test_arguments_that_cannot_be_meant(args: dict[str, object], message: str) -
 
 def test_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=re.escape(f"ray is not installed; needs {install_command('ray,server')}")):
+    with pytest.raises(
+        Unavailable, match=re.escape(f"ray is not installed, but must be {install_command('ray,server')}")
+    ):
         needs.need_ray()

@@ -80,7 +80,7 @@ def test_a_link_local_address_keeps_its_zone() -> None:
 
 @pytest.mark.parametrize("address", ["5557", "", "udp://127.0.0.1:5557", "inproc://events"])
 def test_other_schemes_are_refused(address: str) -> None:
-    with pytest.raises(BadInput, match="needs an address such as tcp://"):
+    with pytest.raises(BadInput, match="must be an address such as tcp://"):
         parse(OPTION, address)
 
 
@@ -90,7 +90,7 @@ def test_a_host_and_a_port_are_needed(place: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse(OPTION, f"tcp://{place}")
     needed = "a host, and a port from 1 to 65535 or * for a free one, such as tcp://*:5557"
-    assert str(caught.value) == f"serve: --kv-events: got tcp://{place}; needs {needed}"
+    assert str(caught.value) == f"--kv-events is tcp://{place}, but must be {needed}"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "*", "[::1]"])

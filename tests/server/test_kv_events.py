@@ -64,7 +64,7 @@ def all_held(addresses: tuple[str, ...], num_blocks: int) -> dict[int, tuple[int
     """What is held when that many blocks are: events are told after the answer that they belong to."""
     deadline = time.monotonic() + SECONDS
     while len(found := held(everything(addresses))) != num_blocks:
-        assert time.monotonic() < deadline, f"got {len(found)} blocks; needs {num_blocks}"
+        assert time.monotonic() < deadline, f"{len(found)} blocks, but must be {num_blocks}"
     return found
 
 
@@ -173,9 +173,9 @@ def test_a_process_tells_and_a_replay_gives_all_of_it(model_path: Path, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--kv-events", "5557"), "serve: --kv-events: got 5557; needs an address such as tcp://*:5557"),
-        (("--kv-events", "tcp://nowhere"), "serve: --kv-events: got tcp://nowhere; needs a host, and a port"),
-        (("--kv-events-topic", "kv@a@b"), "serve: --kv-events-topic: got kv@a@b; needs --kv-events as well"),
+        (("--kv-events", "5557"), "--kv-events is 5557, but must be an address such as tcp://*:5557"),
+        (("--kv-events", "tcp://nowhere"), "--kv-events is tcp://nowhere, but must be a host, and a port"),
+        (("--kv-events-topic", "kv@a@b"), "--kv-events-topic is kv@a@b, but needs --kv-events as well"),
     ],
 )
 def test_a_wrong_address_is_a_line(
@@ -196,7 +196,7 @@ def test_an_address_in_use_is_a_line() -> None:
     (address,) = taken.addresses
     with pytest.raises(Unavailable, match="Address already in use"):
         EventSockets(address.replace("127.0.0.1", "*"), None, TOPIC)
-    with pytest.raises(BadInput, match="--kv-events-replay: got udp://x"):
+    with pytest.raises(BadInput, match="--kv-events-replay is udp://x"):
         EventSockets(ANY, "udp://x", TOPIC)
     taken.close()
 

@@ -112,9 +112,9 @@ def test_forms_may_be_chosen_by_hand(tmp_path: Path) -> None:
     with serving(tmp_path / "m.gguf", template, {}, form_choice=choice) as server:
         assert server.served.forms.call_form is FORMS["llama3"]
         assert server.served.forms.marks is None
-    with pytest.raises(BadInput, match="--tool-form: got xml; needs auto, hermes"):
+    with pytest.raises(BadInput, match="--tool-form is xml, but must be auto, hermes"):
         FormChoice("xml")
-    with pytest.raises(BadInput, match="--reasoning-form: got xml; needs auto, none, think"):
+    with pytest.raises(BadInput, match="--reasoning-form is xml, but must be auto, none, think"):
         FormChoice("auto", "xml")
 
 

@@ -63,7 +63,7 @@ def test_what_is_no_piece(row: list[Any]) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        BadInput("generate", "prompt", "9; needs more", "8; or 7"),
+        BadInput("generate", "prompt", "9, but must be more", "8; or 7"),
         QueueFull("3 wait"),
         WrongEdition("other"),
         RequestFailed("why"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -228,8 +229,8 @@ def test_bad_values_get_the_error_object(
     assert str(error["param"]).startswith(param)
     assert "\n" not in error["message"]
     if status == 400:
-        assert error["message"].startswith(f"{error['param']}: got ")
-        assert str(error["param"]).partition(".")[0] in body or "needs a value" in error["message"]
+        assert re.match(rf"{re.escape(error['param'])} (is|has|cannot be) ", error["message"])
+        assert str(error["param"]).partition(".")[0] in body or error["message"].endswith(" is missing")
     server.check_idle()
 
 

@@ -41,7 +41,7 @@ def test_a_whole_answer_is_a_bad_request(server: Running, name: str) -> None:
         reply = client.post(CHAT, json=chat(kind))
     error = reply.json()["error"]
     assert (reply.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "response_format")
-    assert error["message"].startswith("response_format: got ")
+    assert error["message"].startswith("response_format is ")
     assert limit in error["message"]
     assert "\n" not in error["message"]
     server.check_idle()
@@ -81,5 +81,5 @@ def test_through_a_relay_it_is_the_same(model_path: Path) -> None:
 
 
 def test_other_failures_stay_the_server_s() -> None:
-    assert from_exception(RequestFailed("sample: response_format: got late; needs time")).status == 500
+    assert from_exception(RequestFailed("sample: response_format is late, but must be time")).status == 500
     assert from_exception(RequestFailed("the engine stopped")).status == 500

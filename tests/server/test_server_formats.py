@@ -149,7 +149,7 @@ def test_a_mask_that_never_comes_fails_its_request_alone(hasty: Running) -> None
         finally:
             os.kill(follower, signal.SIGKILL)
         assert failed.status_code == 500
-        assert "response_format: got a format whose next token takes too much" in failed.json()["error"]["message"]
+        assert "response_format is a format whose next token takes too much" in failed.json()["error"]["message"]
         assert other.post(CHAT, json=asking(GOOD)).status_code == 200
     hasty.check_idle()
 

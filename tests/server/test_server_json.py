@@ -21,21 +21,21 @@ from samebits.server.tools.offer import NOTHING
 from samebits.server.tools.reading import parse_json
 
 REFUSALS = [
-    (b'{"prompt": NaN}', "got NaN; needs a number that JSON has"),
-    (b'{"prompt": -Infinity}', "got -Infinity; needs a number that JSON has"),
-    (b'{"temperature": 1e999}', "got the number 1e999; needs one that a double can hold"),
-    (b'{"seed": ' + b"7" * 5000 + b"}", "got a number of 5000 characters; needs at most 400"),
-    (b'{"top_p": 0.' + b"7" * 5000 + b"}", "got a number of 5002 characters; needs at most 400"),
-    (b'{"prompt": "a", "n": 1, "prompt": "b"}', "got the name 'prompt' twice in an object; needs each name once"),
-    (b'{"prompt": "\\ud800"}', "got a lone surrogate in a text; needs text that has a UTF-8 form"),
-    (b'{"\\udfff": "x"}', "got a lone surrogate in a text; needs text that has a UTF-8 form"),
-    (b'{"prompt": "\xed\xa0\x80"}', "got a byte that is not UTF-8 at 12; needs a JSON object"),
-    ('{"prompt": "x"}'.encode("utf-16"), "got a byte that is not UTF-8 at 0; needs a JSON object"),
-    (b'{"prompt": ' + b"[" * 200 + b"]" * 200 + b"}", "got more than 128 levels of nesting; needs fewer"),
-    (b'{"prompt": [' + b"1," * MAX_VALUES + b"1]}", f"got more than {MAX_VALUES} values and names; needs fewer"),
-    (b"[]", "got JSON that is not an object; needs a JSON object"),
-    (b'{"prompt": }', "got invalid JSON (expecting value at 11); needs a JSON object"),
-    (b"", "got invalid JSON (expecting value at 0); needs a JSON object"),
+    (b'{"prompt": NaN}', "NaN, but must have numbers that JSON knows"),
+    (b'{"prompt": -Infinity}', "-Infinity, but must have numbers that JSON knows"),
+    (b'{"temperature": 1e999}', "the number 1e999, but must have numbers that a double can hold"),
+    (b'{"seed": ' + b"7" * 5000 + b"}", "a number of 5000 characters, but must have numbers of at most 400"),
+    (b'{"top_p": 0.' + b"7" * 5000 + b"}", "a number of 5002 characters, but must have numbers of at most 400"),
+    (b'{"prompt": "a", "n": 1, "prompt": "b"}', "the name 'prompt' twice in an object, but must have each name once"),
+    (b'{"prompt": "\\ud800"}', "a lone surrogate in a text, but must have text that UTF-8 can encode"),
+    (b'{"\\udfff": "x"}', "a lone surrogate in a text, but must have text that UTF-8 can encode"),
+    (b'{"prompt": "\xed\xa0\x80"}', "a byte that is not UTF-8 at 12, but must be a JSON object"),
+    ('{"prompt": "x"}'.encode("utf-16"), "a byte that is not UTF-8 at 0, but must be a JSON object"),
+    (b'{"prompt": ' + b"[" * 200 + b"]" * 200 + b"}", "more than 128 levels of nesting, but must have fewer"),
+    (b'{"prompt": [' + b"1," * MAX_VALUES + b"1]}", f"more than {MAX_VALUES} values and names, but must have fewer"),
+    (b"[]", "JSON that is not an object, but must be a JSON object"),
+    (b'{"prompt": }', "invalid JSON (expecting value at 11), but must be a JSON object"),
+    (b"", "invalid JSON (expecting value at 0), but must be a JSON object"),
 ]
 
 
@@ -45,19 +45,27 @@ def test_what_is_no_plain_json_is_refused_in_a_line(server: Running, path: str, 
     with server.client() as client:
         reply = client.post(path, content=body, headers={"content-type": "application/json"})
     assert reply.status_code == 400
-    assert reply.json()["error"]["message"] == f"body: {message}"
+    assert reply.json()["error"]["message"] == f"body has {message}"
     assert reply.json()["error"]["code"] == "invalid_json"
 
 
 WRONG = [
-    ("/v1/completions", {"prompt": ["a", 1]}, "prompt: got a list of 2; needs a list of texts alone"),
-    ("/v1/completions", {"prompt": [1, "a"]}, "prompt: got a list of 2; needs a text, token ids, or a list of either"),
-    ("/v1/completions", {"prompt": [True]}, "prompt: got a list of 1; needs a text, token ids, or a list of either"),
-    ("/v1/completions", {"prompt": {}}, "prompt: got an object of 0; needs a text, token ids, or a list of either"),
-    ("/v1/completions", {"prompt": [[1], 2]}, "prompt: got a list of 2; needs a list of lists of token ids"),
-    ("/detokenize", {"tokens": [1.5]}, "tokens: got a list of 1; needs a list of token ids"),
-    ("/detokenize", {"tokens": [1] * 65537}, "tokens: got 65537 ids; needs at most 65536"),
-    ("/tokenize", {"text": ["x" * 500]}, "text: got a list of 1; needs a valid string"),
+    ("/v1/completions", {"prompt": ["a", 1]}, "prompt is a list of 2, but must be a list of texts alone"),
+    (
+        "/v1/completions",
+        {"prompt": [1, "a"]},
+        "prompt is a list of 2, but must be a text, token ids, or a list of either",
+    ),
+    (
+        "/v1/completions",
+        {"prompt": [True]},
+        "prompt is a list of 1, but must be a text, token ids, or a list of either",
+    ),
+    ("/v1/completions", {"prompt": {}}, "prompt is an object of 0, but must be a text, token ids, or a list of either"),
+    ("/v1/completions", {"prompt": [[1], 2]}, "prompt is a list of 2, but must be a list of lists of token ids"),
+    ("/detokenize", {"tokens": [1.5]}, "tokens is a list of 1, but must be a list of token ids"),
+    ("/detokenize", {"tokens": [1] * 65537}, "tokens has 65537 ids, but must have at most 65536"),
+    ("/tokenize", {"text": ["x" * 500]}, "text is a list of 1, but must be a text"),
     ("/tokenize", {"text": "x", "add_special": "y" * 500}, None),
 ]
 

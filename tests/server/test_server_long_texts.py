@@ -43,7 +43,7 @@ def test_a_text_that_cannot_fit_is_refused_at_once(server: Running, route: str, 
         seconds = time.process_time() - start  # of this process, which is both ends
     error = reply.json()["error"]
     assert (reply.status_code, error["param"], error["code"]) == (400, param, "context_length_exceeded")
-    assert f"needs at most {MAX_BYTES}, what 512 tokens of 13 bytes can hold" in error["message"]
+    assert f"must have at most {MAX_BYTES}, what 512 tokens of 13 bytes can hold" in error["message"]
     assert seconds < 10
 
 
@@ -53,7 +53,7 @@ def test_a_text_that_might_fit_is_counted(server: Running, route: str) -> None:
     with server.client() as client:
         error = client.post(route, json=body).json()["error"]
     assert (error["param"], error["code"]) == (param, "context_length_exceeded")
-    assert " tokens; needs " in error["message"]
+    assert " tokens, but must have " in error["message"]
 
 
 def test_tokenize_takes_a_million_characters(server: Running) -> None:
@@ -63,7 +63,7 @@ def test_tokenize_takes_a_million_characters(server: Running) -> None:
         assert client.post("/tokenize", json={"text": ""}).json()["tokens"] == []
         refused = client.post("/tokenize", json={"text": " " * (MEGABYTE + 1)})
     assert refused.status_code == 400
-    assert refused.json()["error"]["message"] == "text: got 1048577 characters; needs at most 1048576"
+    assert refused.json()["error"]["message"] == "text has 1048577 characters, but must have at most 1048576"
 
 
 def test_a_signal_ends_a_server_that_tokenizes(model_path: Path) -> None:

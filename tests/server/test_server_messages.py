@@ -190,7 +190,7 @@ def test_reasoning_that_cannot_be_turned_off_is_not_turned_off_quietly(client: A
 
     wishes: dict[str, Any] = {"model": NAME, "messages": HELLO, "max_tokens": 2, "thinking": {"type": "disabled"}}
     assert client.messages.create(**wishes).role == "assistant"
-    with pytest.raises(anthropic.BadRequestError, match="thinking: got reasoning turned off"):
+    with pytest.raises(anthropic.BadRequestError, match="thinking is reasoning turned off"):
         thinking_client.messages.create(**wishes)
 
 

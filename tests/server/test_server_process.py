@@ -85,17 +85,17 @@ def test_a_signal_lets_answers_end(model_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--host", "0.0.0.0"), "serve: --api-key: got none; needs one, to listen on 0.0.0.0"),
-        (("--deterministic", "--numerics", "fast"), "serve: --numerics: got fast"),
-        (("--receipts", "60", "--numerics", "fast"), "serve: --numerics: got fast"),
+        (("--host", "0.0.0.0"), "--api-key is missing: it must be a key, to listen on 0.0.0.0"),
+        (("--deterministic", "--numerics", "fast"), "--numerics is fast"),
+        (("--receipts", "60", "--numerics", "fast"), "--numerics is fast"),
         (("--model", "no-such-model"), "no-such-model"),
         (("--backend", "no-such-backend"), "no-such-backend"),
         (("--numerics", "best"), "best"),
         (("--k-format", "f99"), "f99"),
         (("--prefill-budget", "often"), "often"),
-        (("--memory", "lots"), "memory: got 'lots'; needs a fraction above 0 and up to 1, or a size such as 12G"),
+        (("--memory", "lots"), "memory is 'lots', but must be a fraction above 0 and up to 1, or a size such as 12G"),
         (("--memory", "10K"), "no page fits: weights take "),
-        (("--ctx-size", "3000"), "context_len: got 3000; needs at most 2048"),
+        (("--ctx-size", "3000"), "context_len is 3000, but must be at most 2048"),
         (("--num-pages", "2000000"), "num_pages 2,000,000 needs "),
     ],
 )

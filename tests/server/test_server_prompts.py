@@ -167,7 +167,7 @@ def test_prompts_that_cannot_be(templated: Running, wishes: dict[str, Any], para
     reply = ask(templated, CHAT, **wishes)
     error = reply.json()["error"]
     assert (reply.status_code, error["param"]) == (400, param)
-    assert error["message"].startswith(f"{param}: got ")
+    assert error["message"].startswith(f"{param} is ")
 
 
 @pytest.mark.parametrize(
@@ -190,4 +190,4 @@ def test_an_effort_that_the_template_ignores_is_refused_by_the_name_of_its_field
         reply = client.post(path, json={**conversation, **body})
     error = reply.json()["error"]
     message = error if isinstance(error, str) else error["message"]
-    assert (reply.status_code, message.startswith(f"{param}: got ")) == (400, True), message
+    assert (reply.status_code, message.startswith(f"{param} is ")) == (400, True), message

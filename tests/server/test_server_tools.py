@@ -195,24 +195,24 @@ def test_a_template_that_knows_tools_formats_them_itself(knowing: Running) -> No
 
 
 BAD = [
-    ({"tool_choice": "required", "tools": None}, "tool_choice: got a call; needs tools to choose from"),
-    ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice: got g; needs the name of one"),
-    ({"tools": [PING, PING]}, "tools: got ping twice"),
-    ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name: got"),
+    ({"tool_choice": "required", "tools": None}, "tools is missing: it must be a list of functions"),
+    ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice is g, but must be the name of one"),
+    ({"tools": [PING, PING]}, "tools is ping twice"),
+    ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name is"),
     ({"tools": [{"type": "web_search"}]}, "tools.0"),
-    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}]}, "got type string"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}]}, "is type string"),
     ({"tools": [PING] * 129}, "at most 128 items"),
     ({"tool_choice": "any"}, "tool_choice"),
-    ({"functions": [{"name": "f"}], "tools": None}, "functions: got a list of 1; needs nothing"),
-    ({"function_call": {"name": "f"}}, "function_call: got an object of 1; needs nothing"),
-    ({"messages": [{"role": "assistant", "content": None}]}, "messages.content: got null"),
-    ({"messages": [{"role": "user", "content": None}]}, "messages.content: got null"),
+    ({"functions": [{"name": "f"}], "tools": None}, "functions is not supported"),
+    ({"function_call": {"name": "f"}}, "function_call is not supported"),
+    ({"messages": [{"role": "assistant", "content": None}]}, "messages.content is missing"),
+    ({"messages": [{"role": "user", "content": None}]}, "messages.content is missing"),
     ({"messages": [{"role": "user", "content": "x", "tool_calls": [CALLED]}]}, "messages.tool_calls"),
-    ({"messages": [{"role": "tool", "content": "x"}]}, "messages.tool_call_id: got nothing"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages.tool_call_id is missing"),
     ({"messages": [{"role": "function", "name": "f", "content": "x"}]}, "messages.0.role"),
     (
         {"tool_choice": NAMED, "tools": [{**WEATHER, "function": {"name": "get_weather", "parameters": {"allOf": 3}}}]},
-        "tools: got",
+        "tools cannot be compiled: ",
     ),
 ]  # fmt: skip
 

@@ -176,7 +176,7 @@ def test_schemas_are_bounded_in_all() -> None:
     tools = [
         Tool(f"f{i}", None, {"type": "object", "properties": {"a": {"enum": ["x" * 100] * 1000}}}) for i in range(3)
     ]
-    with pytest.raises(ApiError, match="tools: got a longer one; needs at most 262144 characters"):
+    with pytest.raises(ApiError, match="tools is more than 262144 characters, but must be shorter"):
         grammar("hermes", *tools, choice="required")
     assert grammar("hermes", *tools[:2], choice="required") is not None
     assert grammar("hermes", *tools) is None

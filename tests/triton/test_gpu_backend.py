@@ -54,7 +54,7 @@ def test_memory_that_is_smaller_than_a_run_is_refused_until_it_is_fed(backend: B
     executable = backend.compile(b.finish(b.scale(x, factor=2.0)), Tier.PORTABLE)
     executable.bind("x", backend.adopt(np.ones((4, 8), np.float32)))
     executable.prepare({"T": 64})
-    with pytest.raises(BadInput, match=r"gpu: x: got memory of 4 rows \(f32\[4, 8\]\); needs 64 rows, for T = 64"):
+    with pytest.raises(BadInput, match=r"gpu: x is memory of 4 rows \(f32\[4, 8\]\), but must be 64 rows, for T = 64"):
         executable.run()
     executable.prepare({"T": 4})
     executable.run()
@@ -144,7 +144,7 @@ def test_a_fault_is_raised_once_with_its_reason(backend: Backend) -> None:
     assert fault("norm", "x", "a NaN", "numbers") == number
     fault_word(HOST)[0] = number
     fault_word(HOST, of_sampling=True)[0] = fault("sample", "logits", "a NaN", "numbers")
-    with pytest.raises(BadInput, match="norm: x: got a NaN; needs numbers"):  # sampling only follows from it
+    with pytest.raises(BadInput, match="norm: x is a NaN, but must be numbers"):  # sampling only follows from it
         backend.sync()
     backend.sync()
 

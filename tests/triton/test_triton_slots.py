@@ -195,10 +195,10 @@ def test_padding_computes_zeros_and_touches_no_slot(op: str, batch: str) -> None
 
 
 BAD = [
-    ("slots", 99, "slots: got a slot that is not there"),
-    ("slots", -1, "slots: got a slot that is not there"),
-    ("qo_indptr", 40, "qo_indptr: got ranges that fall or leave the batch"),
-    ("positions", -5, "positions: got positions that do not follow each other"),
+    ("slots", 99, "slots is a slot that is not there"),
+    ("slots", -1, "slots is a slot that is not there"),
+    ("qo_indptr", 40, "qo_indptr has ranges that fall or leave the batch"),
+    ("positions", -5, "positions is positions that do not follow each other"),
 ]
 
 

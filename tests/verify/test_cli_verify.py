@@ -157,25 +157,25 @@ def test_a_backend_that_computes_nothing_is_unsupported_with_a_reason_and_exit_s
         ("--op [/b]", "unknown op '[/b]'"),
         ("--op add --case nine", "unknown case of add 'nine'; known: "),
         ("--op graph --case nine", "unknown graph 'nine'; of "),
-        ("--op add --case K=many", "case: K: got many; needs 1 or 2 or 3..4"),
-        ("--case small-f32", "verify: --case: got small-f32; needs --op as well"),
-        ("--op add --tier loose", "numerics: tier: got 'loose'; needs one of fast, invariant, portable"),
-        ("--op add --tier none", "verify: --tier: got 'none'; needs one of fast, invariant, portable"),
+        ("--op add --case K=many", "case: K is many, but must be 1 or 2 or 3..4"),
+        ("--case small-f32", "--case is small-f32, but needs --op as well"),
+        ("--op add --tier loose", "numerics tier is 'loose', but must be one of fast, invariant, portable"),
+        ("--op add --tier none", "--tier is 'none', but must be one of fast, invariant, portable"),
         ("--backend abacus", "unknown backend 'abacus'; known: "),
         ("--backend planted:Nothing --op add", "backend planted:Nothing: failed to load: AttributeError"),
         ("--backend nowhere:Nothing --op add", "backend nowhere:Nothing: failed to load: ModuleNotFoundError"),
-        ("--op gemm --m many", "verify: --m: got 'many'; needs a whole number up to 1048576"),
-        ("--op gemm --m -1", "verify: --m: got '-1'; needs a whole number"),
-        ("--op gemm --m ²", "verify: --m: got '²'; needs a whole number"),
-        ("--op gemm --m 1048577", "verify: --m: got '1048577'; needs a whole number"),
-        ("--op gemm --depth 3", "verify: --depth: got a size; needs one of gemm's: "),
-        ("--op gemm --m", "verify: argument: got '--m'; needs a known option, or a size as --name VALUE"),
-        ("--m 3", "verify: --m: got a size; needs --op, and no --case"),
-        ("--op gemm --case small-f32 --m 3", "verify: --m: got a size; needs --op, and no --case"),
-        ("--op paged_attention --page_size 0", "verify: a head or page size: got 0; needs 1 or more"),
-        ("--op paged_attention --num_heads 5 --num_kv_heads 2", "verify: --num_heads: got 5; needs a multiple of"),
-        ("--op add --output /nowhere/at/all", "verify: --output: got /nowhere/at/all; needs a file in a folder"),
-        ("--op add --html /", "verify: --html: got /; needs a file in a folder that exists"),
+        ("--op gemm --m many", "--m is 'many', but must be a whole number up to 1048576"),
+        ("--op gemm --m -1", "--m is '-1', but must be a whole number"),
+        ("--op gemm --m ²", "--m is '²', but must be a whole number"),
+        ("--op gemm --m 1048577", "--m is '1048577', but must be a whole number"),
+        ("--op gemm --depth 3", "--depth is a size, but must be one of gemm's: "),
+        ("--op gemm --m", "argument is '--m', but must be a known option, or a size as --name VALUE"),
+        ("--m 3", "--m is a size, but needs --op, and no --case"),
+        ("--op gemm --case small-f32 --m 3", "--m is a size, but needs --op, and no --case"),
+        ("--op paged_attention --page_size 0", "a head or page size is 0, but must be 1 or more"),
+        ("--op paged_attention --num_heads 5 --num_kv_heads 2", "--num_heads is 5, but must be a multiple of"),
+        ("--op add --output /nowhere/at/all", "--output is /nowhere/at/all, but must be a file in a folder"),
+        ("--op add --html /", "--html is /, but must be a file in a folder that exists"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(
@@ -334,6 +334,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
 def test_a_folder_in_the_way_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
-    with pytest.raises(BadInput, match=r"needs a file that can be written"):
+    with pytest.raises(BadInput, match=r"must be a file that can be written"):
         write_atomically(tmp_path / "report", "text")
     assert [p.name for p in tmp_path.iterdir()] == ["report"]

@@ -216,11 +216,11 @@ def test_a_stated_range_without_a_case_fails_the_run(
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ("T=33,color=red", "case: color: got an unknown factor; needs one of T, N, K"),
-        ("weight=q9", "case: weight: got q9; needs f32 or f16"),
-        ("K=100", "case: K: got 100; needs a multiple of 32"),
-        ("K=32,weight=q4_k", "case: K=32,weight=q4_k: got values that exclude each other; needs a row"),
-        ("T=many", "case: T: got many; needs 0 or 1 or 2 or 3..4"),
+        ("T=33,color=red", "case: color is an unknown factor, but must be one of T, N, K"),
+        ("weight=q9", "case: weight is q9, but must be f32 or f16"),
+        ("K=100", "case: K is 100, but must be a multiple of 32"),
+        ("K=32,weight=q4_k", "case: K=32,weight=q4_k is values that exclude each other, but must be a row"),
+        ("T=many", "case: T is many, but must be 0 or 1 or 2 or 3..4"),
     ],
 )
 def test_a_row_that_the_space_does_not_have_is_one_line(case: str, message: str) -> None:

@@ -43,16 +43,16 @@ def test_a_case_has_its_own_constants() -> None:
 def test_a_models_nodes_are_found_by_op_and_name() -> None:
     """Layers that are alike print one shader."""
     assert printed("rms_norm", "--model", LLAMA).count("fn main(") == 1
-    with pytest.raises(BadInput, match=r"op and --node: got rms_norm, 'layers\.99'; needs one of this model's"):
+    with pytest.raises(BadInput, match=r"op and --node is rms_norm, 'layers\.99', but must be one of this model's"):
         printed("rms_norm", "--model", LLAMA, "--node", "layers.99")
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(BadInput, match="got none; needs an op, or --model"):
+    with pytest.raises(BadInput, match="op is missing: it must be an op, or --model"):
         printed()
-    with pytest.raises(BadInput, match="needs --model as well"):
+    with pytest.raises(BadInput, match="given without --model, but must be given with it"):
         printed("rms_norm", "--node", "x")
-    with pytest.raises(BadInput, match="needs one of them"):
+    with pytest.raises(BadInput, match="are both given: give one of them"):
         printed("rms_norm", "--case", "plain", "--model", LLAMA)
     with pytest.raises(Unsupported, match="float32 activations"):
         printed("rms_norm", "--case", "small-f16")

@@ -35,7 +35,7 @@ def test_a_context_beyond_a_drivers_loops_is_right_or_refused(webgpu: Backend, n
         refusal = str(error)
     if refusal:
         assert num_queries > 1
-        assert "more positions than the driver's loops go over; needs fewer, or another driver" in refusal
+        assert "more positions than the driver's loops go over, but must be fewer, or another driver" in refusal
         return
     np.testing.assert_array_equal(found, np.asarray(F.paged_attention(**arguments, backend="reference")))
 

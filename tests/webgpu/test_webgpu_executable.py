@@ -152,13 +152,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(webgpu: Backend
     b = OpBuilder()
     x, ids = b.input("x", ROWS), b.input("ids", TensorSpec((Sym("T", LIMIT),), "i32"))
     executable = webgpu.compile(b.finish(b.scale(x, factor=2.0), ids), Tier.PORTABLE)
-    with pytest.raises(BadInput, match=r"nothing bound to .*; needs memory for every input"):
+    with pytest.raises(BadInput, match=r"nothing bound to .*, but must be memory for every input"):
         executable.run()
-    with pytest.raises(BadInput, match=r"webgpu: T: got 17; needs 0 .. 16"):
+    with pytest.raises(BadInput, match=r"webgpu: T is 17, but must be from 0 to 16"):
         executable.prepare({"T": LIMIT + 1})
-    with pytest.raises(BadInput, match="webgpu: T: got no size"):
+    with pytest.raises(BadInput, match="webgpu: T is no size"):
         executable.prepare({})
     with pytest.raises(BadInput, match=r"17"):
         executable.feed({"x": numbers(4), "ids": np.zeros(LIMIT + 1, np.int32)})
-    with pytest.raises(BadInput, match="needs a buffer of this backend"):
+    with pytest.raises(BadInput, match="must be a buffer of this backend"):
         executable.bind("x", Buffer())

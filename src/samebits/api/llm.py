@@ -356,7 +356,7 @@ class LLM(Texts):
 
         several = [receipts] if isinstance(receipts, Receipt) else list(receipts)
         if any(not isinstance(receipt, Receipt) for receipt in several):
-            raise BadInput("replay", "receipts", "something else", "receipts: answers have them, from_json reads them")
+            raise BadInput("replay", "receipts", "of another type", "receipts: answers have them, from_json reads them")
         if max_tokens is not None:
             whole_number("replay", "max_tokens", max_tokens, 1, MAX_SIZE)
         key = None if public_key is None else read_public_key(public_key)

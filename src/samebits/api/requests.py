@@ -58,7 +58,7 @@ def one_params(where: str, given: Params | None) -> SamplingParams:
     names = [*(field.name for field in fields(SamplingParams)), "skip_special_tokens", "include_stop_str_in_output"]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
-        raise BadInput(where, "params", repr(unknown), f"names among {', '.join(names)}")
+        raise BadInput(where, "params", repr(unknown), f"one of {', '.join(names)}")
     return SamplingParams(**given)
 
 

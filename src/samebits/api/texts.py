@@ -60,7 +60,7 @@ class Texts:
         """
         messages = messages_of(messages)
         if self.chat_template is None:
-            raise BadInput("chat", "model", "no chat template", "a model that carries one")
+            raise BadInput("chat", "chat template", "nothing", "part of the model")
         template = self.chat_template.for_tools if tools else self.chat_template
         if tools and not template.names("tools"):
             raise BadInput("chat", "tools", f"{len(tools)}", "none: the model's chat template does not name them")

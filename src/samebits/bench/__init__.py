@@ -1,1 +1,1 @@
-"""Measurement: models and ops timed against ceilings and peers in the same run. Only ratios within a run mean much."""
+"""Measurement: models and ops beside hardware limits and other engines in one run. Only ratios in a run mean much."""

@@ -79,7 +79,9 @@ def audit(
     seed = secrets.randbits(SEED_BITS) if seed is None else seed
     entries = [entry for file in receipt_files(folder) for entry in _entries_of(file)]
     if not entries:
-        raise BadInput(WHERE, "DIR", f"no receipts in {folder}", f"files that end with {' or '.join(SUFFIXES)}")
+        raise BadInput(
+            WHERE, "DIR", f"{folder}, without receipts", f"a folder with files that end with {' or '.join(SUFFIXES)}"
+        )
     if public_key is not None:
         from samebits.receipts.signing import read_public_key
 

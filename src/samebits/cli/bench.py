@@ -34,7 +34,7 @@ from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.models.checkpoint import FileCheckpoint
 from samebits.verify.provenance import environment
 
-app = flags.Group(help="Measure models, ops and service, against ceilings and peers in the same run.")
+app = flags.Group(help="Measure models, ops and servers beside the hardware's limits and llama.cpp.")
 app.add("serve")(serve)
 app.add("schedule")(schedule)
 

@@ -1,4 +1,4 @@
-"""`samebits completions`: the script with which a shell completes commands and options."""
+"""`samebits completions`: prints the script that makes a shell complete commands and options."""
 
 from __future__ import annotations
 

@@ -41,15 +41,18 @@ def _as_json(found: Found) -> dict[str, Any]:
 
 def print_devices(console: Console) -> None:
     table = Table(title="backends")
-    for column in ("backend", "origin", "device", "languages", "notes"):
+    for column in ("backend", "origin", "device", "languages"):
         table.add_column(column, overflow="fold")
+    notes = []
     for found in discover():
         facts = _as_json(found)
         refuted = [f"cannot keep {Tier[t.upper()].label}: {why}" for t, why in facts["refuted_tiers"].items()]
         here = escape("; ".join([*facts["features"], *refuted]))
-        notes = here if facts["available"] else f"[red]unavailable:[/] {escape(found.reason)}"
-        table.add_row(found.name, found.origin, facts["device"] or "-", ", ".join(facts["languages"]) or "-", notes)
+        notes.append(f"{found.name}: {here if facts['available'] else f'[red]unavailable:[/] {escape(found.reason)}'}")
+        table.add_row(found.name, found.origin, facts["device"] or "-", ", ".join(facts["languages"]) or "-")
     console.print(table)
+    for note in notes:  # whole lines, so that a command among them can be copied
+        console.print(note, soft_wrap=True, highlight=False)
     part = native_part()
     if part["built"]:
         console.print(

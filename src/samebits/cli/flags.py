@@ -18,13 +18,17 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import click
 from click import Context, echo
+from click.shell_completion import CompletionItem
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, refusal
 
 __all__ = ["Argument", "Command", "Context", "Group", "Option", "ShownArgument", "echo", "make_command"]
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 HUGE = 2**53  # a bound that no one reads, and no one meets
 METAVARS = {"whole number": "N", "number": "X", "path": "FILE"}
+
+
+Complete = Callable[[click.Context, str], list[CompletionItem]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Stated:
     high: float | None
     metavar: str | None
     panel: str | None
+    complete: Complete | None = None
 
 
 def Option(
@@ -54,9 +59,12 @@ def Option(
     return Stated(False, given, help, envvar, min, max, metavar, panel)
 
 
-def Argument(*given: Any, help: str, metavar: str | None = None) -> Any:
-    """An argument: its default, unless within Annotated; `...` for one that must be given."""
-    return Stated(True, given, help, None, None, None, metavar, None)
+def Argument(*given: Any, help: str, metavar: str | None = None, complete: Complete | None = None) -> Any:
+    """An argument: its default, unless within Annotated; `...` for one that must be given.
+
+    complete  returns what a shell may offer in its place, from the context and the word that is being typed
+    """
+    return Stated(True, given, help, None, None, None, metavar, None, complete)
 
 
 def _shown(value: Any) -> str:
@@ -80,7 +88,9 @@ class Number(click.ParamType):
         is_low = number is not None and self._low is not None and not number >= self._low
         is_high = number is not None and self._high is not None and not number <= self._high
         if number is None or is_low or is_high:
-            self.fail(f"got {value!r}; needs a {self.name}{', ' + self.bounds if self.bounds else ''}", param, ctx)
+            bounds = f"{' ' if '..' in self.bounds else ', '}{self.bounds}" if self.bounds else ""
+            name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else "value"
+            raise click.UsageError(refusal(name, repr(value), f"a {self.name}{bounds}"), ctx)
         return number
 
 
@@ -108,6 +118,10 @@ class ShownArgument(click.Argument):
     """An argument that the help describes."""
 
     text = ""
+    complete: Complete | None = None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return self.complete(ctx, incomplete) if self.complete else super().shell_complete(ctx, incomplete)
 
 
 class Command(click.Command):
@@ -211,6 +225,7 @@ def _argument(name: str, stated: Stated, kind: Any, default: Any, is_list: bool)
     made = ShownArgument(
         [name], type=_type(kind, stated), metavar=stated.metavar, nargs=-1 if is_list else 1, **settings
     )
+    made.complete = stated.complete
     made.text = stated.help
     return made
 

@@ -94,8 +94,9 @@ def generate(
     check_target("generate", "--output", output)
     prompt = only_message("generate", text, prompt, "PROMPT")
     if (prompt is None) == (tokens is None):
-        given = "none of them" if prompt is None else "both"
-        raise BadInput("generate", "PROMPT and --tokens", given, "one of them")
+        given = "nothing" if prompt is None else "both"
+        name, needed = ("PROMPT", "a text, or --tokens") if prompt is None else ("PROMPT and --tokens", "one of them")
+        raise BadInput("generate", name, given, needed)
     receipts = receipt_file(receipt, sign_key)
     ids = None if tokens is None else parse_tokens("generate", tokens)
     content = sys.stdin.read() if prompt == "-" else prompt or ""

@@ -70,9 +70,9 @@ MODEL_OPTIONS = {
         str | None,
         None,
         "-ngl",
-        "Run all layers on the first GPU backend (all) or none (0). Layers cannot be split between devices.",
+        "Run all layers on the first GPU backend (all, or a number of at least the model's layers) or none (0).",
         also=("--gpu-layers",),
-        metavar="all|0",
+        metavar="all|0|N",
     ),
     **stated_options(EngineSettings),
 }
@@ -146,25 +146,30 @@ def _pop_settings(given: dict[str, Any], options: Iterable[str]) -> dict[str, An
     """Remove the options from `given` and return them as settings of the engine: -ngl has become a backend."""
     chosen = {name: given.pop(name) for name in options}
     is_default = click.get_current_context().get_parameter_source("backend") is ParameterSource.ENVIRONMENT
-    chosen["backend"] = backend_for_layers(chosen.pop("gpu_layers", None), chosen["backend"], is_default)
+    gpu_layers = chosen.pop("gpu_layers", None)
+    if gpu_layers is not None:
+        from samebits.cli.gpu_layers import all_or_none
+        from samebits.cli.model_words import names_a_model
+
+        words = (word for word in given.values() if isinstance(word, str))
+        gpu_layers = all_or_none(gpu_layers, next(filter(names_a_model, words), chosen["model"]))
+    chosen["backend"] = backend_for_layers(gpu_layers, chosen["backend"], is_default)
     return chosen
 
 
 def backend_for_layers(gpu_layers: str | None, backend: str | None, is_default: bool = False) -> str | None:
-    """Return the backend that -ngl means beside --backend. Raise BadInput if the two disagree.
+    """Return the backend that -ngl, "0" or "all", means beside --backend. Raise BadInput if the two disagree.
 
     is_default  the backend comes from SAMEBITS_BACKEND, over which -ngl takes precedence
     """
     if gpu_layers is None:
         return backend
-    if gpu_layers not in ("0", "all"):
-        raise BadInput("model", "-ngl", repr(gpu_layers), "0 or all: layers cannot be split between devices yet")
     from samebits.backends.discovery import ON_GPU, get
 
     if backend is not None:
         agrees = (backend in ON_GPU) == (gpu_layers == "all")
         if not agrees and not is_default:
-            raise BadInput("model", "-ngl", gpu_layers, f"to agree with --backend {backend}")
+            raise BadInput("model", "-ngl", gpu_layers, f"in agreement with --backend {backend}")
         if agrees:
             return backend
     if gpu_layers == "0":

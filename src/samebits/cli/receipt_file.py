@@ -52,6 +52,6 @@ def receipt_file(path: Path | None, key_path: Path | None) -> ReceiptFile | None
     """The file that the options ask for; BadInput for a key without one."""
     if path is None:
         if key_path is not None:
-            raise BadInput("receipt", "--sign-key", key_path, "--receipt, the file that signed receipts go to")
+            raise BadInput("receipt", "--sign-key", key_path, "--receipt as well")
         return None
     return ReceiptFile(path, key_path)

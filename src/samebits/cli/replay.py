@@ -226,7 +226,7 @@ def _opened(
     if not is_given:  # a receipt may come from anyone: its name is looked for in the cache alone, and fetches nothing
         cached = cached_path(group.model)
         if cached is None or pulled_path(cached) is None:
-            raise BadInput("replay", "model", repr(group.model[:80]), "--model: no model of that name is in the cache")
+            raise BadInput("replay", "model", repr(group.model[:80]), "in the cache, or stated by --model")
 
     fetch_if_missing(group.model)
     longest = open_checkpoint(obtain(group.model)).config.context_len  # a receipt may state more: its verdict says so

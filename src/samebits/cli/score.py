@@ -27,8 +27,11 @@ def _named(llm: LLM, token: int) -> str:
 
 def token_ids(llm: LLM, text: str | None, file: Path | None, tokens: str | None) -> list[int]:
     """The ids to score, from exactly one of the three."""
-    if sum(x is not None for x in (text, file, tokens)) != 1:
-        raise BadInput("score", "input", "none or several", "exactly one of TEXT, --file and --tokens")
+    num_given = sum(x is not None for x in (text, file, tokens))
+    if num_given == 0:
+        raise BadInput("score", "TEXT", "nothing", "a text, or --file, or --tokens")
+    if num_given > 1:
+        raise BadInput("score", "TEXT, --file and --tokens", f"{num_given} of three", "one of three")
     if tokens is not None:
         return parse_tokens("score", tokens)
     if file is not None:

@@ -158,9 +158,9 @@ def serve(
         raise Unavailable(f"serve: {missing} is not installed; needs {install_command('server')}") from None
     console = Console(stderr=True)
     if deterministic and settings.numerics == Tier.FAST.label:
-        raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --deterministic")
+        raise BadInput("serve", "--numerics", "fast", "invariant or portable with --deterministic")
     if receipts and settings.numerics == Tier.FAST.label:
-        raise BadInput("serve", "--numerics", "fast", "invariant or portable, with --receipts")
+        raise BadInput("serve", "--numerics", "fast", "invariant or portable with --receipts")
     key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key  # click takes an empty variable for none
     door = Door(key, tuple(cors_origin), host, has_open_metrics=open_metrics)
     check_host(door)  # before anything listens

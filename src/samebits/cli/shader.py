@@ -66,7 +66,7 @@ def shader(
         if op is None:
             raise BadInput("shader", "op", "none", "an op, or --model")
         if node or tokens != 1:
-            raise BadInput("shader", "--node and --tokens", "given", "--model as well")
+            raise BadInput("shader", "--node and --tokens", "given without --model", "given with it")
         graph, numbers = _op_graph(op, case), {0}
     else:
         if case is not None:

@@ -42,11 +42,11 @@ def write(out: OutFile, path: Path, report: Report, may_replace: bool = False) -
     Beside a tensor as its file stores it, there are never more than some megabytes in memory.
     """
     if path.exists() and not may_replace:
-        raise BadInput(str(path), "output", "a file that exists", "a new name, or --force")
+        raise BadInput(str(path), "output", "a file that exists", "a new name; --force overwrites it")
     if not path.parent.is_dir():
         raise BadInput(str(path), "output", "no such folder", "a name in a folder that exists")
     if (free := shutil.disk_usage(path.parent).free) < out.num_bytes:
-        raise BadInput(str(path), "output", f"room for {free} bytes", f"room for {out.num_bytes}")
+        raise BadInput(str(path), "output", f"on a disk with {free} bytes free", f"on one with {out.num_bytes}")
     new = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with new.open("wb") as stream:

@@ -1,8 +1,26 @@
-"""Every error a user can cause. One line each: what was given, what is needed."""
+"""Every error a user can cause. Each message is one line that says what is wrong and what the limit is."""
 
 from __future__ import annotations
 
+import re
+
 MOST_LISTED, NEAREST = 64, 8  # names that a message lists; of more it lists the nearest few
+
+
+ABSENT = ("nothing", "none", "null")
+# Calls and commands whose user knows what was called. Files, ops and backends stay before the argument.
+KNOWN_CALLS = frozenset(
+    """LLM AsyncLLM generate chat run stream score embed encode sampling request model serve build_app speculate
+    numerics bench verify shader completions replay warm pull""".split()  # noqa: SIM905 (a list would fill twenty lines)
+)
+_CONTENTS = re.compile(  # a given that describes what the argument holds, and not the argument itself
+    r"(\d[\d,]* (?!of |at |for )[a-z]|(shape|magnitude|heads|rows|ids|pages?|slot|strides|others?|another|NaN)\b|"
+    r"(token|first|last|queries|entries|ranges|duplicate)\b|(an?|the) (entry|index|row|score|value|width|magnitude)\b|"
+    r"(a|the) ((block |tensor )?scale|byte|character|lone|rotary|names|token)\b)"
+)
+_UNSUPPORTED = re.compile(r"(nothing|none|no such \w+)(: (?P<reason>.*))?$")
+_SENTENCE = re.compile(r"[A-Z][a-z]+ [a-z]")  # the reason of the system or of a library
+_BESIDE = re.compile(r"--|.* as well$|\S+ to be ")  # needed beside the argument, and not in its place
 
 
 class SamebitsError(Exception):
@@ -10,12 +28,36 @@ class SamebitsError(Exception):
 
 
 class BadInput(SamebitsError, ValueError):
-    """An argument is wrong. Raised before anything is written."""
+    """An argument is wrong. Raised before anything is written.
+
+    `where` is the call, the command, the file or the op; `given` and `needed` are noun phrases or values.
+    """
 
     def __init__(self, where: str, argument: str, given: object, needed: str) -> None:
-        super().__init__(f"{where}: {argument}: got {given}; needs {needed}")
-        self.where = where
-        self.argument = argument
+        self.where, self.argument, self.given, self.needed = where, argument, str(given), str(needed)
+        prefix = "" if where in KNOWN_CALLS or argument.startswith("-") else f"{where}: "
+        super().__init__(prefix + self.sentence(argument))
+
+    def sentence(self, name: str) -> str:
+        """Return the message about the argument under `name`, without the call or the file."""
+        return refusal(name, self.given, self.needed)
+
+
+def refusal(argument: str, given: str, needed: str) -> str:
+    """Return the sentence that names the argument, says what it is, and states what it must be."""
+    is_contents = _CONTENTS.match(given) is not None
+    if found := _UNSUPPORTED.match(needed):
+        reason = f": {found['reason']}" if found["reason"] else ""
+        return f"{argument} {'has' if is_contents else 'is'} {given}, which is not supported{reason}"
+    if given == "both":
+        return f"{argument} are both given: give {needed}"
+    needed = re.sub(r"(\S+) \.\. (\S+)|^(-?\d+) to (\d+)", r"from \1\3 to \2\4", needed)
+    verb = "needs" if _BESIDE.match(needed) else f"must {'have' if is_contents else 'be'}"
+    if given in ABSENT:
+        return f"{argument} is missing" if needed == "a value" else f"{argument} is missing: it {verb} {needed}"
+    if _SENTENCE.match(given):
+        return f"{argument}: {given}; it {verb} {needed}"
+    return f"{argument} {'has' if is_contents else 'is'} {given}, but {verb} {needed}"
 
 
 class NotFound(BadInput):
@@ -23,7 +65,12 @@ class NotFound(BadInput):
 
     def __init__(self, where: str, argument: str, message: str) -> None:
         SamebitsError.__init__(self, message)
-        self.where, self.argument = where, argument
+        self.where, self.argument, self.given, self.needed = where, argument, "nothing", ""
+        self._message = message
+
+    def sentence(self, name: str) -> str:
+        """Return the message, which names no argument."""
+        return self._message
 
 
 class UnknownName(SamebitsError, KeyError):

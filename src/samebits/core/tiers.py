@@ -22,7 +22,7 @@ class Tier(IntEnum):
             return cls[text.upper()]
         except (KeyError, AttributeError):
             names = ", ".join(t.label for t in cls if t)
-            raise BadInput("numerics", "tier", repr(text), f"one of {names}") from None
+            raise BadInput("numerics", "numerics tier", repr(text), f"one of {names}") from None
 
     @property
     def label(self) -> str:

@@ -111,7 +111,7 @@ class Engine:
     def notary(self) -> Notary:
         """What receipts say of this model alike; BadInput where it has no files. May take a while, once."""
         if self._identity is None:
-            raise BadInput("generate", "receipt", "True", "an engine whose model has files")
+            raise BadInput("generate", "receipt", "True", "False for a model without files")
         if self.runner.tier < Tier.INVARIANT:
             needed = "invariant or portable: at fast, an answer's bits depend on what else is in the batch"
             raise BadInput("generate", "receipt", f"{self.runner.tier.label} numerics", needed)
@@ -149,7 +149,7 @@ class Engine:
         """
         options = replace(options, **stated) if stated else options
         if self.tokenizer is None:
-            raise BadInput("engine", "tokenizer", "none", "one, to turn answers into text")
+            raise BadInput("engine", "tokenizer", "none", "the one that turns answers into text")
         draws, wants_all = params.max_tokens > 0, params.prompt_logprobs is not None
         tokens = checked_ids("generate", "prompt", prompt, self.max_len - draws, self.runner.vocab_size)
         check_ids(params, self.runner.vocab_size)

@@ -105,7 +105,9 @@ class ChatTemplate:
             "tools": None if tools is None else list(tools),
         }
         if taken := given.keys() & (variables or {}).keys():
-            raise BadInput("chat", min(taken), "a variable of this name", "another name: it is the template's own")
+            raise BadInput(
+                "chat", min(taken), "a variable of this name", "one of another name: the template sets it itself"
+            )
         given |= variables or {}
         request = {
             "template": self.source,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.errors import NotFound, SamebitsError
 from samebits.loaders.cache import cache_dir, cached_path, pulled_path, resolve
 from samebits.loaders.catalog import MODELS, HubModel
 from samebits.loaders.integrity import Progress, is_checked, known_files, note_path
@@ -84,7 +84,7 @@ def _cached_models() -> Iterator[CachedModel]:
 
 
 def remove(model: str) -> CachedModel:
-    """Takes a model out of the cache: by a name, an address or a listed path; BadInput if it is not there.
+    """Takes a model out of the cache: by a name, an address or a listed path; NotFound if it is not there.
 
     A process that has it open keeps what it opened.
     """
@@ -93,8 +93,8 @@ def remove(model: str) -> CachedModel:
     cached = None if Path(model).is_absolute() else cached_path(model)
     found = [m for m in cached_models() if m.entry == cached or model in (m.name, str(m.path), m.entry.name)]
     if not found:
-        names = ", ".join(m.name for m in cached_models()) or "nothing is in the cache"
-        raise BadInput("remove", "model", repr(model[:200]), f"one of the cache: {names}")
+        names = ", ".join(m.name for m in cached_models()) or "nothing"
+        raise NotFound("remove", "model", f"no model {model[:200]!r} in the cache, which holds {names}")
     entry = found[0].entry
     with locked(entry):
         if entry.is_dir():

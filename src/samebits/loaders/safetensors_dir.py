@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, NotFound
 from samebits.core.format import HostTensor
 from samebits.formats import FORMATS
 from samebits.loaders.source import TensorEntry, entry_of, open_regular, read_json
@@ -68,7 +68,8 @@ def open_safetensors(path: Path) -> SafetensorsDir:
         return SafetensorsDir(path, _entries(path / SINGLE))
     if (path / INDEX).is_file():
         return SafetensorsDir(path, _sharded(path))
-    raise BadInput(str(path), "weights", "nothing", f"{SINGLE} or {INDEX} in the folder")
+    message = f"no model in the folder {path.resolve()}: it has neither a GGUF file nor {SINGLE} nor {INDEX}"
+    raise NotFound(str(path), "weights", message)
 
 
 def _entries(path: Path) -> dict[str, TensorEntry]:

@@ -41,10 +41,6 @@ NOT_EOT = ("</s>", "<eos>", "<|eom_id|>")  # these end a generation, but not as 
 class TextTooLong(BadInput):
     """A text of more tokens than asked for, or so long that it must have more."""
 
-    def __init__(self, where: str, argument: str, given: str, needed: str) -> None:
-        super().__init__(where, argument, given, needed)
-        self.given, self.needed = given, needed
-
 
 @dataclass(frozen=True)
 class MessageMarks:

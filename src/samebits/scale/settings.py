@@ -68,7 +68,7 @@ def from_args(args: Mapping[str, Any]) -> Settings:
     known = sorted(own | of_limits | set(LLM_OPTIONS))
     for name in args:
         if name not in known:
-            raise BadInput("build_app", "args", repr(name), f"names among {', '.join(known)}")
+            raise BadInput("build_app", "args", repr(name), f"one of {', '.join(known)}")
     limits = Limits(**{name: value for name, value in args.items() if name in of_limits})
     llm = {name: value for name, value in args.items() if name in LLM_OPTIONS}
     return Settings(llm=llm, limits=limits, **{name: value for name, value in args.items() if name in own})

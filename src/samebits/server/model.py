@@ -167,7 +167,7 @@ class ServedModel:
     def check_name(self, name: str | None) -> None:
         """ApiError 404 for a model that is not served; no name at all is fine."""
         if name and name != self.name:
-            raise ApiError(404, f"model: got {name!r}; needs {self.name!r}", "model", "model_not_found")
+            raise ApiError(404, f"model is {name!r}, but this server has {self.name!r}", "model", "model_not_found")
 
     def close(self) -> None:
         if self._state == READY:

@@ -42,7 +42,7 @@ def check_host(door: Door) -> None:
     except ValueError:
         is_local = door.host == "localhost"
     if not is_local and door.api_key is None:
-        raise BadInput("serve", "--api-key", "none", f"one, to listen on {door.host}")
+        raise BadInput("serve", "--api-key", "none", f"a key, to listen on {door.host}")
 
 
 def make_server(

@@ -131,7 +131,7 @@ def parse_tier(text: str) -> Tier:
 def chosen_cases(op: str | None, *, small: bool, full: bool) -> list[tuple[Op, Case]]:
     """The cases to make: SMALL_SET, or those of the quick or full set; of one op if named."""
     if small and full:
-        raise BadInput("golden", "--small", "--full as well", "only one of them")
+        raise BadInput("golden", "--small and --full", "both", "one of them")
     ops = [OPS[op]] if op else list(OPS)
     if small:
         return [(o, find_case(o, case)) for o in ops for case in SMALL_SET.get(o.name, ())]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 
@@ -17,7 +18,7 @@ from samebits.cli.chat import conversation as conversations
 from samebits.cli.chat.conversation import Conversation
 from samebits.cli.chat.lines import answer, answer_lines
 from samebits.cli.chat.talk import Figures, Talk
-from samebits.cli.model_options import Loader, given_wishes, sampling_command
+from samebits.cli.model_options import Loader, given_wishes, sampling_command, with_options
 from samebits.cli.model_words import model_and_message, model_named_once, only_message
 from samebits.cli.receipt_file import ReceiptPath, SignKey, receipt_file
 from samebits.core.errors import BadInput
@@ -30,19 +31,35 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-System = Annotated[str | None, flags.Option("--system", help="A system message in place of the template's.")]
-ConversationFile = Annotated[
-    Path | None, flags.Option("--load", help="Continue a conversation that /save wrote to this file.")
-]
-Prompt = Annotated[str | None, flags.Option("--prompt", "-p", help="The message, in place of the argument.")]
-JsonLines = Annotated[bool, flags.Option("--json", help="Print JSON for programs, an object per answer.")]
+# The options that `chat` and `run` have in common, by their fields in Call, each with its default.
+TALK_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "prompt": (
+        Annotated[str | None, flags.Option("--prompt", "-p", help="The message, in place of the argument.")],
+        None,
+    ),
+    "system": (
+        Annotated[str | None, flags.Option("--system", help="A system message in place of the template's.")],
+        None,
+    ),
+    "load_file": (
+        Annotated[Path | None, flags.Option("--load", help="Continue a conversation that /save wrote to this file.")],
+        None,
+    ),
+    "receipt": (ReceiptPath, None),
+    "sign_key": (SignKey, None),
+    "as_json": (
+        Annotated[bool, flags.Option("--json", help="Print JSON for programs, an object per answer.")],
+        False,
+    ),
+}
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of `chat` or `run`: the command's name, and the options that both have."""
+    """A call of `chat` or `run`: the command's name, and the values of TALK_OPTIONS."""
 
     command: str
+    prompt: str | None
     system: str | None
     load_file: Path | None
     receipt: Path | None
@@ -50,10 +67,21 @@ class Call:
     as_json: bool
 
 
-@sampling_command
+def talk_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives `command(load=..., params=..., call=...)` the options of the model, of sampling and of TALK_OPTIONS."""
+
+    def call(**given: Any) -> None:
+        options = {name: given.pop(name) for name in TALK_OPTIONS}
+        command(call=Call(command.__name__, **options), **given)
+
+    return sampling_command(with_options(command, TALK_OPTIONS, {"call"}, call))
+
+
+@talk_command
 def chat(
     load: Loader,
     params: SamplingParams,
+    call: Call,
     first: Annotated[
         str | None,
         flags.Argument(metavar="[MODEL]", help="The name of a model, or its file or folder; anything else is MESSAGE."),
@@ -64,12 +92,6 @@ def chat(
             metavar="[MESSAGE]", help="The message; without one, chat at the terminal, or answer a pipe line by line."
         ),
     ] = None,
-    prompt: Prompt = None,
-    system: System = None,
-    load_file: ConversationFile = None,
-    receipt: ReceiptPath = None,
-    sign_key: SignKey = None,
-    as_json: JsonLines = False,
 ) -> None:
     """Talk to the model through its own chat template.
 
@@ -79,14 +101,14 @@ def chat(
     Exit status: 0, 1 if some of several lines were too long to be answered, 2 for a mistake in the call.
     """
     model, message = model_and_message(first, second)
-    call = Call("chat", system, load_file, receipt, sign_key, as_json)
-    _talk(load, params, model_named_once("chat", model), only_message("chat", message, prompt), call)
+    _talk(load, params, model_named_once(call.command, model), only_message(call.command, message, call.prompt), call)
 
 
-@sampling_command
+@talk_command
 def run(
     load: Loader,
     params: SamplingParams,
+    call: Call,
     name: Annotated[
         str | None,
         flags.Argument(metavar="MODEL", help="The model: a short name, a path, hf:owner/repo or an address."),
@@ -95,19 +117,12 @@ def run(
         str | None,
         flags.Argument(help="The message; without one, chat at the terminal, or answer a pipe line by line."),
     ] = None,
-    prompt: Prompt = None,
-    system: System = None,
-    load_file: ConversationFile = None,
-    receipt: ReceiptPath = None,
-    sign_key: SignKey = None,
-    as_json: JsonLines = False,
 ) -> None:
     """Talk to a model. The model is downloaded first if needed; `samebits chat` has the same options.
 
     Exit status: 0, 1 if some of several lines were too long to be answered, 2 for a mistake in the call.
     """
-    call = Call("run", system, load_file, receipt, sign_key, as_json)
-    _talk(load, params, model_named_once("run", name), only_message("run", message, prompt), call)
+    _talk(load, params, model_named_once(call.command, name), only_message(call.command, message, call.prompt), call)
 
 
 def _talk(load: Loader, params: SamplingParams, model: str, message: str | None, call: Call) -> None:

@@ -49,7 +49,7 @@ class Conversation:
     def take_turn(self) -> tuple[str, str]:
         """Remove the last turn and return it: the user's message and the answer. Raise BadInput if there is none."""
         if len(self.messages) < 2 or self.messages[-1]["role"] != "assistant":
-            raise BadInput("chat", "conversation", "no answer", "a message that was answered")
+            raise BadInput("chat", "conversation", "without an answer", "one with an answer")
         user, answer = self.messages[-2:]
         self.messages = self.messages[:-2]
         return user["content"], answer["content"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -17,7 +18,7 @@ Few = Annotated[list[Item], Field(fail_fast=True)]  # one wrong item is enough: 
 
 def _refuse_true(value: bool) -> bool:
     if value:
-        raise ValueError("Value should be false")
+        raise ValueError("false")
     return value
 
 
@@ -32,6 +33,12 @@ class Refused:
 
     asks: str
     harmless: tuple[Any, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why the field is refused, and the values that are accepted all the same."""
+        values = " or ".join(map(json.dumps, self.harmless))
+        return f"it asks for {self.asks}" + (f"; only {values} is accepted" if values else "")
 
     def is_harmless(self, value: Any) -> bool:
         return value is None or any(

@@ -10,7 +10,7 @@ from typing import Any
 
 from samebits.server.bodies.base import Body, Refused
 from samebits.server.bodies.openai import ChatBody, CompletionBody, EmbeddingBody, Sampling
-from samebits.server.http.errors import bad_request, shown
+from samebits.server.http.errors import ApiError
 
 MAX_SHOWN_CHARS = 40
 Bodies = tuple[type[Body], ...]
@@ -19,8 +19,8 @@ ALL, CHAT, COMPLETE, EMBED = (Sampling,), (ChatBody,), (CompletionBody,), (Embed
 
 REFUSED: dict[str, tuple[Bodies, Refused]] = {
     # OpenAI's
-    "functions": (CHAT, Refused("what became `tools`", ([],))),
-    "function_call": (CHAT, Refused("what became `tool_choice`", ("none", "auto"))),
+    "functions": (CHAT, Refused("the older form of `tools`", ([],))),
+    "function_call": (CHAT, Refused("the older form of `tool_choice`", ("none", "auto"))),
     "modalities": (CHAT, Refused("answers that are no text", (["text"],))),
     "audio": (CHAT, Refused("spoken answers")),
     "prediction": (CHAT, Refused("a text that the answer is likely to repeat")),
@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Bodies, Refused]] = {
     "lora": (ALL, Refused("adapters", ([],))),
     "lora_path": (ALL, Refused("adapters")),
     # what comes back
-    "n_probs": (CHAT, Refused("what is `top_logprobs` here", (0,))),
+    "n_probs": (CHAT, Refused("probabilities, which `top_logprobs` gives", (0,))),
     "post_sampling_probs": (ALL, Refused("probabilities after the draw's thresholds", (False,))),
     "logprob_token_ids": (ALL, Refused("log-probabilities of chosen tokens")),
     "return_tokens_as_token_ids": (ALL, Refused("ids in place of texts", (False,))),
@@ -153,9 +153,8 @@ def check_fields(kind: type[Body], body: dict[str, Any], within: str = "") -> No
         if name in known or name in accepted:
             continue
         if name not in refused:
-            given = "a field that this server does not know"
-            raise bad_request(shown_name, given, "fields of docs/requests.md alone", "unknown_parameter")
+            message = f"{shown_name} is not a field that this server knows; docs/requests.md lists all of them"
+            raise ApiError(400, message, shown_name, "unknown_parameter")
         row = refused[name]
         if not row.is_harmless(value):
-            needed = f"nothing: {row.asks}: not supported"
-            raise bad_request(shown_name, shown(value), needed, "unsupported_parameter")
+            raise ApiError(400, f"{shown_name} is not supported: {row.reason}", shown_name, "unsupported_parameter")

@@ -159,7 +159,9 @@ class Message(Body):
     def _check_parts(self) -> Message:
         """ApiError where a message lacks what its role needs."""
         if self.tool_calls and self.role != "assistant":
-            raise bad_request("messages.tool_calls", f"them in a message of role {self.role}", "role assistant")
+            raise bad_request(
+                "messages.tool_calls", f"part of a message of role {self.role}", "part of one of role assistant"
+            )
         if self.content is None and not self.tool_calls:
             raise bad_request("messages.content", "null", "text, or tool_calls in an assistant's message")
         if self.role == "tool" and self.tool_call_id is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from samebits.core.sampling_defaults import MIN_TOP_P, SamplingDefaults
@@ -14,6 +15,7 @@ from samebits.server.bodies.fields import check_fields
 from samebits.server.bodies.openai import Sampling
 from samebits.server.http.connection import address_of
 from samebits.server.http.errors import ApiError, bad_request
+from samebits.server.http.field_errors import first_refusal
 from samebits.server.http.json_input import parse_object
 from samebits.server.http.threads import off_loop
 from samebits.server.limits import Limits
@@ -33,7 +35,7 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
     with budget.body(address_of(request.client)) as body:
         async for chunk in request.stream():
             if len(body.data) + len(chunk) > max_bytes:
-                raise ApiError(413, f"body: got more than {max_bytes} bytes; needs fewer", code="body_too_large")
+                raise ApiError(413, f"body must have at most {max_bytes} bytes", code="body_too_large")
             budget.add(body, chunk)
         budget.complete(body)
         request.state.body_bytes = len(body.data)
@@ -41,11 +43,14 @@ async def read_body(request: Request, kind: type[AnyBody], max_bytes: int) -> An
 
 
 def checked_body(data: bytes | bytearray, kind: type[AnyBody]) -> AnyBody:
-    """The body; ApiError or ValidationError for a wrong one."""
+    """Return the body. Raise ApiError for a wrong one."""
     content = {name: value for name, value in parse_object(data).items() if value is not None}
     check_fields(kind, content)
     check_names(kind, content)
-    return kind.model_validate(content)
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise bad_request(*first_refusal(error, kind), "invalid_value") from None
 
 
 def sampling_params(
@@ -64,7 +69,7 @@ def sampling_params(
     if n > limits.max_samples:
         raise bad_request("n", n, f"at most {limits.max_samples}")
     if body.stream and body.prompt_logprobs is not None:
-        raise bad_request("prompt_logprobs", "a stream", "a whole answer")
+        raise bad_request("prompt_logprobs", body.prompt_logprobs, "absent from a request with stream: true")
     if len(stops) > limits.max_stops:
         raise bad_request("stop", f"{len(stops)} strings", f"at most {limits.max_stops}")
     seed = None if body.seed == DRAW_A_SEED else body.seed

@@ -19,6 +19,7 @@ from samebits.server.grammar.compiling import compile_in, first_forked, forked
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.errors import ApiError, bad_request, busy
 
+MAX_REASON_CHARS = 200
 MAX_COMPILING = min(max(2, os.cpu_count() or 2), 8)  # at once
 MAX_WAITING = 8 * MAX_COMPILING  # formats; more are sent away with 503
 MAX_KEPT, MAX_KEPT_BYTES = 32, 256 << 20  # compiled formats that are kept for later requests
@@ -179,9 +180,10 @@ def _refusals(wanted: OutputFormat) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        raise bad_request(wanted.param, error, "a format that can be compiled") from None
+        reason = str(error)[:MAX_REASON_CHARS]
+        raise ApiError(400, f"{wanted.param} cannot be compiled: {reason}", wanted.param) from None
     except Ended:
-        given = "a format that takes too much time or memory to compile"
-        raise bad_request(wanted.param, given, "a simpler one") from None
+        message = f"{wanted.param} takes too much time or memory to compile: it must be simpler"
+        raise ApiError(400, message, wanted.param) from None
     except SamebitsError as error:
         raise ApiError(500, str(error), wanted.param, "internal_error") from None

@@ -159,8 +159,8 @@ class Connection(H11Protocol):
         elif phase is Phase.LINGER or not self._num_bytes:
             self._leaving.close_now()
         else:
-            needed = f"it within {limits.arrival_seconds:g} s and {MIN_BODY_BYTES_PER_SECOND} bytes per second"
-            message = f"request: got its {phase.name.lower()} too slowly; needs {needed}"
+            needed = f"within {limits.arrival_seconds:g} s, at {MIN_BODY_BYTES_PER_SECOND} bytes per second or more"
+            message = f"the {phase.name.lower()} of the request came too slowly: it must come {needed}"
             self.refuse(ApiError(408, message, code="request_timeout"))
 
 

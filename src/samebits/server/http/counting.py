@@ -17,9 +17,9 @@ END_OF_IDS = 1 << 31
 def _check_ids(ids: Any, needed: str) -> None:
     """ValueError for anything but a list of token ids; a million of them are checked in milliseconds."""
     if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:
-        raise ValueError(f"Value should be {needed}")
+        raise ValueError(needed)
     if ids and not (min(ids) >= 0 and max(ids) < END_OF_IDS):
-        raise ValueError(f"Value should be {needed}, of ids from 0 to {END_OF_IDS - 1}")
+        raise ValueError(f"{needed}, of ids from 0 to {END_OF_IDS - 1}")
 
 
 def check_prompts(given: Any) -> Any:
@@ -29,7 +29,7 @@ def check_prompts(given: Any) -> Any:
         return given
     if isinstance(first, str):
         if set(map(type, given)) != {str}:
-            raise ValueError("Value should be a list of texts alone")
+            raise ValueError("a list of texts alone")
     elif isinstance(first, list):
         for ids in given:
             _check_ids(ids, "a list of lists of token ids")
@@ -48,7 +48,8 @@ def at_most(max_items: int) -> BeforeValidator:
 
     def check(given: Any) -> Any:
         if isinstance(given, (list, dict)) and len(given) > max_items:
-            raise ValueError(f"Value should be at most {max_items} items")
+            kind = "a list" if isinstance(given, list) else "an object"
+            raise ValueError(f"{kind} of at most {max_items} items")
         return given
 
     return BeforeValidator(check)
@@ -59,10 +60,10 @@ def few_parts(messages: Any) -> Any:
     """Counts a conversation before anything in it is looked at."""
     if isinstance(messages, list):
         if len(messages) > MAX_MESSAGES:
-            raise ValueError(f"Value should be at most {MAX_MESSAGES} messages")
+            raise ValueError(f"a list of at most {MAX_MESSAGES} messages")
         contents = [m.get("content") for m in messages if isinstance(m, dict)]
         if sum(len(c) for c in contents if isinstance(c, list)) > MAX_PARTS:
-            raise ValueError(f"Value should be messages of at most {MAX_PARTS} parts in all")
+            raise ValueError(f"messages of at most {MAX_PARTS} parts in all")
     return messages
 
 
@@ -73,5 +74,5 @@ def bounded_text(parts: Iterable[str], param: str = "response_format") -> str:
         taken.append(part)
         num_chars += len(part)
         if num_chars > MAX_GRAMMAR_CHARS:
-            raise bad_request(param, "a longer one", f"at most {MAX_GRAMMAR_CHARS} characters")
+            raise bad_request(param, f"more than {MAX_GRAMMAR_CHARS} characters", "shorter")
     return "".join(taken)

@@ -8,7 +8,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from samebits.server.http.errors import MAX_SHOWN, ApiError
+from samebits.server.http.errors import ApiError
+from samebits.server.http.field_errors import MAX_SHOWN
 from samebits.server.limits import RETRY_AFTER_SECONDS
 
 Shape = Callable[[ApiError], dict[str, Any]]

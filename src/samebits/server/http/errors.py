@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, refusal
 from samebits.core.printable import printable
 from samebits.engine.job import DeadlinePassed, RequestFailed
 from samebits.engine.sampling import FOLLOW, SAMPLE
+from samebits.server.http.field_errors import MAX_SHOWN, first_refusal
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 TYPES |= {500: "server_error", 503: "server_error"}
-MAX_SHOWN, MAX_REASON_CHARS = 80, 200
 
 
 class ApiError(Exception):
@@ -34,19 +32,12 @@ class ApiError(Exception):
 def bad_request(param: str, given: object, needed: str, code: str | None = None) -> ApiError:
     text = str(given)
     shown = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
-    return ApiError(400, f"{param}: got {shown}; needs {needed}", param, code)
+    return ApiError(400, refusal(param, shown, needed), param, code)
 
 
 def of_field(error: BadInput, param: str, code: str = "invalid_value") -> ApiError:
     """Return the error under the name of the request's field that holds the bad value."""
-    return ApiError(400, f"{param}: {str(error).removeprefix(f'{error.where}: {error.argument}: ')}", param, code)
-
-
-def shown(value: Any) -> str:
-    """A JSON value in a few words, however large it is."""
-    if isinstance(value, (list, dict)):
-        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
-    return json.dumps(value[: MAX_SHOWN + 1] if isinstance(value, str) else value)
+    return ApiError(400, error.sentence(param), param, code)
 
 
 def busy(message: str) -> ApiError:
@@ -61,15 +52,9 @@ def from_exception(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_context=False)[0]
-        named = (str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier())
-        param = ".".join(named)[:MAX_REASON_CHARS]  # a name may be the client's own, of any length
-        if first["type"] == "missing":
-            return bad_request(param, "nothing", "a value", "invalid_value")
-        needed = re.sub(r"^(Value error, )?\w+ should (be )?", "", first["msg"])
-        return bad_request(param or "body", shown(first["input"]), needed, "invalid_value")
+        return bad_request(*first_refusal(error), "invalid_value")
     if isinstance(error, BadInput):
-        return ApiError(400, str(error).removeprefix(f"{error.where}: "), error.argument, "invalid_value")
+        return of_field(error, error.argument)
     if isinstance(error, ClientDisconnect):
         return ApiError(499, "the client has gone")
     if isinstance(error, DeadlinePassed):

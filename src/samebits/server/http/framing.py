@@ -21,27 +21,31 @@ LOOSE_LINE = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]")  # not ended by CR LF, o
 def check_head(head: bytes) -> None:
     """RemoteProtocolError for a head, its empty line included, that is too long or can be read in two ways."""
     if len(head) > MAX_HEAD_BYTES:
-        raise h11.RemoteProtocolError(f"head: got {len(head)} bytes; needs at most {MAX_HEAD_BYTES}", 431)
+        raise h11.RemoteProtocolError(f"the head has {len(head)} bytes, but must have at most {MAX_HEAD_BYTES}", 431)
     if LOOSE_LINE.search(head):
-        raise h11.RemoteProtocolError("head: got a line that is folded or has no CR LF; needs CR LF after each")
+        raise h11.RemoteProtocolError(
+            "the head has a line that is folded or has no CR LF, but each line must end with CR LF"
+        )
     first, *lines = head.rstrip(b"\r\n").split(b"\r\n")
     if len(lines) > MAX_HEADERS:
-        raise h11.RemoteProtocolError(f"head: got {len(lines)} headers; needs at most {MAX_HEADERS}", 431)
+        raise h11.RemoteProtocolError(f"the head has {len(lines)} headers, but must have at most {MAX_HEADERS}", 431)
     fields = [line.partition(b":")[::2] for line in lines]
     lengths = [value for name, value in fields if name.strip().lower() == b"content-length"]
     encodings = [value for name, value in fields if name.strip().lower() == b"transfer-encoding"]
     if len(lengths) + len(encodings) > 1 or any(b"," in value for value in lengths):
-        raise h11.RemoteProtocolError("head: got several lengths; needs one Content-Length or Transfer-Encoding")
+        raise h11.RemoteProtocolError(
+            "the head has several lengths, but must have one Content-Length or Transfer-Encoding"
+        )
     if encodings and first.endswith(b"HTTP/1.0"):
-        raise h11.RemoteProtocolError("head: got Transfer-Encoding in HTTP/1.0; needs HTTP/1.1")
+        raise h11.RemoteProtocolError("the head has Transfer-Encoding in HTTP/1.0, but it must be HTTP/1.1")
 
 
 def check_request(request: h11.Request) -> None:
     """RemoteProtocolError for a version or a form of target that this server does not serve."""
     if request.http_version not in (b"1.0", b"1.1"):
-        raise h11.RemoteProtocolError("version: got another one; needs HTTP/1.1 or HTTP/1.0", 505)
+        raise h11.RemoteProtocolError("the version must be HTTP/1.1 or HTTP/1.0", 505)
     if not request.target.startswith(b"/"):
-        raise h11.RemoteProtocolError("target: got something else than a path; needs a path that starts with /")
+        raise h11.RemoteProtocolError("the target must be a path that starts with /")
 
 
 class StrictConnection(h11.Connection):
@@ -73,4 +77,6 @@ class StrictConnection(h11.Connection):
         self._num_chunks += event.chunk_start
         self._num_body_bytes += len(event.data)
         if self._num_chunks > FREE_CHUNKS + self._num_body_bytes // MIN_CHUNK_BYTES:
-            raise h11.RemoteProtocolError(f"body: got small chunks; needs at least {MIN_CHUNK_BYTES} bytes in each")
+            raise h11.RemoteProtocolError(
+                f"the body has small chunks, but each must have at least {MIN_CHUNK_BYTES} bytes"
+            )

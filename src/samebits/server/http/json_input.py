@@ -17,8 +17,8 @@ CONTAINER_VALUES = 4  # what a list or an object counts for, by the time it take
 HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def invalid_json(given: str, needed: str = "a JSON object") -> ApiError:
-    return ApiError(400, f"body: got {given}; needs {needed}", code="invalid_json")
+def invalid_json(given: str, needed: str = "be a JSON object") -> ApiError:
+    return ApiError(400, f"body has {given}, but must {needed}", code="invalid_json")
 
 
 def parse_object(data: bytes | bytearray) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def parse_object(data: bytes | bytearray) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise invalid_json(f"invalid JSON ({error.msg.lower()} at {error.pos})") from None
     except RecursionError:
-        raise invalid_json("deep nesting", f"at most {MAX_DEPTH} levels") from None
+        raise invalid_json("deep nesting", f"have at most {MAX_DEPTH} levels") from None
     if not isinstance(content, dict):
         raise invalid_json("JSON that is not an object")
     if HALF_OF_A_PAIR.search(text):
@@ -68,9 +68,9 @@ class ValueBudget:
             deepest = scan_part(numbers[start : start + PART_BYTES], state)
             self._num_values = num_before + state.num_marks + CONTAINER_VALUES * state.num_containers
             if self._num_values > MAX_VALUES:
-                raise invalid_json(f"more than {MAX_VALUES} values and names", "fewer")
+                raise invalid_json(f"more than {MAX_VALUES} values and names", "have fewer")
             if deepest > MAX_DEPTH:
-                raise invalid_json(f"more than {MAX_DEPTH} levels of nesting", "fewer")
+                raise invalid_json(f"more than {MAX_DEPTH} levels of nesting", "have fewer")
 
 
 def parse_arguments(text: str, budget: ValueBudget) -> Any:
@@ -101,22 +101,22 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         seen: set[str] = set()
         double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise invalid_json(f"the name {double[:40]!r} twice in an object", "each name once")
+        raise invalid_json(f"the name {double[:40]!r} twice in an object", "have each name once")
     return made
 
 
 def _integer(text: str) -> int:
     if len(text) > MAX_NUMBER_CHARS:
-        raise invalid_json(f"a number of {len(text)} characters", f"at most {MAX_NUMBER_CHARS}")
+        raise invalid_json(f"a number of {len(text)} characters", f"have numbers of at most {MAX_NUMBER_CHARS}")
     return int(text)
 
 
 def _float(text: str) -> float:
     if len(text) > MAX_NUMBER_CHARS:
-        raise invalid_json(f"a number of {len(text)} characters", f"at most {MAX_NUMBER_CHARS}")
+        raise invalid_json(f"a number of {len(text)} characters", f"have numbers of at most {MAX_NUMBER_CHARS}")
     value = float(text)
     if math.isinf(value):
-        raise invalid_json(f"the number {text}", "one that a double can hold")
+        raise invalid_json(f"the number {text}", "have numbers that a double can hold")
     return value
 
 
@@ -132,7 +132,7 @@ def _refuse_value(text: str) -> None:
 
 
 def _refuse_constant(text: str) -> None:
-    raise invalid_json(text, "a number that JSON has")
+    raise invalid_json(text, "have numbers that JSON knows")
 
 
 def _check_pairs(content: object) -> None:
@@ -140,7 +140,7 @@ def _check_pairs(content: object) -> None:
     try:
         _encode_texts(content)
     except UnicodeEncodeError:
-        raise invalid_json("a lone surrogate in a text", "text that has a UTF-8 form") from None
+        raise invalid_json("a lone surrogate in a text", "have text that UTF-8 can encode") from None
 
 
 def _encode_texts(content: object) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import ABSENT, BadInput, refusal
 from samebits.core.printable import printable
 from samebits.server.http.error_shapes import error_response
 from samebits.server.http.errors import ApiError
@@ -51,7 +51,7 @@ class Door:
         if not key.strip():
             raise BadInput("serve", "--api-key", "nothing" if not key else "blanks", "a key; is its variable set?")
         if key != key.strip() or not (key.isascii() and key.isprintable()):
-            raise BadInput("serve", "--api-key", "one that no header can carry", "ASCII without blanks at its ends")
+            raise BadInput("serve", "--api-key", "a text that no header can carry", "ASCII without blanks at its ends")
 
     @property
     def open_paths(self) -> tuple[str, ...]:
@@ -73,11 +73,11 @@ class Door:
         own = f"[{self.host}]" if ":" in self.host else self.host.lower()
         if found is None or found[1] not in (*OWN_NAMES, own):
             needed = f"{', '.join(dict.fromkeys((*OWN_NAMES, own)))}, or a server with an API key"
-            return ApiError(403, f"host: got {printable(given, 80)}; needs {needed}", "host", "wrong_host")
+            return ApiError(403, refusal("host", printable(given, 80) or ABSENT[0], needed), "host", "wrong_host")
         for origin in headers.getlist("origin"):
             is_own = origin.lower() in (f"http://{given}", f"https://{given}")
             if not is_own and not {origin, "*"} & set(self.cors_origins):
-                message = f"origin: got {printable(origin, 80)}; needs a site that --cors-origin names"
+                message = refusal("origin", printable(origin, 80), "a site that --cors-origin names")
                 return ApiError(403, message, "origin", "wrong_origin")
         return None
 
@@ -117,9 +117,9 @@ def body_refusal(scope: Scope, headers: Headers, max_body_bytes: int) -> ApiErro
     is_default = len(kinds) == 1 and kinds <= DEFAULT_TYPES
     if kinds != {"application/json"} and (not is_default or may_be_browser(headers)):
         given = printable(", ".join(sorted(kinds)), 80) or "nothing"
-        return ApiError(415, f"content-type: got {given}; needs application/json", "content-type", "wrong_content_type")
+        return ApiError(415, refusal("content-type", given, "application/json"), "content-type", "wrong_content_type")
     if int(headers.get("content-length", "0")) > max_body_bytes:
-        return ApiError(413, f"body: got more than {max_body_bytes} bytes; needs fewer", code="body_too_large")
+        return ApiError(413, f"body must have at most {max_body_bytes} bytes", code="body_too_large")
     return None
 
 

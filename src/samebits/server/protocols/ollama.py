@@ -55,7 +55,7 @@ async def generate(request: Request) -> Response:
     if not body.prompt:
         return JSONResponse(_head(served) | _response("", "", []) | {"done": True, "done_reason": "load"})
     if body.raw and body.system:
-        raise bad_request("system", "a message", "none with raw: the prompt is taken as it is")
+        raise bad_request("system", "a message", "absent with raw: the prompt is taken as it is")
     told = [{"role": "system", "content": body.system}] if body.system else []
     told.append({"role": "user", "content": body.prompt})
     return await _answered(request, served, body, told, NOTHING, _response)

@@ -123,7 +123,7 @@ def logprobs_of(row: Any) -> PromptLogprobs | None:
 def error_row(error: Exception) -> list[Any]:
     """A refusal as JSON takes it; what we do not know is a failure of the request."""
     if isinstance(error, BadInput):
-        return ["input", str(error), error.where, error.argument]
+        return ["input", error.where, error.argument, error.given, error.needed]
     if isinstance(error, ApiError) and error.status == 503:
         return ["full", str(error)]
     kind = next((kind for kind, known in ERRORS.items() if isinstance(error, known)), "failed")
@@ -133,8 +133,6 @@ def error_row(error: Exception) -> list[Any]:
 def error_of(row: list[Any]) -> Exception:
     """The refusal again."""
     kind, text = str(row[0]), str(row[1])
-    if kind == "input" and len(row) == 4:
-        where, argument = str(row[2]), str(row[3])
-        given, _, needed = text.removeprefix(f"{where}: {argument}: got ").rpartition("; needs ")
-        return BadInput(where, argument, given, needed)
+    if kind == "input" and len(row) == 5:
+        return BadInput(*map(str, row[1:]))
     return ERRORS.get(kind, Lost)(text)

@@ -54,7 +54,7 @@ def turn_of(body: ChatBody) -> Turn:
     ending = PromptEnd.OPEN if body.add_generation_prompt is False else PromptEnd.ANSWER
     if body.continue_final_message:
         if body.add_generation_prompt:
-            raise bad_request("continue_final_message", "add_generation_prompt too", "one of them")
+            raise bad_request("continue_final_message", "true", "false or absent with add_generation_prompt")
         ending = PromptEnd.CONTINUED
     return Turn(
         messages=[m.as_dict() for m in body.messages],

@@ -17,10 +17,12 @@ async def receipts(request: Request) -> Response:
     served: ServedModel = request.app.state.served.ready()
     desk = served.desk
     if not desk.keep_seconds:
-        raise ApiError(404, "receipts: none are kept; needs serve --receipts SECONDS", code="receipts_not_kept")
+        raise ApiError(
+            404, "no receipts are kept: `samebits serve --receipts SECONDS` keeps them", code="receipts_not_kept"
+        )
     found = desk.find(request.path_params["id"])
     if not found:
         needed = f"the id of an answer of the last {desk.keep_seconds:g} seconds"
-        raise ApiError(404, f"id: got one that no receipt is kept for; needs {needed}", "id", "receipt_not_found")
+        raise ApiError(404, f"no receipt is kept for this id: it must be {needed}", "id", "receipt_not_found")
     lines = await asyncio.to_thread(lambda: b"".join(desk.sealed(receipt).to_json() + b"\n" for receipt in found))
     return PartedResponse(lines, media_type="application/jsonl")

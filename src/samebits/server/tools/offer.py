@@ -60,9 +60,9 @@ def make_offer(tools: tuple[Tool, ...], choice: Choice, only: str | None, is_par
     """An offer that makes sense; ApiError for names that are given twice, and a choice of what is not there."""
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise bad_request("tools", f"{twice} twice", "a name of its own for each function")
+        raise bad_request("tools", f"{twice} twice", "unique names of functions")
     if choice == "required" and not tools:
-        raise bad_request("tool_choice", "a call", "tools to choose from")
+        raise bad_request("tools", "nothing", "a list of functions, since tool_choice asks for a call")
     if only is not None and only not in names:
         raise bad_request("tool_choice", only, "the name of one of the tools")
     return Offer(tools, choice, only, is_parallel)
