@@ -63,14 +63,14 @@ def test_llm_alone_waits_for_no_engine() -> None:
 
 def test_llm_imports_what_a_model_needs(model: str) -> None:
     found = modules_after(f"import samebits; samebits.LLM({model!r})")
-    check(found, 487, 248)
+    check(found, 490, 251)
     assert "samebits.models.gemma3" not in found  # an architecture is imported for a model of its kind
     assert "tokenizers" not in found
 
 
 def test_the_first_token_of_a_chat_waits_for_little(model: str) -> None:
     found = modules_after(command("chat", "hi", "--model", model, "--max-tokens", "1"))
-    check(found, 541, 265)
+    check(found, 544, 268)
     assert "samebits.models.gemma3" not in found
 
 

@@ -140,6 +140,7 @@ def test_ready_is_said_when_it_is(model_path: Path) -> None:
     with process("--model", str(model_path), "--port", "0", "--context-len", "64", "--served-name", odd_name) as server:
         assert server.stderr is not None
         assert "loading" in server.stderr.readline()
+        assert server.stderr.readline().startswith("memory 512.0 MiB of ")
         line = server.stderr.readline()
         assert f"{odd_name} is ready at http://127.0.0.1:" in line
         url = line.partition(" at ")[2].partition(",")[0]
@@ -151,14 +152,14 @@ def test_defaults_fit_the_model_and_the_memory(model_path: Path) -> None:
     with process("--model", str(model_path), "--port", "0") as server:
         assert server.stderr is not None
         lines = [server.stderr.readline() for _ in range(3)]
-        url = lines[1].partition(" at ")[2].partition(",")[0]
+        url = lines[2].partition(" at ")[2].partition(",")[0]
         with plain_client() as client:
             memory = client.get(f"{url}/state").json()["memory"]
             card = client.get(f"{url}/v1/models").json()["data"][0]
             long_prompt = {"prompt": [7] * 2040, "max_tokens": 8, "ignore_eos": True}
             usage = client.post(f"{url}/v1/completions", json=long_prompt, timeout=60).json()["usage"]
-    assert lines[2].startswith("memory 512.0 MiB of ")
-    assert lines[2].endswith("; up to 32 sequences, context 2,048\n")
+    assert lines[1].startswith("memory 512.0 MiB of ")
+    assert lines[1].endswith("; up to 32 sequences, context 2,048\n")
     assert card["max_model_len"] == memory["context_len"] == 2048
     assert usage["total_tokens"] == 2048
     assert memory["max_sequences"] == 32
@@ -173,8 +174,9 @@ def test_a_context_that_does_not_fit_is_said_at_the_start(model_path: Path) -> N
     with process("--model", str(model_path), "--port", "0", "--memory", "1500K") as server:
         assert server.stderr is not None
         lines = [server.stderr.readline() for _ in range(4)]
-    assert "context lowered from 2,048 to " in "".join(lines)
-    assert lines[-1].startswith("memory 1.5 MiB of ")
+    assert "context lowered from 2,048 to " in lines[1]
+    assert lines[2].startswith("memory 1.5 MiB of ")
+    assert " is ready at " in lines[3]
 
 
 def test_a_port_that_is_taken(model_path: Path) -> None:

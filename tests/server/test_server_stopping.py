@@ -27,6 +27,7 @@ def started(model_path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[
     with process("--model", str(model_path), "--port", "0", "--context-len", "2000", *options) as server:
         assert server.stderr is not None
         assert "loading" in server.stderr.readline()
+        assert server.stderr.readline().startswith("memory ")
         line = server.stderr.readline()
         assert " is ready at " in line
         yield server, line.partition(" at ")[2].partition(",")[0]

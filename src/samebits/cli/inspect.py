@@ -189,4 +189,4 @@ def inspect(
         raise SamebitsError(found["problems"][0])
 
 
-inspect = settings_command(inspect, without=("model", "memory", "numerics", "threads", "share_prefixes"))
+inspect = settings_command(inspect, without=("model", "memory", "numerics", "threads", "sampling_defaults"))

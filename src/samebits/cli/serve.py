@@ -187,11 +187,11 @@ def serve(
         leave_out_what_is_there()
         line.clear()
         if served.failure is None:
+            if served.division is not None:
+                say(served.division.line())
             console.print(
                 f"{name} is ready at {address}, the API under /v1", style="dim", highlight=False, markup=False
             )
-            if served.division is not None:
-                say(served.division.line())
         elif stay:
             served.log_settled()
             console.print(

@@ -30,6 +30,7 @@ TABLE_SHARE = 1  # of the pages' bytes, for workspace that grows with sequences 
 USEFUL_CONTEXT = 32768  # a longer context gets no pages at the cost of sequences, unless it is asked for
 HOST_SHARE = 0.25  # of free host memory, for pages, at DEFAULT_MEMORY: other programs need the rest
 UNKNOWN_HOST_BYTES = 4 << 30  # where the system does not say how much memory there is
+WEIGHT_TOLERANCE = 0.02  # of the budget: allocators round, and a step that is compiled again takes longer to start
 OUT_OF_MEMORY_STEP = 0.85  # of the pages that are left after an allocation failed
 
 
@@ -167,14 +168,16 @@ class Division:
         return f"memory {sized(self.budget_bytes)} of {sized(self.memory.total_bytes)}: {', '.join(parts)}; {used}"
 
     def with_free(self, free_bytes: int) -> Division:
-        """Return the division after weights were loaded, with fewer pages if they took more than was expected."""
+        """Return the division after weights were loaded, with fewer pages if they took far more than was expected."""
         spared = max(0, self.memory.free_bytes - self.budget_bytes)
         room = free_bytes - spared - self.workspace_bytes - self.slot_bytes
-        return self if self.page_bytes <= room else self._with_pages(self._most_pages(room))
+        if self.page_bytes <= room + int(WEIGHT_TOLERANCE * self.budget_bytes):
+            return self
+        return self._with_pages(self._most_pages(room), "weights take more than their file")
 
     def with_fewer_pages(self) -> Division:
         """Return the division to try after the device has run out of memory. Raise OutOfMemory if no page is left."""
-        return self._with_pages(int((self.limits.num_pages - 1) * OUT_OF_MEMORY_STEP) + 1)
+        return self._with_pages(int((self.limits.num_pages - 1) * OUT_OF_MEMORY_STEP) + 1, "out of memory")
 
     def _most_pages(self, room: int) -> int:
         def excess(num_pages: int) -> int:
@@ -182,14 +185,14 @@ class Division:
 
         return bisect_left(range(2, self.limits.num_pages + 1), 1, key=excess) + 1
 
-    def _with_pages(self, num_pages: int) -> Division:
+    def _with_pages(self, num_pages: int, reason: str) -> Division:
         if self.is_page_count_stated or num_pages < 2 or num_pages >= self.limits.num_pages:
             raise OutOfMemory(
                 f"{self.limits.num_pages} pages of {self.limits.page_size} tokens do not fit into memory "
                 f"({sized(self.page_bytes)}); choose fewer --num-pages, a shorter --ctx-size or a smaller model"
             )
         limits = replace(self.limits, num_pages=num_pages)
-        note = f"out of memory: pages lowered from {self.limits.num_pages:,} to {num_pages:,}"
+        note = f"{reason}: pages lowered from {self.limits.num_pages:,} to {num_pages:,}"
         if context_of(limits) < self.context_len:
             note += f", context from {self.context_len:,} to {context_of(limits):,} tokens"
         return replace(self, limits=limits, notes=(*self.notes, note))
