@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import samebits
 from samebits.cli.main import app
+from samebits.core.source_version import source_version
 
 ROOT = Path(__file__).parents[1]
 PACKAGING = ROOT / "packaging"
@@ -65,6 +66,15 @@ def test_what_a_source_archive_leaves_out_is_named_from_its_root() -> None:
     """A bare name leaves out every folder of that name, rooms of the package among them; wheels follow it too."""
     left_out = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]["sdist"]["exclude"]
     assert [pattern for pattern in left_out if not pattern.startswith(("/", "."))] == []
+    assert not {"/tests", "/golden", "/tools"} & set(left_out)
+
+
+def test_a_tree_that_is_not_installed_has_the_fallback_version(tmp_path: Path) -> None:
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools_scm"]["fallback_version"]
+    assert source_version() == stated
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    assert source_version(str(tmp_path / "pyproject.toml")) == "0+unknown"
+    assert source_version(str(tmp_path / "absent.toml")) == "0+unknown"
 
 
 def test_an_extra_brings_the_extras_that_it_names() -> None:

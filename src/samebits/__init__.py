@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING
 
 from samebits.core.numerics import NUMERICS_VERSION
 
-__version__ = "0.1.0"
+try:
+    from samebits._version import __version__  # written at install time
+except ImportError:  # the source tree runs as it is
+    from samebits.core.source_version import source_version
+
+    __version__ = source_version()
+
 __all__ = [
     "LLM",
     "NUMERICS_VERSION",

@@ -95,7 +95,12 @@ def plain_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_plain(tree: Path, *arguments: str) -> str:
-    """`python -m samebits` there."""
+    """Return what `python -m samebits` prints in that tree."""
+    return run_in_plain_tree(tree, *arguments).stdout
+
+
+def run_in_plain_tree(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m samebits` in that tree, which must succeed."""
     # -S leaves out the editable install's import hook; the dependencies are put back by path
     code = (
         "import runpy, sys; sys.path[:0] = sys.argv.pop(1).split(':'); runpy.run_module('samebits', None, '__main__')"
@@ -104,7 +109,7 @@ def run_plain(tree: Path, *arguments: str) -> str:
     command = [sys.executable, "-I", "-S", "-c", code, path, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 def test_a_plain_source_tree_says_that_the_native_part_is_not_built(plain_tree: Path) -> None:
@@ -124,8 +129,13 @@ def test_a_plain_source_tree_runs_on_the_reference(plain_tree: Path, tmp_path: P
 
     model = str(tiny_model().write(tmp_path / "tiny.gguf"))
     options = ("--model", model, "--max-tokens", "3", "--temperature", "0")
-    assert run_plain(plain_tree, "generate", "hi", *options, "--backend", "reference")
-    assert run_plain(plain_tree, "generate", "hi", *options) == run("generate", "hi", *options).stdout
+    chosen = run_in_plain_tree(plain_tree, "generate", "hi", *options, "--backend", "reference")
+    by_default = run_in_plain_tree(plain_tree, "generate", "hi", *options)
+    assert chosen.stdout == by_default.stdout == run("generate", "hi", *options).stdout
+    assert "SLOW" not in chosen.stderr  # asked for by name
+    (warning,) = [line for line in by_default.stderr.splitlines() if "SLOW" in line]
+    assert warning.startswith("warning: this installation is SLOW: it runs on backend reference: native kernels")
+    assert "pip install --force-reinstall" in warning
 
 
 def test_a_reason_is_shown_as_it_is_written() -> None:

@@ -73,3 +73,27 @@ def test_a_source_tree_that_is_not_installed_names_itself(monkeypatch: pytest.Mo
 def test_without_an_extra_it_installs_the_package_alone() -> None:
     installed: Any = Installed(None)
     assert installing.command_for(installed, "") == "pip install samebits"
+
+
+@pytest.mark.parametrize(
+    ("platform", "compiler", "advice"),
+    [
+        ("linux", None, "install a C++ compiler (on Debian: apt install g++), then run `pip install --force-reinstall"),
+        ("darwin", None, "run `xcode-select --install` for a C++ compiler, then run `pip install --force-reinstall"),
+        ("freebsd14", None, "install a C++ compiler, then run `pip install --force-reinstall"),
+        ("linux", "/usr/bin/c++", "run `pip install --force-reinstall"),
+        ("win32", "C:\\c++.exe", "install a win_amd64 wheel; pip on Windows cannot compile the native kernels"),
+    ],
+)
+def test_the_advice_for_native_kernels_fits_the_machine(
+    platform: str, compiler: str | None, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installing.sys, "platform", platform)
+    monkeypatch.setattr(installing.shutil, "which", lambda name: compiler)
+    assert installing.native_advice().startswith(advice)
+
+
+def test_rebuilding_replaces_a_package_of_the_same_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installing, "install_command", lambda: "pip install -e '/a b'")
+    monkeypatch.setattr(installing.shutil, "which", lambda name: None)
+    assert "`pip install --force-reinstall --no-deps --no-cache-dir -e '/a b'`" in installing.native_advice()

@@ -129,5 +129,16 @@ def made(name: str) -> Backend:
 
 
 def default_name() -> str:
-    """The backend to run on when none is named."""
-    return next(name for name in DEFAULT_ORDER if _in_tree(name).backend is not None)
+    """Return the backend to run on if none is named. Warn on stderr, once per process, if it is not the fast one."""
+    name = next(name for name in DEFAULT_ORDER if _in_tree(name).backend is not None)
+    if name != DEFAULT_ORDER[0]:
+        _warn_of_slow_backend(name)
+    return name
+
+
+@cache
+def _warn_of_slow_backend(name: str) -> None:
+    """Say on stderr that the default backend is slow, and what to install."""
+    mark = "\x1b[1;33mwarning:\x1b[0m" if sys.stderr.isatty() else "warning:"
+    reason = _in_tree(DEFAULT_ORDER[0]).reason
+    print(f"{mark} this installation is SLOW: it runs on backend {name}: {reason}", file=sys.stderr, flush=True)

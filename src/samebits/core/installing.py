@@ -1,12 +1,24 @@
-"""The command that adds a part to this installation, for hints in errors: no package index has Samebits yet."""
+"""Hints on installing for errors: the command that adds an extra to this installation, and what native kernels need.
+
+No package index has Samebits yet.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+COMPILERS = ("c++", "g++", "clang++")
+COMPILER_ADVICE = {  # sys.platform -> how to get what native kernels need
+    "linux": "install a C++ compiler (on Debian: apt install g++)",
+    "darwin": "run `xcode-select --install` for a C++ compiler",
+    "win32": "install a win_amd64 wheel; pip on Windows cannot compile the native kernels",
+}
 
 
 def install_command(extra: str = "") -> str:
@@ -16,6 +28,21 @@ def install_command(extra: str = "") -> str:
     except PackageNotFoundError:  # the source tree runs as it is
         root = Path(__file__).parents[3]
         return _pip(str(root) if (root / "pyproject.toml").is_file() else "samebits", extra)
+
+
+def native_advice() -> str:
+    """Return what to do, as a clause, to get native kernels in an installation that was made without them."""
+    rebuild = f"run `{_rebuilding(install_command())}`"
+    has_compiler = sys.platform != "win32" and any(shutil.which(name) for name in COMPILERS)
+    if has_compiler:
+        return f"{rebuild} to build them (SAMEBITS_REQUIRE_NATIVE=1 shows the compiler's errors)"
+    advice = COMPILER_ADVICE.get(sys.platform, "install a C++ compiler")
+    return advice if sys.platform == "win32" else f"{advice}, then {rebuild}"
+
+
+def _rebuilding(command: str) -> str:
+    """Return the pip command with the options that replace a package of the same version, and no dependency."""
+    return command.replace("pip install", "pip install --force-reinstall --no-deps --no-cache-dir", 1)
 
 
 def command_for(installed: Distribution, extra: str) -> str:

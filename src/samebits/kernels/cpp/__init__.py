@@ -11,13 +11,13 @@ from samebits.core.errors import Unavailable
 
 
 def native() -> Any:
-    """The compiled module; Unavailable when the package was not built."""
+    """Return the compiled module. Raise Unavailable if the package was installed without it."""
     try:
         return import_module("samebits.kernels.cpp._native")
     except ImportError as error:
-        from samebits.core.installing import install_command  # a model that runs need not wait for it
+        from samebits.core.installing import native_advice  # imported only where it is needed, for a quick start
 
-        raise Unavailable(f"native kernels are not built ({error}); `{install_command()}` builds them") from None
+        raise Unavailable(f"native kernels are not built ({error}); {native_advice()}") from None
 
 
 @contextmanager
