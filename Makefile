@@ -22,13 +22,13 @@ TRITON ?= triton==3.6.0
 NVRTC ?= nvidia-cuda-nvrtc==13.*
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard $(CPP)/*.cpp $(CPP)/*/*.cpp $(CPP)/*/*.h src/samebits/loaders/cpp/*)
 
-.PHONY: run serve test quick clients fuzz test-triton test-triton-interpreted test-triton-compiled lint types docs man golden format native-test native-test-arm asan tsan wheels site clean
+.PHONY: run serve test quick clients fuzz test-triton test-triton-interpreted test-triton-compiled lint types docs man golden format native-test native-test-arm native-test-windows asan tsan wheels cross-wheels site clean
 
 run: $(VENV)/.core
+	@echo '$$ samebits run smollm2 "Why is the sky blue?" --temp 0'
+	@$(BIN)/samebits run smollm2 "Why is the sky blue?" --temp 0 --max-tokens 48
+	@echo; echo '$$ samebits tour'
 	@$(BIN)/samebits tour
-	@echo; echo '$$ samebits chat "Why is the sky blue?" --temperature 0'
-	@$(BIN)/samebits chat "Why is the sky blue?" --temperature 0 --max-tokens 48
-	@echo; echo 'Next: make serve, and a proof at http://127.0.0.1:8000/#prove'
 
 # The page is at http://127.0.0.1:8000; "Prove it" is one of its views.
 serve: $(VENV)/.core
@@ -105,6 +105,11 @@ native-test: $(VENV)/.core
 native-test-arm: $(VENV)/.core
 	@$(BIN)/python tests/native/native_bits.py --emulated
 
+# Those of the Windows wheel, as programs for Windows under wine: needs Debian's wine and wine64.
+native-test-windows: $(VENV)/.core
+	@$(call INSTALL,wheels)
+	@$(BIN)/python tests/native/native_bits.py --windows
+
 # The same kernels, with spoiled data, and the team of threads, under sanitizers.
 asan: $(VENV)/.core
 	@$(BIN)/python tests/native/native_bits.py --sanitize address,undefined
@@ -116,6 +121,11 @@ tsan: $(VENV)/.core
 wheels: $(VENV)/.core
 	@$(call INSTALL,wheels)
 	@$(BIN)/python packaging/build_wheels.py
+
+# Wheels for Windows and macOS, into dist/, by PyPI's ziglang: examined, and never installed.
+cross-wheels: $(VENV)/.core
+	@$(call INSTALL,wheels)
+	@$(BIN)/python packaging/cross_build.py
 
 # The pages of docs/ as a site with search, into build/site.
 site: $(VENV)/.core
@@ -131,8 +141,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: $(BIN)/python $(NATIVE)
-	@echo "building and installing samebits"
-	@$(PIP) -e '.[server]'
+	@$(BIN)/python packaging/install.py
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

@@ -1,7 +1,8 @@
 """Builds wheels of this machine's architecture and the sdist, and checks each wheel; `make wheels` runs it.
 
-With a container engine, cibuildwheel builds by the rules in pyproject.toml, in manylinux images. Without one, every
-Python found here builds, and auditwheel states the oldest glibc that the result runs on: this system's, or near it.
+With a container engine that answers, cibuildwheel builds by the rules in pyproject.toml, in manylinux images. Without
+one, every Python found here builds, and auditwheel states the oldest glibc that the result runs on: this system's, or
+near it. cross_build.py builds for Windows and macOS.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from check_wheel import checked
+from check_wheel import check_sdist, checked
 
 ROOT = Path(__file__).parents[1]
 # 3.11 has no stable ABI that nanobind could use; what 3.12 builds with it serves every later version.
 BUILDERS = ("3.11", "3.12")
-USERS = {"cp311": ("3.11",), "cp312": ("3.12", "3.13")}  # who can install a wheel, by its tag
+USERS = {"cp311": ("3.11",), "cp312": ("3.12", "3.13", "3.14")}  # who can install a wheel, by its tag
+
+ENGINE_SECONDS = 10
+NATIVE = os.environ | {"SAMEBITS_REQUIRE_NATIVE": "1"}
 
 
 def python_of(version: str) -> str | None:
@@ -30,8 +34,26 @@ def python_of(version: str) -> str | None:
     return command
 
 
-def build_in_containers(dist: Path) -> None:
-    subprocess.run([sys.executable, "-m", "cibuildwheel", "--output-dir", str(dist), str(ROOT)], check=True)
+def container_engine() -> str | None:
+    """Return the container engine whose daemon answers within seconds: docker or podman, or None."""
+    for engine in ("docker", "podman"):
+        if shutil.which(engine) is None:
+            continue
+        try:
+            asked = subprocess.run([engine, "info"], capture_output=True, timeout=ENGINE_SECONDS)
+            if asked.returncode == 0:
+                return engine
+            print(f"{engine} is here and its daemon does not answer: wheels are built on this system")
+        except (subprocess.TimeoutExpired, OSError):
+            print(f"{engine} did not answer in {ENGINE_SECONDS} s: wheels are built on this system")
+    return None
+
+
+def build_in_containers(dist: Path, engine: str) -> None:
+    """Build by the rules of [tool.cibuildwheel]."""
+    settings = os.environ | {"CIBW_CONTAINER_ENGINE": engine}
+    command = [sys.executable, "-m", "cibuildwheel", "--output-dir", str(dist), str(ROOT)]
+    subprocess.run(command, check=True, env=settings)
 
 
 def build_here(dist: Path) -> None:
@@ -43,7 +65,8 @@ def build_here(dist: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([python, "-m", "venv", f"{folder}/venv"], check=True)
             pip = [f"{folder}/venv/bin/python", "-m", "pip", "-qq", "--disable-pip-version-check"]
-            subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, str(ROOT)], check=True)
+            print(f"compiling for Python {version}", flush=True)
+            subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, str(ROOT)], check=True, env=NATIVE)
             (plain,) = Path(folder).glob("*.whl")
             if sys.platform == "linux":
                 repair = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(dist), str(plain)]
@@ -59,13 +82,16 @@ def main() -> int:
     dist = parser.parse_args().dist
     dist.mkdir(parents=True, exist_ok=True)
     for old in dist.glob("samebits-*"):
-        old.unlink()
+        if not any(platform in old.name for platform in ("macosx", "win_amd64")):  # make cross-wheels builds those
+            old.unlink()
     subprocess.run([sys.executable, "-m", "build", "--sdist", "--outdir", str(dist), str(ROOT)], check=True)
-    if any(shutil.which(engine) for engine in ("docker", "podman")):
-        build_in_containers(dist)
+    for archive in dist.glob("*.tar.gz"):
+        check_sdist(archive)
+    if engine := container_engine():
+        build_in_containers(dist, engine)
     else:
         build_here(dist)
-    wheels = sorted(dist.glob("*.whl"))
+    wheels = [w for w in sorted(dist.glob("*.whl")) if "linux" in w.name or sys.platform != "linux"]
     for wheel in wheels:
         pythons = [found for version in USERS[wheel.name.split("-")[2]] if (found := python_of(version))]
         checked(wheel, pythons)

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path, PurePosixPath
@@ -39,6 +40,21 @@ def check_contents(wheel: Path) -> None:
     if missing := wanted - inside:
         raise BadWheel(f"{wheel.name} lacks {', '.join(sorted(missing)[:5])}")
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, {len(inside)} files")
+
+
+def check_sdist(archive: Path) -> None:
+    """Raise BadWheel unless every tracked file that a build or the tests need is in the source archive."""
+    with tarfile.open(archive) as files:
+        inside = {name.partition("/")[2] for name in files.getnames()}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    left_out = (".", "benchmarks/")
+    if missing := [name for name in tracked if name and not name.startswith(left_out) and name not in inside]:
+        raise BadWheel(f"{archive.name} lacks {', '.join(missing[:5])}")
+    print(
+        f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, {len(inside)} files, tests and golden files among them"
+    )
 
 
 def check_installed(wheel: Path, python: str) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -75,6 +76,54 @@ def test_a_tree_that_is_not_installed_has_the_fallback_version(tmp_path: Path) -
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     assert source_version(str(tmp_path / "pyproject.toml")) == "0+unknown"
     assert source_version(str(tmp_path / "absent.toml")) == "0+unknown"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the engine is a shell script")
+@pytest.mark.parametrize(
+    ("answers", "engine", "said"),
+    [
+        ("exit 0", "docker", ""),
+        ("exit 1", None, "docker is here and its daemon does not answer"),
+        ("exec sleep 60", None, "docker did not answer in 0.2 s"),
+    ],
+)
+def test_an_engine_without_a_daemon_is_left_alone(
+    answers: str,
+    engine: str | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(PACKAGING))
+    build = script("build_wheels")
+    (tmp_path / "docker").write_text(f"#!/bin/sh\n{answers}\n")
+    (tmp_path / "docker").chmod(0o755)
+    (tmp_path / "sleep").symlink_to(str(shutil.which("sleep")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(build, "ENGINE_SECONDS", 0.2)
+    assert build.container_engine() == engine
+    assert said in capsys.readouterr().out
+
+
+def archive_with(folder: Path, names: list[str]) -> Path:
+    path = folder / "samebits-0.1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(f"samebits-0.1.0/{name}"))
+    return path
+
+
+def test_a_source_archive_holds_tests_and_golden_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files_of_the_package()  # skips without git
+    check = script("check_wheel")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    whole = [name for name in tracked.splitlines() if not name.startswith((".", "benchmarks/"))]
+    check.check_sdist(archive_with(tmp_path, whole))
+    assert "tests and golden files among them" in capsys.readouterr().out
+    lacking = [name for name in whole if not name.startswith("golden/")]
+    with pytest.raises(check.BadWheel, match="lacks golden/"):
+        check.check_sdist(archive_with(tmp_path, lacking))
 
 
 def test_an_extra_brings_the_extras_that_it_names() -> None:

@@ -51,7 +51,7 @@ def test_the_package_alone_is_a_few_modules() -> None:
 
 def test_the_version_is_told_ahead_of_all_imports() -> None:
     found = modules_after(command("--version"))
-    check(found, 90, 8)
+    check(found, 92, 10)
     assert "click" not in found
 
 

@@ -48,7 +48,7 @@ class Footprint:
 def process_bytes(field: str) -> int:
     """This process's memory: "VmRSS" now, "VmHWM" the most it was. Where the system does not tell, the latter."""
     if STATUS.exists():
-        fields = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
+        fields = dict(line.split(":", 1) for line in STATUS.read_text(encoding="utf-8").splitlines())
         return int(fields[field].split()[0]) * 1024
     usage = import_module("resource")  # not on every system
     return int(usage.getrusage(usage.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)

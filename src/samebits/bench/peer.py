@@ -40,7 +40,7 @@ class WorkerPeer:
 
     def __init__(self, name: str, command: list[str], load: Mapping[str, Any]) -> None:
         self.name = name
-        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  (open as long as the process)
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True

@@ -60,7 +60,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "explain": Entry("explain", "explain", "Show which kernel runs each node of a model, and why"),
         "bench": Entry("bench", "app", "Measure models, ops and servers"),
         "warm": Entry("warm", "warm", "Compile a model's GPU kernels before its first start"),
-        "tour": Entry("tour", "tour", "Show the devices and what neighbours do to a row's bits"),
+        "tour": Entry("tour", "tour", "Show what neighbours do to a row's bits, and the devices"),
     },
     "Port a backend": {
         "verify": Entry("verify", "verify", "Prove that a backend computes what is defined"),

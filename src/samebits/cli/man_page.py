@@ -82,4 +82,4 @@ def man_page() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(man_page())
+    Path(sys.argv[1]).write_text(man_page(), encoding="utf-8")

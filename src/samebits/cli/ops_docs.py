@@ -100,4 +100,4 @@ def ops_markdown() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(ops_markdown())
+    Path(sys.argv[1]).write_text(ops_markdown(), encoding="utf-8")

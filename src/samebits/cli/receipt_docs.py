@@ -14,4 +14,4 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(schema_text())
+    Path(sys.argv[1]).write_text(schema_text(), encoding="utf-8")

@@ -90,4 +90,4 @@ def requests_markdown() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(requests_markdown())
+    Path(sys.argv[1]).write_text(requests_markdown(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`samebits tour`, which `make run` shows: devices, what neighbours do to a row's bits, and where two ops run."""
+"""`samebits tour`, which `make run` shows: what neighbours do to a row's bits, the devices, and what to try next."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import hashlib
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from samebits import NUMERICS_VERSION, __version__
 from samebits.api import functional as F
-from samebits.backends.discovery import discover
-from samebits.cli.devices import print_devices
-from samebits.cli.support import print_matrix
+from samebits.backends.discovery import Found, discover
 from samebits.core.numerics.counter import Stream
 from samebits.core.tiers import Tier
 from samebits.formats import Q4_1
-from samebits.ops import OPS
 
 BATCHES = (1, 3, 8, 33)
 BLAS = "numpy BLAS, F32"
+NEXT = (
+    ("samebits run smollm2", "chat with a small model"),
+    ("samebits serve", "OpenAI's API and a page; the proof is at http://127.0.0.1:8000/#prove"),
+    ("samebits --help", "all commands"),
+)
 
 
 def _hash(x: np.ndarray) -> str:
@@ -49,21 +52,36 @@ def _print_contrast(console: Console) -> None:
         colours = ["green" if h == hashes[0] else "bold red" for h in hashes]
         table.add_row(name, *(f"[{colour}]{h}[/]" for colour, h in zip(colours, hashes, strict=True)))
     console.print(table)
+    console.print(meaning(found), soft_wrap=True)
+
+
+def meaning(found: dict[str, list[str]]) -> str:
+    """Return one sentence on what the table of hashes shows."""
+    ours = "In the tiers invariant and portable, a row has the same bits whatever else is in its batch"
     if len(set(found[BLAS])) > 1:
-        said = "BLAS sums a row in another order when it has neighbours, so its bits change."
-    else:
-        said = "BLAS kept the bits of these shapes on this machine, which it does not promise."
-    console.print(f"{said}\nOurs come from one order, which docs/numerics.md states.")
+        return f"{ours}; numpy's BLAS does not (red)."
+    return f"{ours}; numpy's BLAS happened to on this machine, and does not promise it."
+
+
+def device_lines(found: list[Found]) -> list[str]:
+    """Return three lines: the backends that run here, those that cannot, and where to read more."""
+    usable = [f"{f.name} ({f.caps.device})" for f in found if f.caps is not None and f.name != "null"]
+    absent = [f.name for f in found if f.caps is None]
+    return [
+        f"Runs here:      {', '.join(usable) or 'nothing'}",
+        f"Not available:  {', '.join(absent) or 'nothing'}",
+        "samebits devices says why, and samebits support shows which op runs where.",
+    ]
 
 
 def tour() -> None:
-    """Take a short tour: the devices, what neighbours do to a row's bits, and where two of the ops run."""
-    console = Console()
+    """Take a short tour: what neighbours do to a row's bits, the devices, and what to try next."""
+    console = Console(highlight=False)
     console.print(f"samebits {__version__}, numerics version {NUMERICS_VERSION}\n")
-    print_devices(console)
-    console.print()
     _print_contrast(console)
     console.print()
-    shown = [next(op for op in OPS if op.weights), next(op for op in OPS if op.caches)]
-    print_matrix(console, shown, list(discover()))
-    console.print(f"These are {len(shown)} of {len(list(OPS))} ops; samebits support shows all of them.")
+    for line in device_lines(list(discover())):
+        console.print(escape(line), soft_wrap=True)
+    console.print()
+    for command, what in NEXT:
+        console.print(f"  [bold]{command:<22}[/] {what}", soft_wrap=True)

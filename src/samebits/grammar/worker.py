@@ -132,7 +132,7 @@ def reap(*_: object) -> None:
 def mapped_bytes() -> int:
     """Memory that this process has mapped; 0 where the system does not say."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, BinaryIO, cast
 
+from samebits.core.processors import usable_processors
 from samebits.kernels.ahead import Build
 from samebits.kernels.compile_server import receive, send
 
@@ -42,7 +42,7 @@ class CompilePool:
 
     def __init__(self, modules: Sequence[str], num_jobs: int | None = None) -> None:
         """modules: what a compiling process imports before anything else."""
-        self._modules, self._num_jobs = modules, num_jobs or len(os.sched_getaffinity(0))
+        self._modules, self._num_jobs = modules, num_jobs or usable_processors()
         self._process: subprocess.Popen[bytes] | None = None
         self._is_listening = False  # whether that process has imported all and takes builds
         self._all: dict[str, Made] = {}

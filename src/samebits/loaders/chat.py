@@ -17,6 +17,7 @@ from typing import Any
 
 from samebits.core.errors import BadInput, SamebitsError
 from samebits.core.printable import printable
+from samebits.core.systems import own_group
 
 MAX_TEMPLATE_CHARS = 1 << 20
 MAX_OUTPUT_CHARS = 8 << 20
@@ -182,7 +183,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             encoding="utf-8",
-            start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+            **own_group(),  # a Ctrl-C at the terminal is ours to handle
         )
         self._owner, self._is_up = os.getpid(), False
         return self._process

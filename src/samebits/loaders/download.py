@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from samebits.core.errors import BadInput, SamebitsError
+from samebits.core.systems import lock_file
 from samebits.loaders.cache import check_address
 from samebits.loaders.hub_names import hub_headers
 from samebits.loaders.integrity import CHUNK_BYTES, Damaged, Progress
@@ -145,7 +146,7 @@ def _fetch(address: str, part: Path, notes: Path, progress: Progress, max_bytes:
         offset = _resumed_at(response, offset, address)
         total = _total_bytes(response, offset)
         _check_room(address, part, offset, total, max_bytes)
-        notes.write_text(json.dumps({"address": address, "validator": _validator_in(response)}))
+        notes.write_text(json.dumps({"address": address, "validator": _validator_in(response)}), encoding="utf-8")
         with part.open("r+b" if offset else "wb") as out:
             if offset:
                 out.truncate(offset)
@@ -173,22 +174,17 @@ def copy_bounded(
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Holds `target`'s lock, so that two pulls of a file take turns. Makes the folder."""
+    """Hold the lock of `target`, so that two pulls of a file take turns. Make its folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(target.name + ".lock").open("w") as lock:
-        try:
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except ImportError:
-            pass  # no such locks on this system: two pulls at once may then fail, but never leave half a file
+        lock_file(lock)
         yield
 
 
 def _validator_of(notes: Path, address: str) -> str | None:
     """What tells whether the file at the address is still the one we have a part of."""
     try:
-        found = json.loads(notes.read_text())
+        found = json.loads(notes.read_text(encoding="utf-8"))
         value = found["validator"] if found["address"] == address else None
         return value if isinstance(value, str) and value.isprintable() else None
     except (OSError, ValueError, KeyError, TypeError):

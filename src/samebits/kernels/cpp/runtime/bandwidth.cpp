@@ -1,14 +1,13 @@
 #include "bandwidth.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
 
+#include "aligned_memory.h"
 #include "isa.h"
 #include "pool.h"
 
@@ -19,8 +18,7 @@ double read_bandwidth(size_t num_bytes, int threads) {
     constexpr double kSeconds = 0.5;
     const size_t units = num_bytes / kUnit, bytes = (num_bytes + kHugePage - 1) / kHugePage * kHugePage;
     if (units == 0) return 0;
-    char* memory = static_cast<char*>(std::aligned_alloc(kHugePage, bytes + kHugePage));
-    if (!memory) throw std::bad_alloc();
+    char* memory = allocate_aligned(kHugePage, bytes + kHugePage);
 #if defined(__linux__)
     madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
@@ -42,7 +40,7 @@ double read_bandwidth(size_t num_bytes, int threads) {
         const double seconds = std::chrono::duration<double>(Clock::now() - before).count();
         if (double(units * kUnit) / seconds > best) best = double(units * kUnit) / seconds;
     } while (std::chrono::duration<double>(Clock::now() - start).count() < kSeconds);
-    std::free(memory);
+    free_aligned(memory);
     return best;
 }
 

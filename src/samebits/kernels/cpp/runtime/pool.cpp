@@ -1,13 +1,13 @@
 #include "pool.h"
 
-#include <cstdlib>
 #include <limits>
-#include <new>
 #include <stdexcept>
 
 #if defined(__linux__)
 #include <sched.h>
 #endif
+
+#include "aligned_memory.h"
 
 namespace samebits {
 
@@ -94,7 +94,7 @@ Team::Team(int most, bool adapts)
 
 Team::~Team() {
     stop();
-    std::free(memory_);
+    free_aligned(memory_);
 }
 
 // Ends all threads. None is in a run, but one that was asked in too late may still be about to answer; its answer then fails.
@@ -109,9 +109,8 @@ void Team::reserve(size_t per_thread, size_t shared) {
     if (per_thread <= per_thread_ && shared <= shared_) return;
     if (per_thread < per_thread_) per_thread = per_thread_;
     if (shared < shared_) shared = shared_;
-    char* memory = static_cast<char*>(std::aligned_alloc(64, shared + per_thread * workers_.size()));
-    if (!memory) throw std::bad_alloc();
-    std::free(memory_);
+    char* memory = allocate_aligned(64, shared + per_thread * workers_.size());
+    free_aligned(memory_);
     memory_ = memory;
     per_thread_ = per_thread;
     shared_ = shared;

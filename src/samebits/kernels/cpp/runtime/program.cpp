@@ -1,9 +1,10 @@
 #include "program.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+
+#include "aligned_memory.h"
 
 namespace samebits {
 
@@ -53,7 +54,7 @@ int64_t row_bytes(Format format, int64_t num_elements) {
 Program::Program(const OpTable& table, std::vector<int64_t> largest_sizes)
     : table_(table), largest_(std::move(largest_sizes)) {}
 
-Program::~Program() { std::free(arena_); }
+Program::~Program() { free_aligned(arena_); }
 
 int Program::add_tensor(Format format, const std::vector<Dim>& dims, int64_t row_stride) {
     if (dims.size() > kMaxRank) throw std::invalid_argument("a tensor has too many axes");
@@ -96,10 +97,9 @@ void Program::add_call(const std::string& op, const std::vector<int>& inputs, co
 }
 
 void Program::allocate(int64_t arena_bytes) {
-    std::free(arena_);
+    free_aligned(arena_);
     const size_t size = (size_t(arena_bytes) + 4095) / 4096 * 4096 + 4096;
-    arena_ = static_cast<char*>(std::aligned_alloc(4096, size));
-    if (!arena_) throw std::bad_alloc();
+    arena_ = allocate_aligned(4096, size);
     laid_out_.reset();
     for (Slot& slot : slots_)
         if (slot.arena_offset >= 0) slot.tensor.data = arena_ + slot.arena_offset;
