@@ -12,14 +12,17 @@ from native_bits import (
     ARM_CPUS,
     BUILD,
     SETS,
+    WINDOWS_KERNELS,
     Results,
     arm_lines,
     faults,
     machine,
     missing_for_arm,
+    missing_for_windows,
     module_objects,
     native_lines,
     results_of,
+    windows_lines,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -56,6 +59,18 @@ def test_sets_of_aarch64_agree_with_them_and_a_cpu_has_those_whose_instructions_
         "cortex-a76": ["neon_dotprod", "neon", "scalar"],
         "cortex-a53": ["neon", "scalar"],
     }
+
+
+def test_sets_of_the_windows_wheel_agree_with_them_under_wine() -> None:
+    """The wheel's own kernels, in programs for Windows. Its kernels must have been built: make native-test-windows."""
+    if reason := missing_for_windows():
+        pytest.skip(reason)
+    if not (WINDOWS_KERNELS / "avx2.cpp.o").exists():
+        pytest.skip("the kernels of the Windows wheel are not built: make native-test-windows builds them in minutes")
+    found = results_of(windows_lines())
+    assert faults({name: by_set | native_results().get(name, {}) for name, by_set in found.items()}) == []
+    sets = {who.split()[0] for by_set in found.values() for who in by_set}
+    assert sets == {who.split()[0] for by_set in native_results().values() for who in by_set}
 
 
 def test_a_set_defines_nothing_that_another_could_be_linked_to() -> None:
