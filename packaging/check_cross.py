@@ -15,6 +15,8 @@ import lief
 from check_wheel import BadWheel, check_contents
 from cross_build import TARGETS, Target, stable_abi
 
+lief.logging.disable()  # what it says of symbols without names
+
 WINDOWS_SYSTEM = ("kernel32.dll", "ntdll.dll", "api-ms-win-crt-")  # of every Windows since 10
 MACOS_SYSTEM = ("/usr/lib/libSystem.B.dylib",)
 MACOS_OLDEST = [11, 0, 0]

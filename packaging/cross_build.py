@@ -193,6 +193,7 @@ def build_modules(target: Target, kernels: list[Path]) -> dict[str, Path]:
     flags: list[str | Path] = [f"-I{folder}" for folder in includes]
     flags += [f"-DPy_LIMITED_API={STABLE_ABI[1]}", "-DNDEBUG", "-DNB_COMPACT_ASSERTIONS", "-fno-strict-aliasing"]
     flags += ["-fno-stack-protector", "-fvisibility=hidden", "-fPIC", "-w"]
+    flags += ["-include", "stdio.h"]  # nanobind uses it, and the stable ABI's headers include it on Linux alone
     sources = {"nanobind": nano / "src" / "nb_combined.cpp", "_native": KERNELS / "module.cpp"}
     sources |= {"_encoding": TOKENIZERS / "module.cpp"}
     objects = {name: target.folder / f"{name}.o" for name in sources}
@@ -203,7 +204,8 @@ def build_modules(target: Target, kernels: list[Path]) -> dict[str, Path]:
         "samebits/loaders/_encoding": [objects["_encoding"], objects["nanobind"]],
     }.items():
         path = target.folder / f"{Path(place).name}{target.suffix}"
-        system = [import_library(target)] if target.is_windows else ["-undefined", "dynamic_lookup"]
+        named = ["-undefined", "dynamic_lookup", "-install_name", f"@rpath/{path.name}"]
+        system: list[str | Path] = [import_library(target)] if target.is_windows else [*named]
         zig("c++", "-target", target.zig, "-shared", "-s", "-o", path, *parts, *system)
         modules[f"{place}{target.suffix}"] = path
     return modules

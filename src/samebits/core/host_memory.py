@@ -99,6 +99,6 @@ def _group_limits(system: Path) -> list[tuple[int, int]]:
 def _text(path: Path) -> str:
     """Return a small file's text without surrounding whitespace, or "" if it cannot be read."""
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <set>
 #include <string>
 #include <string_view>
@@ -65,15 +64,14 @@ private:
     void cut_part(std::string_view text, const Part& part, size_t i, std::vector<Part>& out) const {
         if (part.token != UNKNOWN) return out.push_back(part);
         const std::string_view token = texts_[i];
-        const char *begin = text.data() + part.begin, *end = text.data() + part.end;
-        auto place = [&](const char* at) { return int32_t(at - text.data()); };
-        while (const void* found = memmem(begin, size_t(end - begin), token.data(), token.size())) {
-            const char* at = static_cast<const char*>(found);
-            if (at > begin) out.push_back({place(begin), place(at), UNKNOWN});
+        size_t begin = size_t(part.begin);
+        const std::string_view searched = text.substr(0, size_t(part.end));
+        for (size_t at; (at = searched.find(token, begin)) != searched.npos;) {
+            if (at > begin) out.push_back({int32_t(begin), int32_t(at), UNKNOWN});
             begin = at + token.size();
-            out.push_back({place(at), place(begin), ids_[i]});
+            out.push_back({int32_t(at), int32_t(begin), ids_[i]});
         }
-        if (begin < end) out.push_back({place(begin), place(end), UNKNOWN});
+        if (begin < searched.size()) out.push_back({int32_t(begin), part.end, UNKNOWN});
     }
 
     TextTable table_;
