@@ -27,6 +27,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
     for name in ("pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, folder)
+    (folder / "packaging").mkdir()
+    shutil.copy(ROOT / "packaging" / "links.py", folder / "packaging")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     return folder
 
