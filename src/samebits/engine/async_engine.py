@@ -42,6 +42,16 @@ class Stream:
     job: Generation
     _loop: asyncio.AbstractEventLoop
     _pieces: asyncio.Queue[tuple[int, Piece] | None] = field(default_factory=asyncio.Queue)
+    _give: Callable[[tuple[int, Piece] | None], None] | None = None
+
+    def deliver_to(self, give: Callable[[tuple[int, Piece] | None], None]) -> None:
+        """Call `give` on the loop with each (sample, piece), and with None at the end, instead of being iterated.
+
+        `give` must not raise. Whoever takes None calls `job.check`.
+        """
+        self._give = give
+        while not self._pieces.empty():
+            give(self._pieces.get_nowait())
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Piece]]:
         """RequestFailed where the request failed. Leaving the loop early cancels it."""
@@ -67,8 +77,9 @@ class Stream:
 def _deliver(deliveries: list[tuple[Stream, list[tuple[int, Piece] | None]]]) -> None:
     """Hand each stream its pieces, on the loop of all of them."""
     for stream, events in deliveries:
+        give = stream._give or stream._pieces.put_nowait
         for event in events:
-            stream._pieces.put_nowait(event)
+            give(event)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Protocol
 
 import numpy as np
@@ -37,14 +37,18 @@ class Answering(Protocol):
 
     def completions(self) -> list[Completion]: ...
 
+    def check(self) -> None: ...
+
 
 class AnswerStream(Protocol):
-    """(sample, piece) as they come; iterate once. `close` ends it early, at any time."""
+    """(sample, piece) as they come: iterate once, or have them delivered. `close` ends it early, at any time."""
 
     @property
     def job(self) -> Answering: ...
 
     def __aiter__(self) -> AsyncIterator[tuple[int, Piece]]: ...
+
+    def deliver_to(self, give: Callable[[tuple[int, Piece] | None], None]) -> None: ...
 
     def close(self) -> None: ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -27,6 +27,7 @@ from samebits.server.model import ServedModel
 from samebits.server.receipts import ReceiptDesk
 
 Result = TypeVar("Result")
+Pieces = asyncio.Queue[tuple[int, int, Piece] | Exception | None]  # (stream, sample, piece); None: a stream has ended
 EVENTS_A_TURN = 32  # pieces of one request that are read while other clients wait
 TEXTS_AT_ONCE = 16  # of one request to embed: starting or cancelling one takes the event loop a tenth of a millisecond
 POLL_SECONDS = 0.25  # how often a waiting call looks whether its client is still there
@@ -119,22 +120,11 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
     Leaving early ends all streams. ApiError, which ends them too, if the client falls behind or the answers have more
     log-probabilities than one request may ask for.
     """
-    pieces: asyncio.Queue[tuple[int, int, Piece] | Exception | None] = asyncio.Queue()
-
-    async def forward(number: int, stream: AnswerStream) -> None:
-        try:
-            async for sample, piece in stream:
-                if pieces.qsize() >= MAX_UNREAD_PIECES:
-                    raise ApiError(408, "the client reads its answer too slowly")
-                pieces.put_nowait((number, sample, piece))
-            pieces.put_nowait(None)
-        except Exception as error:
-            stream.close()
-            pieces.put_nowait(error)
-
-    tasks = [asyncio.create_task(forward(i, stream)) for i, stream in enumerate(started.streams)]
+    pieces: Pieces = asyncio.Queue()
+    for number, stream in enumerate(started.streams):
+        stream.deliver_to(_into(pieces, number, stream))
     try:
-        num_open, num_logprobs, num_events = len(tasks), 0, 0
+        num_open, num_logprobs, num_events = len(started.streams), 0, 0
         while num_open:
             event = await pieces.get()
             if isinstance(event, Exception):
@@ -153,9 +143,28 @@ async def merged(started: Started) -> AsyncIterator[tuple[int, int, Piece]]:
             if num_events % EVENTS_A_TURN == 0:  # many may be ready at once, and other clients get their turn
                 await asyncio.sleep(0)
     finally:
-        for task in tasks:
-            task.cancel()
         started.close()
+
+
+def _into(pieces: Pieces, number: int, stream: AnswerStream) -> Callable[[tuple[int, Piece] | None], None]:
+    """Return what puts a stream's events into the queue of all streams. An error ends the stream."""
+
+    def give(event: tuple[int, Piece] | None) -> None:
+        if event is None:
+            try:
+                stream.job.check()
+            except Exception as error:
+                pieces.put_nowait(error)
+            else:
+                pieces.put_nowait(None)
+        elif pieces.qsize() < MAX_UNREAD_PIECES:
+            pieces.put_nowait((number, *event))
+        else:
+            stream.deliver_to(lambda _: None)
+            stream.close()
+            pieces.put_nowait(ApiError(408, "the client reads its answer too slowly"))
+
+    return give
 
 
 async def all_completions(request: Request, started: Started) -> list[list[Completion]]:

@@ -26,6 +26,13 @@ class RelayStream:
         self.accepted = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[tuple[int, Piece] | None] = asyncio.Queue()
+        self._give: Callable[[tuple[int, Piece] | None], None] = self._events.put_nowait
+
+    def deliver_to(self, give: Callable[[tuple[int, Piece] | None], None]) -> None:
+        """See engine/async_engine.py."""
+        self._give = give
+        while not self._events.empty():
+            give(self._events.get_nowait())
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Piece]]:
         """RequestFailed where the request failed. Leaving the loop early cancels it."""
@@ -46,7 +53,7 @@ class RelayStream:
 
     def give(self, sample: int, piece: Piece) -> None:
         self.job.take(sample, piece, self._clock())
-        self._events.put_nowait((sample, piece))
+        self._give((sample, piece))
 
     def cut(self, reason: str) -> None:
         """Ends what is not finished."""
@@ -54,7 +61,7 @@ class RelayStream:
             self.give(sample, Piece(None, "", finish_reason=reason))
 
     def end(self) -> None:
-        self._events.put_nowait(None)
+        self._give(None)
 
 
 class Pauses:
