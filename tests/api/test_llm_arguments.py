@@ -148,6 +148,12 @@ def test_what_cannot_be_meant_is_refused_in_a_line(llm: LLM, name: str) -> None:
     assert llm.engine.is_idle
 
 
+@pytest.mark.parametrize("model", [None, 5, b"model.gguf", "", ["smollm2"]])
+def test_a_model_has_a_name_or_a_path(model: Any) -> None:
+    with pytest.raises(BadInput, match=r"model is .*, but must be a name, a path or an address"):
+        LLM(model)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -158,8 +164,10 @@ def test_what_cannot_be_meant_is_refused_in_a_line(llm: LLM, name: str) -> None:
         ({"share_prefixes": "no"}, "share_prefixes is 'no', but must be True or False"),
         ({"backend": 3}, "backend is 3, but must be a name"),
         ({"numerics": 3}, "numerics is 3, but must be a name"),
-        ({"prefill_budget": "8"}, "scheduler: prefill_budget is 8, but must be 'dynamic'"),
-        ({"prefill_budget": 8.5}, "scheduler: prefill_budget is 8.5, but must be 'dynamic'"),
+        ({"prefill_budget": "8"}, "prefill_budget is '8', but must be 'dynamic'"),
+        ({"prefill_budget": True}, "prefill_budget is True, but must be a whole number, from 1"),
+        ({"prefill_budget": 10**30}, "prefill_budget is 1000000000000000000000000000000, but must be from 1"),
+        ({"prefill_budget": 8.5}, "prefill_budget is 8.5, but must be a whole number, from 1"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], message: str) -> None:

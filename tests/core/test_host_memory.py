@@ -33,9 +33,9 @@ def test_an_old_kernel_tells_free_memory_alone(tmp_path: Path) -> None:
 def test_a_container_has_no_more_than_its_limit(tmp_path: Path, version: int, used: int) -> None:
     """Pages of files that can be dropped do not count as used; a group above the process's own counts too."""
     names = (
-        ("limit_in_bytes", "usage_in_bytes", "total_inactive_file")
+        ("limit_in_bytes", "usage_in_bytes", "total_inactive_file", "total_active_file")
         if version == 1
-        else ("max", "current", "inactive_file")
+        else ("max", "current", "inactive_file", "active_file")
     )
     folder = "sys/fs/cgroup/memory" if version == 1 else "sys/fs/cgroup"
     line = "9:memory:/pod/box\n1:cpu:/elsewhere\n" if version == 1 else "0::/pod/box\n"
@@ -43,7 +43,7 @@ def test_a_container_has_no_more_than_its_limit(tmp_path: Path, version: int, us
         "proc/self/cgroup": line,
         f"{folder}/pod/memory.{names[0]}": f"{2048 * KIB}\n",
         f"{folder}/pod/memory.{names[1]}": f"{used * KIB}\n",
-        f"{folder}/pod/memory.stat": f"anon 7\n{names[2]} {50 * KIB}\nodd line here\n",
+        f"{folder}/pod/memory.stat": f"anon 7\n{names[2]} {20 * KIB}\n{names[3]} {30 * KIB}\nodd line here\nodd\n",
         f"{folder}/pod/box/memory.{names[0]}": "max\n" if version == 2 else f"{2**60}\n",
         f"{folder}/pod/box/memory.{names[1]}": f"{10 * KIB}\n",
     }

@@ -17,6 +17,7 @@ from samebits import LLM
 from samebits.backends.discovery import Found, get
 from samebits.backends.interface import Backend, Memory
 from samebits.core.errors import BadInput, OutOfMemory
+from samebits.core.shapes import TensorSpec
 from samebits.engine.settings import EngineOptions, EngineSettings, read_memory, settings_from, stated_settings
 from samebits.engine.sizes import Division, divide, policy_for, rounded_down
 from samebits.models.checkpoint import FileCheckpoint, build_step, open_checkpoint
@@ -135,6 +136,42 @@ def test_a_longrope_keeps_its_angles_where_memory_is_short() -> None:
     assert poor.limits.max_positions == config.context_len == rich.limits.max_positions
 
 
+def test_a_note_states_the_context_that_a_longrope_has() -> None:
+    rich = divided("phi3", Memory(256 * MIB, 256 * MIB))
+    fixed = rich.weight_bytes + rich.workspace_bytes
+    for more in range(4, 40, 3):
+        poor = divided("phi3", Memory(1 << 30, 1 << 30), memory=f"{fixed / 2**10 + more:.0f}K", max_sequences=1)
+        if poor.context_len < rich.context_len:
+            assert f"lowered from 256 to {poor.context_len} tokens" in poor.notes[0]
+
+
+@pytest.mark.parametrize("is_host", [False, True])
+def test_a_device_without_free_memory_holds_no_model(is_host: bool) -> None:
+    with pytest.raises(OutOfMemory, match=r"no page fits: .*\(0 KiB are free\)"):
+        divided("llama", Memory(64 * MIB, 0, is_host))
+
+
+def test_a_stated_context_is_kept_after_memory_has_run_out() -> None:
+    division = divided("llama", Memory(64 * MIB, 64 * MIB), context_len=64, max_sequences=2)
+    while division.limits.num_pages > 5:
+        division = division.with_fewer_pages()
+    assert division.context_len == 64
+    with pytest.raises(OutOfMemory, match="5 pages of 16 tokens do not fit into memory"):
+        division.with_fewer_pages()
+
+
+def test_an_error_names_the_settings_that_take_the_memory() -> None:
+    with pytest.raises(OutOfMemory, match=r"states of 4096 sequences .* fewer --max-sequences or a larger --memory"):
+        divided("qwen3next", Memory(64 * MIB, 64 * MIB), max_sequences=4096)
+    with pytest.raises(OutOfMemory, match="fewer --max-batch-tokens or a larger --memory"):
+        divided("llama", Memory(64 * MIB, 64 * MIB), max_batch_tokens=1 << 20)
+
+
+def test_memory_that_the_system_refuses_is_one_line() -> None:
+    with pytest.raises(OutOfMemory, match="a tensor of 1,099,511,627,776 MiB does not fit into memory"):
+        get("cpu").backend.alloc(TensorSpec((1 << 60,), "i8"))
+
+
 def test_a_tensor_is_no_larger_than_kernels_can_read() -> None:
     memory = Memory(256 * MIB, 256 * MIB, max_tensor_bytes=64 * 1024)
     limits = divided("llama", memory).limits
@@ -244,7 +281,27 @@ def test_memory_is_a_fraction_or_a_size(given: Any, expected: float) -> None:
     assert type(found) is type(expected)
 
 
-@pytest.mark.parametrize("given", ["", "G", "2", "-1", "0", 1.5, 0, -0.1, True, "nan", float("nan"), "9 parsecs", [1]])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "G",
+        "2",
+        "-1",
+        "0",
+        1.5,
+        0,
+        -0.1,
+        True,
+        "nan",
+        float("nan"),
+        "9 parsecs",
+        [1],
+        "0G",
+        "0.0001K",
+        "9" * 400 + "G",
+    ],
+)
 def test_memory_is_nothing_else(given: Any) -> None:
     with pytest.raises(
         BadInput, match=r"memory is .*, but must be a fraction above 0 and up to 1, or a size such as 12G"

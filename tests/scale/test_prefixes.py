@@ -57,15 +57,24 @@ def test_arguments_of_a_config_file() -> None:
     settings = from_args({"model": "m/tiny.gguf", "context_len": 64, "max_waiting": 7, "routing": "power-of-two"})
     assert settings.llm == {"model": "m/tiny.gguf", "context_len": 64}
     assert (settings.limits.max_waiting, settings.routing, settings.name) == (7, "power-of-two", "tiny.gguf")
+    by_alias = from_args({"model": "m/tiny.gguf", "max_model_len": 64}).llm
+    assert by_alias == settings.llm  # `plan_id` names replicas by these
     assert (settings.num_gpus, Settings({"backend": "cuda"}).num_gpus) == (0, 1)
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ({"modle": "x"}, "args is 'modle', but must be names among"),
+        ({"modle": "x"}, "args is 'modle', but must be one of "),
         ({"routing": "random"}, "--routing is random, but must be prefix or power-of-two"),
-        ({"num_replicas": 0}, "--replicas is 0, but must be 1 or more"),
+        ({"num_replicas": 0}, "--replicas is 0, but must be from 1"),
+        ({"num_replicas": "3"}, "--replicas is '3', but must be a whole number"),
+        ({"max_waiting": "64"}, "max_waiting is '64', but must be a whole number"),
+        ({"max_waiting": True}, "max_waiting is True, but must be a whole number"),
+        ({"deadline_seconds": "1"}, "deadline_seconds is '1', but must be a number"),
+        ({"max_sequences": "64"}, "max_sequences is '64', but must be a whole number"),
+        ({"memory": "12X"}, "memory is '12X', but must be a fraction"),
+        ({"context_len": 64, "max_model_len": 64}, "context_len and max_model_len are both given"),
         ({"max_waiting": 0}, "max_waiting is 0, but must be more than 0"),
     ],
 )
@@ -78,6 +87,6 @@ def test_arguments_that_cannot_be_meant(args: dict[str, object], message: str) -
 def test_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "find_spec", lambda name: None)
     with pytest.raises(
-        Unavailable, match=re.escape(f"ray is not installed, but must be {install_command('ray,server')}")
+        Unavailable, match=re.escape(f"ray is not installed; needs {install_command('ray,server')}")
     ):
         needs.need_ray()

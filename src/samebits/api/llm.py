@@ -74,6 +74,8 @@ class LLM(Texts):
         compile_progress: CompileProgress | None = None,
         **options: Unpack[EngineOptions],
     ) -> None:
+        if not isinstance(model, str | Path) or not str(model):
+            raise BadInput("LLM", "model", repr(model), "a name, a path or an address")
         settings = settings_from(options)
         with collector_paused():  # imports drop nothing
             from samebits.backends import discovery

@@ -72,7 +72,8 @@ def _windows_memory() -> HostMemory:
 def _group_limits(system: Path) -> list[tuple[int, int]]:
     """Return (limit, bytes used) of each control group that holds this process and has a limit.
 
-    Pages of files count as used there; those that can be dropped at once do not count here.
+    Pages of files count as used there. They can be dropped, and do not count here: else a container that has read a
+    large model's file twice would seem full.
     """
     found = []
     for line in _text(system / "proc/self/cgroup").splitlines():
@@ -84,15 +85,16 @@ def _group_limits(system: Path) -> list[tuple[int, int]]:
         for inside in (group, *group.parents):
             if controllers:
                 folder, names = system / "sys/fs/cgroup/memory" / inside, ("limit_in_bytes", "usage_in_bytes")
-                cache_key = "total_inactive_file"
+                cache_keys = ("total_inactive_file", "total_active_file")
             else:
-                folder, names, cache_key = system / "sys/fs/cgroup" / inside, ("max", "current"), "inactive_file"
+                folder, names = system / "sys/fs/cgroup" / inside, ("max", "current")
+                cache_keys = ("inactive_file", "active_file")
             limit, used = (_text(folder / f"memory.{name}") for name in names)
             if limit.isdecimal() and used.isdecimal():
-                dropped = [
-                    x.split()[1] for x in _text(folder / "memory.stat").splitlines() if x.split()[:1] == [cache_key]
-                ]
-                found.append((int(limit), max(0, int(used) - sum(map(int, dropped)))))
+                lines = _text(folder / "memory.stat").splitlines()
+                counts = dict(line.split(maxsplit=1) for line in lines if len(line.split()) == 2)
+                dropped = [int(counts[key]) for key in cache_keys if counts.get(key, "").isdecimal()]
+                found.append((int(limit), max(0, int(used) - sum(dropped))))
     return found
 
 

@@ -20,8 +20,13 @@ from samebits.core.sampling_defaults import MODEL, check_sampling_defaults
 from samebits.core.stated import Setting, defaults_of, settings_of, stated
 
 MAX_SIZE = 2**31 - 1
+MAX_DIGITS = 9  # of a prefill budget; Python refuses to read thousands of digits
+MAX_STEP_TOKENS = 1 << 20
+MAX_MEMORY_BYTES = 2**63 - 1
+MAX_SHOWN_CHARS = 40  # of a wrong value in an error
 DEFAULT_MEMORY = 0.9  # of a device's memory
 DEFAULT_SEQUENCES, DEFAULT_GPU_SEQUENCES = 32, 128
+PREFILL_WORDS = ("dynamic", "off")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 MEMORY_TEXT = re.compile(r"(\d*\.?\d+)\s*(?:([KMGT])(?:i?B)?)?", re.IGNORECASE)
 
@@ -32,7 +37,7 @@ def _size(default: int | None, help: str, *flags: str, low: int = 1, high: int =
 
 def _budget(text: str) -> int | str:
     """Return the prefill budget that a text means: a number, or a word."""
-    return int(text) if text.isdecimal() else text
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else text
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,14 @@ class EngineSettings:
         None,
         "The number of tokens that a step aims at; if absent, 512, and 2048 on a GPU.",
         "--max-batch-tokens",
-        high=1 << 20,
+        high=MAX_STEP_TOKENS,
     )
     prefill_budget: int | str = stated(
         "dynamic",
         "Prompt tokens that a step may take while answers are under way: a number, dynamic or off.",
         "--prefill-budget",
+        low=1,
+        high=MAX_STEP_TOKENS,
         panel="Engine",
         parse=_budget,
     )
@@ -166,17 +173,23 @@ def documented(kind: Any) -> None:
     kind.__doc__ = f"{kind.__doc__}\n    Options:\n" + "\n".join(lines) + "\n"
 
 
-def settings_from(options: Mapping[str, Any]) -> EngineSettings:
-    """Make settings from keyword arguments, other engines' names included.
-
-    Raise BadInput for a wrong value or one setting under two names, TypeError for an unknown name.
-    """
+def without_aliases(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options under our own names. Raise BadInput for one setting under two names."""
     chosen = dict(options)
     for alias, name in ALIASES.items():
         if (value := chosen.pop(alias, None)) is not None:
             if chosen.get(name) is not None:
                 raise BadInput("LLM", f"{name} and {alias}", "both", "one of them: they mean the same")
             chosen[name] = value
+    return chosen
+
+
+def settings_from(options: Mapping[str, Any]) -> EngineSettings:
+    """Make settings from keyword arguments, other engines' names included.
+
+    Raise BadInput for a wrong value or one setting under two names, TypeError for an unknown name.
+    """
+    chosen = without_aliases(options)
     known = stated_settings()
     unknown = next((name for name in chosen if name not in known), None)
     if unknown is not None:
@@ -197,6 +210,8 @@ def read_memory(where: str, value: Any) -> int | float:
             raise BadInput(where, "memory", repr(value), needed)
         number, unit = float(found[1]), (found[2] or "").upper()
         if unit:
+            if not 1 <= number * UNITS[unit] <= MAX_MEMORY_BYTES:
+                raise BadInput(where, "memory", repr(text[:MAX_SHOWN_CHARS]), needed)
             return int(number * UNITS[unit])
         value = number
     try:
@@ -216,11 +231,15 @@ def _checked(name: str, value: Any, kinds: tuple[Any, ...], setting: Setting) ->
     if name == "sampling_defaults":
         check_sampling_defaults("LLM", value)
         return value
+    if name == "prefill_budget" and isinstance(value, str):
+        if value not in PREFILL_WORDS:
+            raise BadInput("LLM", name, repr(value[:MAX_SHOWN_CHARS]), "'dynamic', 'off' or a number of tokens")
+        return value
     if bool in kinds:
         return flag("LLM", name, value)
-    if int in kinds and str not in kinds:
+    if int in kinds:
         low, high = setting.low or 0, MAX_SIZE if setting.high is None else setting.high
         return whole_number("LLM", name, value, int(low), int(high))
-    if int not in kinds and not isinstance(value, str):
+    if not isinstance(value, str):
         raise BadInput("LLM", name, repr(value), "a name")
     return value

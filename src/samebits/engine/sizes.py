@@ -104,6 +104,7 @@ class Division:
     limits        sizes of steps and caches that follow
     notes         a sentence for each size that is lower than the model or the caller asked for
     needs         of the model, and of a smaller one that drafts
+    min_context_len  the context that the caller stated, which is never lowered; 1 if none
     """
 
     memory: Memory
@@ -112,6 +113,7 @@ class Division:
     needs: tuple[ModelNeeds, ...] = field(repr=False, compare=False)
     is_page_count_stated: bool = False
     notes: tuple[str, ...] = ()
+    min_context_len: int = 1
 
     @property
     def context_len(self) -> int:
@@ -186,7 +188,8 @@ class Division:
         return bisect_left(range(2, self.limits.num_pages + 1), 1, key=excess) + 1
 
     def _with_pages(self, num_pages: int, reason: str) -> Division:
-        if self.is_page_count_stated or num_pages < 2 or num_pages >= self.limits.num_pages:
+        is_too_few = (num_pages - 1) * self.limits.page_size < self.min_context_len
+        if self.is_page_count_stated or is_too_few or num_pages >= self.limits.num_pages:
             raise OutOfMemory(
                 f"{self.limits.num_pages} pages of {self.limits.page_size} tokens do not fit into memory "
                 f"({sized(self.page_bytes)}); choose fewer --num-pages, a shorter --ctx-size or a smaller model"
@@ -261,12 +264,13 @@ class Divider:
         notes = []
         if (length := context_of(limits)) < self._context:
             if stated is None:
-                length = rounded_down(length)
-                limits = self._limits(sequences, num_pages, length)
+                limits = self._limits(sequences, num_pages, rounded_down(length))
+                length = context_of(limits)  # not round where rotary tables must keep their length
             reason = "--num-pages" if stated is not None else "what memory has room for"
             notes.append(f"context lowered from {self._context:,} to {length:,} tokens: {reason}")
         is_stated = stated is not None
-        return Division(self._memory, self._budget, limits, self._needs, is_stated, tuple(notes))
+        least = self._settings.context_len or 1
+        return Division(self._memory, self._budget, limits, self._needs, is_stated, tuple(notes), least)
 
     def _limits(self, max_sequences: int, num_pages: int, length: int | None = None) -> Limits:
         """Return the limits. Rotary tables are as long as sequences can be, unless their angles depend on that."""
@@ -284,17 +288,20 @@ class Divider:
 
     def _budget_bytes(self) -> int:
         """Return the bytes that the model may take in all."""
-        total, free = self._memory.total_bytes or UNKNOWN_HOST_BYTES, self._memory.free_bytes
+        total, free = self._memory.total_bytes or UNKNOWN_HOST_BYTES, self._free_bytes()
         if (limit := self._limit) is not None:
             return limit if self._memory.is_host else min(limit, free)
-        budget = int(self._fraction * total)
-        return min(budget, free) if free else budget
+        return min(int(self._fraction * total), free)
+
+    def _free_bytes(self) -> int:
+        """Return the bytes that are free. A device that does not say how many it has in all does not say this."""
+        return self._memory.free_bytes if self._memory.total_bytes else UNKNOWN_HOST_BYTES
 
     def _room(self, max_sequences: int) -> int:
         """Return the bytes for pages and what grows with them."""
         room = self._budget - self._fixed - self._slot_bytes(max_sequences)
         if self._memory.is_host and self._limit is None and self._settings.num_pages is None:
-            free = (self._memory.free_bytes or UNKNOWN_HOST_BYTES) - self._fixed
+            free = self._free_bytes() - self._fixed
             room = min(room, int(HOST_SHARE * self._fraction / DEFAULT_MEMORY * free))
         return room
 
@@ -348,7 +355,7 @@ class Divider:
                 return sequences, num_pages
         sequences, num_pages = tried[-1]
         if num_pages < 2:
-            raise self._too_small()
+            raise self._too_small(sequences)
         if is_context_stated and (num_pages - 1) * page_size < context:
             whole = self._limits(sequences, 1 + -(-context // page_size))
             raise OutOfMemory(
@@ -370,12 +377,15 @@ class Divider:
             )
         return sequences, num_pages
 
-    def _too_small(self) -> OutOfMemory:
-        weights = sum(n.weight_bytes for n in self._needs)
+    def _too_small(self, max_sequences: int) -> OutOfMemory:
+        weights, states = sum(n.weight_bytes for n in self._needs), self._slot_bytes(max_sequences)
+        kept = f", states of {max_sequences} sequences {sized(states)}" if states else ""
+        needed = "a smaller model" + (", fewer --max-sequences" if states and self._settings.max_sequences else "")
+        needed += ", fewer --max-batch-tokens" if self._settings.max_batch_tokens else ""
         return OutOfMemory(
-            f"no page fits: weights take {sized(weights)} and workspace {sized(self._fixed - weights)} of the "
+            f"no page fits: weights take {sized(weights)}{kept} and workspace {sized(self._fixed - weights)} of the "
             f"{sized(self._budget)} for this model ({sized(self._memory.free_bytes)} are free); "
-            "needs a smaller model or a larger --memory"
+            f"needs {needed} or a larger --memory"
         )
 
 

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from samebits.core.arguments import whole_number
 from samebits.core.errors import BadInput
-from samebits.engine.settings import ALIASES, DEFAULT_GPU_SEQUENCES, DEFAULT_SEQUENCES, stated_settings
+from samebits.engine.settings import (
+    ALIASES,
+    DEFAULT_GPU_SEQUENCES,
+    DEFAULT_SEQUENCES,
+    MAX_SIZE,
+    settings_from,
+    stated_settings,
+    without_aliases,
+)
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.server.limits import Limits
 
@@ -40,10 +49,12 @@ class Settings:
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
             raise BadInput("serve", "--routing", self.routing, " or ".join(ROUTINGS))
-        if self.num_replicas is not None and self.num_replicas < 1:
-            raise BadInput("serve", "--replicas", self.num_replicas, "1 or more")
-        model = self.llm.get("model") or os.environ.get(MODEL_VARIABLE) or DEFAULT_MODEL
-        object.__setattr__(self, "llm", {**self.llm, "model": str(model)})
+        if self.num_replicas is not None:
+            whole_number("serve", "--replicas", self.num_replicas, 1, MAX_SIZE)
+        llm = without_aliases(self.llm)  # under one name each: `plan_id` looks for that
+        model = llm.pop("model", None) or os.environ.get(MODEL_VARIABLE) or DEFAULT_MODEL
+        settings_from(llm)  # a mistake is told here, and not by each replica that cannot start
+        object.__setattr__(self, "llm", {**llm, "model": str(model)})
         object.__setattr__(self, "api_key", self.api_key or os.environ.get(KEY_VARIABLE))
 
     @property

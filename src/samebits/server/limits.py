@@ -45,8 +45,10 @@ class Limits:
     stall_seconds: float = _limit(30.0, "Time for which a client may leave its answer unread.", "--stall-seconds", 0.1)
 
     def __post_init__(self) -> None:
-        for name, (_, setting) in settings_of(Limits).items():
+        for name, ((kind,), setting) in settings_of(Limits).items():
             value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+                raise BadInput("serve", name, repr(value), "a whole number" if kind is int else "a number")
             if not value > 0:
                 raise BadInput("serve", name, value, "more than 0")
             if setting.high is not None and value > setting.high:

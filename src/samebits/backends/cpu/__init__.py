@@ -15,7 +15,7 @@ from samebits.backends.cpu.layouts import cache_layouts
 from samebits.backends.cpu.lower import lower
 from samebits.backends.interface import Backend, Buffer, Caps, View
 from samebits.backends.support import choose_kernels
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, OutOfMemory
 from samebits.core.format import HostTensor, Packed, copy_tensor, spec_bytes
 from samebits.core.processors import usable_processors
 from samebits.core.shapes import TensorSpec
@@ -90,7 +90,11 @@ class CpuBackend(Backend):
             raise BadInput("cpu", "layout", layout, str(error)) from None
 
     def alloc(self, spec: TensorSpec, layout: str = ROW_MAJOR) -> CpuBuffer:
-        return CpuBuffer(spec, SLABS.take(self.layout_bytes(spec, layout)), layout)
+        num_bytes = self.layout_bytes(spec, layout)
+        try:
+            return CpuBuffer(spec, SLABS.take(num_bytes), layout)
+        except MemoryError:
+            raise OutOfMemory(f"a tensor of {num_bytes >> 20:,} MiB does not fit into memory") from None
 
     def copy_in(self, buffer: Buffer, host: HostTensor) -> None:
         if not isinstance(buffer, CpuBuffer):
