@@ -230,6 +230,16 @@ def test_out_of_memory_lowers_the_pages(random_tiny: Path, case: str, caplog: py
         assert answers(llm) == lowered
 
 
+def test_the_pages_of_a_draft_model_are_freed_before_others_are_allocated(random_tiny: Path) -> None:
+    drafted = {"speculate": f"draft:{random_tiny}"}
+    with device(64 * MIB, 36 * MIB, 8 * MIB) as name, LLM(random_tiny, backend=name, **drafted) as llm:
+        assert llm.division.notes
+        assert SmallDevice.used_bytes < 28 * MIB
+        lowered = answers(llm)
+    with LLM(random_tiny) as llm:
+        assert answers(llm) == lowered
+
+
 def test_out_of_memory_with_stated_pages_is_an_error(random_tiny: Path) -> None:
     with device(64 * MIB, 1 * MIB) as name, pytest.raises(OutOfMemory, match="1000 pages of 16 tokens do not fit"):
         LLM(random_tiny, backend=name, num_pages=1000)

@@ -112,6 +112,8 @@ class LLM(Texts):
         self.engine = self._engine_of(policy, which, drafting)
         self.runner.backend.await_compiled(compile_progress)
         if self.runner.reserve(checkpoint):
+            del self.engine
+            gc.collect()  # the pages of a smaller model that drafts, before it gets others
             self.engine = self._engine_of(policy, which, drafting)
         del checkpoint, drafting  # with their metadata, vocabularies of text
         for note in self.division.notes:
