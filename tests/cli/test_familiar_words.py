@@ -102,6 +102,9 @@ def test_the_model_s_layers_are_counted_wherever_it_is_named(model: str) -> None
         ["run", model, "hi"],
         ["chat", "hi", "-m", model],
         ["generate", "hi", "-m", model],
+        ["inspect", model],
+        ["inspect", str(Path(model).parent)],  # a folder, which is no word that names a model
+        ["warm", model],
     ):
         assert "at least 2: " in str(CliRunner().invoke(app, [*words, "-ngl", "1"]).exception)
 

@@ -152,7 +152,8 @@ def _pop_settings(given: dict[str, Any], options: Iterable[str]) -> dict[str, An
         from samebits.cli.model_words import names_a_model
 
         words = (word for word in given.values() if isinstance(word, str))
-        gpu_layers = all_or_none(gpu_layers, next(filter(names_a_model, words), chosen["model"]))
+        named = chosen["model"] if "model" in chosen else given["model"]  # an argument of its own in some commands
+        gpu_layers = all_or_none(gpu_layers, next(filter(names_a_model, words), named))
     chosen["backend"] = backend_for_layers(gpu_layers, chosen["backend"], is_default)
     return chosen
 
