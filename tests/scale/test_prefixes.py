@@ -63,7 +63,7 @@ def test_arguments_of_a_config_file() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ({"modle": "x"}, "args is 'modle', but must be names among"),
+        ({"modle": "x"}, "args is 'modle', but must be one of api_key"),
         ({"routing": "random"}, "--routing is random, but must be prefix or power-of-two"),
         ({"num_replicas": 0}, "--replicas is 0, but must be 1 or more"),
         ({"max_waiting": 0}, "max_waiting is 0, but must be more than 0"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, as_given
 from samebits.engine.settings import ALIASES, DEFAULT_GPU_SEQUENCES, DEFAULT_SEQUENCES, stated_settings
 from samebits.loaders.catalog import DEFAULT_MODEL
 from samebits.server.limits import Limits
@@ -39,7 +39,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
-            raise BadInput("serve", "--routing", self.routing, " or ".join(ROUTINGS))
+            raise BadInput("serve", "--routing", as_given(self.routing), " or ".join(ROUTINGS))
         if self.num_replicas is not None and self.num_replicas < 1:
             raise BadInput("serve", "--replicas", self.num_replicas, "1 or more")
         model = self.llm.get("model") or os.environ.get(MODEL_VARIABLE) or DEFAULT_MODEL
