@@ -77,7 +77,5 @@ def test_arguments_that_cannot_be_meant(args: dict[str, object], message: str) -
 
 def test_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "find_spec", lambda name: None)
-    with pytest.raises(
-        Unavailable, match=re.escape(f"ray is not installed, but must be {install_command('ray,server')}")
-    ):
+    with pytest.raises(Unavailable, match=re.escape(f"ray is not installed; needs {install_command('ray,server')}")):
         needs.need_ray()
