@@ -161,6 +161,8 @@ def test_what_cannot_be_meant_is_refused_in_a_line(llm: LLM, name: str) -> None:
         ({"share_prefixes": "no"}, "share_prefixes is 'no', but must be True or False"),
         ({"backend": 3}, "backend is 3, but must be a name"),
         ({"numerics": 3}, "numerics is 3, but must be a name"),
+        ({"numerics": "none"}, "numerics tier is 'none', but must be one of fast, invariant, portable"),
+        ({"prefill_budget": "none"}, "scheduler: prefill_budget is 'none', but must be 'dynamic'"),
         ({"prefill_budget": "8"}, "scheduler: prefill_budget is 8, but must be 'dynamic'"),
         ({"prefill_budget": 8.5}, "scheduler: prefill_budget is 8.5, but must be 'dynamic'"),
     ],
