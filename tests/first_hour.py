@@ -15,7 +15,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS, STEP_SECONDS, INSTALL_SECONDS = 60, 120, 1800
 NUM_OTHERS = 31
 CLIENTS = ("openai", "anthropic")
+SERVER_LOG, READY = "server.log", re.compile(r"ready at (http://\S+?),? ")
 QUESTION = "Why is the sky blue?"
 # A file of two tiny layers under the default model's name, whose checksum is noted as that of the real file.
 STAND_IN = """
@@ -152,32 +152,32 @@ def prepare_model(user: Installed) -> str:
 
 
 @contextmanager
-def serving(user: Installed) -> Iterator[str]:
-    """Run README.md's server on a free port and yield its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [*user.command(readme_line("samebits serve")), "--port", str(port)]
-    url, log = f"http://127.0.0.1:{port}", user.folder / "server.log"
-    with log.open("w") as file:
+def serving(user: Installed) -> Iterator[subprocess.Popen[bytes]]:
+    """Run README.md's server on a port that the system chooses, so that no other server can have it."""
+    command = [*user.command(readme_line("samebits serve")), "--port", "0"]
+    with (user.folder / SERVER_LOG).open("w") as file:
         server = subprocess.Popen(command, cwd=user.folder, env=user.environment, stdout=file, stderr=file)
     try:
-        yield url
+        yield server
     finally:
         server.terminate()
-        server.wait(START_SECONDS)
-
-
-def wait_until_healthy(user: Installed, url: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5) as reply:
+            server.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            raise
+
+
+def healthy_url(user: Installed, server: subprocess.Popen[bytes]) -> str:
+    """Return the server's address once it is healthy. Raise Broken if it ends, or takes too long."""
+    deadline, log = time.monotonic() + START_SECONDS, user.folder / SERVER_LOG
+    while time.monotonic() < deadline and server.poll() is None:
+        if found := READY.search(log.read_text()):
+            with urllib.request.urlopen(f"{found[1]}/health", timeout=5) as reply:
                 if reply.status == 200:
-                    return
-        except OSError:
-            time.sleep(0.05)
-    raise Broken(f"the server is not healthy:\n{(user.folder / 'server.log').read_text()[-2000:]}")
+                    return found[1]
+        time.sleep(0.05)
+    raise Broken(f"the server is not healthy:\n{log.read_text()[-2000:]}")
 
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -234,8 +234,8 @@ def take(user: Installed, steps: Steps) -> None:
     steps.run("samebits run: the first answer", lambda: user.answer(run))
     chat = user.command(f"samebits chat {shlex.quote(QUESTION)} --max-tokens 24")
     steps.run("samebits chat", lambda: user.answer(chat))
-    with serving(user) as url:
-        steps.run("samebits serve: healthy", lambda: wait_until_healthy(user, url))
+    with serving(user) as server:
+        url = steps.run("samebits serve: healthy", lambda: healthy_url(user, server))
         steps.run("client: curl, Ollama's protocol", lambda: ask_with_curl(user, url))
         for name, code in zip(CLIENTS, (OPENAI, ANTHROPIC), strict=True):
             command = [str(user.python), "-c", code, url, QUESTION]

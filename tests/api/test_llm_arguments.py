@@ -69,6 +69,9 @@ def test_biases_may_have_the_keys_of_json() -> None:
         ({"logit_bias": [(1, 2)]}, "logit_bias is [(1, 2)], but must be numbers by token id"),
         ({"logit_bias": {"x": 1}}, "logit_bias's token is 'x'"),
         ({"logit_bias": {1: "much"}}, "logit_bias is 'much', but must be a number"),
+        ({"max_tokens": 10**5000}, "max_tokens is a number of 16610 bits, but must be from 0 to 1048576"),
+        ({"temperature": 10**5000}, "temperature is a number of 16610 bits, but must be a number, from 0"),
+        ({"logit_bias": "x" * 10**6}, f"logit_bias is '{'x' * 79}..., but must be numbers by token id"),
     ],
 )
 def test_wishes_that_cannot_be_meant_are_refused(wishes: dict[str, Any], message: str) -> None:
@@ -168,6 +171,7 @@ def test_a_model_has_a_name_or_a_path(model: Any) -> None:
         ({"prefill_budget": True}, "prefill_budget is True, but must be a whole number, from 1"),
         ({"prefill_budget": 10**30}, "prefill_budget is 1000000000000000000000000000000, but must be from 1"),
         ({"prefill_budget": 8.5}, "prefill_budget is 8.5, but must be a whole number, from 1"),
+        ({"numerics": "none"}, "numerics tier is 'none', but must be one of fast, invariant, portable"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], message: str) -> None:

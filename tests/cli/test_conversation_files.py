@@ -62,7 +62,7 @@ def test_other_files_are_refused_in_a_line(tmp_path: Path, content: bytes, messa
 def test_a_file_beyond_the_bound_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "MAX_FILE_BYTES", 10)
     (tmp_path / "big.jsonl").write_text(USER)
-    with pytest.raises(BadInput, match="more than 10 bytes"):
+    with pytest.raises(BadInput, match="file is more than 10 bytes, but must be a conversation"):
         load(tmp_path / "big.jsonl")
 
 

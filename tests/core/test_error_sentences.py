@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import ABSENT, BadInput, as_given, refusal
 
 SENTENCES = [
     (("generate", "temperature", -1, "0 .. 2"), "temperature is -1, but must be from 0 to 2"),
@@ -39,3 +39,17 @@ def test_an_argument_may_be_named_otherwise(where: str, argument: str, got: str,
     assert error.sentence(name).startswith(name)
     assert error.sentence(name).removeprefix(name) == error.sentence(argument).removeprefix(argument)
     assert (error.given, error.needed) == (got, needed)
+
+
+@pytest.mark.parametrize("text", [*ABSENT, "both", "5 apples", "the row", "Hello world"])
+def test_a_user_s_text_is_not_read_as_words_of_a_refusal(text: str) -> None:
+    assert refusal("--routing", as_given(text), "prefix") == f"--routing is '{text}', but must be prefix"
+
+
+@pytest.mark.parametrize("text", ["xml", "tcp://nowhere", "8", "null.example"])
+def test_a_user_s_text_that_cannot_be_mistaken_has_no_quotes(text: str) -> None:
+    assert as_given(text) == text
+
+
+def test_both_are_two_arguments() -> None:
+    assert refusal("-ngl", "both", "0 or all") == "-ngl is both, but must be 0 or all"

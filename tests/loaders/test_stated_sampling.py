@@ -66,13 +66,13 @@ def test_a_folder_recommends(tmp_path: Path, content: dict[str, Any], expected: 
     ],
 )
 def test_a_value_that_cannot_be_meant_is_one_line(tmp_path: Path, name: str, wrong: Any) -> None:
-    with pytest.raises(BadInput, match=rf"generation_config\.json: {name}: got ") as error:
+    with pytest.raises(BadInput, match=rf"generation_config\.json: {name} is ") as error:
         values_of(tmp_path, **{name: wrong})
     assert "\n" not in str(error.value)
 
 
 def test_nan_is_no_json(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="NaN is not JSON"):
+    with pytest.raises(BadInput, match="JSON is invalid: NaN is not JSON, but must be a valid document"):
         values_of(tmp_path, temperature=math.nan)
 
 
@@ -89,7 +89,7 @@ def test_the_keys_of_a_gguf_file(tmp_path: Path) -> None:
 def test_a_wrong_gguf_key_is_one_line_and_neutral_defaults_do_not_read_it(tmp_path: Path) -> None:
     path = tiny_model(**{GGUF_PREFIX + "temp": (F32, math.nan)}).write(tmp_path / "nan.gguf")
     checkpoint = open_checkpoint(path)
-    with pytest.raises(BadInput, match=r"nan\.gguf: general\.sampling\.temp: got nan"):
+    with pytest.raises(BadInput, match=r"nan\.gguf: general\.sampling\.temp is nan"):
         checkpoint.sampling_defaults("model")
     assert checkpoint.sampling_defaults("neutral") == NEUTRAL
 

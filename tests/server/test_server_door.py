@@ -106,6 +106,8 @@ def test_pages_of_other_sites_are_sent_away(server: Running) -> None:
         for origin in ("https://evil.example", "null", "http://localhost:1", f"http://{own}.evil.example", ""):
             reply = client.post(CHAT, json=BODY, headers={"origin": origin})
             assert (reply.status_code, reply.json()["error"]["code"]) == (403, "wrong_origin")
+        sandboxed = client.post(CHAT, json=BODY, headers={"origin": "null"}).json()["error"]["message"]
+        assert sandboxed == "origin is 'null', but must be a site that --cors-origin names"
         twice = [("origin", f"http://{own}"), ("origin", "https://evil.example")]
         assert client.post(CHAT, json=BODY, headers=twice).status_code == 403
 

@@ -90,6 +90,29 @@ def test_store_is_not_supported(server: Running) -> None:
     assert message == "store is not supported: it asks for answers that are kept; only false is accepted"
 
 
+RANGES = [
+    (COMPLETE, {"top_p": 0}, "top_p is 0, but must be more than 0 and at most 1"),
+    (COMPLETE, {"repetition_penalty": 0}, "repetition_penalty is 0, but must be from 0.001 to 10"),
+    (COMPLETE, {"repeat_penalty": 1e-4}, "repeat_penalty is 0.0001, but must be from 0.001 to 10"),
+    (COMPLETE, {"stop": "x" * 2000}, "stop has 2000 characters, but must have at most 1024"),
+    (MESSAGE, {"max_tokens": -1}, "max_tokens is -1, but must be from 0 to 1048575"),
+    (MESSAGE, {"n": 2}, "n is 2, but must be 1"),
+    (OLLAMA, {"options": {"temperature": 3}}, "options.temperature is 3, but must be from 0 to 2"),
+    (GENERATE, {"options": {"num_predict": -3}}, "options.num_predict is -3, but must be from -2 to 1048575"),
+    (
+        OLLAMA,
+        {"options": {"num_predict": 1, "max_tokens": 2}},
+        "max_tokens and num_predict are both given: give one of them: they are names of one field",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "wrong", "message"), RANGES, ids=[row[2][:50] for row in RANGES])
+def test_a_sentence_states_the_whole_range_of_the_field(path: str, wrong: dict[str, Any], message: str) -> None:
+    kind, body = ROUTES[path]
+    assert str(refusal_of(kind, {**body, **wrong})) == message
+
+
 @pytest.mark.parametrize("value", [-1, 2.5])
 def test_a_range_is_stated_whole(server: Running, value: float) -> None:
     with server.client() as client:

@@ -110,8 +110,8 @@ def test_looking_around(client: Any) -> None:
     [
         ({"options": {"mirostat": 1}}, "options.mirostat"),
         ({"options": {"mood": 1}}, "options.mood"),
-        ({"options": {"stream": True}}, "stream"),
-        ({"options": {"temperature": "hot"}}, "temperature"),
+        ({"options": {"stream": True}}, "options.stream"),
+        ({"options": {"temperature": "hot"}}, "options.temperature"),
         ({"options": {"num_ctx": 99999}}, "options.num_ctx"),
         ({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, "messages"),
         ({"think": True}, "think"),

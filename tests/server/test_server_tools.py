@@ -197,7 +197,8 @@ def test_a_template_that_knows_tools_formats_them_itself(knowing: Running) -> No
 BAD = [
     ({"tool_choice": "required", "tools": None}, "tools is missing: it must be a list of functions"),
     ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice is g, but must be the name of one"),
-    ({"tools": [PING, PING]}, "tools is ping twice"),
+    ({"tool_choice": {"type": "function", "function": {"name": "both"}}}, "tool_choice is 'both', but must be"),
+    ({"tools": [PING, PING]}, "tools has 2 functions named ping"),
     ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name is"),
     ({"tools": [{"type": "web_search"}]}, "tools.0"),
     ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}]}, "is type string"),

@@ -183,7 +183,7 @@ def test_one_broken_artifact_does_not_hide_the_others(tmp_path: Path, shell: She
         (("golden", "check", "{}/none"), "No such file"),
         (("golden", "check", "{}"), "a folder without artifacts"),
         (("golden", "check", "{}", "--backend", "abacus"), "unknown backend"),
-        (("golden", "check", "{}", "--tier", "none"), "--tier is missing"),
+        (("golden", "check", "{}", "--tier", "none"), "numerics tier is 'none', but must be one of fast"),
         (("golden", "make", "{}", "--op", "conv9"), "unknown op"),
         (("golden", "make", "{}", "--small", "--full"), "--small and --full are both"),
         (("golden", "make", "/proc/none", "--op", "add"), "a place that can be written"),

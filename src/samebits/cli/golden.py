@@ -19,6 +19,7 @@ from samebits.cli import flags
 from samebits.cli.backend_option import BackendUnderTest, backend_under_test
 from samebits.cli.output import AsJson, Output, console_for, emit
 from samebits.core.errors import BadInput, Unsupported
+from samebits.core.tiers import Tier
 from samebits.ops import OPS
 from samebits.verify.artifacts import ARTIFACT_VERSION, find_artifacts
 from samebits.verify.golden import (
@@ -26,7 +27,6 @@ from samebits.verify.golden import (
     check_folder,
     chosen_cases,
     make_artifact,
-    parse_tier,
     refuse_existing,
     write_artifact,
 )
@@ -84,7 +84,7 @@ def make(
     force: bool = flags.Option(False, "--force", help="Replace folders that exist."),
 ) -> None:
     """Run cases on a backend and store their inputs and outputs, with hashes and provenance."""
-    console, found, numerics = Console(), get(backend), parse_tier(tier)
+    console, found, numerics = Console(), get(backend), Tier.asked(tier)
     cases = chosen_cases(op, small=small, full=full)
     refuse_existing([directory / o.name / c.id for o, c in cases], force)
     size, refused = 0, []
@@ -119,7 +119,7 @@ def check(
     used or a mistake in the call.
     """
     console = console_for("golden check", as_json, output=output)
-    found, numerics = backend_under_test(backend), parse_tier(tier)
+    found, numerics = backend_under_test(backend), Tier.asked(tier)
     folders = find_artifacts(directory)
     if op:
         name = OPS[op].name

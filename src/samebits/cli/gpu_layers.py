@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, as_given
 from samebits.loaders.cache import resolve
 from samebits.loaders.obtain import is_at_hand
 
@@ -24,7 +24,6 @@ def all_or_none(text: str, model: str) -> str:
 
         least = min(least, open_checkpoint(resolve(model)).config.num_layers)
     if not is_number or int(text) < least:
-        raise BadInput(
-            "model", "-ngl", text[:20], f"0, all or at least {least}: layers cannot be split between devices yet"
-        )
+        needed = f"0, all or at least {least}: layers cannot be split between devices yet"
+        raise BadInput("model", "-ngl", as_given(text[:20]), needed)
     return "all"

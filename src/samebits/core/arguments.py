@@ -8,6 +8,17 @@ from typing import Any
 
 from samebits.core.errors import BadInput
 
+MAX_SHOWN_CHARS = 80
+MAX_SHOWN_BITS = 256  # of a number in a message: Python refuses to write very long ones
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, cut if it is long."""
+    if isinstance(value, int) and value.bit_length() > MAX_SHOWN_BITS:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + "..."
+
 
 def whole_number(where: str, name: str, value: Any, low: int, high: int) -> int:
     """An int within bounds, given as one or as numpy's; BadInput otherwise, for true and false too."""
@@ -17,7 +28,7 @@ def whole_number(where: str, name: str, value: Any, low: int, high: int) -> int:
         number = None
     if number is None or not low <= number <= high:
         kind = "a whole number, " if number is None else ""
-        raise BadInput(where, name, repr(value), f"{kind}{low} .. {high}")
+        raise BadInput(where, name, shown(value), f"{kind}{low} .. {high}")
     return number
 
 
@@ -37,14 +48,14 @@ def real_number(where: str, name: str, value: Any, low: float, high: float) -> f
         number = None
     if number is None or not low <= number <= high:
         kind = "a number, " if number is None else ""
-        raise BadInput(where, name, repr(value), f"{kind}{low:g} .. {high:g}")
+        raise BadInput(where, name, shown(value), f"{kind}{low:g} .. {high:g}")
     return number
 
 
 def flag(where: str, name: str, value: Any) -> bool:
     """True or false; BadInput otherwise: "no" would count as true."""
     if value is not True and value is not False:
-        raise BadInput(where, name, repr(value), "True or False")
+        raise BadInput(where, name, shown(value), "True or False")
     return value
 
 
@@ -56,6 +67,6 @@ def texts(where: str, name: str, value: Any) -> tuple[str, ...]:
     wrong = [text for text in found if not isinstance(text, str) or not text]
     if wrong:
         raise BadInput(
-            where, name, "an empty text" if wrong[0] == "" else repr(wrong[0]), "texts of a character or more"
+            where, name, "an empty text" if wrong[0] == "" else shown(wrong[0]), "texts of a character or more"
         )
     return found

@@ -49,7 +49,7 @@ def refusal(argument: str, given: str, needed: str) -> str:
     if found := _UNSUPPORTED.match(needed):
         reason = f": {found['reason']}" if found["reason"] else ""
         return f"{argument} {'has' if is_contents else 'is'} {given}, which is not supported{reason}"
-    if given == "both":
+    if given == "both" and " and " in argument:
         return f"{argument} are both given: give {needed}"
     needed = re.sub(r"(\S+) \.\. (\S+)|^(-?\d+) to (\d+)", r"from \1\3 to \2\4", needed)
     verb = "needs" if _BESIDE.match(needed) else f"must {'have' if is_contents else 'be'}"
@@ -58,6 +58,12 @@ def refusal(argument: str, given: str, needed: str) -> str:
     if _SENTENCE.match(given):
         return f"{argument}: {given}; it {verb} {needed}"
     return f"{argument} {'has' if is_contents else 'is'} {given}, but {verb} {needed}"
+
+
+def as_given(text: str) -> str:
+    """Return a user's text for a message, in quotes if a refusal would read it as words of its own, such as "none"."""
+    is_ours = text in (*ABSENT, "both") or _CONTENTS.match(text) or _SENTENCE.match(text)
+    return repr(text) if is_ours else text
 
 
 class NotFound(BadInput):

@@ -21,9 +21,20 @@ class Tier(IntEnum):
         try:
             return cls[text.upper()]
         except (KeyError, AttributeError):
-            names = ", ".join(t.label for t in cls if t)
-            raise BadInput("numerics", "numerics tier", repr(text), f"one of {names}") from None
+            raise _unknown(text) from None
+
+    @classmethod
+    def asked(cls, text: str) -> Tier:
+        """Return the tier that a model is asked to keep. Raise BadInput for "none" too, which promises nothing."""
+        if tier := cls.parse(text):
+            return tier
+        raise _unknown(text)
 
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+def _unknown(text: object) -> BadInput:
+    names = ", ".join(tier.label for tier in Tier if tier)
+    return BadInput("numerics", "numerics tier", repr(text), f"one of {names}")

@@ -109,7 +109,7 @@ class Runner:
             raise Unavailable(found.reason)
         self.backend, self.found, self.division = found.backend, found, division
         self.context_len, self.switch_lens = checkpoint.config.context_len, checkpoint.config.switch_lens
-        self._asked_tier = Tier.parse(numerics) if numerics else None
+        self._asked_tier = Tier.asked(numerics) if numerics else None
         if threads is not None:
             self.backend.limit_threads(threads)
         plan = self._compile(checkpoint, limits)

@@ -153,4 +153,4 @@ def check_ids(params: SamplingParams, vocab_size: int) -> None:
     for name in ("logit_bias", "stop_token_ids", "allowed_token_ids"):
         for token in getattr(params, name) or ():
             if not 0 <= token < vocab_size:
-                raise BadInput("sampling", name, f"token {token}", f"0 .. {vocab_size - 1}")
+                raise BadInput("sampling", name, f"token {token}", f"ids from 0 to {vocab_size - 1}")

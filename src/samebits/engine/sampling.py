@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from samebits.core.arguments import flag, real_number, texts, whole_number, whole_numbers
+from samebits.core.arguments import flag, real_number, shown, texts, whole_number, whole_numbers
 from samebits.core.errors import BadInput
 from samebits.core.sampling_defaults import BOUNDS, MAX_TOP_K, MIN_TEMPERATURE, SamplingDefaults
 
@@ -147,7 +147,7 @@ class SamplingParams:
 def _biases(given: Any) -> dict[int, float]:
     """Biases by token id, which JSON gives as a text of digits; BadInput for anything else."""
     if not isinstance(given, Mapping):
-        raise BadInput("sampling", "logit_bias", repr(given), "numbers by token id, such as {42: -1.5}")
+        raise BadInput("sampling", "logit_bias", shown(given), "numbers by token id, such as {42: -1.5}")
     ids = (int(token) if isinstance(token, str) and token.isdecimal() else token for token in given)
     tokens = whole_numbers("sampling", "logit_bias's token", ids, 0, MAX_ID)
     biases = [real_number("sampling", "logit_bias", bias, -MAX_BIAS, MAX_BIAS) for bias in given.values()]

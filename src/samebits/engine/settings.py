@@ -18,6 +18,7 @@ from samebits.core.arguments import flag, real_number, whole_number
 from samebits.core.errors import BadInput
 from samebits.core.sampling_defaults import MODEL, check_sampling_defaults
 from samebits.core.stated import Setting, defaults_of, settings_of, stated
+from samebits.core.tiers import Tier
 
 MAX_SIZE = 2**31 - 1
 MAX_DIGITS = 9  # of a prefill budget; Python refuses to read thousands of digits
@@ -242,4 +243,6 @@ def _checked(name: str, value: Any, kinds: tuple[Any, ...], setting: Setting) ->
         return whole_number("LLM", name, value, int(low), int(high))
     if not isinstance(value, str):
         raise BadInput("LLM", name, repr(value), "a name")
+    if name == "numerics" and value:
+        Tier.asked(value)
     return value

@@ -120,7 +120,7 @@ def parse_json(data: bytes, where: str, may_be_infinite: bool = False) -> dict[s
             data, parse_constant=_infinity if may_be_infinite else _refuse_constant, object_pairs_hook=_only_once
         )
     except (ValueError, RecursionError) as error:
-        text = ascii(f"{type(error).__name__}: {error}")[1:-1]
+        text = ascii(f"invalid: {error}")[1:-1]
         raise BadInput(where, "JSON", text[:200], "a valid document") from None
     if not isinstance(value, dict):
         raise BadInput(where, "JSON", type(value).__name__, "an object")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from samebits.core.arguments import whole_number
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, as_given
 from samebits.engine.settings import (
     ALIASES,
     DEFAULT_GPU_SEQUENCES,
@@ -48,7 +48,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
-            raise BadInput("serve", "--routing", self.routing, " or ".join(ROUTINGS))
+            raise BadInput("serve", "--routing", as_given(self.routing), " or ".join(ROUTINGS))
         if self.num_replicas is not None:
             whole_number("serve", "--replicas", self.num_replicas, 1, MAX_SIZE)
         llm = without_aliases(self.llm)  # under one name each: `plan_id` looks for that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, as_given
 
 OFF_TOKENS = 2048  # prompt tokens a step may take when decodes are not protected
 CHUNKS_OF_CONTEXT = 25  # a prompt as long as the context goes in at most about so many chunks
@@ -34,7 +34,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.prefill_budget not in ("dynamic", "off") and type(self.prefill_budget) is not int:
-            raise BadInput("scheduler", "prefill_budget", self.prefill_budget, "'dynamic', 'off' or a number of tokens")
+            given = as_given(str(self.prefill_budget))
+            raise BadInput("scheduler", "prefill_budget", given, "'dynamic', 'off' or a number of tokens")
         sizes = {
             "prefill_budget": 1 if isinstance(self.prefill_budget, str) else self.prefill_budget,
             "max_batch_tokens": self.max_batch_tokens,

@@ -120,14 +120,6 @@ class Verdict:
         return asdict(self)
 
 
-def parse_tier(text: str) -> Tier:
-    """A tier that promises something."""
-    tier = Tier.parse(text)
-    if tier is Tier.NONE:
-        raise BadInput("golden", "--tier", text, "fast, invariant or portable")
-    return tier
-
-
 def chosen_cases(op: str | None, *, small: bool, full: bool) -> list[tuple[Op, Case]]:
     """The cases to make: SMALL_SET, or those of the quick or full set; of one op if named."""
     if small and full:

@@ -75,9 +75,9 @@ def load(path: Path) -> tuple[Conversation, dict[str, Any]]:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise BadInput("load", "file", f"{path}: {error.strerror or error}", "a conversation that was saved") from None
+        raise BadInput(str(path), "file", error.strerror or error, "a conversation that was saved") from None
     if len(data) > MAX_FILE_BYTES:
-        raise BadInput("load", "file", f"{path}: more than {MAX_FILE_BYTES} bytes", "a conversation that was saved")
+        raise BadInput(str(path), "file", f"more than {MAX_FILE_BYTES} bytes", "a conversation that was saved")
     settings: dict[str, Any] = {}
     messages: list[Message] = []
     for number, line in enumerate(data.splitlines(), 1):

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
-from samebits.server.http.errors import bad_request
+from samebits.core.errors import refusal
+from samebits.server.http.errors import ApiError
 from samebits.server.limits import MAX_NAME_CHARS
 
 Item = TypeVar("Item")
@@ -79,4 +80,5 @@ def check_names(kind: type[Body], body: dict[str, Any]) -> None:
     for names in kind.names().values():
         given = [name for name in names if name in body]
         if any(body[name] != body[given[0]] for name in given):
-            raise bad_request(given[1], " and ".join(given), "one of them: they are names for the same thing")
+            needed = "one of them: they are names of one field"
+            raise ApiError(400, refusal(" and ".join(given), "both", needed), given[1])

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, PlainValidator, model_validator
 
 from samebits.core.request_limits import MAX_BANNED_WORDS, MAX_BIASES, MAX_LISTED_IDS, MAX_STOP_CHARS
+from samebits.core.sampling_defaults import BOUNDS
 from samebits.server.bodies.base import Body, Few, Off, Text, says
 from samebits.server.grammar.constraints import Choices, ResponseFormat, Schema, StructuredOutputs, constraint, only_one
 from samebits.server.grammar.output_format import OutputFormat
@@ -26,6 +27,7 @@ Prompts = Annotated[_Prompts, PlainValidator(check_prompts, json_schema_input_ty
 Count = Annotated[int, Field(ge=0, lt=1 << 20)]
 CountOrAll = Annotated[int, Field(ge=-1, lt=1 << 20)]
 TopCount = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
+MIN_PENALTY = BOUNDS["repetition_penalty"][0]
 ALL_TOKENS = -1  # as max_tokens: as many as the context holds
 
 FORMS = {  # fields that hold an answer to a form of some kind
@@ -81,7 +83,7 @@ class Sampling(Body):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = says("draw from those of this share of the likeliest's")
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = says("on tokens that have occurred")
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = says("on tokens, each time they have occurred")
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = says(
+    repetition_penalty: Annotated[float, Field(ge=MIN_PENALTY, le=10)] | None = says(
         "a factor on tokens that have occurred", "repetition_penalty", "repeat_penalty"
     )
     logit_bias: Annotated[Bias, at_most(MAX_BIASES), Field(max_length=MAX_BIASES)] | None = says("added to logits")

@@ -13,7 +13,8 @@ from pydantic_core import ErrorDetails
 
 MAX_SHOWN, MAX_NAME_CHARS = 80, 200
 BRANCHES = frozenset({"str", "int", "float", "bool"})  # a union's members in a location, beside classes
-BOUND_CROSSED = frozenset({"greater_than_equal", "less_than_equal", "less_than"})
+BOUND_CROSSED = frozenset({"greater_than", "greater_than_equal", "less_than_equal", "less_than"})
+LENGTH_CROSSED = frozenset({"string_too_short", "string_too_long", "too_short", "too_long"})
 NEEDED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -52,19 +53,23 @@ def ranges_of(kind: type[BaseModel]) -> dict[str, str]:
     """Return the range of every number of a body that has two bounds, under each name of its field."""
     found: dict[str, str] = {}
     for name, field in kind.model_fields.items():
-        stated = list(_metadata(field.annotation))
+        stated = (*field.metadata, *_metadata(field.annotation))
         limits = {
-            bound: getattr(part, bound) for part in stated for bound in ("ge", "le", "lt") if hasattr(part, bound)
+            bound: getattr(part, bound) for part in stated for bound in ("gt", "ge", "le", "lt") if hasattr(part, bound)
         }
-        low, high = (
-            limits.get("ge"),
-            limits.get("le", limits["lt"] - 1 if "lt" in limits else None),
-        )  # lt is for integers
-        if low is not None and high is not None:
+        high = limits.get("le", limits["lt"] - 1 if "lt" in limits else None)  # lt is for integers
+        if high is not None and limits.keys() & {"gt", "ge"}:
             alias = field.validation_alias
             names = alias.choices if isinstance(alias, AliasChoices) else [alias or name]
-            found |= dict.fromkeys(map(str, names), f"from {low} to {high}")
+            found |= dict.fromkeys(map(str, names), _range(limits.get("gt"), limits.get("ge"), high))
     return found
+
+
+def _range(above: float | None, low: float | None, high: float) -> str:
+    """Return a range in words; its lower end is `low`, or all that is more than `above`."""
+    if above is not None:
+        return f"more than {above} and at most {high}"
+    return f"{high}" if low == high else f"from {low} to {high}"
 
 
 def _metadata(annotation: Any) -> Iterator[Any]:
@@ -90,10 +95,12 @@ def first_refusal(error: ValidationError, kind: type[BaseModel] | None = None) -
     depth = max(len(_path(detail)) for detail in same_field)
     found = [detail for detail in same_field if len(_path(detail)) == depth]
     of_one_value = [detail for detail in found if _path(detail) == _path(found[0])]
+    # a value whose type fits one member of a union needs another length, and no other type
+    of_one_value = [detail for detail in of_one_value if detail["type"] in LENGTH_CROSSED] or of_one_value
     needed = " or ".join(dict.fromkeys(map(_needed, of_one_value)))
     if kind is not None and details[0]["type"] in BOUND_CROSSED and len(details[0]["loc"]) == 1:
         needed = ranges_of(kind).get(str(details[0]["loc"][0]), needed)
-    return ".".join(_path(found[0]))[:MAX_NAME_CHARS] or "body", _given(found[0]), needed
+    return ".".join(_path(found[0]))[:MAX_NAME_CHARS] or "body", _given(of_one_value[0]), needed
 
 
 def _path(detail: ErrorDetails) -> list[str]:

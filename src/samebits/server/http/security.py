@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from samebits.core.errors import ABSENT, BadInput, refusal
+from samebits.core.errors import BadInput, as_given, refusal
 from samebits.core.printable import printable
 from samebits.server.http.error_shapes import error_response
 from samebits.server.http.errors import ApiError
@@ -73,13 +73,18 @@ class Door:
         own = f"[{self.host}]" if ":" in self.host else self.host.lower()
         if found is None or found[1] not in (*OWN_NAMES, own):
             needed = f"{', '.join(dict.fromkeys((*OWN_NAMES, own)))}, or a server with an API key"
-            return ApiError(403, refusal("host", printable(given, 80) or ABSENT[0], needed), "host", "wrong_host")
+            return ApiError(403, refusal("host", _shown(given), needed), "host", "wrong_host")
         for origin in headers.getlist("origin"):
             is_own = origin.lower() in (f"http://{given}", f"https://{given}")
             if not is_own and not {origin, "*"} & set(self.cors_origins):
-                message = refusal("origin", printable(origin, 80), "a site that --cors-origin names")
+                message = refusal("origin", _shown(origin), "a site that --cors-origin names")
                 return ApiError(403, message, "origin", "wrong_origin")
         return None
+
+
+def _shown(value: str) -> str:
+    """Return a header's value for a message, or what refusals call an absent one."""
+    return as_given(printable(value, 80)) if value else "nothing"
 
 
 def is_authorized(headers: Headers, key: str) -> bool:
@@ -116,7 +121,7 @@ def body_refusal(scope: Scope, headers: Headers, max_body_bytes: int) -> ApiErro
     kinds = {value.partition(";")[0].strip().lower() for value in headers.getlist("content-type")} or {""}
     is_default = len(kinds) == 1 and kinds <= DEFAULT_TYPES
     if kinds != {"application/json"} and (not is_default or may_be_browser(headers)):
-        given = printable(", ".join(sorted(kinds)), 80) or "nothing"
+        given = _shown(", ".join(sorted(kinds)))
         return ApiError(415, refusal("content-type", given, "application/json"), "content-type", "wrong_content_type")
     if int(headers.get("content-length", "0")) > max_body_bytes:
         return ApiError(413, f"body must have at most {max_body_bytes} bytes", code="body_too_large")

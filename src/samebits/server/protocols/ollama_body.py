@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from samebits.server.bodies.base import Body, Few, Refused, Text, says
+from samebits.server.bodies.base import Body, Few, Refused, Text, check_names, says
 from samebits.server.bodies.fields import check_fields
 from samebits.server.bodies.openai import ALL_TOKENS, CountOrAll, ToolBody, TopCount
 from samebits.server.grammar.constraints import constraint, only_one
 from samebits.server.grammar.output_format import OutputFormat
 from samebits.server.http.counting import at_most, few_parts
 from samebits.server.http.errors import bad_request
+from samebits.server.http.field_errors import first_refusal
 from samebits.server.limits import CHAT_TOKENS, MAX_CALLS, MAX_TOOLS
 from samebits.server.protocols.turn_body import TurnBody
 from samebits.server.tools.offer import Offer, Tool, make_offer
@@ -99,10 +100,16 @@ class GenerationBody(Body):
 
     @model_validator(mode="after")
     def _take_options(self) -> GenerationBody:
-        """ApiError or ValidationError for an option that is wrong or not honoured."""
+        """Raise ApiError for an option that is wrong or not honoured."""
         given = {name: value for name, value in (self.options or {}).items() if value is not None}
         check_fields(Options, given, "options.")
-        self._sampling = Options.model_validate({**given, "logits_sha256": self.logits_sha256, "receipt": self.receipt})
+        check_names(Options, given)
+        beside = {"logits_sha256": self.logits_sha256, "receipt": self.receipt}
+        try:
+            self._sampling = Options.model_validate({**given, **beside})
+        except ValidationError as error:
+            name, value, needed = first_refusal(error, Options)
+            raise bad_request(f"options.{name}", value, needed, "invalid_value") from None
         schema = {"type": "object"} if self.format == "json" else self.format or None
         self._sampling._formats = constraint("format", "json_schema", schema)
         if self.top_logprobs is not None and not self.logprobs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from samebits.core.errors import as_given
 from samebits.server.http.errors import bad_request
 
 Choice = Literal["none", "auto", "required"]
@@ -60,9 +61,9 @@ def make_offer(tools: tuple[Tool, ...], choice: Choice, only: str | None, is_par
     """An offer that makes sense; ApiError for names that are given twice, and a choice of what is not there."""
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise bad_request("tools", f"{twice} twice", "unique names of functions")
+        raise bad_request("tools", f"{names.count(twice)} functions named {twice}", "unique names of functions")
     if choice == "required" and not tools:
         raise bad_request("tools", "nothing", "a list of functions, since tool_choice asks for a call")
     if only is not None and only not in names:
-        raise bad_request("tool_choice", only, "the name of one of the tools")
+        raise bad_request("tool_choice", as_given(only), "the name of one of the tools")
     return Offer(tools, choice, only, is_parallel)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samebits.api.texts import Texts
-from samebits.core.errors import BadInput
+from samebits.core.errors import BadInput, as_given
 from samebits.engine.reasoning import (
     NO_REASONING,
     THINK_MARKS,
@@ -41,10 +41,10 @@ class FormChoice:
 
     def __post_init__(self) -> None:
         if self.tool_form not in (AUTO, *FORMS):
-            raise BadInput("serve", "--tool-form", self.tool_form, f"auto, {', '.join(FORMS)}")
+            raise BadInput("serve", "--tool-form", as_given(self.tool_form), f"auto, {', '.join(FORMS)}")
         if self.reasoning_form not in (AUTO, NO_REASONING, *THINK_MARKS):
             needed = f"auto, {NO_REASONING}, {', '.join(THINK_MARKS)}"
-            raise BadInput("serve", "--reasoning-form", self.reasoning_form, needed)
+            raise BadInput("serve", "--reasoning-form", as_given(self.reasoning_form), needed)
 
 
 class ModelForms:
