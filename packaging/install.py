@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,9 +18,13 @@ from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+from samebits.core.installing import has_compiler  # noqa: E402  # it needs nothing that is not installed yet
+
 LOG = ROOT / "build" / "install.log"
 REQUIREMENT = ".[server]"
-COMPILERS = ("c++", "g++", "clang++")
+REQUIRE_NATIVE = "SAMEBITS_REQUIRE_NATIVE"
+INTERRUPTED = 130
 COMPILED = re.compile(r"\[(\d+)/(\d+)\] (?:Building CXX object|Linking CXX) .*?([\w.-]+?)(?:\.cpp)?(?:\.o)?$")
 PHASES = (  # the start of a line of pip -> what is done then
     ("Installing build dependencies", "fetching the build tools"),
@@ -74,9 +77,9 @@ class Progress:
 
 
 def build_settings() -> dict[str, str]:
-    """Return the environment of the build: a compiler that is there must succeed."""
-    has_compiler = "CXX" in os.environ or any(shutil.which(name) for name in COMPILERS)
-    return os.environ | ({"SAMEBITS_REQUIRE_NATIVE": "1"} if has_compiler else {})
+    """Return the environment of the build: a compiler that is there must succeed, unless the user says otherwise."""
+    must_succeed = REQUIRE_NATIVE not in os.environ and (os.environ.get("CXX") or has_compiler())
+    return os.environ | ({REQUIRE_NATIVE: "1"} if must_succeed else {})
 
 
 def install(progress: Progress) -> int:
@@ -108,9 +111,13 @@ def main() -> int:
         return status
     check = "from samebits.kernels.cpp import native; native()"
     if subprocess.run([sys.executable, "-c", check], cwd=LOG.parent, capture_output=True).returncode:
-        print("warning: no C++ compiler was found: samebits is installed without native kernels and is SLOW")
+        print(f"warning: samebits is installed without native kernels and is SLOW; {LOG} says why")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nerror: interrupted; run the same command to go on")
+        sys.exit(INTERRUPTED)

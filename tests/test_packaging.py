@@ -161,3 +161,32 @@ def test_a_layer_sees_what_is_below_it_and_comes_first(tmp_path: Path) -> None:
     python = tmp_path / "layer" / ("Scripts" if os.name == "nt" else "bin") / "python"
     told = subprocess.run([python, "-c", asks], capture_output=True, text=True, check=True).stdout
     assert told.strip() == f"of the layer {samebits.__file__}"
+
+
+def test_wheels_of_cibuildwheel_need_their_native_part() -> None:
+    """Containers see no variable of this machine; without the native part the wheel would be pure Python."""
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    environments = [rules["environment"], *(r["environment"] for r in rules.values() if "environment" in r)]
+    assert [e for e in environments if e.get(BUILD_VARIABLE) != "1"] == []
+
+
+@pytest.mark.filterwarnings("ignore:Configuration:DeprecationWarning")  # newer names need more than setuptools-scm 8.1
+@pytest.mark.parametrize(
+    ("tags", "version"), [(["v0.2.0"], "0.2.0"), (["v0.2.0", "nightly-2026"], "0.2.0"), (["next2"], "")]
+)
+def test_the_version_is_the_latest_tag_of_a_version(
+    tags: list[str], version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = pytest.importorskip("scikit_build_core.metadata.setuptools_scm")
+    pytest.importorskip("setuptools_scm")
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    settings = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "init", "-q"], check=True)
+    for tag in tags:
+        subprocess.run(["git", *settings, "commit", "-q", "--allow-empty", "-m", tag], check=True)
+        subprocess.run(["git", "tag", tag], check=True)
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools_scm"]["fallback_version"]
+    assert metadata.dynamic_metadata("version", {}) == (version or stated)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,6 +75,38 @@ def test_a_source_tree_that_is_not_installed_names_itself(monkeypatch: pytest.Mo
 def test_without_an_extra_it_installs_the_package_alone() -> None:
     installed: Any = Installed(None)
     assert installing.command_for(installed, "") == "pip install samebits"
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (None, "pip install samebits[cuda]"),
+        (folder(True).replace("/home/me", "/C:/Users/me"), 'pip install -e "C:/Users/me/my clone[cuda]"'),
+        (
+            json.dumps({"url": "file:///C:/w/samebits-1.whl", "archive_info": {}}),
+            'pip install "samebits[cuda] @ file:///C:/w/samebits-1.whl"',
+        ),
+    ],
+)
+def test_the_command_on_windows_has_its_paths_and_quotes(
+    text: str | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installing.sys, "platform", "win32")
+    installed: Any = Installed(text)
+    assert installing.command_for(installed, "cuda") == command
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
+@pytest.mark.parametrize(("status", "has_compiler"), [(0, True), (2, False)])
+def test_a_mac_without_developer_tools_has_no_compiler(
+    status: int, has_compiler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("c++", "xcode-select"):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(installing.sys, "platform", "darwin")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert installing.native_advice().startswith("run `xcode-select") is not has_compiler
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,22 @@ def test_output_on_windows_takes_every_character(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(systems.sys, "stdout", out)
     monkeypatch.setattr(systems.sys, "stderr", error)
     monkeypatch.setattr(systems.sys, "platform", "linux")
-    systems.write_utf8()
+    systems.use_utf8()
     with pytest.raises(UnicodeEncodeError):
         print("\N{GREEK SMALL LETTER ALPHA}", file=out, flush=True)
     monkeypatch.setattr(systems.sys, "platform", "win32")
-    systems.write_utf8()
+    systems.use_utf8()
     print("\N{GREEK SMALL LETTER ALPHA}\udc80", file=out, flush=True)
     assert out.buffer.getvalue().decode("utf-8").strip() == "\N{GREEK SMALL LETTER ALPHA}?"  # type: ignore[attr-defined]
+
+
+def test_input_on_windows_is_read_as_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve"
+    given = io.TextIOWrapper(io.BytesIO(text.encode() + b"\xff"), encoding="cp1252")
+    monkeypatch.setattr(systems.sys, "stdin", given)
+    monkeypatch.setattr(systems.sys, "platform", "win32")
+    systems.use_utf8()
+    assert given.read() == text + "\udcff"
 
 
 def test_files_of_text_state_their_encoding() -> None:

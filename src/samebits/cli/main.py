@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from samebits import NUMERICS_VERSION, __version__
 from samebits.core.collector import collector_paused
 from samebits.core.errors import SamebitsError
-from samebits.core.systems import write_utf8
+from samebits.core.systems import use_utf8
 
 COMPLETE_VARIABLE = "_SAMEBITS_COMPLETE"  # in which a shell asks for completions, with its line in COMP_WORDS
 
@@ -81,7 +81,7 @@ def _run(arguments: list[str]) -> int:
 def main() -> None:
     """Runs the command line; what a user or the machine did wrong is one line on standard error and exit status 2."""
     arguments = sys.argv[1:]
-    write_utf8()
+    use_utf8()
     if arguments in (["-V"], ["--version"]):  # ahead of all imports
         print(version_line())
         return

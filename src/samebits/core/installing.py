@@ -6,8 +6,10 @@ No package index has Samebits yet.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
+import subprocess
 import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -33,11 +35,23 @@ def install_command(extra: str = "") -> str:
 def native_advice() -> str:
     """Return what to do, as a clause, to get native kernels in an installation that was made without them."""
     rebuild = f"run `{_rebuilding(install_command())}`"
-    has_compiler = sys.platform != "win32" and any(shutil.which(name) for name in COMPILERS)
-    if has_compiler:
+    if sys.platform != "win32" and has_compiler():
         return f"{rebuild} to build them (SAMEBITS_REQUIRE_NATIVE=1 shows the compiler's errors)"
     advice = COMPILER_ADVICE.get(sys.platform, "install a C++ compiler")
     return advice if sys.platform == "win32" else f"{advice}, then {rebuild}"
+
+
+def has_compiler() -> bool:
+    """Return whether a C++ compiler is installed. Every Mac has programs of these names, and they work only with
+    Apple's developer tools."""
+    if not any(shutil.which(name) for name in COMPILERS):
+        return False
+    if sys.platform != "darwin":
+        return True
+    try:
+        return subprocess.run(["xcode-select", "-p"], capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def _rebuilding(command: str) -> str:
@@ -55,7 +69,7 @@ def command_for(installed: Distribution, extra: str) -> str:
     is_folder = isinstance(origin.get("dir_info"), dict)
     if is_folder and urlsplit(address).scheme == "file":
         is_editable = origin["dir_info"].get("editable") is True
-        return _pip(unquote(urlsplit(address).path), extra, ("-e",) if is_editable else ())
+        return _pip(_folder_of(address), extra, ("-e",) if is_editable else ())
     if (control := origin.get("vcs_info")) is not None:
         try:
             revision = control.get("requested_revision") or control["commit_id"]
@@ -64,11 +78,22 @@ def command_for(installed: Distribution, extra: str) -> str:
             return _pip("samebits", extra)
     if isinstance(part := origin.get("subdirectory"), str):
         address += f"#subdirectory={part}"
-    return shlex.join(["pip", "install", f"samebits{_bracketed(extra)} @ {address}"])
+    return _command(["pip", "install", f"samebits{_bracketed(extra)} @ {address}"])
+
+
+def _folder_of(address: str) -> str:
+    """Return the path in a file: address."""
+    path = unquote(urlsplit(address).path)
+    return path[1:] if re.match(r"/[A-Za-z]:", path) else path  # Windows' drive comes after a slash
 
 
 def _pip(target: str, extra: str, options: tuple[str, ...] = ()) -> str:
-    return shlex.join(["pip", "install", *options, target + _bracketed(extra)])
+    return _command(["pip", "install", *options, target + _bracketed(extra)])
+
+
+def _command(words: list[str]) -> str:
+    """Return the words as a line for the system's shell. That of Windows has no single quotes."""
+    return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
 
 
 def _bracketed(extra: str) -> str:

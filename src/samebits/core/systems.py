@@ -40,10 +40,15 @@ def _lock_on_windows(file: IO[Any]) -> None:
             time.sleep(LOCK_POLL_SECONDS)
 
 
-def write_utf8() -> None:
-    """Let standard output and standard error take every character: on Windows a pipe or a file gets UTF-8."""
+def use_utf8() -> None:
+    """Let standard streams carry every character: on Windows a pipe or a file is read and written as UTF-8.
+
+    Bytes of standard input that are not UTF-8 become lone surrogates, which commands refuse in one line.
+    """
     if sys.platform != "win32":
         return
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # not where a program has put a stream of its own
             stream.reconfigure(encoding="utf-8", errors="replace")
