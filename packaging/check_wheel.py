@@ -49,8 +49,7 @@ def check_sdist(archive: Path) -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )
-    left_out = (".", "benchmarks/")
-    if missing := [name for name in tracked if name and not name.startswith(left_out) and name not in inside]:
+    if missing := [name for name in tracked if name and not name.startswith(".") and name not in inside]:
         raise BadWheel(f"{archive.name} lacks {', '.join(missing[:5])}")
     print(
         f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, {len(inside)} files, tests and golden files among them"
