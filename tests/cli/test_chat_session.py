@@ -99,7 +99,7 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
         ("/system none", "the template's own"),
         ("/seed 77", "seed 77"),
         ("/seed x", "/seed: seed is 'x', but must be a whole number"),
-        ("/regenerate", "conversation is no answer, but must be a message that was answered"),
+        ("/regenerate", "conversation is without an answer, but must be one with an answer"),
         ("/clear", "the conversation is forgotten"),
         ("/sing", "unknown command /sing, but must be one of /help"),
         ("/save", "/save: file is missing: it must be /save FILE"),
@@ -133,7 +133,7 @@ def test_a_message_that_is_too_long_leaves_the_conversation_as_it_was(start: Sta
     terminal.send("b " * 100 + ENTER)
     terminal.wait_for("message has 199 tokens, but must have fewer than 128 tokens")
     terminal.send("b " * 50 + ENTER)
-    terminal.wait_for("tokens with all that was said before, but must be fewer than 128")
+    terminal.wait_for("tokens with all that was said before, but must have fewer than 128")
     terminal.send("hello" + ENTER)
     terminal.wait_for(lambda text: text.count(": 3 tokens,") == 1 and "> hello" in text)
     terminal.send(f"/save {file}{ENTER}")

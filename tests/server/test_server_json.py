@@ -161,14 +161,14 @@ def test_what_a_model_nested_is_written_as_deep_as_it_was_read(opening: str) -> 
 def test_no_large_part_is_written_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """One call holds the interpreter, and every client waits."""
     text, longest = JsonText(",", ":"), 0
-    encode = text._encode
+    encode = text.at_once
 
     def noted(value: Any) -> str:
         nonlocal longest
         longest = max(longest, len(found := encode(value)))
         return found
 
-    monkeypatch.setattr(text, "_encode", noted)
+    monkeypatch.setattr(text, "at_once", noted)
     large = [0.5] * 10_000
     for value in (large, [0, large], {"a": [None, {"b": large}]}, [[], "", large], [1] * 300 + [{"a": large}]):
         assert json.loads(text(value)) == value
