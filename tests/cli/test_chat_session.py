@@ -101,7 +101,7 @@ def test_commands_show_and_change_settings(start: Start, model: str, tmp_path: P
         ("/seed x", "/seed: seed is 'x', but must be a whole number"),
         ("/regenerate", "conversation is without an answer, but must be one with an answer"),
         ("/clear", "the conversation is forgotten"),
-        ("/sing", "unknown command /sing, but must be one of /help"),
+        ("/sing", "unknown command /sing; needs one of /help"),
         ("/save", "/save: file is missing: it must be /save FILE"),
         (f"/load {tmp_path}/none", "No such file or directory"),
         ("/model /no/such/file.gguf", "no such file or folder: /no/such/file.gguf"),
