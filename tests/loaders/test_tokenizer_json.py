@@ -136,7 +136,7 @@ def test_keys_that_repeat_and_documents_of_too_many_items(tmp_path: Path) -> Non
     for text, expected in (
         (json.dumps(valid())[:-1] + ', "normalizer": null}', "the same key twice"),
         ("[" + "[]," * (1 << 22) + "[]]", "about 8388610 items, but must be at most 8388608"),
-        ("[" * 100_000, "RecursionError"),
+        ("[" * 100_000, "nested"),
     ):
         (tmp_path / "tokenizer.json").write_text(text)
         with pytest.raises(BadInput, match=expected):

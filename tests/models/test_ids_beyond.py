@@ -103,7 +103,7 @@ def test_requests_that_name_one_are_refused_and_none_is_drawn(tmp_path: Path) ->
         with pytest.raises(BadInput, match=f"token id is {NUM_IDS}, but must be from 0 "):
             use([NUM_IDS])  # type: ignore[operator]
     for params in ({"logit_bias": {NUM_IDS: 1.0}}, {"stop_token_ids": (NUM_IDS,)}):
-        with pytest.raises(BadInput, match=f"token {NUM_IDS}, but must have from 0 to {NUM_IDS - 1}"):
+        with pytest.raises(BadInput, match=f"token {NUM_IDS}, but must have ids from 0 to {NUM_IDS - 1}"):
             llm.generate(["hi"], SamplingParams(max_tokens=1, **params))
 
 

@@ -120,7 +120,8 @@ def parse_json(data: bytes, where: str, may_be_infinite: bool = False) -> dict[s
             data, parse_constant=_infinity if may_be_infinite else _refuse_constant, object_pairs_hook=_only_once
         )
     except (ValueError, RecursionError) as error:
-        text = ascii(f"invalid: {error}")[1:-1]
+        reason = "nested too deeply" if isinstance(error, RecursionError) else f"invalid: {error}"
+        text = ascii(reason)[1:-1]
         raise BadInput(where, "JSON", text[:200], "a valid document") from None
     if not isinstance(value, dict):
         raise BadInput(where, "JSON", type(value).__name__, "an object")
