@@ -84,7 +84,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What the steps of a graph take beside weights and caches, in bytes; an estimate.
+    """An estimate of the bytes that the steps of a graph take beside weights and caches.
 
     num_bytes        for steps of the graph's largest size
     bytes_per_entry  more of them for each entry of all page tables together, "NI" in a step's arrays

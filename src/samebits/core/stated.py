@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 @dataclass(frozen=True)
 class Setting:
-    """What an option is made of, beside its field's name, type and default.
+    """The parts of an option beside its field's name, type and default.
 
     help       a sentence for `--help`
     flags      of the command line, the first one shown in errors; none for a setting of the Python API alone

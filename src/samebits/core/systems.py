@@ -1,4 +1,4 @@
-"""What differs between operating systems: locks of files, groups of processes, and the encoding of standard streams."""
+"""The differences between operating systems: file locks, groups of processes and the encoding of standard streams."""
 
 from __future__ import annotations
 

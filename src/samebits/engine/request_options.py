@@ -1,4 +1,4 @@
-"""What a request says to an engine beside its prompt and its sampling parameters."""
+"""The options of a request beside its prompt and its sampling parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions:
-    """What a request says beside its prompt and its sampling parameters. Raises BadInput for a wrong value.
+    """The options of a request beside its prompt and its sampling parameters. Raises BadInput for a wrong value.
 
     priority        requests with a smaller number are served sooner
     salt            requests share cached prompts only with requests of the same salt

@@ -59,7 +59,7 @@ class Figures:
 
 
 class Talk:
-    """A model and the conversation with it; receipts of answers that end go to a file, where there is one.
+    """A model and the conversation with it; receipts of finished answers go to a file, if one is named.
 
     stated  the parameters that the user has stated; the model's own values stand for the others
     """
