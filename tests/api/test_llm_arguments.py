@@ -119,12 +119,12 @@ REFUSED: dict[str, tuple[Callable[[LLM], Any], str]] = {
     "part of a token": (lambda m: m.generate([[1.7]]), "token id is 1.7, but must be a whole number"),
     "an unknown token": (lambda m: m.generate([[1, 9999]]), "token id is 9999, but must be from 0"),
     "nothing to continue": (lambda m: m.generate([[]]), "prompt is no tokens"),
-    "parameters that are none": (lambda m: m.generate("hi", 5), "params is int, but must be SamplingParams"),
-    "a misspelt wish": (
+    "parameters of another type": (lambda m: m.generate("hi", 5), "params is int, but must be SamplingParams"),
+    "a misspelt parameter": (
         lambda m: m.generate("hi", {"max_token": 5}),
         "params is 'max_token', but must be one of max_tokens",
     ),
-    "too few wishes": (lambda m: m.generate(["a", "b"], [GREEDY]), "params is 1 for 2 prompts"),
+    "too few parameters": (lambda m: m.generate(["a", "b"], [GREEDY]), "params is 1 for 2 prompts"),
     "several to stream": (lambda m: m.stream(["a", "b"]), "prompt is a list of 2 prompts, but must be one"),
     "several answers to stream": (lambda m: m.stream("a", {"n": 2}), "n is 2, but must be 1; generate gives"),
     "several answers to chat": (lambda m: m.chat("a", {"n": 2}), "n is 2, but must be 1"),

@@ -182,9 +182,9 @@ class Replayer:
         return verdict if said.token_ids else Verdict(0, Cause.NOTHING)
 
     def _look_behind(self, runs: dict[int, _Run], verdicts: dict[int, Verdict]) -> None:
-        """Where a token is not drawn though the links say it was the answer's: then wishes were changed, not tokens.
+        """Correct verdicts of tokens that are not drawn although the links have them: a parameter was changed.
 
-        The link behind it tells, which depends on the token but on no wish.
+        The link behind it tells, which depends on the token but on no parameter.
         """
         jobs: dict[int, Generation] = {}
         for number, run in runs.items():

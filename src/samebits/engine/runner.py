@@ -168,7 +168,7 @@ class Runner:
             self._compile(checkpoint, division.limits)
 
     def _lower(self, checkpoint: Checkpoint) -> None:
-        """Free the caches, and compile the step for fewer pages. Raise OutOfMemory if there are none to give up."""
+        """Free the caches, and compile the step for fewer pages. Raise OutOfMemory if no page is left to give up."""
         if self.division is None:
             raise OutOfMemory(f"{self.limits.num_pages} pages do not fit")
         division = self.division.with_fewer_pages()

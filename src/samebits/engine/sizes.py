@@ -35,7 +35,7 @@ OUT_OF_MEMORY_STEP = 0.85  # of the pages that are left after an allocation fail
 
 
 def policy_for(settings: EngineSettings, found: Found) -> Policy:
-    """Return the budgets of steps on a backend. Raise BadInput for a prefill budget that is none."""
+    """Return the budgets of steps on a backend. Raise BadInput for an invalid prefill budget."""
     step_tokens = settings.max_batch_tokens or (found.backend or Backend).step_tokens
     return Policy(
         settings.prefill_budget,
@@ -54,7 +54,7 @@ class ModelNeeds:
     """
 
     def __init__(self, checkpoint: Checkpoint, backend: Backend, limits: Limits) -> None:
-        """limits: those of the largest step; the numbers of pages and positions may be any."""
+        """limits: sizes of the largest step; the numbers of pages and positions do not matter."""
         step = build_step(checkpoint, limits)
         ropes, kinds = checkpoint.config.ropes, step.graph.kinds
         weights = [v for v in step.graph.inputs if kinds.get(v.name) == "weight" and v.name not in ropes]

@@ -53,7 +53,7 @@ class Settings:
             whole_number("serve", "--replicas", self.num_replicas, 1, MAX_SIZE)
         llm = without_aliases(self.llm)  # under one name each: `plan_id` looks for that
         model = llm.pop("model", None) or os.environ.get(MODEL_VARIABLE) or DEFAULT_MODEL
-        settings_from(llm)  # a mistake is told here, and not by each replica that cannot start
+        settings_from(llm)  # raises here, before each replica would fail to start
         object.__setattr__(self, "llm", {**llm, "model": str(model)})
         object.__setattr__(self, "api_key", self.api_key or os.environ.get(KEY_VARIABLE))
 

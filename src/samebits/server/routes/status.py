@@ -34,7 +34,7 @@ async def version(request: Request) -> Response:
 
 
 async def props(request: Request) -> Response:
-    """What llama-server's clients ask of a server: its context, slots, template and the values of fields left out.
+    """Return what llama-server's clients ask for: the context, slots, template and the values of fields left out.
 
     The model has no path here.
     """
